@@ -32,9 +32,9 @@ test: $(DEVELOPMENT) $(READY) $(ACCEPTANCE) peers ## run all tests, on the wheel
 acceptance: $(ACCEPTANCE)
 
 SPARK_TESTS := tests/pipeline tests/scenarios/test_pipeline.py
-LIVE_TESTS := tests/scenarios tests/live
+LIVE_TESTS := tests/scenarios tests/runtime
 ACCEPTANCE_TESTS := tests/acceptance
-SIMULATOR_TESTS := tests/sim tests/core/overlay tests/edges/link
+SIMULATOR_TESTS := tests/sim tests/core/overlay tests/core/links
 # Acceptance, pipeline and live tests start processes and wait for them: the others get what they leave.
 LEFT_OVER := nice -n 5 $(BIN)/python -m pytest --timeout=600
 
@@ -55,7 +55,7 @@ test-rest:
 	$(LEFT_OVER) $(patsubst %,--ignore=%,$(SPARK_TESTS) $(LIVE_TESTS) $(ACCEPTANCE_TESTS) $(SIMULATOR_TESTS))
 
 hunt: build $(DEVELOPMENT) ## look for failures with new random examples, longer than `make test` does
-	ACCORD_EXAMPLES=hunt $(BIN)/python -m pytest --timeout=0 tests/core tests/edges tests/journal tests/client
+	ACCORD_EXAMPLES=hunt $(BIN)/python -m pytest --timeout=0 tests/core tests/journal tests/client
 
 peers: ## install the real clients and brokers that tests and benchmarks use, as far as can be
 	@scripts/peers

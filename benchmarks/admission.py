@@ -10,7 +10,7 @@ from time import process_time
 from typing import Final
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.index.filters import Filter
+from accord.core.admission.filter_index.filters import Filter
 from accord.core.admission.resources import MEMORY
 from benchmarks import admission_experiment
 from benchmarks.advertised import MAKERS, asked

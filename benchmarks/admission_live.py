@@ -13,12 +13,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
-from accord.cli.admitting.node import AdmissionClient
-from accord.cli.overlay.node import NetClient
+from accord.cli.admission.client import AdmissionClient
+from accord.cli.net.client import NetClient
 from accord.client.errors import AdmissionRefusedError, ConnectionFailedError
 from accord.client.session import Session, connect
 from accord.client.subscription import Subscription
-from accord.core.errors import AccordError
+from accord.core.model.errors import AccordError
 from benchmarks.admission_plots import draw
 from benchmarks.options import Options, progress
 from benchmarks.ports import free_ports

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from accord.core.admission.index.filters import Filter
+from accord.core.admission.filter_index.filters import Filter
 from accord.core.predicates.predicate import EVERYTHING, Predicate
 from accord.core.predicates.tree import Attribute, Compare, Expr, Literal
 from benchmarks.draws import Draw

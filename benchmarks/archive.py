@@ -15,9 +15,9 @@ from threading import Condition, Thread
 from time import perf_counter, sleep, time
 from typing import TYPE_CHECKING, Final
 
-from accord.edges.pipeline.messages import StartPipeline
+from accord.core.queries.messages import StartPipeline
 from accord.journal.disk import OsDisk
-from accord.journal.log import SegmentLog
+from accord.journal.segment_log import SegmentLog
 from accord.journal.segments import COMMITTED, encode_committed
 from benchmarks.archive_records import batch_of
 from benchmarks.options import QUICK, Options, progress

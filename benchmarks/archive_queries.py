@@ -22,21 +22,21 @@ import msgspec
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from accord.edges.mqtt.properties import Properties, encode_properties
-from accord.edges.pipeline.messages import EventQuery, Page, PageQuery, StartPipeline
+from accord.core.mqtt.properties import Properties, encode_properties
+from accord.core.queries.messages import EventQuery, Page, PageQuery, StartPipeline
 from accord.journal.disk import OsDisk
 from accord.journal.events import KeptEvent
-from accord.journal.log import SegmentLog
 from accord.journal.reader import Reader
-from accord.pipeline.archiving import SliceJob, write_slice
+from accord.journal.segment_log import SegmentLog
+from accord.pipeline.archive_lookup import ArchiveLookup
 from accord.pipeline.compaction import choose, compact
 from accord.pipeline.cursors import RemainingQuery
-from accord.pipeline.lookup import ArchiveLookup
 from accord.pipeline.manifest import Manifest
-from accord.pipeline.planning import ScanRange
-from accord.pipeline.queries import QueryEngine
-from accord.pipeline.questions import check
+from accord.pipeline.query_checks import check
+from accord.pipeline.query_engine import QueryEngine
+from accord.pipeline.scan_plan import ScanRange
 from accord.pipeline.session import open_session
+from accord.pipeline.slice_writer import SliceJob, write_slice
 from accord.pipeline.tables import EVENTS, LAST_MS, FileEntry, arrow_events
 from accord.pipeline.tail import Tail
 from benchmarks.measure import WrongAnswerError

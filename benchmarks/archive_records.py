@@ -15,7 +15,7 @@ from time import perf_counter, time
 
 import msgspec
 
-from accord.edges.mqtt.properties import Properties, encode_properties
+from accord.core.mqtt.properties import Properties, encode_properties
 from accord.journal.events import KeptEvent
 from accord.journal.status import AppendRefused
 from accord.journal.writer import Journal

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from accord.pipeline.brokering import PredicateFolder, PredicateSet, compile_table, match
+from accord.pipeline.bulk_brokering import PredicateFolder, PredicateSet, compile_table, match
 from benchmarks.measure import Result, WrongAnswerError, time_of
 from benchmarks.options import Options, progress
 from benchmarks.report import Table, number, significant
@@ -41,9 +41,9 @@ ABOUT: Final = (
     "Events of five columns, in Parquet, matched with predicates of the form `topic = 't42' AND "
     "altitude_m BETWEEN 120.5 AND 220.5 AND speed >= 31.2 AND speed < 131.2`: "
     f"{_TOPICS:,} topics, and ranges that a tenth of all values is in, so that of the predicates "
-    "on its topic an event matches one in a hundred. `accord.pipeline.brokering.match` beside the "
-    "join that Spark SQL would do it with: on the topic, with the ranges as further conditions, "
-    "predicates cached as columns in memory, broadcast or shuffled, whichever is faster. In one "
+    "on its topic an event matches one in a hundred. `accord.pipeline.bulk_brokering.match` beside "
+    "the join that Spark SQL would do it with: on the topic, with the ranges as further "
+    "conditions, predicates cached as columns in memory, broadcast or shuffled, whichever is faster. In one "
     "session (`local[2]`), in turns, medians by the wall clock; the sum over all pairs of event "
     "and predicate found is the same for both, in every run."
 )

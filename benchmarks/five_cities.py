@@ -9,8 +9,7 @@ from statistics import median
 from typing import Final
 
 from accord.apps.five_cities.cities import SLOW_LINK, TIGHT
-from accord.apps.five_cities.play import FiveCitiesScenario
-from accord.apps.five_cities.story import (
+from accord.apps.five_cities.phases import (
     SILENCE,
     ChannelPhase,
     CityPhase,
@@ -18,6 +17,7 @@ from accord.apps.five_cities.story import (
     Kind,
     acts,
 )
+from accord.apps.five_cities.scenario import FiveCitiesScenario
 from accord.cli.five_cities_net import FiveCities
 from benchmarks.options import Options, progress
 from benchmarks.report import Table, number

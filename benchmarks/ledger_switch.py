@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from accord.__main__ import main
-from accord.live.ledger import LedgerStore
+from accord.runtime.ledger_store import LedgerStore
 
 _ledgers: list[Any] = []
 _original = LedgerStore.__init__

@@ -10,12 +10,12 @@ from statistics import median, quantiles
 from time import perf_counter, process_time
 from typing import Final
 
-from accord.core.negotiation.costs import LinearCost
-from accord.core.negotiation.expectations import Expectation, PropertyRequirement
-from accord.core.negotiation.matching import MatchState
-from accord.core.negotiation.negotiation import Negotiation
-from accord.core.negotiation.notices import Advice, Notice
-from accord.core.negotiation.profiles import Capability, Profile
+from accord.core.quality.costs import LinearCost
+from accord.core.quality.expectations import Expectation, PropertyRequirement
+from accord.core.quality.matching import MatchState
+from accord.core.quality.negotiation import Negotiation
+from accord.core.quality.notices import Advice, Notice
+from accord.core.quality.profiles import Capability, Profile
 from benchmarks.measure import no_collection
 from benchmarks.options import Options, progress
 from benchmarks.report import Table, number, significant

@@ -20,10 +20,10 @@ from accord.apps.agent.program import Program
 from accord.apps.agent.settings import read_settings
 from accord.client.quality import Advice
 from accord.client.session import Session, connect
-from accord.edges.mqtt.codec import decode, encode
-from accord.edges.mqtt.codes import V5
-from accord.edges.mqtt.framing import Framer
-from accord.edges.mqtt.packets import (
+from accord.core.mqtt.codec import decode, encode
+from accord.core.mqtt.codes import V5
+from accord.core.mqtt.framing import Framer
+from accord.core.mqtt.packets import (
     Connack,
     Connect,
     Packet,
@@ -35,7 +35,7 @@ from accord.edges.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from accord.edges.mqtt.properties import Properties
+from accord.core.mqtt.properties import Properties
 from benchmarks.options import Options, progress
 from benchmarks.ports import free_ports
 from benchmarks.processes import started

@@ -11,7 +11,9 @@ from time import thread_time
 from typing import Final, Generic, TypeVar
 
 from accord.core.model.values import Value
-from accord.core.qos.book import (
+from accord.core.policy.explain import explain
+from accord.core.policy.policies import Entity, Policies
+from accord.core.policy.policy_set import (
     PolicySet,
     book_from,
     parse_policy_set,
@@ -19,9 +21,7 @@ from accord.core.qos.book import (
     render_policy_set,
     with_policy,
 )
-from accord.core.qos.explain import explain
-from accord.core.qos.policies import Entity, Policies
-from accord.core.qos.switching import compile_in_slices, resolve_in_slices
+from accord.core.policy.policy_switch import compile_in_slices, resolve_in_slices
 from benchmarks.measure import WrongAnswerError, no_collection, time_of
 from benchmarks.options import Options, progress
 from benchmarks.report import Table, number, significant

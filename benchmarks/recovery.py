@@ -14,18 +14,18 @@ from accord.core.channels.total_order import TotalOrder
 from accord.sim.checkers import Checker
 from accord.sim.delays import Lognormal
 from accord.sim.faults import NodeDown
-from accord.sim.links import LinkModel
-from accord.sim.machine import Publication
-from accord.sim.promises import (
+from accord.sim.guarantee_checkers import (
     IncarnationChecker,
     InOrderChecker,
     NoDuplicatesChecker,
     SameOrderChecker,
 )
+from accord.sim.links import LinkModel
+from accord.sim.machine import Publication
 from accord.sim.run import Options as RunOptions
 from accord.sim.run import Simulation
-from accord.sim.template_worlds import CHANNELS, S, TemplateScenario, topology_of
-from accord.sim.templates import TemplateNode, nodes_of
+from accord.sim.template_checks import TemplateNode, nodes_of
+from accord.sim.template_scenarios import CHANNELS, S, TemplateScenario, topology_of
 from accord.sim.topology import Topology
 from accord.sim.workloads import Publisher, Subscriber, Workload
 from benchmarks.options import Options, progress

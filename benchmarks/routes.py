@@ -11,8 +11,8 @@ from statistics import mean, median, quantiles
 from time import process_time
 from typing import Final
 
-from accord.core.overlay.map import LinkStateMap
-from accord.core.overlay.paths import OverlayPath, shortest_paths
+from accord.core.overlay.k_shortest_paths import OverlayPath, shortest_paths
+from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.resiliency import choose
 from benchmarks.measure import no_collection
 from benchmarks.options import Options, progress

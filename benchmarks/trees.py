@@ -11,7 +11,7 @@ from typing import Final
 
 from accord.core.channels.trees.spanner import FACTOR, Graph, distances, spanner
 from accord.core.channels.trees.tree import Tree, build_tree
-from accord.sim.graphs import read_topology
+from accord.sim.graph_files import read_topology
 from accord.sim.topology import Topology
 from benchmarks.options import Options, progress
 from benchmarks.report import Table, number, significant

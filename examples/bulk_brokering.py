@@ -22,8 +22,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import accord.pipeline
-from accord.edges.pipeline.messages import Start
-from accord.pipeline.brokering import PredicateFolder, Registered, Sink, broker_stream, compile_set
+from accord.core.queries.messages import Start
+from accord.pipeline.bulk_brokering import (
+    PredicateFolder,
+    Registered,
+    Sink,
+    broker_stream,
+    compile_set,
+)
 from accord.pipeline.session import open_session
 
 TOPICS = 100

@@ -19,11 +19,11 @@ from tests.sim.many_runs import Counts, many_runs
 
 from accord.core.channels.channels import SHIPPED
 from accord.core.channels.template import Template
-from accord.sim.best_effort import ShareChecker, Shares
-from accord.sim.outcome import Outcome
+from accord.sim.best_effort import LossChecker, LossStatistics
 from accord.sim.run import Simulation
-from accord.sim.template_worlds import PATIENT, WAITING, World
-from accord.sim.templates import template_run
+from accord.sim.run_outcome import Outcome
+from accord.sim.template_checks import template_run
+from accord.sim.template_scenarios import PATIENT, WAITING, TemplateScenario
 
 _COUNTED = ("published", "wanted", "delivered", "lost", "excused", "unreachable")
 
@@ -51,7 +51,7 @@ class Runs:
             channels = outcome.channels.values()
             counts[f"{name} {what}"] = sum(getattr(each, what) for each in channels)
         for each in run.checkers:
-            if isinstance(each, ShareChecker):
+            if isinstance(each, LossChecker):
                 counts[f"{name} on ways"] = each.shares.got
                 counts[f"{name} expected there"] = round(each.shares.expected)
                 counts[f"{name} variance"] = round(each.shares.variance)
@@ -63,7 +63,7 @@ class Runs:
         nodes = random.randint(4, 12)
         # Of four seeds each makes another kind of world.
         name = self._names[seed // 4 % len(self._names)]
-        world = World(
+        world = TemplateScenario(
             loss=loss if self._loss is None else self._loss,
             nodes=nodes if self._nodes is None else self._nodes,
             is_checking=is_checking,
@@ -84,7 +84,7 @@ def lossy(counts: Counts) -> list[str]:
     """Templates that lose more than their ways do, by so little that only many runs show it."""
     found = []
     for name in promising():
-        shares = Shares(
+        shares = LossStatistics(
             got=counts.get(f"{name} on ways", 0),
             expected=counts.get(f"{name} expected there", 0),
             variance=counts.get(f"{name} variance", 0),

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from accord.core.channels.template import Template
-from accord.core.overlay.map import LinkStateMap
-from accord.core.overlay.needs import Need
-from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.routes import Requirement
-from accord.core.overlay.signals import Carried
+from accord.core.overlay.channel_directory import ChannelDefinition
+from accord.core.overlay.interests import Need
+from accord.core.overlay.link_state import LinkStateMap
+from accord.core.overlay.route_manager import Requirement
+from accord.core.overlay.signalling import Carried
 
 LATENCY_US = 10_000
 CHANNEL = "chat"

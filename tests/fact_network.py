@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from accord.core.overlay.facts import FactMessage, StateOptions, StateStore
+from accord.core.overlay.state_store import FactMessage, StateOptions, StateStore
 
 MS: Final = 1_000
 S: Final = 1_000_000

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from accord.core.admission.admission import Admission
 from accord.core.admission.errors import AdmissionError
-from accord.core.admission.index.filters import Filter
+from accord.core.admission.filter_index.filters import Filter
 from accord.core.admission.resources import CPU, MEMORY, ReservationTable, client, link
 from accord.core.admission.status import (
     AdmissionStatus,

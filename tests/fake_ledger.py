@@ -28,9 +28,9 @@ from accord.core.monitoring.top import (
     Top,
 )
 from accord.core.monitoring.waiting import Waiting
-from accord.journal.ledger import LedgerQuery
+from accord.journal.ledger_records import LedgerQuery
 from accord.journal.ledger_search import LedgerResult
-from accord.live.ledger import LedgerStore
+from accord.runtime.ledger_store import LedgerStore
 
 START_MS = 1_763_000_000_000
 FIRST = START_MS * 1_000_000

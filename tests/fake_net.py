@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from accord.core.channels.channels import SHIPPED
-from accord.core.channels.options import problem_with_options
-from accord.core.overlay.facts import StateStore
-from accord.core.overlay.registry import ChannelDefinition, ChannelDirectory
+from accord.core.channels.option_checks import problem_with_options
+from accord.core.overlay.channel_directory import ChannelDefinition, ChannelDirectory
+from accord.core.overlay.state_store import StateStore
 from accord.core.overlay.status import (
     IN_USE,
     ArrivalStatus,

@@ -37,7 +37,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from accord.edges.pipeline.messages import (
+from accord.core.queries.messages import (
     FromNode,
     FromPipeline,
     Health,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
+from accord.core.mqtt.wire import varint_bytes
 from accord.core.native import reference
-from accord.edges.mqtt.wire import varint_bytes
 
 try:
     EXTENSION: Any = import_module("accord.core.native._native")

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from accord.edges.mqtt.codes import REASONS, RETURN_CODES, V5, V311, PacketType
-from accord.edges.mqtt.packets import (
+from accord.core.mqtt.codes import REASONS, RETURN_CODES, V5, V311, PacketType
+from accord.core.mqtt.packets import (
     Auth,
     Connack,
     Connect,
@@ -27,7 +27,7 @@ from accord.edges.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.properties import NO_PROPERTIES, Properties
 
 TEXTS: Final = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from accord.cli.connection import UnreachableError
 from accord.cli.main import app
-from accord.cli.overlay.node import NetClient
+from accord.cli.net.client import NetClient
 from accord.core.overlay.status import IN_USE, NetStatus
 from tests.brokers import HOST, Broker, start_accord
 

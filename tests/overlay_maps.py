@@ -10,7 +10,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from accord.core.overlay.map import LinkStateMap
+from accord.core.overlay.link_state import LinkStateMap
 
 NAMES: Final = ("a", "b", "c", "d", "e", "f", "g")
 # Few values, so that paths tie; all are sums of powers of two, so that nothing is rounded.

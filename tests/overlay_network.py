@@ -10,14 +10,14 @@ from typing import Final
 
 import msgspec
 
-from accord.core.overlay.needs import Need
+from accord.core.overlay.channel_directory import ChannelDefinition
+from accord.core.overlay.interests import Need
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Message, Overlay
-from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.routes import Requirement
-from accord.core.overlay.signals import Carried
+from accord.core.overlay.route_manager import Requirement
+from accord.core.overlay.signalling import Carried
 from accord.core.overlay.status import NetStatus
-from accord.core.overlay.watching import net_status
+from accord.core.overlay.status_snapshot import net_status
 
 MS: Final = 1_000
 S: Final = 1_000_000

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from accord.core.model.channels import filter_selects
 from accord.core.model.importance import DEFAULT_IMPORTANCE
 from accord.core.model.values import Value
+from accord.core.policy.contexts import PolicyContext
+from accord.core.policy.entity import Entity
+from accord.core.policy.grants import Grant
+from accord.core.policy.policy import OPERATIONS, Policy
+from accord.core.policy.policy_set import STRATEGIES, ClientLimit, PolicySet
+from accord.core.policy.preferences import PRESETS, Preferences
 from accord.core.predicates.predicate import Predicate, parse
-from accord.core.qos.book import STRATEGIES, ClientLimit, PolicySet
-from accord.core.qos.contexts import PolicyContext
-from accord.core.qos.entity import Entity
-from accord.core.qos.grants import Grant
-from accord.core.qos.policy import OPERATIONS, Policy
-from accord.core.qos.preferences import PRESETS, Preferences
 
 CLIENTS: Final = ("patrol-1", "patrol-2", "uav-1", "a%b", "")
 USERS: Final = ("ann", "bob", "")

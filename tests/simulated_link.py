@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from accord.core.scheduling.link import LinkEstimator
+from accord.core.scheduling.link_estimator import LinkEstimator
 
 DELAYED_ACK_US: Final = 40_000
 AGAIN_US: Final = 200

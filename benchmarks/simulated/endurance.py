@@ -14,17 +14,17 @@ from random import Random
 from time import process_time
 from typing import Final
 
+from accord.core.overlay.channel_directory import CHANNEL
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import LINK, NEED, Overlay
-from accord.core.overlay.registry import CHANNEL
 from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.faults import RandomFaults
+from accord.sim.link_models import with_delays
 from accord.sim.links import LinkModel
 from accord.sim.machine import ChannelSpec, Publication
-from accord.sim.models import with_delays
 from accord.sim.node import OverlayNode, overlay_nodes
-from accord.sim.outcome import Outcome
 from accord.sim.run import Options, Simulation
+from accord.sim.run_outcome import Outcome
 from accord.sim.topologies import waxman
 from accord.sim.topology import Span, Topology
 from accord.sim.workloads import Publisher, Range, Subscriber, Workload

@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 
 from accord.core.channels.template import Context, Template
-from accord.core.overlay.duplicates import Duplicates
-from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.signals import Carried
+from accord.core.overlay.channel_directory import ChannelDefinition
+from accord.core.overlay.duplicate_filter import Duplicates
+from accord.core.overlay.signalling import Carried
 
 _decoder: Final = msgspec.msgpack.Decoder(Carried)
 

@@ -19,14 +19,14 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from accord.core.channels.channels import SHIPPED, Channels
+from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.registry import ChannelDefinition
 from accord.sim.faults import RandomFaults
-from accord.sim.graphs import read_topology
+from accord.sim.graph_files import read_topology
 from accord.sim.latencies import from_matrices, read_matrix
+from accord.sim.link_models import with_delays
 from accord.sim.links import LinkModel
 from accord.sim.machine import Make, Publication, Start
-from accord.sim.models import with_delays
 from accord.sim.node import OverlayNode
 from accord.sim.run import Options, Simulation
 from accord.sim.topology import Span, Topology

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from accord.client.advertising import Advertisement
+    from accord.client.advertisements import Advertisement
     from accord.client.errors import (
         AdmissionRefusedError,
         AdvertisementError,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     )
     from accord.client.feedback import Answer, Answers
     from accord.client.messages import Outcome, ReceivedEvent
-    from accord.client.negotiating import Expected, Publisher
     from accord.client.quality import (
         Advice,
         Capability,
@@ -39,8 +38,9 @@ if TYPE_CHECKING:
         Line,
         Usage,
     )
+    from accord.client.quality_session import Expected, Publisher
     from accord.client.query import Query
-    from accord.client.questions import QueryStats
+    from accord.client.query_messages import QueryStats
     from accord.client.session import Session, connect
     from accord.client.subscription import Subscription
     from accord.client.sync import (
@@ -53,12 +53,12 @@ if TYPE_CHECKING:
         SyncSubscription,
         connect_sync,
     )
-    from accord.core.errors import AccordError, EventError
+    from accord.core.model.errors import AccordError, EventError
     from accord.core.model.event import Event
-    from accord.core.overlay.channel_answers import Channel
-    from accord.edges.mqtt.codes import Reason
-    from accord.edges.mqtt.packets import Will
-    from accord.edges.mqtt.properties import Properties
+    from accord.core.mqtt.codes import Reason
+    from accord.core.mqtt.packets import Will
+    from accord.core.mqtt.properties import Properties
+    from accord.core.overlay.channel_schemas import Channel
 
 __all__ = [
     "AccordError",
@@ -110,7 +110,7 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "accord.client.advertising": ("Advertisement",),
+    "accord.client.advertisements": ("Advertisement",),
     "accord.client.errors": (
         "AdmissionRefusedError",
         "AdvertisementError",
@@ -133,7 +133,7 @@ _MODULES: Final = {
         "Outcome",
         "ReceivedEvent",
     ),
-    "accord.client.negotiating": (
+    "accord.client.quality_session": (
         "Expected",
         "Publisher",
     ),
@@ -147,7 +147,7 @@ _MODULES: Final = {
         "Usage",
     ),
     "accord.client.query": ("Query",),
-    "accord.client.questions": ("QueryStats",),
+    "accord.client.query_messages": ("QueryStats",),
     "accord.client.session": (
         "Session",
         "connect",
@@ -163,15 +163,15 @@ _MODULES: Final = {
         "SyncSubscription",
         "connect_sync",
     ),
-    "accord.core.errors": (
+    "accord.core.model.errors": (
         "AccordError",
         "EventError",
     ),
     "accord.core.model.event": ("Event",),
-    "accord.core.overlay.channel_answers": ("Channel",),
-    "accord.edges.mqtt.codes": ("Reason",),
-    "accord.edges.mqtt.packets": ("Will",),
-    "accord.edges.mqtt.properties": ("Properties",),
+    "accord.core.overlay.channel_schemas": ("Channel",),
+    "accord.core.mqtt.codes": ("Reason",),
+    "accord.core.mqtt.packets": ("Will",),
+    "accord.core.mqtt.properties": ("Properties",),
 }
 
 

@@ -7,8 +7,8 @@ index.add("patrol-1", parse("altitude_m > 300 AND platform = 'UAV'"), channel="u
 index.match(Event(channel="uav/imagery", attributes={"altitude_m": 420, "platform": "UAV"}))
 """
 
-from accord.core.errors import EventError, PredicateError
 from accord.core.model.document import Document
+from accord.core.model.errors import EventError, PredicateError
 from accord.core.model.event import Event
 from accord.core.predicates.index import Index, Matches
 from accord.core.predicates.predicate import EVERYTHING, Predicate, parse, parse_xpath

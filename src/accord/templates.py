@@ -7,7 +7,7 @@ class Mine(Template):
 """
 
 from accord.core.channels.members import Members
-from accord.core.channels.options import Check, number, one_of, whole_number
+from accord.core.channels.option_checks import Check, number, one_of, whole_number
 from accord.core.channels.rendezvous import Rendezvous
 from accord.core.channels.template import (
     ALL,
@@ -19,9 +19,9 @@ from accord.core.channels.template import (
     Template,
 )
 from accord.core.channels.trees.official import OfficialTree
-from accord.core.overlay.duplicates import Duplicates
-from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.signals import Carried
+from accord.core.overlay.channel_directory import ChannelDefinition
+from accord.core.overlay.duplicate_filter import Duplicates
+from accord.core.overlay.signalling import Carried
 
 __all__ = [
     "ALL",

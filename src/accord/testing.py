@@ -18,26 +18,26 @@ from typing import Final
 from accord.client.address import Address
 from accord.client.transport import Stream
 from accord.core.admission.options import Mode
+from accord.core.broker.broker import Broker, make_message
+from accord.core.broker.client_negotiation import ClientNegotiation
+from accord.core.broker.client_notifications import reply_to_request as reply_to
+from accord.core.broker.connection import Connection
+from accord.core.broker.feedback import FeedbackHandler
+from accord.core.broker.quality_requests import answer as answer_quality
 from accord.core.feedback.receipts import SECRET_BYTES
 from accord.core.monitoring.statistics import Statistics
-from accord.core.negotiation.negotiation import Negotiation
-from accord.core.node.limits import Limits
-from accord.core.node.rights import (
+from accord.core.mqtt.properties import Properties
+from accord.core.quality.negotiation import Negotiation
+from accord.core.router.limits import Limits
+from accord.core.router.rights import (
     ADVERTISEMENTS,
     CAPABILITIES,
     CHANNELS,
     EXPECTATIONS,
     PROPERTIES,
 )
-from accord.edges.mqtt.broker import Broker, make_message
-from accord.edges.mqtt.connection import Connection
-from accord.edges.mqtt.feedback import FeedbackHandler
-from accord.edges.mqtt.properties import Properties
-from accord.edges.mqtt.quality import ClientNegotiation
-from accord.edges.mqtt.quality_requests import answer as answer_quality
-from accord.edges.mqtt.telling import reply_to_request as reply_to
-from accord.live.admission_requests import answer
-from accord.live.clock import Clock
+from accord.runtime.admission_requests import answer
+from accord.runtime.clock import Clock
 
 _BUFFER_BYTES: Final = 65_536
 _TICK_S: Final = 0.05

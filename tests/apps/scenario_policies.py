@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 
 from accord.apps.demonstrations.scenario import DemoScenario, Sample
-from accord.core.qos.book import (
+from accord.core.policy.entity import Entity
+from accord.core.policy.grants import Grant
+from accord.core.policy.policies import Policies
+from accord.core.policy.policy_set import (
     PolicySet,
     parse_policy_set,
     policy_from,
     with_policy,
     with_settings,
 )
-from accord.core.qos.entity import Entity
-from accord.core.qos.grants import Grant
-from accord.core.qos.policies import Policies
 
 
 def policies_by_phase(scenario: DemoScenario) -> list[PolicySet]:

@@ -11,10 +11,10 @@ import typer
 from fastapi import FastAPI
 from typer.testing import CliRunner, Result
 
-from accord.api.ledger import add_ledger
 from accord.cli.main import Commands
 from accord.cli.top import top
 from accord.cli.why import why
+from accord.http.ledger import add_ledger
 from tests.cli.http_answers import answering
 from tests.fake_ledger import FakeLedger
 

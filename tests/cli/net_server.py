@@ -9,12 +9,12 @@ from contextlib import contextmanager
 
 from typer.testing import CliRunner, Result
 
-from accord.api.admission import AdmissionView
-from accord.api.app import create_app
-from accord.api.server import serve
 from accord.cli.main import app as commands
-from accord.live.addresses import SocketAddress
-from accord.live.users import Users
+from accord.http.admission import AdmissionView
+from accord.http.app import create_app
+from accord.http.server import serve
+from accord.runtime.addresses import SocketAddress
+from accord.runtime.users import Users
 from tests.fake_net import FakeNet
 from tests.fake_node import FakeNode
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from accord.edges.pipeline.report import (
+from accord.core.queries.report import (
     DeliveredQuality,
     Loss,
     MomentQuality,

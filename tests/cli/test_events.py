@@ -10,8 +10,8 @@ import pytest
 
 from accord.cli.errors import InputError
 from accord.cli.events import MAX_LINE_BYTES, parse_event, read_events, read_lines
-from accord.core.errors import EventError
 from accord.core.model.document import Document
+from accord.core.model.errors import EventError
 from accord.predicates import Event
 
 

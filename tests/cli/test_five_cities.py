@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import accord.cli.five_cities
 from accord.apps.five_cities.cities import DENVER, LOS_ANGELES, SEATTLE, TIGHT, WASHINGTON
 from accord.apps.five_cities.meters import ChannelLatencies, PhaseMeasurement
-from accord.apps.five_cities.story import ChannelPhase, CityFlow, CityPhase, acts
+from accord.apps.five_cities.phases import ChannelPhase, CityFlow, CityPhase, acts
 from accord.cli.demo import app
 from accord.cli.demo_process import DemoError, NodeProcess
 from accord.cli.five_cities_net import FiveCities

@@ -14,13 +14,13 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from accord.cli import querying
-from accord.cli.exporting import to_table
+from accord.cli import query_runner
 from accord.cli.main import app
+from accord.cli.parquet_export import to_table
 from accord.client.messages import ReceivedEvent
-from accord.client.questions import QueryStats
+from accord.client.query_messages import QueryStats
 from accord.core.model.document import Document
-from accord.edges.mqtt.properties import Properties
+from accord.core.mqtt.properties import Properties
 from tests.client.fake_archive import FIRST_MS, FakeArchive
 
 
@@ -229,18 +229,18 @@ class TestProgress:
     def test_on_a_terminal(self) -> None:
         sink = io.StringIO()
         console = Console(file=sink, force_terminal=True, width=100, color_system=None)
-        with querying._bar(console, 100) as show:
+        with query_runner._bar(console, 100) as show:
             show(QueryStats(events=57, pages=1, files=3, files_skipped=12, tail=4, missing=1))
         assert "57 of at most 100 events" in sink.getvalue()
         assert "3 files read, 12 skipped, 4 not archived yet, 1 dropped" in sink.getvalue()
 
     def test_nowhere_else(self) -> None:
         sink = io.StringIO()
-        with querying._bar(Console(file=sink), 100) as show:
+        with query_runner._bar(Console(file=sink), 100) as show:
             show(QueryStats(events=57))
         assert sink.getvalue() == ""
 
 
 def test_a_wish_in_words() -> None:
-    wanted = querying.QueryOptions(channel="a", xpath="/b", until="now", event="7")
+    wanted = query_runner.QueryOptions(channel="a", xpath="/b", until="now", event="7")
     assert str(wanted) == "a where /b with id 7 until now"

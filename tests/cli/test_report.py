@@ -21,7 +21,7 @@ from accord.cli.report_html import page
 from accord.cli.report_plots import plots
 from accord.cli.report_screen import draw_report
 from accord.cli.report_tables import share_text, totals
-from accord.edges.pipeline.report import Report, decode_report, encode_report
+from accord.core.queries.report import Report, decode_report, encode_report
 from tests.cli.http_answers import answering
 from tests.cli.sample_report import NASTY, SINCE_MS, UNTIL_MS, sample_report
 

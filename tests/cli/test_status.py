@@ -14,15 +14,15 @@ from benchmarks.ports import free_port
 from msgspec.structs import replace
 from rich.console import Console
 
-from accord.api.view import NodeSummary
 from accord.cli.connection import UnreachableError
 from accord.cli.errors import InputError
-from accord.cli.node_status import ClientRates, StatusClient, to_fields
 from accord.cli.status import _looks
+from accord.cli.status_client import ClientRates, StatusClient, to_fields
 from accord.cli.status_screen import MAX_CLIENTS, draw_status
 from accord.core.monitoring.counters import Counters
 from accord.core.monitoring.statistics import JournalStatus, PipelineStatus, Statistics
-from accord.live.users import hash_password
+from accord.http.view import NodeSummary
+from accord.runtime.users import hash_password
 from tests.brokers import HOST, start_accord
 from tests.cli.conftest import Accord, RunningNode, wait_for
 from tests.cli.http_answers import answering
@@ -240,7 +240,7 @@ class TestNoNode:
             source.fetch()
 
     def test_something_that_says_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("accord.cli.node_http.PATIENCE_S", 0.05)
+        monkeypatch.setattr("accord.cli.http_client.PATIENCE_S", 0.05)
         with socket.create_server((HOST, 0)) as silent:
             source = StatusClient(f"http://{HOST}:{silent.getsockname()[1]}", None, None)
             with pytest.raises(UnreachableError, match="no answer in time"):

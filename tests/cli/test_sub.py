@@ -15,9 +15,9 @@ import pytest
 
 import accord as accord_package
 from accord.cli.connection import read_target
-from accord.cli.following import SubOptions, SubRunner
+from accord.cli.sub_runner import SubOptions, SubRunner
 from accord.client.messages import ReceivedEvent
-from accord.live.users import hash_password
+from accord.runtime.users import hash_password
 from tests.brokers import HOST, start_accord
 from tests.cli.conftest import Accord, RunningNode
 from tests.cli.test_terminal import ACCORD, ENVIRONMENT

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from accord.core.overlay.status import NetStatus, TransitCounts
 from accord.core.overlay.tier_status import ChildStatus, ParentStatus, TierStatus
-from tests.cli.test_net import shown
+from tests.cli.net.test_commands import shown
 from tests.fake_net import five_cities
 
 PARENTS = (

@@ -24,11 +24,11 @@ from accord.config.settings import (
     PipelineSettings,
     PoliciesSettings,
 )
-from accord.live.addresses import SocketAddress
-from accord.live.node import ListenerSettings
-from accord.live.pipeline import Pipeline
-from accord.live.pipeline_options import PipelineOptions
-from accord.live.users import User
+from accord.runtime.addresses import SocketAddress
+from accord.runtime.node import ListenerSettings
+from accord.runtime.pipeline import Pipeline
+from accord.runtime.pipeline_options import PipelineOptions
+from accord.runtime.users import User
 from tests.brokers import HOST, start_accord
 
 LIMIT_S = 60.0

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from accord.cli import user
 from accord.cli.errors import InputError
 from accord.config import parse
-from accord.core.node.rights import Rights
-from accord.live.users import Users
+from accord.core.router.rights import Rights
+from accord.runtime.users import Users
 
 ALL = Rights(publish=("#",), subscribe=("#",))
 

@@ -11,19 +11,20 @@ import pytest
 from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
-from accord.cli.benching.report import show_report
+from accord.cli.bench.report import show_report
 from accord.cli.five_cities_screen import draw_phase, draw_summary
 from accord.cli.main import app
-from accord.cli.qualities.screen import draw_properties, draw_quality
+from accord.cli.quality.screen import draw_properties, draw_quality
 from accord.cli.screen import PIPE_WIDTH
 from accord.core.monitoring.ledger import event_id
-from accord.core.overlay.registry import ChannelDefinition
-from accord.edges.pipeline.report import encode_report
-from tests.cli import ledger_server, net_server, test_five_cities, test_quality
-from tests.cli.benching import test_report as bench
+from accord.core.overlay.channel_directory import ChannelDefinition
+from accord.core.queries.report import encode_report
+from tests.cli import ledger_server, net_server, test_five_cities
+from tests.cli.bench import test_report as bench
 from tests.cli.http_answers import answering
+from tests.cli.policy.test_commands import Site
+from tests.cli.quality import test_commands as quality_samples
 from tests.cli.sample_report import sample_report
-from tests.cli.test_policy import Site
 from tests.cli.test_sim import SMALL
 from tests.client.fake_archive import FakeArchive
 from tests.fake_admission import FakeAdmission
@@ -131,7 +132,7 @@ SCREENS: dict[str, tuple[Callable[[Console], None], tuple[str, ...]]] = {
         ("phase channel late violated gap settled median max",),
     ),
     "quality": (
-        drawn(draw_quality(test_quality.STATUS), draw_properties(test_quality.PROPERTIES)),
+        drawn(draw_quality(quality_samples.STATUS), draw_properties(quality_samples.PROPERTIES)),
         ("publisher offers", "used by utility", "expectation of expects", "state", "why"),
     ),
     "bench": (

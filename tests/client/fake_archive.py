@@ -13,18 +13,10 @@ from accord.client.address import Address
 from accord.client.session import Session
 from accord.client.transport import Stream
 from accord.core.monitoring.ledger import event_id
-from accord.core.node.rights import QUERIES
-from accord.edges.mqtt.names import CHANNEL, END, EVENT, PAGE, PUBLISHER, RECEIVED
-from accord.edges.mqtt.packets import (
-    Connect,
-    Disconnect,
-    Packet,
-    Puback,
-    Publish,
-    Suback,
-    Subscribe,
-)
-from accord.edges.mqtt.properties import Properties
+from accord.core.mqtt.packets import Connect, Disconnect, Packet, Puback, Publish, Suback, Subscribe
+from accord.core.mqtt.properties import Properties
+from accord.core.mqtt.reserved_properties import CHANNEL, END, EVENT, PAGE, PUBLISHER, RECEIVED
+from accord.core.router.rights import QUERIES
 from tests.client.test_driver import Line, Server
 
 Question = dict[str, Any]

@@ -19,8 +19,8 @@ from accord.client.session import Session
 from accord.client.subscription import Subscription
 from accord.client.transport import Stream, transport_with
 from accord.core.model.document import Document
-from accord.edges.mqtt.codes import Reason
-from accord.edges.mqtt.packets import Will
+from accord.core.mqtt.codes import Reason
+from accord.core.mqtt.packets import Will
 from tests.brokers import HOST, start_mosquitto
 from tests.certificates import make_certificate
 from tests.client.broker import TestBroker

@@ -18,11 +18,11 @@ from accord.client.errors import (
     SessionClosedError,
 )
 from accord.client.transport import Stream
-from accord.core.errors import EventError
-from accord.edges.mqtt.codec import decode, encode
-from accord.edges.mqtt.codes import V5, PacketType, Reason
-from accord.edges.mqtt.framing import Framer
-from accord.edges.mqtt.packets import (
+from accord.core.model.errors import EventError
+from accord.core.mqtt.codec import decode, encode
+from accord.core.mqtt.codes import V5, PacketType, Reason
+from accord.core.mqtt.framing import Framer
+from accord.core.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -33,7 +33,7 @@ from accord.edges.mqtt.packets import (
     Subscribe,
     Unsubscribe,
 )
-from accord.edges.mqtt.properties import Properties
+from accord.core.mqtt.properties import Properties
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Packet)

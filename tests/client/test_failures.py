@@ -13,7 +13,7 @@ from benchmarks.ports import free_ports
 
 import accord
 from accord.cli.connection import UnreachableError, open_session, read_target
-from accord.cli.node_http import NodeHttpClient
+from accord.cli.http_client import NodeHttpClient
 from accord.client.errors import ConnectionFailedError
 from tests.brokers import HOST, start_accord
 from tests.certificates import make_certificate

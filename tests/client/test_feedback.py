@@ -12,9 +12,9 @@ import pytest
 
 import accord
 from accord.client.messages import ReceivedEvent
-from accord.core.errors import EventError
-from accord.edges.mqtt.codes import Reason
-from accord.edges.mqtt.properties import Properties
+from accord.core.model.errors import EventError
+from accord.core.mqtt.codes import Reason
+from accord.core.mqtt.properties import Properties
 from accord.testing import MemoryNode
 from tests.brokers import HOST, accord_only, start_accord
 

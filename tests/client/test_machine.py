@@ -15,7 +15,7 @@ from accord.client.errors import (
 )
 from accord.client.inbox import ReceivedMessage
 from accord.client.machine import ClientMachine, Phase
-from accord.client.signals import (
+from accord.client.machine_io import (
     Arrived,
     Close,
     CloseRequested,
@@ -35,10 +35,10 @@ from accord.client.signals import (
     UnsubscribeRequested,
     Withdrawn,
 )
-from accord.edges.mqtt.codec import decode, encode
-from accord.edges.mqtt.codes import V5, Reason
-from accord.edges.mqtt.framing import Framer
-from accord.edges.mqtt.packets import (
+from accord.core.mqtt.codec import decode, encode
+from accord.core.mqtt.codes import V5, Reason
+from accord.core.mqtt.framing import Framer
+from accord.core.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -56,7 +56,7 @@ from accord.edges.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.properties import NO_PROPERTIES, Properties
 
 T = TypeVar("T")
 

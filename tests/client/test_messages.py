@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from accord.client.messages import Extras, Outcome, time_to_send_ms, to_message, to_received
-from accord.core.errors import EventError
+from accord.core.model.errors import EventError
 from accord.core.model.event import Event
-from accord.edges.mqtt.codes import Reason
-from accord.edges.mqtt.packets import Publish
-from accord.edges.mqtt.properties import Properties
+from accord.core.mqtt.codes import Reason
+from accord.core.mqtt.packets import Publish
+from accord.core.mqtt.properties import Properties
 
 
 def test_everything_given_is_in_the_message() -> None:

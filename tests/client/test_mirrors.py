@@ -13,9 +13,9 @@ from accord.client.address import Address
 from accord.client.mirrors import MirrorDedup, first_of
 from accord.client.session import Session
 from accord.client.transport import Stream, transport_with
-from accord.edges.mqtt.names import EVENT, NODE
-from accord.edges.mqtt.packets import Publish
-from accord.edges.mqtt.properties import Properties
+from accord.core.mqtt.packets import Publish
+from accord.core.mqtt.properties import Properties
+from accord.core.mqtt.reserved_properties import EVENT, NODE
 from accord.testing import MemoryNode
 
 

@@ -21,12 +21,12 @@ from accord.client.quality import (
 )
 from accord.client.quality_files import Profile, QualityFile, load, store
 from accord.client.session import Session
-from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.properties import Better, Property
-from accord.core.node.rights import EVERYTHING
-from accord.live.addresses import SocketAddress
-from accord.live.node import ListenerSettings, Node, Settings
-from accord.live.users import Users
+from accord.core.quality.errors import QualityError
+from accord.core.quality.properties import Better, Property
+from accord.core.router.rights import EVERYTHING
+from accord.runtime.addresses import SocketAddress
+from accord.runtime.node import ListenerSettings, Node, Settings
+from accord.runtime.users import Users
 
 OFTEN = Expectation(rate=(5, 10), utility=3)
 

@@ -12,7 +12,7 @@ import pytest
 from accord.client.errors import QueryError, SessionClosedError
 from accord.client.messages import ReceivedEvent
 from accord.client.query import Query
-from accord.core.errors import EventError
+from accord.core.model.errors import EventError
 from tests.client.fake_archive import FIRST_MS, FakeArchive
 
 

@@ -5,9 +5,9 @@ import pytest
 from accord.config import parse
 from accord.config.admission import admission_options
 from accord.config.errors import ConfigError
-from accord.core.admission.needs import Basis
+from accord.core.admission.demand import Basis
 from accord.core.admission.options import GuaranteeKind, Mode
-from accord.live.admission import NodeAdmissionOptions
+from accord.runtime.admission import NodeAdmissionOptions
 
 
 def options(text: str) -> NodeAdmissionOptions:

@@ -8,10 +8,10 @@ from msgspec import structs
 
 from accord.config import Config, ConfigError, load, parse
 from accord.config.settings import AnonymousSettings, KeepSettings, ListenSettings, PipelineSettings
-from accord.core.node.rights import EVERYTHING, Allowed, Denied, Rights
+from accord.core.router.rights import EVERYTHING, Allowed, Denied, Rights
 from accord.journal.options import JournalOptions
-from accord.live.addresses import SocketAddress
-from accord.live.users import User
+from accord.runtime.addresses import SocketAddress
+from accord.runtime.users import User
 
 HASH = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("secret")
 USER = f"[users.ann]\npassword = '{HASH}'\n"

@@ -15,14 +15,14 @@ from accord.config.settings import (
     NetSettings,
     TransportRuleSettings,
 )
-from accord.core.overlay.carriage import TransportRule
+from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.registry import ChannelDefinition
-from accord.live.addresses import SocketAddress
-from accord.live.group_links import MulticastOptions
-from accord.live.link_transports import TransportOptions
-from accord.live.net import NetOptions
+from accord.core.overlay.transport_selection import TransportRule
+from accord.runtime.addresses import SocketAddress
+from accord.runtime.link_transports import TransportOptions
+from accord.runtime.multicast_links import MulticastOptions
+from accord.runtime.overlay_service import NetOptions
 
 WHOLE = """
 [net]

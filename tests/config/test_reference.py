@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from accord.config import Config, parse
-from accord.config.reading import is_named
+from accord.config.reader import is_named
 from accord.config.reference import example_toml, is_section, markdown, renewed, sections
 from accord.config.settings import AnonymousSettings
 

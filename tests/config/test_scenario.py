@@ -9,11 +9,11 @@ from tests.sim.machines import Flooder, S
 
 from accord.config.errors import ConfigError
 from accord.config.scenario import Scenario, load_scenario, parse_scenario
-from accord.sim.building import make_faults, specs
 from accord.sim.checkers import DeadlineChecker, DeliveryChecker, DuplicateChecker, OrderChecker
 from accord.sim.delays import Constant, Lognormal, Recorded
 from accord.sim.faults import ChangeLoss, Heal, LinkDown, LinkUp, NodeDown, NodeUp, SlowDown, Timed
 from accord.sim.machine import ChannelSpec
+from accord.sim.scenario_builder import make_faults, specs
 
 DATA = Path(__file__).parent.parent / "sim" / "data"
 

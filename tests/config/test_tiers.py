@@ -8,7 +8,7 @@ import pytest
 
 from accord.config import ConfigError, parse
 from accord.config.net import net_options
-from accord.live.addresses import SocketAddress
+from accord.runtime.addresses import SocketAddress
 
 SECONDARY = """
 [net]

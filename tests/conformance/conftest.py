@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from accord.edges.mqtt.codes import V5, V311
+from accord.core.mqtt.codes import V5, V311
 from tests.brokers import Broker, start_broker
 from tests.conformance.conversation import Conversation
 

@@ -14,9 +14,9 @@ from typing import Final, Self, TypeVar
 
 import pytest
 
-from accord.edges.mqtt.codec import decode, encode
-from accord.edges.mqtt.codes import V5, V311, Reason
-from accord.edges.mqtt.packets import (
+from accord.core.mqtt.codec import decode, encode
+from accord.core.mqtt.codes import V5, V311, Reason
+from accord.core.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -35,7 +35,7 @@ from accord.edges.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.properties import NO_PROPERTIES, Properties
 from tests.brokers import IS_ACCORD, Broker
 
 P = TypeVar("P")

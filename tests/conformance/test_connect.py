@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from accord.edges.mqtt.codes import V5, V311, Reason
-from accord.edges.mqtt.packets import (
+from accord.core.mqtt.codes import V5, V311, Reason
+from accord.core.mqtt.packets import (
     Auth,
     Connack,
     Connect,
@@ -18,7 +18,7 @@ from accord.edges.mqtt.packets import (
     TopicFilter,
     Unsubscribe,
 )
-from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.properties import NO_PROPERTIES, Properties
 from tests.brokers import accord_only
 from tests.conformance.conversation import Conversation, only_5, only_311
 

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from accord.edges.mqtt.codes import V5, Reason
-from accord.edges.mqtt.packets import (
+from accord.core.mqtt.codes import V5, Reason
+from accord.core.mqtt.packets import (
     Disconnect,
     Pingreq,
     Pingresp,
@@ -18,7 +18,7 @@ from accord.edges.mqtt.packets import (
     Pubrel,
     TopicFilter,
 )
-from accord.edges.mqtt.properties import Properties
+from accord.core.mqtt.properties import Properties
 from tests.brokers import deviates
 from tests.conformance.conversation import ClosedError, Conversation, Peer, only_5, only_311
 

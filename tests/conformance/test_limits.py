@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from accord.edges.mqtt.codes import V311, Reason
-from accord.edges.mqtt.packets import (
+from accord.core.mqtt.codes import V311, Reason
+from accord.core.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -18,7 +18,7 @@ from accord.edges.mqtt.packets import (
     Subscribe,
     TopicFilter,
 )
-from accord.edges.mqtt.properties import Properties
+from accord.core.mqtt.properties import Properties
 from tests.brokers import accord_only, deviates
 from tests.conformance.conversation import Conversation, Peer, only_5, only_311
 

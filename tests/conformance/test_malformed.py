@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from accord.edges.mqtt.codes import V5, V311, Reason
+from accord.core.mqtt.codes import V5, V311, Reason
 from tests.brokers import deviates
 from tests.conformance.conversation import Conversation, only_5
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from accord.edges.mqtt.codes import V5
-from accord.edges.mqtt.packets import Pubcomp, Publish, Pubrec, Pubrel
-from accord.edges.mqtt.properties import Properties
+from accord.core.mqtt.codes import V5
+from accord.core.mqtt.packets import Pubcomp, Publish, Pubrec, Pubrel
+from accord.core.mqtt.properties import Properties
 from tests.brokers import accord_only, start_accord
 from tests.conformance.conversation import Conversation
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from accord.edges.mqtt.packets import Publish, TopicFilter
-from accord.edges.mqtt.properties import Properties
+from accord.core.mqtt.packets import Publish, TopicFilter
+from accord.core.mqtt.properties import Properties
 from tests.brokers import deviates
 from tests.conformance.conversation import Conversation, only_5
 

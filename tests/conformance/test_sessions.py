@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from accord.edges.mqtt.codec import encode
-from accord.edges.mqtt.codes import V5, V311, Reason
-from accord.edges.mqtt.packets import (
+from accord.core.mqtt.codec import encode
+from accord.core.mqtt.codes import V5, V311, Reason
+from accord.core.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -16,7 +16,7 @@ from accord.edges.mqtt.packets import (
     Pubrec,
     Pubrel,
 )
-from accord.edges.mqtt.properties import Properties
+from accord.core.mqtt.properties import Properties
 from tests.conformance.conversation import NEVER_EXPIRES, Conversation, only_5, only_311
 
 

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from accord.edges.mqtt.codes import Reason
-from accord.edges.mqtt.packets import (
+from accord.core.mqtt.codes import Reason
+from accord.core.mqtt.packets import (
     Disconnect,
     Pingreq,
     Puback,
@@ -17,7 +17,7 @@ from accord.edges.mqtt.packets import (
     Subscribe,
     TopicFilter,
 )
-from accord.edges.mqtt.properties import Properties
+from accord.core.mqtt.properties import Properties
 from tests.brokers import deviates
 from tests.conformance.conversation import ClosedError, Conversation, Peer, only_5
 

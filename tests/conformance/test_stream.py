@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from accord.edges.mqtt.codec import encode
-from accord.edges.mqtt.packets import (
+from accord.core.mqtt.codec import encode
+from accord.core.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,

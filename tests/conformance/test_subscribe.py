@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from accord.edges.mqtt.codes import V5, Reason
-from accord.edges.mqtt.packets import Publish, Suback, Subscribe, TopicFilter, Unsuback, Unsubscribe
-from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.codes import V5, Reason
+from accord.core.mqtt.packets import Publish, Suback, Subscribe, TopicFilter, Unsuback, Unsubscribe
+from accord.core.mqtt.properties import NO_PROPERTIES, Properties
 from tests.conformance.conversation import Conversation, only_5, only_311
 
 

@@ -12,9 +12,9 @@ from typing import Final
 
 import pytest
 
-from accord.edges.mqtt.codes import V5, V311, Reason
-from accord.edges.mqtt.packets import Connack, Connect, Pingreq, Pingresp, Publish, Will
-from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.codes import V5, V311, Reason
+from accord.core.mqtt.packets import Connack, Connect, Pingreq, Pingresp, Publish, Will
+from accord.core.mqtt.properties import NO_PROPERTIES, Properties
 from tests.brokers import BROKER, Broker, start_accord, start_mosquitto
 from tests.conformance.conversation import ClosedError, Conversation, Peer
 

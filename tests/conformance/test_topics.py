@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from accord.edges.mqtt.codes import V5, V311, Reason
-from accord.edges.mqtt.packets import Puback, Publish, Suback, Subscribe, TopicFilter
-from accord.edges.mqtt.properties import NO_PROPERTIES
+from accord.core.mqtt.codes import V5, V311, Reason
+from accord.core.mqtt.packets import Puback, Publish, Suback, Subscribe, TopicFilter
+from accord.core.mqtt.properties import NO_PROPERTIES
 from tests.brokers import deviates
 from tests.conformance.conversation import ClosedError, Conversation, Peer
 

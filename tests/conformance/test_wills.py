@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from accord.edges.mqtt.codes import V5, Reason
-from accord.edges.mqtt.packets import Will
-from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.codes import V5, Reason
+from accord.core.mqtt.packets import Will
+from accord.core.mqtt.properties import NO_PROPERTIES, Properties
 from tests.brokers import deviates
 from tests.conformance.conversation import Conversation, only_5, only_311
 

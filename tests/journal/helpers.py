@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from accord.journal.disk import Disk
 from accord.journal.faults import FaultDisk
-from accord.journal.log import SegmentLog
 from accord.journal.reader import Reader, ReadResult
 from accord.journal.record import Batch
+from accord.journal.segment_log import SegmentLog
 
 
 def numbered(first: int, end: int, size: int = 0) -> list[bytes]:

@@ -21,7 +21,7 @@ from accord.journal.faults import Crash, FaultDisk
 from accord.journal.options import JournalOptions
 from accord.journal.reader import Reader
 from accord.journal.record import Batch
-from accord.journal.state import StateLog
+from accord.journal.state_log import StateLog
 from accord.journal.writer import Journal
 from tests.journal.helpers import records_in
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from accord.journal.disk import OsDisk
 from accord.journal.errors import JournalError
 from accord.journal.faults import FaultDisk, FaultFile
-from accord.journal.log import SegmentLog
 from accord.journal.reader import Extent, Reader, Retired, read
 from accord.journal.record import SEGMENT_HEADER, Batch, encode_batch
+from accord.journal.segment_log import SegmentLog
 from accord.journal.segments import Damaged
 from tests.journal.helpers import filled, found_in, numbered, records_in
 

@@ -8,9 +8,9 @@ import pytest
 
 from accord.journal.errors import JournalError
 from accord.journal.faults import FaultDisk
-from accord.journal.log import SegmentLog
 from accord.journal.record import LOG, SEGMENT_HEADER, encode_batch, encode_segment_header
 from accord.journal.recovery import Recovery
+from accord.journal.segment_log import SegmentLog
 from accord.journal.segments import Damaged
 from tests.journal.helpers import filled, found_in, numbered, records_in
 

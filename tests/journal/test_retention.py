@@ -6,9 +6,9 @@ import pytest
 
 from accord.journal.disk import OsDisk
 from accord.journal.errors import JournalError
-from accord.journal.log import SegmentLog
 from accord.journal.record import MAX_OFFSET
 from accord.journal.retention import Retention, choose, needed_from, register, unregister
+from accord.journal.segment_log import SegmentLog
 from accord.journal.segments import Segment
 from tests.journal.helpers import numbered
 

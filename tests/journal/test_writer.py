@@ -11,9 +11,9 @@ import pytest
 from accord.journal.disk import OsDisk
 from accord.journal.errors import JournalError, LockedError
 from accord.journal.faults import FaultDisk, FaultFile
-from accord.journal.log import SegmentLog
 from accord.journal.options import JournalOptions
 from accord.journal.retention import Retention
+from accord.journal.segment_log import SegmentLog
 from accord.journal.status import AppendRefused
 from accord.journal.writer import Journal
 from tests.journal.helpers import numbered, records_in

@@ -9,19 +9,19 @@ from pathlib import Path
 import msgspec
 from tests.pipeline.journals import START_MS, ledger_record
 
-from accord.core.errors import AccordError
 from accord.core.model.channels import filter_shows, selects_any
+from accord.core.model.errors import AccordError
+from accord.core.mqtt.properties import Properties, encode_properties
+from accord.core.mqtt.wire import read_varint
 from accord.core.predicates.predicate import parse, parse_xpath
-from accord.edges.mqtt.properties import Properties, encode_properties
-from accord.edges.mqtt.wire import read_varint
-from accord.edges.pipeline.messages import EventQuery, Page, PageQuery, QueryHit
+from accord.core.queries.messages import EventQuery, Page, PageQuery, QueryHit
 from accord.journal.disk import OsDisk
 from accord.journal.events import KeptEvent
-from accord.journal.log import SegmentLog
-from accord.pipeline.archiving import SliceJob, write_slice
-from accord.pipeline.lookup import ArchiveLookup
+from accord.journal.segment_log import SegmentLog
+from accord.pipeline.archive_lookup import ArchiveLookup
 from accord.pipeline.manifest import Manifest
-from accord.pipeline.queries import QueryEngine
+from accord.pipeline.query_engine import QueryEngine
+from accord.pipeline.slice_writer import SliceJob, write_slice
 from accord.pipeline.tail import Tail
 
 NODE = "n1"

@@ -16,12 +16,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 from tests.pipeline.journals import ledger_record, records, write_journal
 
-from accord.edges.pipeline.messages import EventQuery, PageQuery, StartPipeline
+from accord.core.queries.messages import EventQuery, PageQuery, StartPipeline
 from accord.pipeline.archive_job import ArchiveJob
-from accord.pipeline.brokering import PredicateFolder, Registered, compile_set, match
-from accord.pipeline.lookup import ArchiveLookup
+from accord.pipeline.archive_lookup import ArchiveLookup
+from accord.pipeline.bulk_brokering import PredicateFolder, Registered, compile_set, match
 from accord.pipeline.manifest import Manifest
-from accord.pipeline.queries import QueryEngine
+from accord.pipeline.query_engine import QueryEngine
 from accord.pipeline.session import is_connect, open_session
 from accord.pipeline.tables import events
 from accord.pipeline.tail import Tail

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 
 from accord.core.monitoring.ledger import LedgerBatch
-from accord.edges.mqtt.properties import Properties, encode_properties
+from accord.core.mqtt.properties import Properties, encode_properties
 from accord.journal.disk import OsDisk
 from accord.journal.events import KeptEvent
-from accord.journal.ledger import encode_ledger, record_of
-from accord.journal.log import SegmentLog
+from accord.journal.ledger_records import encode_ledger, record_of
+from accord.journal.segment_log import SegmentLog
 
 START_MS = 1_763_280_000_000  # 2025-11-16T08:00:00Z
 

@@ -10,14 +10,14 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline.journals import ledger_record, records, retire, write_journal
 
-from accord.edges.pipeline.messages import StartPipeline
+from accord.core.queries.messages import StartPipeline
 from accord.journal.disk import OsDisk
 from accord.journal.retention import needed_from
 from accord.pipeline.archive_batch import Archiver, BatchDone
 from accord.pipeline.archive_job import ArchiveJob
-from accord.pipeline.archiving import SliceJob, write_slice
 from accord.pipeline.driver_lock import DriverLock
 from accord.pipeline.manifest import Manifest
+from accord.pipeline.slice_writer import SliceJob, write_slice
 from accord.pipeline.slices import SCHEMA, encode_entries
 from accord.pipeline.tables import events, ledger
 

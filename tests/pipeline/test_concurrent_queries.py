@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from tests.pipeline.asking import World, made
 from tests.pipeline.journals import START_MS
 
-from accord.edges.pipeline.messages import EventQuery, FromPipeline, Page, PageQuery, QueryFailure
-from accord.pipeline.lookup import ArchiveLookup
-from accord.pipeline.turns import CANCELLED, QueryJob, QueryScheduler
+from accord.core.queries.messages import EventQuery, FromPipeline, Page, PageQuery, QueryFailure
+from accord.pipeline.archive_lookup import ArchiveLookup
+from accord.pipeline.query_scheduler import CANCELLED, QueryJob, QueryScheduler
 
 
 @pytest.fixture

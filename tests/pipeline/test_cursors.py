@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.pipeline.cursors import rank_of, read_cursor, write_cursor
-from accord.pipeline.questions import InvalidQueryError
+from accord.pipeline.query_checks import InvalidQueryError
 
 NUMBERS = st.integers(0, 2**63 - 1)
 

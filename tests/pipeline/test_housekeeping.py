@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 from tests.pipeline.asking import World, made
 from tests.pipeline.journals import START_MS
 
-from accord.edges.pipeline.messages import EventQuery, PageQuery
+from accord.core.queries.messages import EventQuery, PageQuery
 from accord.pipeline import housekeeping
+from accord.pipeline.archive_lookup import ArchiveLookup
 from accord.pipeline.housekeeping import Housekeeping, compact_on
-from accord.pipeline.lookup import ArchiveLookup
 
 
 @pytest.fixture

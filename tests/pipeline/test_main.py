@@ -16,7 +16,7 @@ import pytest
 from tests.pipeline.asking import NODE, World, made
 from tests.pipeline.journals import START_MS
 
-from accord.edges.pipeline.messages import (
+from accord.core.queries.messages import (
     Cancel,
     EventQuery,
     FromNode,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from accord.pipeline import durable
+from accord.pipeline import durable_files
 from accord.pipeline import manifest as module
 from accord.pipeline.manifest import Already, Manifest, ManifestError, Snapshot
 from accord.pipeline.manifest_entries import ManifestEntry, encode_entry
@@ -196,7 +196,7 @@ def test_one_who_is_faster_is_taken_into_account(
 ) -> None:
     """Even one who does not hold the lock, as on a disk of several machines."""
     manifest = Manifest(tmp_path)
-    create = durable.create
+    create = durable_files.create
     theirs = [file(tmp_path, "theirs")]
 
     def late(path: Path, data: bytes) -> bool:

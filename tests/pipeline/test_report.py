@@ -4,8 +4,8 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline.frames import START_MS, entry, event, event_frame, ledger_frame
 
-from accord.edges.pipeline.messages import WatchedPredicate
-from accord.edges.pipeline.report import TOP, DeliveredQuality
+from accord.core.queries.messages import WatchedPredicate
+from accord.core.queries.report import TOP, DeliveredQuality
 from accord.pipeline.report import make_report
 
 MINUTE_MS = 60_000

@@ -11,14 +11,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.strategies import TEXTS
 
-from accord.core.errors import EventError
+from accord.core.model.errors import EventError
 from accord.core.model.values import INTEGER_MAX
 from accord.core.monitoring.ledger import LedgerBatch, Row, event_id, outcome_name
-from accord.edges.mqtt.codes import PacketType, ProtocolError
-from accord.edges.mqtt.properties import Properties, decode_properties, encode_properties
-from accord.edges.mqtt.wire import read_varint, varint_bytes
+from accord.core.mqtt.codes import PacketType, ProtocolError
+from accord.core.mqtt.properties import Properties, decode_properties, encode_properties
+from accord.core.mqtt.wire import read_varint, varint_bytes
 from accord.journal.events import KeptEvent
-from accord.journal.ledger import LedgerRecord, encode_ledger, record_of
+from accord.journal.ledger_records import LedgerRecord, encode_ledger, record_of
 from accord.journal.record import Batch
 from accord.pipeline import rows
 from accord.pipeline.attributes import TYPES, to_row

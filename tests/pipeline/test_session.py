@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from accord.edges.pipeline.messages import StartPipeline
+from accord.core.queries.messages import StartPipeline
 from accord.pipeline.java import JavaError
 from accord.pipeline.session import open_session, settings
 
 OPEN = """
 import sys
-from accord.edges.pipeline.messages import Start
+from accord.core.queries.messages import Start
 from accord.pipeline.session import ARCHIVE_POOL, java_process, open_session, use_pool
 
 start = Start(node="denver", journal="", archive="", work=sys.argv[1], spark="local[1]",
@@ -75,7 +75,7 @@ def test_a_missing_java_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 CONNECT = """
 import sys
-from accord.edges.pipeline.messages import Start
+from accord.core.queries.messages import Start
 from accord.pipeline.session import SessionError, open_session
 
 sys.modules["grpc"] = None

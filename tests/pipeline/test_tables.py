@@ -11,15 +11,15 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline.journals import START_MS, ledger_record, write_journal
 
-from accord.edges.mqtt.properties import Properties, encode_properties
-from accord.edges.mqtt.wire import read_varint
+from accord.core.mqtt.properties import Properties, encode_properties
+from accord.core.mqtt.wire import read_varint
 from accord.journal.events import KeptEvent
 from accord.pipeline import tables
-from accord.pipeline.archiving import SliceJob, write_slice
 from accord.pipeline.attributes import TYPES, schema
 from accord.pipeline.columns import to_column
 from accord.pipeline.compaction import compact
 from accord.pipeline.manifest import Manifest
+from accord.pipeline.slice_writer import SliceJob, write_slice
 from accord.pipeline.tables import FileEntry, TablesError
 from accord.predicates import parse
 

@@ -8,10 +8,10 @@ import pytest
 from tests.pipeline.asking import DECLARED, World, made, random_ask, random_event
 from tests.pipeline.journals import START_MS
 
-from accord.edges.pipeline.messages import EventQuery, PageQuery, QueryHit
+from accord.core.queries.messages import EventQuery, PageQuery, QueryHit
 from accord.pipeline import tail as tails
 from accord.pipeline.cursors import RemainingQuery
-from accord.pipeline.questions import CheckedQuery, check
+from accord.pipeline.query_checks import CheckedQuery, check
 from accord.pipeline.tail import StaleError, Tail
 
 

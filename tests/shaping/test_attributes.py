@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.scheduling.shaping import ShapingTarget
+from accord.core.scheduling.shaping_decision import ShapingTarget
 from accord.shaping.attributes import Trimming
 from accord.shaping.content import Content
 

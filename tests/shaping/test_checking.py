@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.errors import PolicyError
-from accord.core.qos.book import parse_policy_set
+from accord.core.model.errors import PolicyError
+from accord.core.policy.policy_set import parse_policy_set
 from accord.shaping.checking import check_shapers
 
 

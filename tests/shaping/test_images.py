@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from tests.pictures import decoded, encoded, photo, surveillance_jpeg
 
-from accord.core.scheduling.shaping import ShapingTarget
+from accord.core.scheduling.shaping_decision import ShapingTarget
 from accord.shaping.content import Content, ShapingError
 from accord.shaping.image_files import MAX_PIXELS, ImageFile
 from accord.shaping.images import Scaling, scale

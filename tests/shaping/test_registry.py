@@ -9,7 +9,7 @@ import pytest
 from tests.pictures import decoded, surveillance_jpeg
 from tests.plug_ins import install_shapers
 
-from accord.core.scheduling.shaping import ShapingTarget
+from accord.core.scheduling.shaping_decision import ShapingTarget
 from accord.shaping import registry
 from accord.shaping.content import Content, ShapingError
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.scheduling.shaping import ShapingTarget
+from accord.core.scheduling.shaping_decision import ShapingTarget
 from accord.shaping.content import Content, ShapingError
 from accord.shaping.rows import COLUMNS, CSV, JSON, LINES, sniff_rows
 from accord.shaping.series import Decimation, choose_rows, decimate

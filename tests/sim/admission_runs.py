@@ -12,19 +12,24 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from accord.core.admission.index.filters import Filter
+from accord.core.admission.filter_index.filters import Filter
 from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind
-from accord.core.admission.request import ReservationState, ReservationTimers
+from accord.core.admission.reservation import ReservationState, ReservationTimers
 from accord.core.admission.resources import CPU
 from accord.core.overlay.options import OverlayOptions
 from accord.core.predicates.predicate import parse
-from accord.sim.admitting import AdmissionSimNode, NodeCapacity, SimAdvertisement, admitting_nodes
+from accord.sim.admission_node import (
+    AdmissionSimNode,
+    NodeCapacity,
+    SimAdvertisement,
+    admitting_nodes,
+)
 from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.delays import Constant, Lognormal
 from accord.sim.faults import RandomFaults
 from accord.sim.links import LinkModel
-from accord.sim.outcome import Outcome
 from accord.sim.run import Options, Simulation
+from accord.sim.run_outcome import Outcome
 from accord.sim.topology import Topology
 from accord.sim.workloads import FOREVER, Subscriber, Workload
 from tests.sim.overlay_runs import S, topology_of

@@ -23,19 +23,19 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, Final, cast
 
-from accord.core.negotiation.costs import FREE, LinearCost
-from accord.core.negotiation.expectations import Expectation, PropertyRequirement
-from accord.core.negotiation.negotiation import NegotiationOptions as QualityOptions
-from accord.core.negotiation.profiles import Capability, Profile
-from accord.core.negotiation.properties import Better, Property
 from accord.core.overlay.options import OverlayOptions
+from accord.core.quality.costs import FREE, LinearCost
+from accord.core.quality.expectations import Expectation, PropertyRequirement
+from accord.core.quality.negotiation import NegotiationOptions as QualityOptions
+from accord.core.quality.profiles import Capability, Profile
+from accord.core.quality.properties import Better, Property
 from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.delays import Lognormal
 from accord.sim.faults import ChangeLoss, NodeDown, NodeUp, RandomFaults, Timed
 from accord.sim.links import LinkModel
 from accord.sim.machine import Machine, Start
-from accord.sim.outcome import Outcome
 from accord.sim.run import Options, Simulation
+from accord.sim.run_outcome import Outcome
 from accord.sim.topologies import barabasi_albert, geometric, grid, line, ring, waxman
 from accord.sim.topology import Topology
 from tests.sim.negotiation_truth import Nodes, is_quiet, left_over, problems

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from accord.core.model.channels import filter_selects
-from accord.core.negotiation.expectations import Expectation, Lifecycle
-from accord.core.negotiation.groups import Scope
-from accord.core.negotiation.matching import MatchState, check_properties, state_of_profile
-from accord.core.negotiation.negotiation import Negotiation
-from accord.core.negotiation.profiles import Capability, Profile, Vector, offers_of, vector_of
-from accord.core.negotiation.properties import HopEffect, PropertyRegistry
+from accord.core.quality.expectations import Expectation, Lifecycle
+from accord.core.quality.match_groups import Scope
+from accord.core.quality.matching import MatchState, check_properties, state_of_profile
+from accord.core.quality.negotiation import Negotiation
+from accord.core.quality.profiles import Capability, Profile, Vector, offers_of, vector_of
+from accord.core.quality.properties import HopEffect, PropertyRegistry
 from tests.sim.quality_nodes import QualityNode
 
 Nodes = Mapping[str, QualityNode]

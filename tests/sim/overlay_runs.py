@@ -8,17 +8,17 @@ from __future__ import annotations
 from random import Random
 from typing import Final, TypeGuard
 
+from accord.core.overlay.channel_directory import CHANNEL
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import NEED
-from accord.core.overlay.registry import CHANNEL
 from accord.sim.checkers import CheckedRun, Checker, DuplicateChecker
 from accord.sim.delays import Lognormal
 from accord.sim.faults import RandomFaults
 from accord.sim.links import LinkModel
 from accord.sim.machine import ChannelSpec, Machine, Publication
 from accord.sim.node import OverlayNode, overlay_nodes
-from accord.sim.outcome import Outcome
 from accord.sim.run import Options, Simulation
+from accord.sim.run_outcome import Outcome
 from accord.sim.topologies import barabasi_albert, geometric, grid, line, ring, waxman
 from accord.sim.topology import Topology
 from accord.sim.workloads import FOREVER, Publisher, Range, Subscriber, Workload

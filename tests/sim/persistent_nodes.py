@@ -8,25 +8,25 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.core.channels.persistent.answers import JournalCommand, MakeCut
-from accord.core.channels.persistent.asker import HistoryClient
-from accord.core.channels.persistent.exchange import HistoryProtocol
-from accord.core.channels.persistent.messages import (
+from accord.core.channels.history.child_event_dedup import ChildEventId
+from accord.core.channels.history.history_client import HistoryClient
+from accord.core.channels.history.history_protocol import HistoryProtocol
+from accord.core.channels.history.history_replay import HistoryReplay
+from accord.core.channels.history.journal_reads import JournalCommand, MakeCut
+from accord.core.channels.history.messages import (
     SERVICE,
     HistoryEvent,
     HistoryPage,
     HistorySelector,
     PageRequest,
 )
-from accord.core.channels.persistent.originals import ChildEventId
-from accord.core.channels.persistent.recall import HistoryReplay
-from accord.core.channels.persistent.source import Position
+from accord.core.channels.history.peer_replay import Position
 from accord.core.model.channels import filter_selects
-from accord.core.node.message import Message
-from accord.core.node.routes import RouterSubscription
+from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.signals import Carried
+from accord.core.overlay.signalling import Carried
+from accord.core.router.fan_out import RouterSubscription
+from accord.core.router.message import Message
 from accord.sim.machine import Publication, Start, Wish, number_of
 from accord.sim.node import OverlayNode, RouterSubscriber
 

@@ -13,18 +13,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from accord.core.channels.persistent.options import PERSISTENT
-from accord.core.channels.persistent.source import LIVE
+from accord.core.channels.history.options import PERSISTENT
+from accord.core.channels.history.peer_replay import LIVE
 from accord.core.model.channels import filter_selects
+from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.registry import ChannelDefinition
 from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.delays import Lognormal
 from accord.sim.faults import RandomFaults
 from accord.sim.links import LinkModel
 from accord.sim.machine import Start
-from accord.sim.outcome import Outcome
 from accord.sim.run import Options, Simulation
+from accord.sim.run_outcome import Outcome
 from accord.sim.topologies import geometric, line, ring
 from accord.sim.topology import Topology
 from accord.sim.workloads import Publisher, Subscriber, Workload

@@ -7,11 +7,11 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from accord.core.channels.persistent.messages import HistoryReply
-from accord.core.node.message import Message
+from accord.core.channels.history.messages import HistoryReply
+from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.signals import Carried
+from accord.core.overlay.signalling import Carried
+from accord.core.router.message import Message
 from accord.core.tiers.messages import DownstreamEvent, RelayedHistoryReply, UpstreamEvent
 from accord.core.tiers.options import TierOptions
 from accord.sim.machine import Make, Publication, Start, Wish, number_of

@@ -14,22 +14,22 @@ from random import Random
 from typing import Any, Final
 
 from accord.core.channels.channels import Channels
-from accord.core.negotiation.exchange import SERVICE, OverlayNegotiation, TierNegotiation
-from accord.core.negotiation.expectations import Expectation, Lifecycle
-from accord.core.negotiation.measured import Measurement
-from accord.core.negotiation.negotiation import Negotiation, NegotiationOptions
-from accord.core.negotiation.notices import (
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.overlay import Overlay
+from accord.core.overlay.tier_links import TierLinks
+from accord.core.quality.expectations import Expectation, Lifecycle
+from accord.core.quality.measurements import Measurement
+from accord.core.quality.negotiation import Negotiation, NegotiationOptions
+from accord.core.quality.notices import (
     Advice,
     ApplyMechanism,
     Notice,
     StateChanged,
     WithdrawMechanism,
 )
-from accord.core.negotiation.profiles import Capability, Profile
-from accord.core.negotiation.properties import SHIPPED, Property, PropertyRegistry
-from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.tier_links import TierLinks
+from accord.core.quality.overlay_negotiation import SERVICE, OverlayNegotiation, TierNegotiation
+from accord.core.quality.profiles import Capability, Profile
+from accord.core.quality.properties import SHIPPED, Property, PropertyRegistry
 from accord.sim.machine import Start
 
 MS: Final = 1_000

@@ -12,23 +12,23 @@ from collections import deque
 from random import Random
 from typing import Final
 
+from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.registry import ChannelDefinition
 from accord.core.tiers.options import TierOptions
 from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.delays import Constant
 from accord.sim.faults import LinkDown, LinkUp, Timed
-from accord.sim.links import LinkModel
-from accord.sim.machine import Make, Publication, Start
-from accord.sim.outcome import Outcome
-from accord.sim.promises import (
+from accord.sim.guarantee_checkers import (
     CompletenessChecker,
     IncarnationChecker,
     InOrderChecker,
     NoDuplicatesChecker,
     SameOrderChecker,
 )
+from accord.sim.links import LinkModel
+from accord.sim.machine import Make, Publication, Start
 from accord.sim.run import Options, Simulation
+from accord.sim.run_outcome import Outcome
 from accord.sim.topology import Span, Topology
 from accord.sim.workloads import Publisher, Subscriber, Workload
 from tests.sim.tier_nodes import BackboneNode, SecondaryNode, is_child

@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind
-from accord.core.admission.request import ReservationState
+from accord.core.admission.reservation import ReservationState
 from accord.core.overlay.options import OverlayOptions
-from accord.sim.admitting import AdmissionSimNode, NodeCapacity, SimAdvertisement, admitting_nodes
+from accord.sim.admission_node import (
+    AdmissionSimNode,
+    NodeCapacity,
+    SimAdvertisement,
+    admitting_nodes,
+)
 from accord.sim.checkers import LostChecker
 from accord.sim.delays import Constant
 from accord.sim.links import LinkModel

@@ -25,9 +25,9 @@ from accord.apps.five_cities.cities import (
 from accord.core.overlay.options import OverlayOptions
 from accord.sim.checkers import Checker
 from accord.sim.faults import LinkDown, NodeDown, SlowDown, Timed
+from accord.sim.link_models import with_delays
 from accord.sim.links import LinkModel
 from accord.sim.machine import ChannelSpec, Publication
-from accord.sim.models import with_delays
 from accord.sim.node import OverlayNode, overlay_nodes
 from accord.sim.run import Options, Simulation
 from accord.sim.topology import Span, Topology

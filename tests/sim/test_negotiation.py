@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.negotiation.costs import FREE
-from accord.core.negotiation.expectations import Expectation, PropertyRequirement
-from accord.core.negotiation.matching import MatchState
-from accord.core.negotiation.profiles import Capability
-from accord.core.negotiation.properties import PropertyRegistry
+from accord.core.quality.costs import FREE
+from accord.core.quality.expectations import Expectation, PropertyRequirement
+from accord.core.quality.matching import MatchState
+from accord.core.quality.profiles import Capability
+from accord.core.quality.properties import PropertyRegistry
 from tests.sim.negotiation_runs import QualityRun, run
 from tests.sim.negotiation_truth import problems, skyline_among, state_among
 

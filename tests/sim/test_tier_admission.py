@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.admission.request import ReservationState
+from accord.core.admission.reservation import ReservationState
 from tests.sim.tier_admission_runs import run
 
 SEEDS = 36

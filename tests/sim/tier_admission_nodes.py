@@ -7,13 +7,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from accord.core.admission.exchange import OverlayAdmission
 from accord.core.admission.options import AdmissionOptions
-from accord.core.admission.tier_exchange import SecondaryAdmission
+from accord.core.admission.overlay_admission import OverlayAdmission
+from accord.core.admission.secondary_admission import SecondaryAdmission
 from accord.core.overlay.options import OverlayOptions
 from accord.core.tiers.child import Child
 from accord.core.tiers.parent import Parent
-from accord.sim.admitting import AdmissionSimNode, NodeCapacity, SimAdvertisement
+from accord.sim.admission_node import AdmissionSimNode, NodeCapacity, SimAdvertisement
 from accord.sim.machine import Delivery, Make, Start, Wish
 from accord.sim.node import OverlayNode
 from tests.sim.tier_nodes import is_child

@@ -11,17 +11,17 @@ from collections.abc import Hashable, Mapping
 from random import Random
 from typing import Final, cast
 
-from accord.core.admission.index.filters import Filter
+from accord.core.admission.child_advertisements import ADVERT
+from accord.core.admission.filter_index.filters import Filter
 from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind
-from accord.core.admission.repeating import ADVERT
-from accord.core.admission.request import ReservationState, ReservationTimers
+from accord.core.admission.reservation import ReservationState, ReservationTimers
 from accord.core.admission.resources import CPU
 from accord.core.overlay.options import OverlayOptions
 from accord.core.predicates.predicate import parse
-from accord.sim.admitting import AdmissionSimNode, NodeCapacity
+from accord.sim.admission_node import AdmissionSimNode, NodeCapacity
 from accord.sim.checkers import CheckedRun
-from accord.sim.outcome import Outcome
 from accord.sim.run import Options, Simulation
+from accord.sim.run_outcome import Outcome
 from accord.sim.topology import Span, Topology
 from tests.sim.admission_runs import (
     END,

@@ -10,19 +10,19 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from accord.core.node.message import Message
-from accord.core.node.rights import FEEDBACK
-from accord.core.node.router import Router
-from accord.core.node.routes import PublisherFanOut, RouterSubscription
+from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.signals import Carried
+from accord.core.overlay.signalling import Carried
+from accord.core.policy.policies import Entity, Policies
+from accord.core.policy.policy_set import PolicySet
 from accord.core.predicates.predicate import parse
-from accord.core.qos.book import PolicySet
-from accord.core.qos.policies import Entity, Policies
-from accord.core.tiers.answering import FeedbackRouter
+from accord.core.router.fan_out import PublisherFanOut, RouterSubscription
+from accord.core.router.message import Message
+from accord.core.router.rights import FEEDBACK
+from accord.core.router.router import Router
 from accord.core.tiers.child import Child
-from accord.core.tiers.children import ChildReceivers
+from accord.core.tiers.child_receivers import ChildReceivers
+from accord.core.tiers.feedback_router import FeedbackRouter
 from accord.core.tiers.messages import ChannelLookup, DownstreamEvent, UpstreamEvent
 from accord.core.tiers.options import TierOptions
 from accord.core.tiers.parent import Parent

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from accord.core.negotiation.exchange import TierNegotiation
-from accord.core.overlay.needs import Need
+from accord.core.overlay.interests import Need
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.signals import Carried
+from accord.core.overlay.signalling import Carried
+from accord.core.quality.overlay_negotiation import TierNegotiation
 from accord.core.tiers.child import Child
 from accord.core.tiers.messages import ChannelLookup, ChannelLookupReply
 from accord.core.tiers.options import TierOptions

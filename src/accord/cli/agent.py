@@ -59,7 +59,7 @@ def agent(  # noqa: PLR0913 (a parameter per option)
 async def _run(
     target: ConnectionTarget, settings: AgentSettings, command: list[str], *, is_quiet: bool
 ) -> int:
-    from accord.apps.agent.running import run_agent
+    from accord.apps.agent.runner import run_agent
     from accord.cli.connection import open_session
 
     def tell(text: str) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 import typer
 
 from accord.cli.errors import InputError
-from accord.core.errors import AccordError, file_problem
+from accord.core.model.errors import AccordError, file_problem
 
 if TYPE_CHECKING:
     import ssl
@@ -169,7 +169,7 @@ async def open_session(target: ConnectionTarget, tell: Tell) -> AsyncIterator[Se
     from accord.client.errors import ConnectionFailedError, RefusedError
     from accord.client.session import connect
     from accord.client.transport import transport_with
-    from accord.edges.mqtt.codes import Reason
+    from accord.core.mqtt.codes import Reason
 
     watch = _Watch(transport_with(target.tls), tell)
     connecting = connect(

@@ -11,12 +11,12 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from accord.api.outcomes import LEDGER, DeliveryOutcome, DeliveryOutcomes
-from accord.api.policy_answers import JSON, POLICIES, TOML
 from accord.apps.demonstrations.meters import LOSSES, OutcomeCount
 from accord.apps.demonstrations.scenario import PolicyChange
 from accord.cli.demo_process import DemoError, NodeProcess
-from accord.cli.node_http import NodeHttpClient
+from accord.cli.http_client import NodeHttpClient
+from accord.http.ledger_schemas import LEDGER, DeliveryOutcome, DeliveryOutcomes
+from accord.http.policy_schemas import JSON, POLICIES, TOML
 
 _MOST: Final = 1_000
 _CONFIG: Final = """

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Self
 
-from accord.core.errors import AccordError
+from accord.core.model.errors import AccordError
 
 START_S: Final = 60.0
 STOP_S: Final = 15.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accord.core.errors import AccordError
+from accord.core.model.errors import AccordError
 
 
 class InputError(AccordError):

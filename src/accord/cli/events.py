@@ -21,8 +21,8 @@ from importlib.resources import files
 from typing import IO, Any, Final, NoReturn
 
 from accord.cli.errors import InputError
-from accord.core.errors import EventError, file_problem
 from accord.core.model.document import Document
+from accord.core.model.errors import EventError, file_problem
 from accord.core.model.event import Event
 from accord.core.model.values import Value, parse_timestamp
 

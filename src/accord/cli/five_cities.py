@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.status import Status
 
 from accord.apps.five_cities.cities import CITIES
-from accord.apps.five_cities.play import FiveCitiesScenario
-from accord.apps.five_cities.story import CityPhase, CityPhasePlan, acts
+from accord.apps.five_cities.phases import CityPhase, CityPhasePlan, acts
+from accord.apps.five_cities.scenario import FiveCitiesScenario
 from accord.cli.five_cities_net import FiveCities
 from accord.cli.five_cities_screen import draw_act, draw_phase, draw_summary, draw_total
 from accord.cli.screen import print_line

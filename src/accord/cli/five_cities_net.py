@@ -12,7 +12,6 @@ from typing import Final, Self
 
 import msgspec
 
-from accord.api.net_answers import NET
 from accord.apps.five_cities.cities import (
     CHANNELS,
     CITIES,
@@ -27,11 +26,12 @@ from accord.apps.five_cities.cities import (
     in_words,
     stretched,
 )
+from accord.apps.five_cities.phases import CityFlow, Kind
 from accord.apps.five_cities.relays import Relay
-from accord.apps.five_cities.story import CityFlow, Kind
 from accord.cli.demo_process import DemoError, NodeProcess
-from accord.cli.node_http import NodeHttpClient
+from accord.cli.http_client import NodeHttpClient
 from accord.core.overlay.status import ASKED, FlowStatus, NetStatus
+from accord.http.net_schemas import NET
 
 WHOLE_S: Final = 30.0  # until all nodes know all links
 MEASURED_S: Final = 5.0  # more, until they know well how long each takes

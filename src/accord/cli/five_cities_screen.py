@@ -10,7 +10,7 @@ from rich.text import Text
 
 from accord.apps.five_cities.cities import path_text
 from accord.apps.five_cities.meters import ChannelLatencies
-from accord.apps.five_cities.story import (
+from accord.apps.five_cities.phases import (
     ChannelPhase,
     CityFlow,
     CityPhase,

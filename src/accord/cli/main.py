@@ -12,17 +12,11 @@ import typer
 from typer.core import TyperGroup
 
 from accord.cli import (
-    admission,
     agent,
-    bench,
-    channel,
     config,
     demo,
-    net,
-    policy,
     predicate,
     pub,
-    quality,
     query,
     report,
     sim,
@@ -33,7 +27,13 @@ from accord.cli import (
     user,
     why,
 )
-from accord.core.errors import AccordError, file_problem
+from accord.cli.admission import commands as admission
+from accord.cli.bench import commands as bench
+from accord.cli.net import channel_commands as channel
+from accord.cli.net import commands as net
+from accord.cli.policy import commands as policy
+from accord.cli.quality import commands as quality
+from accord.core.model.errors import AccordError, file_problem
 
 
 class Commands(TyperGroup):

@@ -33,8 +33,8 @@ def explain(
 ) -> None:
     """Show what a predicate says and what it reads."""
     from accord.cli.explain import show_explanation
+    from accord.cli.predicate_text import read_namespaces, read_predicate
     from accord.cli.screen import open_console
-    from accord.cli.text import read_namespaces, read_predicate
 
     namespaces = read_namespaces(namespace or ())
     show_explanation(open_console(), read_predicate(text, is_xpath=is_xpath, namespaces=namespaces))
@@ -62,8 +62,8 @@ def match(  # noqa: PLR0913 (a parameter per option)
     """
     from accord.cli.events import read_events
     from accord.cli.match import MatchSelection, print_count, print_json, print_table
+    from accord.cli.predicate_text import check_filter, read_namespaces, read_predicate
     from accord.cli.screen import open_console, print_line
-    from accord.cli.text import check_filter, read_namespaces, read_predicate
 
     if is_json and is_count:
         raise typer.BadParameter("give one of --json and --count")
@@ -92,9 +92,9 @@ def covers(a: A, b: B, *, is_xpath: IsXPath = False, namespace: Namespaces = Non
 
     Exit code 0 for yes, 1 for no, 3 for unknown, 2 for a usage error.
     """
-    from accord.cli.relate import EXIT_CODES, show_covers
+    from accord.cli.predicate_relations import EXIT_CODES, show_covers
+    from accord.cli.predicate_text import read_namespaces, read_predicate
     from accord.cli.screen import open_console
-    from accord.cli.text import read_namespaces, read_predicate
 
     namespaces = read_namespaces(namespace or ())
     p, q = (read_predicate(text, is_xpath=is_xpath, namespaces=namespaces) for text in (a, b))
@@ -107,9 +107,9 @@ def intersects(a: A, b: B, *, is_xpath: IsXPath = False, namespace: Namespaces =
 
     Exit code 0 for yes, 1 for no, 3 for unknown, 2 for a usage error.
     """
-    from accord.cli.relate import EXIT_CODES, show_intersects
+    from accord.cli.predicate_relations import EXIT_CODES, show_intersects
+    from accord.cli.predicate_text import read_namespaces, read_predicate
     from accord.cli.screen import open_console
-    from accord.cli.text import read_namespaces, read_predicate
 
     namespaces = read_namespaces(namespace or ())
     p, q = (read_predicate(text, is_xpath=is_xpath, namespaces=namespaces) for text in (a, b))

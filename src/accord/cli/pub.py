@@ -14,7 +14,7 @@ import typer
 from accord.cli.connection import DEFAULT_URL, Authority, Client, Url, User
 
 if TYPE_CHECKING:
-    from accord.cli.publishing import PayloadSource
+    from accord.cli.pub_runner import PayloadSource
     from accord.core.model.values import Value
 
 STDIN: Final = "-"
@@ -87,7 +87,7 @@ def pub(  # noqa: PLR0913 (a parameter per option)
     Exit code 0 if all were accepted, 1 if any was refused, 2 for a usage error.
     """
     from accord.cli.connection import read_target, run_client
-    from accord.cli.publishing import PubRunner
+    from accord.cli.pub_runner import PubRunner
     from accord.client.messages import Extras, to_message
 
     source = _source(payload, file, is_lines=is_lines, count=count, every=every)
@@ -133,7 +133,7 @@ def _source(
     payload: str | None, file: Path | None, *, is_lines: bool, count: int | None, every: str | None
 ) -> PayloadSource:
     """Where payloads come from, and how often."""
-    from accord.cli.publishing import Lines, Repeated
+    from accord.cli.pub_runner import Lines, Repeated
     from accord.cli.quantities import read_duration_s
 
     if (payload is not None) + (file is not None) + is_lines > 1:
@@ -161,7 +161,7 @@ def _text(payload: str) -> str | bytes:
 
 def _read_file(path: Path) -> bytes:
     from accord.cli.errors import InputError
-    from accord.core.errors import file_problem
+    from accord.core.model.errors import file_problem
     from accord.core.model.event import MAX_PAYLOAD
 
     try:

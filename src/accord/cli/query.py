@@ -14,7 +14,7 @@ import typer
 from accord.cli.connection import DEFAULT_URL, Authority, Client, Url, User
 
 if TYPE_CHECKING:
-    from accord.cli.querying import QueryOptions, ResultSink
+    from accord.cli.query_runner import QueryOptions, ResultSink
 
 LIMIT: Final = 100
 SINCE: Final = "-24h"
@@ -92,7 +92,7 @@ def query(  # noqa: PLR0913 (a parameter per option)
     Exit code 0, or 1 if there are none; 2 for a usage error.
     """
     from accord.cli.connection import read_target, run_client
-    from accord.cli.querying import QueryOptions, QueryRunner
+    from accord.cli.query_runner import QueryOptions, QueryRunner
 
     form = _choose_format(Format.JSON if is_json and form is None else form, output)
     wanted = QueryOptions(
@@ -139,8 +139,8 @@ def _choose_format(form: Format | None, output: Path | None) -> Format:
 def _check(wanted: QueryOptions) -> None:
     """Mistakes show here, with their place, before the node is asked."""
     from accord.cli.errors import InputError
-    from accord.cli.text import check_filter, check_predicate, read_since
-    from accord.core.errors import EventError
+    from accord.cli.predicate_text import check_filter, check_predicate, read_since
+    from accord.core.model.errors import EventError
     from accord.core.monitoring.ledger import event_number
 
     if wanted.where is not None and wanted.xpath is not None:
@@ -158,12 +158,12 @@ def _check(wanted: QueryOptions) -> None:
 
 
 def _open_sink(form: Format, output: Path | None) -> ResultSink:
-    from accord.cli.querying import JsonFile, ScreenSink
+    from accord.cli.query_runner import JsonFile, ScreenSink
 
     if output is None:
         return ScreenSink(is_json=form is Format.JSON)
     if form is Format.JSON:
         return JsonFile(output)
-    from accord.cli.exporting import ParquetFile
+    from accord.cli.parquet_export import ParquetFile
 
     return ParquetFile(output)

@@ -40,9 +40,9 @@ def report(  # noqa: PLR0913 (a parameter per option)
 ) -> None:
     """Report delivered quality: rates, latency, what was lost and why, slow subscriptions."""
     from accord.cli.errors import InputError
-    from accord.cli.ledger_source import LedgerClient
+    from accord.cli.ledger_client import LedgerClient
+    from accord.cli.predicate_text import check_filter, read_since
     from accord.cli.screen import open_console, print_line
-    from accord.cli.text import check_filter, read_since
 
     if last is not None and since is not None:
         raise typer.BadParameter("give one of --last and --since")
@@ -67,7 +67,7 @@ def report(  # noqa: PLR0913 (a parameter per option)
         write_page(found, page)
         print_line(open_console(stderr=True), f"written to {page}")
     if is_json:
-        from accord.edges.pipeline.report import encode_report
+        from accord.core.queries.report import encode_report
 
         typer.echo(encode_report(found).decode())
     elif page is None:

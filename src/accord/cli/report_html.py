@@ -12,8 +12,8 @@ from accord.cli.errors import InputError
 from accord.cli.report_plots import plots
 from accord.cli.report_tables import Section, headline, moment_text, sections, totals
 from accord.cli.screen import safe
-from accord.core.errors import file_problem
-from accord.edges.pipeline.report import Report
+from accord.core.model.errors import file_problem
+from accord.core.queries.report import Report
 
 _CSS: Final = """
 :root { color-scheme: light; }

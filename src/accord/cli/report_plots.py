@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.cli.errors import InputError
 from accord.cli.report_tables import SEVERAL
 from accord.cli.screen import safe
-from accord.edges.pipeline.report import Report
+from accord.core.queries.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

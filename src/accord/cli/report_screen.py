@@ -10,7 +10,7 @@ from rich.text import Text
 from accord.cli.report_tables import headline, sections, totals
 from accord.cli.screen import safe
 from accord.cli.table import Table, fields
-from accord.edges.pipeline.report import Report
+from accord.core.queries.report import Report
 
 MAX_ROWS: Final = 10
 

@@ -15,7 +15,7 @@ from accord.cli.quantities import (
     size_text,
 )
 from accord.cli.table import NOTHING, Table, figures
-from accord.edges.pipeline.report import (
+from accord.core.queries.report import (
     DeliveredQuality,
     Loss,
     NamedQuality,

@@ -12,7 +12,7 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from accord.core.errors import AccordError, PredicateError
+from accord.core.model.errors import AccordError, PredicateError
 
 PIPE_WIDTH: Final = 100_000
 

@@ -15,8 +15,8 @@ import typer
 from accord.cli.connection import DEFAULT_HTTP_URL, Authority, HttpUrl, User
 
 if TYPE_CHECKING:
-    from accord.api.view import NodeSummary
-    from accord.cli.node_status import ClientRates, StatusClient
+    from accord.cli.status_client import ClientRates, StatusClient
+    from accord.http.view import NodeSummary
 
 _WAIT_S: Final = 0.2  # between two looks
 
@@ -44,9 +44,9 @@ def status(  # noqa: PLR0913 (a parameter per option)
     authority: Authority = None,
 ) -> None:
     """Show what a node does: clients, rates, queues, what was shed, the journal."""
-    from accord.cli.node_status import StatusClient
     from accord.cli.quantities import read_duration_s
     from accord.cli.screen import open_console
+    from accord.cli.status_client import StatusClient
 
     every_s = read_duration_s(every, "--every")
     source = StatusClient(url, user, authority)
@@ -94,7 +94,7 @@ def _lacking(status: NodeSummary, *, needs_pipeline: bool) -> str:
 
 def _looks(source: StatusClient, every_s: float) -> Iterator[tuple[NodeSummary, ClientRates]]:
     """The status again and again, with rates since the look before."""
-    from accord.cli.node_status import ClientRates
+    from accord.cli.status_client import ClientRates
 
     before = source.fetch()
     while True:
@@ -105,8 +105,8 @@ def _looks(source: StatusClient, every_s: float) -> Iterator[tuple[NodeSummary, 
 
 
 def _print(status: NodeSummary, rates: ClientRates, *, is_json: bool) -> None:
-    from accord.cli.node_status import to_fields
     from accord.cli.screen import open_console
+    from accord.cli.status_client import to_fields
     from accord.cli.status_screen import draw_status
 
     if is_json:
@@ -122,8 +122,8 @@ def _watch(source: StatusClient, every_s: float) -> None:
     from rich.text import Text
 
     from accord.cli.connection import UnreachableError
-    from accord.cli.node_status import ClientRates
     from accord.cli.screen import open_console, safe
+    from accord.cli.status_client import ClientRates
     from accord.cli.status_screen import draw_status
 
     before = source.fetch()

@@ -9,10 +9,9 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accord.api.view import NodeSummary
-from accord.cli.node_status import ClientRates
 from accord.cli.quantities import count_text, duration_text, rate_text, size_text
 from accord.cli.screen import safe
+from accord.cli.status_client import ClientRates
 from accord.cli.table import NOTHING, Column, Table, fields, figures
 from accord.core.monitoring.statistics import (
     JournalStatus,
@@ -21,6 +20,7 @@ from accord.core.monitoring.statistics import (
     Shed,
     Statistics,
 )
+from accord.http.view import NodeSummary
 
 MAX_CLIENTS: Final = 10
 

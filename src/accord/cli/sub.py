@@ -12,7 +12,7 @@ import typer
 from accord.cli.connection import DEFAULT_URL, Authority, Client, Url, User
 
 if TYPE_CHECKING:
-    from accord.cli.showing import Show
+    from accord.cli.event_output import Show
 
 
 def sub(  # noqa: PLR0913 (a parameter per option)
@@ -85,9 +85,9 @@ def sub(  # noqa: PLR0913 (a parameter per option)
     Exit code 0, or 1 if --count was not reached in time; 2 for a usage error.
     """
     from accord.cli.connection import read_target, run_client
-    from accord.cli.following import SubOptions, SubRunner, read_expectation
+    from accord.cli.predicate_text import check_predicate, read_since
     from accord.cli.quantities import read_duration_s
-    from accord.cli.text import check_predicate, read_since
+    from accord.cli.sub_runner import SubOptions, SubRunner, read_expectation
 
     if where is not None and xpath is not None:
         raise typer.BadParameter("give one of --where and --xpath")
@@ -121,7 +121,7 @@ def sub(  # noqa: PLR0913 (a parameter per option)
 
 def _checked(pattern: str) -> str:
     from accord.cli.errors import InputError
-    from accord.edges.mqtt.codec import problem_with_subscription
+    from accord.core.mqtt.codec import problem_with_subscription
 
     if problem := problem_with_subscription(pattern):
         raise InputError("FILTER", problem)
@@ -129,8 +129,8 @@ def _checked(pattern: str) -> str:
 
 
 def _show(*, is_json: bool, is_raw: bool, is_one: bool, has_days: bool) -> Show:
+    from accord.cli.event_output import EventPrinter, show_json, show_raw
     from accord.cli.screen import open_console
-    from accord.cli.showing import EventPrinter, show_json, show_raw
 
     if is_json:
         return show_json

@@ -13,7 +13,7 @@ import typer
 from accord.cli.connection import DEFAULT_HTTP_URL, Authority, HttpUrl, User
 
 if TYPE_CHECKING:
-    from accord.cli.ledger_source import LedgerClient
+    from accord.cli.ledger_client import LedgerClient
     from accord.core.monitoring.top import Top
 
 _LINES: Final = 100
@@ -34,7 +34,7 @@ def top(  # noqa: PLR0913 (a parameter per option)
     authority: Authority = None,
 ) -> None:
     """Watch a node: channels, clients and their links, queues, what policies decide."""
-    from accord.cli.ledger_source import LedgerClient
+    from accord.cli.ledger_client import LedgerClient
     from accord.cli.quantities import read_duration_s
     from accord.cli.screen import open_console
 

@@ -8,12 +8,12 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accord.api.outcomes import rate_text
 from accord.cli.quantities import count_text, duration_text, latency_text, size_text
 from accord.cli.quantities import rate_text as number_text
 from accord.cli.screen import safe
 from accord.cli.table import NOTHING, Column, Table, figures
 from accord.core.monitoring.top import BinActivity, Management, Top
+from accord.http.ledger_schemas import rate_text
 
 _DOT: Final = " · "
 _MIN_ROWS: Final = 2  # of channels and of clients, whatever the terminal

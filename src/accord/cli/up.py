@@ -15,10 +15,10 @@ from accord.cli.connection import DEFAULT_URL
 
 if TYPE_CHECKING:
     from accord.config import Config
-    from accord.live.node import ListenerSettings, Node, Settings
-    from accord.live.pipeline_options import PipelineOptions
-    from accord.live.quality import QualityOptions
-    from accord.live.users import Users
+    from accord.runtime.node import ListenerSettings, Node, Settings
+    from accord.runtime.pipeline_options import PipelineOptions
+    from accord.runtime.quality import QualityOptions
+    from accord.runtime.users import Users
 
 DEMO_CHANNELS: Final = ("demo/#",)
 DEMO_ATTRIBUTES: Final = {"load_mw": "float", "temperature_c": "float", "status": "string"}
@@ -77,7 +77,7 @@ def up(  # noqa: PLR0913, PLR0917 (a parameter per option)
     from msgspec.structs import replace  # noqa: PLC0415
 
     from accord.config import load  # noqa: PLC0415
-    from accord.live.logs import start_logs  # noqa: PLC0415
+    from accord.runtime.logs import start_logs  # noqa: PLC0415
 
     settings = load(config, mqtt=mqtt, websocket=websocket, http=http, data=data, spark=spark)
     if pipeline is not None:
@@ -112,9 +112,9 @@ def _check_data(folder: Path | None) -> None:
 
 
 async def _run(config: Config, *, has_demo: bool) -> None:
-    from accord.live.memory import collect_seldom  # noqa: PLC0415
-    from accord.live.node import Node  # noqa: PLC0415
-    from accord.live.users import Users  # noqa: PLC0415
+    from accord.runtime.allocator_settings import collect_seldom  # noqa: PLC0415
+    from accord.runtime.node import Node  # noqa: PLC0415
+    from accord.runtime.users import Users  # noqa: PLC0415
 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -141,7 +141,7 @@ async def _run(config: Config, *, has_demo: bool) -> None:
 def node_settings(config: Config, *, has_demo: bool = False) -> Settings:
     from accord.config.admission import admission_options  # noqa: PLC0415
     from accord.config.net import net_options  # noqa: PLC0415
-    from accord.live.node import Settings  # noqa: PLC0415
+    from accord.runtime.node import Settings  # noqa: PLC0415
 
     keeps_demo = has_demo and _keeps_demo(config)
     return Settings(
@@ -162,7 +162,7 @@ def node_settings(config: Config, *, has_demo: bool = False) -> Settings:
 
 
 def _quality(config: Config) -> QualityOptions:
-    from accord.live.quality import QualityOptions  # noqa: PLC0415
+    from accord.runtime.quality import QualityOptions  # noqa: PLC0415
 
     settings = config.quality
     return QualityOptions(
@@ -179,7 +179,7 @@ def _keeps_demo(config: Config) -> bool:
 
 
 def _pipeline(config: Config, *, keeps_demo: bool) -> PipelineOptions | None:
-    from accord.live.pipeline_options import PipelineOptions  # noqa: PLC0415
+    from accord.runtime.pipeline_options import PipelineOptions  # noqa: PLC0415
 
     settings = config.pipeline
     if not settings.enabled:
@@ -202,9 +202,9 @@ async def _serve_http(config: Config, node: Node, users: Users, stack: AsyncExit
     listen = config.listen
     if not (listen.http or listen.https):
         return []
-    from accord.api.app import KeptView, create_app  # noqa: PLC0415
-    from accord.api.server import serve  # noqa: PLC0415
-    from accord.live.durability import EVENTS  # noqa: PLC0415
+    from accord.http.app import KeptView, create_app  # noqa: PLC0415
+    from accord.http.server import serve  # noqa: PLC0415
+    from accord.runtime.durability import EVENTS  # noqa: PLC0415
 
     tls = _tls(config) if listen.https else None
     folder = config.node.folder
@@ -233,7 +233,7 @@ async def _serve_http(config: Config, node: Node, users: Users, stack: AsyncExit
 
 
 def _listeners(config: Config) -> tuple[ListenerSettings, ...]:
-    from accord.live.node import ListenerSettings  # noqa: PLC0415
+    from accord.runtime.node import ListenerSettings  # noqa: PLC0415
 
     listen = config.listen
     tls = _tls(config) if listen.mqtts or listen.websockets else None
@@ -246,7 +246,7 @@ def _listeners(config: Config) -> tuple[ListenerSettings, ...]:
 
 
 def _tls(config: Config) -> ssl.SSLContext:
-    from accord.live.tls import server_context  # noqa: PLC0415
+    from accord.runtime.tls import server_context  # noqa: PLC0415
 
     return server_context(config.tls)
 
@@ -267,7 +267,7 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 
 
 def _announce(node: Node, urls: list[str], demo_url: str | None) -> None:
-    from accord.core.node.build import BUILD  # noqa: PLC0415
+    from accord.core.router.build import BUILD  # noqa: PLC0415
 
     listening = [
         f"{_scheme(listener)}://{address}"

@@ -30,7 +30,7 @@ def hash_(name: Name = "NAME") -> None:
     Reads the password twice from the terminal, or once from a pipe.
     """
     from accord.cli.errors import InputError
-    from accord.live.users import hash_password
+    from accord.runtime.users import hash_password
 
     if not name or not name.isprintable() or ":" in name:
         raise InputError("NAME", "expected printable characters other than a colon")

@@ -51,10 +51,10 @@ def why(  # noqa: PLR0913 (a parameter per option)
     Without an ID, list the latest outcomes with the IDs of their events.
     """
     from accord.cli.errors import InputError
-    from accord.cli.ledger_source import LedgerClient
+    from accord.cli.ledger_client import LedgerClient
     from accord.cli.screen import open_console
     from accord.cli.why_screen import draw_event, draw_outcomes
-    from accord.core.errors import EventError
+    from accord.core.model.errors import EventError
     from accord.core.monitoring.ledger import event_id, event_number
 
     source = LedgerClient(url, user, authority)

@@ -10,14 +10,6 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accord.api.outcomes import (
-    DeliveryOutcome,
-    DeliveryOutcomes,
-    EventOutcomes,
-    rate_text,
-    size_text,
-    time_text,
-)
 from accord.cli.quantities import count_text
 from accord.cli.screen import safe
 from accord.cli.table import Table, fields, figures, whole
@@ -31,6 +23,14 @@ from accord.core.monitoring.waiting import (
     SHAPING,
     TURN,
     Waiting,
+)
+from accord.http.ledger_schemas import (
+    DeliveryOutcome,
+    DeliveryOutcomes,
+    EventOutcomes,
+    rate_text,
+    size_text,
+    time_text,
 )
 
 MAX_DESTINATIONS: Final = 50

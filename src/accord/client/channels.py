@@ -9,8 +9,8 @@ import msgspec
 
 from accord.client.errors import ChannelRefusedError
 from accord.client.messages import ReceivedEvent
-from accord.core.node.rights import CHANNELS
-from accord.core.overlay.channel_answers import Channel
+from accord.core.overlay.channel_schemas import Channel
+from accord.core.router.rights import CHANNELS
 
 Ask = Callable[[str, bytes], Awaitable[ReceivedEvent]]
 

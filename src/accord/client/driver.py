@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from accord.client.backoff import Backoff
 from accord.client.errors import ClientError, ConnectionFailedError, SessionClosedError
 from accord.client.machine import CHECK, ClientMachine, Phase
-from accord.client.signals import (
+from accord.client.machine_io import (
     Arrived,
     Close,
     CloseRequested,
@@ -26,7 +26,7 @@ from accord.client.signals import (
     Withdrawn,
 )
 from accord.client.transport import Stream
-from accord.edges.mqtt.properties import NO_PROPERTIES
+from accord.core.mqtt.properties import NO_PROPERTIES
 
 WRITE_AHEAD: Final = 1024 * 1024
 FLUSH_S: Final = 1.0

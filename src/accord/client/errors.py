@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from accord.core.errors import AccordError
-from accord.edges.mqtt.codes import Reason
+from accord.core.model.errors import AccordError
+from accord.core.mqtt.codes import Reason
 
 
 class ClientError(AccordError):

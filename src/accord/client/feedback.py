@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from accord.client.feed import ServerSubscription
 from accord.client.inbox import ReceivedMessage
 from accord.client.messages import ReceivedEvent
+from accord.client.server_subscription import ServerSubscription
 from accord.client.subscription import Subscription
-from accord.edges.mqtt.names import NODE
+from accord.core.mqtt.reserved_properties import NODE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

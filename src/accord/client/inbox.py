@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from accord.edges.mqtt.packets import Publish
+from accord.core.mqtt.packets import Publish
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 

@@ -20,10 +20,9 @@ from accord.client.errors import (
     RefusedError,
     SessionClosedError,
 )
+from accord.client.inbound import InboundMessages
 from accord.client.inbox import Inbox, ReceivedMessage
-from accord.client.incoming import InboundMessages
-from accord.client.outgoing import OutboundMessages, PacketIds
-from accord.client.signals import (
+from accord.client.machine_io import (
     Arrived,
     Close,
     CloseRequested,
@@ -41,13 +40,13 @@ from accord.client.signals import (
     UnsubscribeRequested,
     Withdrawn,
 )
-from accord.client.subscribing import SubscribeProtocol
-from accord.edges.mqtt.codec import decode, encode
-from accord.edges.mqtt.codes import V5, ProtocolError, Reason
-from accord.edges.mqtt.framing import Framer
-from accord.edges.mqtt.mapping import EVENT_IDS, EVENT_NAMES
-from accord.edges.mqtt.names import ENDED
-from accord.edges.mqtt.packets import (
+from accord.client.outbound import OutboundMessages, PacketIds
+from accord.client.subscribe_protocol import SubscribeProtocol
+from accord.core.mqtt.codec import decode, encode
+from accord.core.mqtt.codes import V5, ProtocolError, Reason
+from accord.core.mqtt.event_mapping import EVENT_IDS, EVENT_NAMES
+from accord.core.mqtt.framing import Framer
+from accord.core.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -62,7 +61,8 @@ from accord.edges.mqtt.packets import (
     Suback,
     Unsuback,
 )
-from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.reserved_properties import ENDED
 
 # After these it makes sense to come back by oneself.
 TRANSIENT: Final = frozenset(

@@ -8,17 +8,17 @@ from typing import Final, TypedDict
 
 import msgspec
 
-from accord.core.errors import EventError
 from accord.core.model.document import Document
+from accord.core.model.errors import EventError
 from accord.core.model.event import Event
 from accord.core.model.values import Value
-from accord.core.node.rights import FEEDBACK_PREFIX
-from accord.edges.mqtt.codes import Reason
-from accord.edges.mqtt.mapping import EVENT, MAX_EXPIRY_S, from_event, to_event
-from accord.edges.mqtt.names import CHANNEL, OWN, PUBLISHER, RECEIVED
-from accord.edges.mqtt.names import EVENT as KEPT_EVENT
-from accord.edges.mqtt.packets import Publish
-from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.codes import Reason
+from accord.core.mqtt.event_mapping import EVENT, MAX_EXPIRY_S, from_event, to_event
+from accord.core.mqtt.packets import Publish
+from accord.core.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.reserved_properties import CHANNEL, OWN, PUBLISHER, RECEIVED
+from accord.core.mqtt.reserved_properties import EVENT as KEPT_EVENT
+from accord.core.router.rights import FEEDBACK_PREFIX
 
 UTF8: Final = 1  # a payload format
 _DIGITS: Final = 18  # of a moment, at most

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from accord.client.quality import Bounds, Capability, Cost, Coupling, Expectation, Line, Value
-from accord.core.negotiation import costs, profiles
-from accord.core.negotiation.errors import QualityError
-from accord.core.negotiation.expectations import Expectation as CoreExpectation
-from accord.core.negotiation.expectations import PropertyRequirement
-from accord.core.negotiation.properties import Better, PropertyRegistry
-from accord.core.negotiation.property_files import parse_properties
-from accord.core.negotiation.storing import (
+from accord.core.quality import costs, profiles
+from accord.core.quality.errors import QualityError
+from accord.core.quality.expectations import Expectation as CoreExpectation
+from accord.core.quality.expectations import PropertyRequirement
+from accord.core.quality.properties import Better, PropertyRegistry
+from accord.core.quality.property_files import parse_properties
+from accord.core.quality.serialisation import (
     QualityDocument,
     read_json,
     read_xml,

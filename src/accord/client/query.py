@@ -19,9 +19,9 @@ import msgspec
 from accord.client.driver import Driver
 from accord.client.errors import ClientError, QueryError
 from accord.client.machine import Phase
+from accord.client.machine_io import PublishRequested
 from accord.client.messages import Extras, ReceivedEvent, to_message
-from accord.client.past import iso_text
-from accord.client.questions import (
+from accord.client.query_messages import (
     Cancel,
     Find,
     Next,
@@ -32,10 +32,10 @@ from accord.client.questions import (
     read_page_end,
 )
 from accord.client.replies import Replies
-from accord.client.signals import PublishRequested
-from accord.core.node.rights import QUERIES
-from accord.edges.mqtt.names import END, PAGE
-from accord.edges.mqtt.packets import Publish
+from accord.client.resume_point import iso_text
+from accord.core.mqtt.packets import Publish
+from accord.core.mqtt.reserved_properties import END, PAGE
+from accord.core.router.rights import QUERIES
 
 JSON: Final = "application/json"
 GOODBYE_MS: Final = 2_000

@@ -13,7 +13,7 @@ from accord.client.errors import ClientError, SessionClosedError
 from accord.client.messages import ReceivedEvent
 from accord.client.subscription import Subscription
 from accord.core.model.channels import RESPONSES
-from accord.edges.mqtt.properties import Properties
+from accord.core.mqtt.properties import Properties
 
 
 class ReplyWaiter(Protocol):

@@ -23,7 +23,7 @@ from weakref import WeakSet
 
 import msgspec
 
-from accord.client.advertising import Advertisement, Advertisements
+from accord.client.advertisements import Advertisement, Advertisements
 from accord.client.backoff import Backoff
 from accord.client.channels import request_channels as ask_channels
 from accord.client.driver import Driver
@@ -35,6 +35,7 @@ from accord.client.errors import (
 )
 from accord.client.feedback import Answers
 from accord.client.machine import ClientMachine
+from accord.client.machine_io import DURABLE_S, PublishRequested, SessionOptions
 from accord.client.messages import (
     Extras,
     Outcome,
@@ -42,24 +43,23 @@ from accord.client.messages import (
     time_to_send_ms,
     to_message,
 )
-from accord.client.negotiating import Expected, Publisher, QualitySession
-from accord.client.past import SINCE
 from accord.client.quality import Capability, Coupling, Expectation, json_text
+from accord.client.quality_session import Expected, Publisher, QualitySession
 from accord.client.query import Query
-from accord.client.questions import Find, Moment, check_find, moment_text
+from accord.client.query_messages import Find, Moment, check_find, moment_text
 from accord.client.replies import Replies, SingleReply
+from accord.client.resume_point import SINCE
 from accord.client.servers import Servers
-from accord.client.signals import DURABLE_S, PublishRequested, SessionOptions
 from accord.client.subscription import Subscription
 from accord.client.transport import Stream, Transport, transport_with
-from accord.core.errors import EventError
+from accord.core.model.errors import EventError
 from accord.core.model.values import Value
-from accord.core.node.rights import EXPECTATIONS, FEEDBACK
-from accord.core.overlay.channel_answers import Channel
-from accord.edges.mqtt.codec import SHARED, problem_with_subscription
-from accord.edges.mqtt.codes import Reason
-from accord.edges.mqtt.packets import Publish, TopicFilter, Will
-from accord.edges.mqtt.properties import Properties
+from accord.core.mqtt.codec import SHARED, problem_with_subscription
+from accord.core.mqtt.codes import Reason
+from accord.core.mqtt.packets import Publish, TopicFilter, Will
+from accord.core.mqtt.properties import Properties
+from accord.core.overlay.channel_schemas import Channel
+from accord.core.router.rights import EXPECTATIONS, FEEDBACK
 
 QUEUE: Final = 1_000
 PAGE: Final = 200

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Self
 
 from accord.client.driver import Driver
 from accord.client.errors import ClientError, SessionClosedError
-from accord.client.feed import ServerSubscription
 from accord.client.inbox import ReceivedMessage
+from accord.client.machine_io import Settled
 from accord.client.messages import Outcome, ReceivedEvent, to_received
 from accord.client.mirrors import MirrorDedup, first_of
 from accord.client.quality import ExpectationState
-from accord.client.signals import Settled
-from accord.edges.mqtt.packets import TopicFilter
+from accord.client.server_subscription import ServerSubscription
+from accord.core.mqtt.packets import TopicFilter
 
 if TYPE_CHECKING:
-    from accord.client.negotiating import Expected
+    from accord.client.quality_session import Expected
 
 
 class Subscription:

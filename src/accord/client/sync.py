@@ -15,14 +15,14 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, cont
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
-from accord.client.advertising import Advertisement
+from accord.client.advertisements import Advertisement
 from accord.client.errors import SessionClosedError
 from accord.client.feedback import Answer, Answers
 from accord.client.messages import Outcome, ReceivedEvent
-from accord.client.negotiating import Expected, OnAdvice, OnUsage, Publisher
 from accord.client.quality import Capability, Expectation, ExpectationState, Usage, Value
+from accord.client.quality_session import Expected, OnAdvice, OnUsage, Publisher
 from accord.client.query import Query
-from accord.client.questions import QueryStats
+from accord.client.query_messages import QueryStats
 from accord.client.session import Session, connect
 from accord.client.subscription import Subscription
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from accord.config.settings import AdmissionSettings
-from accord.core.admission.needs import Basis
+from accord.core.admission.demand import Basis
 from accord.core.admission.options import AdmissionOptions, Guarantee, Mode
+from accord.core.broker.subscription_admission import guarantee_from
 from accord.core.model.units import BANDWIDTHS_BPS, parse
-from accord.edges.mqtt.admitting import guarantee_from
-from accord.live.admission import NodeAdmissionOptions
+from accord.runtime.admission import NodeAdmissionOptions
 
 
 def admission_options(settings: AdmissionSettings) -> NodeAdmissionOptions:

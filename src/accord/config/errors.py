@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from accord.core.errors import AccordError
+from accord.core.model.errors import AccordError
 
 
 class ConfigProblem(Struct, frozen=True):

@@ -11,14 +11,14 @@ from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
-from accord.config.check import problems
+from accord.config.cross_checks import problems
 from accord.config.errors import ConfigError, ConfigProblem
-from accord.config.lines import Path as KeyPath
-from accord.config.lines import TomlLines
-from accord.config.reading import SettingsReader, shown
+from accord.config.reader import SettingsReader, shown
 from accord.config.settings import Config
-from accord.core.errors import file_problem
-from accord.live.addresses import parse_address
+from accord.config.toml_lines import Path as KeyPath
+from accord.config.toml_lines import TomlLines
+from accord.core.model.errors import file_problem
+from accord.runtime.addresses import parse_address
 
 FILE: Final = "accord.toml"
 MAX_BYTES: Final = 1_000_000

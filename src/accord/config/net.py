@@ -7,14 +7,14 @@ from typing import Final
 
 from accord.config.errors import ConfigError, ConfigProblem
 from accord.config.settings import ChannelSettings, Config, MulticastSettings
-from accord.core.overlay.carriage import TransportRule
+from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.registry import ChannelDefinition
-from accord.live.group_links import MulticastOptions
-from accord.live.link_transports import TransportOptions
-from accord.live.net import NetOptions
-from accord.transports.proxy import parse_proxy
+from accord.core.overlay.transport_selection import TransportRule
+from accord.runtime.link_transports import TransportOptions
+from accord.runtime.multicast_links import MulticastOptions
+from accord.runtime.overlay_service import NetOptions
+from accord.runtime.transports.proxy import parse_proxy
 
 _MIN_KEY: Final = 16
 _MAX_KEY: Final = 4_096

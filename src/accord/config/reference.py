@@ -13,10 +13,10 @@ from typing import Final
 
 from msgspec import NODEFAULT, Struct, inspect, structs
 
-from accord.config.reading import describe_integer, is_named, is_required, quoted
+from accord.config.reader import describe_integer, is_named, is_required, quoted
 from accord.config.settings import Config
-from accord.core.node.rights import EVERYTHING, Allowed, Denied
-from accord.live.addresses import SocketAddress
+from accord.core.router.rights import EVERYTHING, Allowed, Denied
+from accord.runtime.addresses import SocketAddress
 
 BEGIN: Final = "<!-- settings: made by python -m accord.config.reference, do not edit -->"
 END: Final = "<!-- end of settings -->"

@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterator
 from typing import Final, cast
 
 from accord.config.errors import ConfigError, ConfigProblem
-from accord.config.lines import Path as KeyPath
 from accord.config.load import dotted, parse_toml, read_text
-from accord.config.scenario_reading import ScenarioReader
+from accord.config.scenario_reader import ScenarioReader
+from accord.config.toml_lines import Path as KeyPath
 from accord.core.model.channels import problem_with_filter
-from accord.sim.building import (
+from accord.sim.errors import GraphError, SimulationError
+from accord.sim.machine import Make
+from accord.sim.run import Options, Simulation
+from accord.sim.scenario_builder import (
     make_checkers,
     make_faults,
     make_model,
@@ -25,9 +28,6 @@ from accord.sim.building import (
     make_workload,
     specs,
 )
-from accord.sim.errors import GraphError, SimulationError
-from accord.sim.machine import Make
-from accord.sim.run import Options, Simulation
 from accord.sim.scenario_settings import ANY, FaultSettings, ScenarioSettings
 from accord.sim.topology import Topology
 from accord.sim.trace import Trace

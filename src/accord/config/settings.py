@@ -14,14 +14,14 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from accord.core.node.limits import Limits
-from accord.core.node.rights import EVERYTHING, NOTHING_DENIED, Allowed, Denied, Rights
+from accord.core.router.limits import Limits
+from accord.core.router.rights import EVERYTHING, NOTHING_DENIED, Allowed, Denied, Rights
 from accord.journal.options import JournalOptions
 from accord.journal.retention import Retention
-from accord.live.addresses import SocketAddress
-from accord.live.logs import LogSettings
-from accord.live.tls import TlsFiles
-from accord.live.users import User
+from accord.runtime.addresses import SocketAddress
+from accord.runtime.logs import LogSettings
+from accord.runtime.tls import TlsFiles
+from accord.runtime.users import User
 
 _LOOPBACK = "127.0.0.1"
 _HUGE = 1 << 50

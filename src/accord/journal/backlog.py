@@ -11,7 +11,7 @@ from collections import deque
 from typing import Final
 
 from accord.journal.errors import JournalError
-from accord.journal.jobs import CommitGroup, WriterJob
+from accord.journal.writer_jobs import CommitGroup, WriterJob
 
 _RECORD_OVERHEAD: Final = 64  # what a small record costs beside its bytes while it waits
 

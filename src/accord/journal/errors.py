@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Final
 
-from accord.core.errors import AccordError
+from accord.core.model.errors import AccordError
 
 # What passes when somebody makes room; every other error of a disk is taken as its failure.
 _PASSING: Final = frozenset(

@@ -11,15 +11,15 @@ from typing import Final
 
 import msgspec
 
+from accord.core.broker.broker_context import KeptRun
+from accord.core.broker.kept_messages import as_published, origin_of
+from accord.core.broker.message import MqttMessage
 from accord.core.model.event import Event
+from accord.core.mqtt.event_mapping import to_event
+from accord.core.mqtt.properties import read_block
+from accord.core.mqtt.wire import string_bytes
 from accord.core.native import records
-from accord.core.node.message import Message
-from accord.edges.mqtt.hub import KeptRun
-from accord.edges.mqtt.kept import as_published, origin_of
-from accord.edges.mqtt.mapping import to_event
-from accord.edges.mqtt.message import MqttMessage
-from accord.edges.mqtt.properties import read_block
-from accord.edges.mqtt.wire import string_bytes
+from accord.core.router.message import Message
 
 
 class KeptEvent(msgspec.Struct, frozen=True, array_like=True, tag="event"):

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from accord.journal.ledger import (
+from accord.journal.ledger_records import (
     EVENT,
     LedgerEntry,
     LedgerQuery,

@@ -22,12 +22,12 @@ from typing import Self, TypeVar
 from accord.journal.backlog import Backlog
 from accord.journal.disk import Disk, OsDisk
 from accord.journal.errors import JournalError
-from accord.journal.jobs import CommitGroup, WriterJob
-from accord.journal.log import SegmentLog
 from accord.journal.options import JournalOptions
 from accord.journal.record import MAX_RECORD
 from accord.journal.retention import RetiredCounts
+from accord.journal.segment_log import SegmentLog
 from accord.journal.status import AppendRefused, JournalSnapshot
+from accord.journal.writer_jobs import CommitGroup, WriterJob
 
 _T = TypeVar("_T")
 

@@ -19,6 +19,6 @@ __all__ = ["register"]
 
 def register(spark: SparkSession) -> None:
     """Make the formats `accord` and `accord_slices` known to this session."""
-    from accord.pipeline.source import register_formats  # noqa: PLC0415 (see above)
+    from accord.pipeline.spark_source import register_formats  # noqa: PLC0415 (see above)
 
     register_formats(spark)

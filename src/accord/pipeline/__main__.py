@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from accord.core.errors import AccordError
-from accord.edges.pipeline.messages import (
+from accord.core.model.errors import AccordError
+from accord.core.queries.messages import (
     FrameError,
     FromNode,
     FromPipeline,
@@ -29,9 +29,9 @@ from accord.edges.pipeline.messages import (
     decode_from_node,
     encode_frame,
 )
-from accord.pipeline.failures import summary
 from accord.pipeline.java import JavaError
 from accord.pipeline.service import PipelineService
+from accord.pipeline.spark_errors import summary
 from accord.pipeline.tables import TablesError
 
 LOG: Final = "pipeline.log"

@@ -19,8 +19,8 @@ import msgspec
 from pyspark.sql import DataFrame
 
 from accord.journal import retention
+from accord.pipeline.journal_readers import is_remote, open_journal
 from accord.pipeline.manifest import Already, Manifest
-from accord.pipeline.reading import is_remote, open_journal
 from accord.pipeline.slices import decode_entries
 from accord.pipeline.tables import EVENTS, LEDGER, LOST, FileEntry
 

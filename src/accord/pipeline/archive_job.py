@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
-from accord.edges.pipeline.messages import StartPipeline
+from accord.core.queries.messages import StartPipeline
 from accord.journal import retention
 from accord.pipeline import register
 from accord.pipeline.archive_batch import READER, Archiver, BatchDone, summed
-from accord.pipeline.belonging import check_same_journal
 from accord.pipeline.driver_lock import DriverLock, Holder
-from accord.pipeline.failures import summary
+from accord.pipeline.journal_identity import check_same_journal
+from accord.pipeline.journal_readers import is_remote, open_journal
 from accord.pipeline.manifest import Manifest
-from accord.pipeline.reading import is_remote, open_journal
 from accord.pipeline.session import ARCHIVE_POOL, is_connect, java_process, use_pool
 from accord.pipeline.slices import FORMAT, SliceOptions
+from accord.pipeline.spark_errors import summary
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

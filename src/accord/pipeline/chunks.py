@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from accord.edges.pipeline.messages import QueryHit
+from accord.core.queries.messages import QueryHit
 from accord.pipeline.cursors import SortRank
 from accord.pipeline.tables import FileEntry
 from accord.pipeline.tail import size_of

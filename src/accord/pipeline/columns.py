@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-from accord.core.errors import EventError
 from accord.core.model.document import Document
+from accord.core.model.errors import EventError
 from accord.core.predicates.like import regex_parts, split_prefix
 from accord.core.predicates.predicate import Predicate
 from accord.core.predicates.tree import (

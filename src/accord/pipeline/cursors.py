@@ -15,7 +15,7 @@ from zlib import crc32
 import msgspec
 
 from accord.core.model.values import INTEGER_MAX
-from accord.pipeline.questions import InvalidQueryError
+from accord.pipeline.query_checks import InvalidQueryError
 
 CursorPosition = tuple[int, int]  # when an event was received, and its offset
 SortRank = tuple[

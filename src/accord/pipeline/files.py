@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from accord.pipeline.durable import make_folder, sync_file, sync_folder
+from accord.pipeline.durable_files import make_folder, sync_file, sync_folder
 from accord.pipeline.tables import (
     EVENTS,
     MAX_CHANNELS,

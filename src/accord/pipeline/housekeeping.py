@@ -17,12 +17,12 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from accord.core.errors import AccordError
+from accord.core.model.errors import AccordError
 from accord.pipeline.compaction import choose, compact
-from accord.pipeline.failures import summary
 from accord.pipeline.manifest import Manifest
 from accord.pipeline.retention import GRACE_MS, expire, remove_orphans
 from accord.pipeline.session import use_pool
+from accord.pipeline.spark_errors import summary
 from accord.pipeline.tables import FileEntry
 
 POOL: Final = "housekeeping"

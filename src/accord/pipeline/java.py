@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from accord.core.errors import AccordError
+from accord.core.model.errors import AccordError
 
 VERSIONS: Final = (17, 21)
 REMEDY: Final = (

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from accord.pipeline.durable import create, make_folder, replace
+from accord.pipeline.durable_files import create, make_folder, replace
 from accord.pipeline.manifest_entries import (
     GRACE_MS,
     Already,

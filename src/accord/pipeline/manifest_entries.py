@@ -8,7 +8,7 @@ from zlib import crc32
 
 import msgspec
 
-from accord.core.errors import AccordError
+from accord.core.model.errors import AccordError
 from accord.pipeline.tables import FileEntry
 
 GRACE_MS: Final = 600_000  # as long what is no longer part of the tables can still be read

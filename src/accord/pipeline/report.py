@@ -15,8 +15,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from accord.edges.pipeline.messages import WatchedPredicate
-from accord.edges.pipeline.report import (
+from accord.core.queries.messages import WatchedPredicate
+from accord.core.queries.report import (
     BUCKETS,
     TOP,
     DeliveredQuality,

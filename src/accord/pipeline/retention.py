@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from accord.pipeline.durable import UNFINISHED
+from accord.pipeline.durable_files import UNFINISHED
 from accord.pipeline.manifest import GRACE_MS, Manifest, Snapshot
 from accord.pipeline.tables import EVENTS, LEDGER, MANIFEST, PAYLOADS, UNREAD, day_end_ms
 

@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 from accord.core.model.values import INTEGER_MAX, INTEGER_MIN, Value
 from accord.core.monitoring.ledger import Row, event_id, outcome_name
 from accord.journal.events import KeptEvent
-from accord.journal.ledger import LedgerRecord
+from accord.journal.ledger_records import LedgerRecord
 from accord.pipeline.attributes import ATTRIBUTES, METADATA, PATHS, TYPES, to_row
-from accord.pipeline.contents import PropertyColumns
-from accord.pipeline.fields import Flags, Places, TextSlices
-from accord.pipeline.pools import FIELD_OF
+from accord.pipeline.dictionary_columns import FIELD_OF
+from accord.pipeline.msgpack_fields import Flags, Places, TextSlices
+from accord.pipeline.property_columns import PropertyColumns
 from accord.pipeline.scan import ScannedEvents, decode_batch, scan_events
 from accord.pipeline.tables import ARROW, LAST_MS, PATHS_TYPE, arrow_events, arrow_ledger, group_of
 

@@ -19,9 +19,17 @@ import pyarrow as pa
 
 from accord.core.model.values import INTEGER_MAX, INTEGER_MIN
 from accord.journal.events import KeptEvent, decode_event
-from accord.journal.ledger import LedgerRecord, decode_ledger
+from accord.journal.ledger_records import LedgerRecord, decode_ledger
 from accord.journal.record import Batch
-from accord.pipeline.fields import ADDED, BINARY, FEWEST, TEXT, MsgpackFields, Places, TextSlices
+from accord.pipeline.msgpack_fields import (
+    ADDED,
+    BINARY,
+    FEWEST,
+    TEXT,
+    MsgpackFields,
+    Places,
+    TextSlices,
+)
 
 _PAD: Final = b"\0" * 16  # nothing minds reading over an end: that is found out afterwards
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)

@@ -16,8 +16,7 @@ from typing import Final
 import msgspec
 from pyspark.sql import SparkSession
 
-from accord.core.node.build import BUILD
-from accord.edges.pipeline.messages import (
+from accord.core.queries.messages import (
     Cancel,
     FromNode,
     FromPipeline,
@@ -30,25 +29,26 @@ from accord.edges.pipeline.messages import (
     WatchedPredicate,
     WatchPredicates,
 )
-from accord.edges.pipeline.report import encode_report
+from accord.core.queries.report import encode_report
+from accord.core.router.build import BUILD
 from accord.pipeline import tables
 from accord.pipeline.archive_batch import BatchDone
 from accord.pipeline.archive_job import ArchiveJob
+from accord.pipeline.archive_lookup import ArchiveLookup
 from accord.pipeline.attributes import TYPES, Declared
-from accord.pipeline.condition import HealthProbe
-from accord.pipeline.failures import summary
-from accord.pipeline.feedback import MeasurementPublisher
+from accord.pipeline.health import HealthProbe
 from accord.pipeline.housekeeping import Housekeeping, now_ms
-from accord.pipeline.lookup import ArchiveLookup
 from accord.pipeline.manifest import Manifest
+from accord.pipeline.measurement_publisher import MeasurementPublisher
 from accord.pipeline.pruning import select
-from accord.pipeline.queries import QueryEngine
-from accord.pipeline.questions import InvalidQueryError
+from accord.pipeline.query_checks import InvalidQueryError
+from accord.pipeline.query_engine import QueryEngine
+from accord.pipeline.query_scheduler import QueryJob, QueryScheduler
 from accord.pipeline.report import make_report
 from accord.pipeline.session import is_connect, open_session
+from accord.pipeline.spark_errors import summary
 from accord.pipeline.tail import Tail
-from accord.pipeline.turns import QueryJob, QueryScheduler
-from accord.pipeline.warming import warm_up
+from accord.pipeline.warm_up import warm_up
 
 _log: Final = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from typing import Any, Final
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from accord.core.errors import AccordError
-from accord.edges.pipeline.messages import StartPipeline
-from accord.pipeline.failures import summary
+from accord.core.model.errors import AccordError
+from accord.core.queries.messages import StartPipeline
 from accord.pipeline.java import find_java
+from accord.pipeline.spark_errors import summary
 
 ARCHIVE_POOL: Final = "archive"
 QUERY_POOL: Final = "query"

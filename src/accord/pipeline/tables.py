@@ -31,7 +31,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from accord.core.errors import AccordError
+from accord.core.model.errors import AccordError
 from accord.pipeline.attributes import ATTRIBUTES, METADATA, PATHS
 
 EVENTS: Final = "events"
@@ -255,7 +255,7 @@ def events(
     `declared` are the attributes that shall be columns; without it all that are declared in any
     file, with the type they were given last. A value that its column can't hold is in the map.
     """
-    from accord.pipeline.evolution import conform  # noqa: PLC0415 (stands on this module)
+    from accord.pipeline.schema_evolution import conform  # noqa: PLC0415 (stands on this module)
 
     chosen = _all(archive, EVENTS) if files is None else list(files)
     wanted = newest_declared(chosen) if declared is None else dict(declared)

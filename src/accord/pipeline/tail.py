@@ -15,18 +15,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from accord.core.errors import EventError
+from accord.core.model.errors import EventError
 from accord.core.model.values import Value
-from accord.edges.mqtt.codes import ProtocolError
-from accord.edges.pipeline.messages import QueryHit
+from accord.core.mqtt.codes import ProtocolError
+from accord.core.queries.messages import QueryHit
 from accord.journal.errors import JournalError
 from accord.journal.events import KeptEvent
 from accord.journal.reader import Retired
 from accord.journal.record import Batch
 from accord.pipeline.attributes import TYPES, to_row
 from accord.pipeline.cursors import RemainingQuery, SortRank
-from accord.pipeline.questions import CheckedQuery
-from accord.pipeline.reading import JournalReader, open_journal
+from accord.pipeline.journal_readers import JournalReader, open_journal
+from accord.pipeline.query_checks import CheckedQuery
 from accord.pipeline.rows import decode_batch
 from accord.pipeline.tables import LAST_MS
 

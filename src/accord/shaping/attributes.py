@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.scheduling.shaping import ShapingTarget
+from accord.core.scheduling.shaping_decision import ShapingTarget
 from accord.shaping.content import Content, property_size
 
 _KEPT: Final = frozenset(("key", "deadline-ms"))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from accord.core.errors import PolicyError
-from accord.core.qos.book import PolicySet
-from accord.core.qos.preferences import NO_SHAPING
+from accord.core.model.errors import PolicyError
+from accord.core.policy.policy_set import PolicySet
+from accord.core.policy.preferences import NO_SHAPING
 from accord.shaping.registry import names
 
 

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from accord.core.errors import AccordError
-from accord.core.scheduling.shaping import ShapingTarget
+from accord.core.model.errors import AccordError
+from accord.core.scheduling.shaping_decision import ShapingTarget
 
 _PER_PROPERTY = 5  # what MQTT adds to a name and a value
 

@@ -16,7 +16,7 @@ from bisect import bisect_left
 from math import log, sqrt
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from accord.core.scheduling.shaping import MIN_PIXELS, ShapingTarget
+from accord.core.scheduling.shaping_decision import MIN_PIXELS, ShapingTarget
 from accord.shaping.content import Content
 from accord.shaping.sniffing import PNG, sniff
 

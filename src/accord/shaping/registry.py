@@ -6,7 +6,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, cast
 
-from accord.core.scheduling.shaping import ShapingTarget
+from accord.core.scheduling.shaping_decision import ShapingTarget
 from accord.shaping.attributes import Trimming
 from accord.shaping.content import Content, Shaper, ShapingError
 from accord.shaping.images import Scaling

@@ -15,7 +15,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from accord.core.scheduling.shaping import ShapingTarget
+from accord.core.scheduling.shaping_decision import ShapingTarget
 from accord.shaping.content import Content, ShapingError
 from accord.shaping.rows import CSV, JSON, LINES, TYPES, Numbers, parse_rows, sniff_rows
 

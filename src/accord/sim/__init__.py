@@ -33,16 +33,16 @@ from accord.sim.faults import (
     SlowDown,
     Timed,
 )
-from accord.sim.graphs import read_topology
+from accord.sim.graph_files import read_topology
 from accord.sim.latencies import from_matrices, read_matrix, read_series
+from accord.sim.link_models import except_for, spread_around, with_delays
 from accord.sim.links import LinkModel
 from accord.sim.machine import ChannelSpec, Delivery, Machine, Make, Node, Publication, Start, Wish
-from accord.sim.models import except_for, spread_around, with_delays
 from accord.sim.node import OverlayNode, overlay_nodes
-from accord.sim.outcome import Outcome, RunFailedError
 from accord.sim.results import rows, write
 from accord.sim.run import Options, Simulation
-from accord.sim.templates import check_template
+from accord.sim.run_outcome import Outcome, RunFailedError
+from accord.sim.template_checks import check_template
 from accord.sim.topologies import (
     barabasi_albert,
     complete,

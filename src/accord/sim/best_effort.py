@@ -23,9 +23,9 @@ from accord.core.channels.trees.spanner import Graph, distances
 from accord.core.channels.trees.tree import Tree
 from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.delays import Constant
+from accord.sim.guarantee_checkers import what
 from accord.sim.machine import Machine, Publication
 from accord.sim.network import Network
-from accord.sim.promises import what
 
 _DETOUR: Final = 1.5
 _SURPRISE: Final = -log(1e-6)

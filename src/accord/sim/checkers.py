@@ -12,9 +12,9 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from accord.sim.delivery_oracle import DeliveryOracle
 from accord.sim.machine import Machine, Publication
 from accord.sim.network import Network
-from accord.sim.tally import DeliveryOracle
 
 MAX_KEPT: Final = 100
 

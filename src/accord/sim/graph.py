@@ -18,7 +18,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from accord.core.errors import file_problem
+from accord.core.model.errors import file_problem
 from accord.sim.errors import GraphError, SimulationError
 from accord.sim.topologies import delay_of_km
 from accord.sim.topology import MAX_NODES, MAX_SPANS, Span, Topology

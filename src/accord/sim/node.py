@@ -11,17 +11,17 @@ import msgspec
 from accord.core.channels.channels import Channels
 from accord.core.model.document import Document
 from accord.core.model.values import Value
-from accord.core.node.message import Message
-from accord.core.node.remotes import RemoteInterests
-from accord.core.node.router import Router
-from accord.core.node.routes import PublisherFanOut, Receiver, RouterSubscription
+from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Control, Overlay
-from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.signals import Carried
+from accord.core.overlay.signalling import Carried
+from accord.core.policy.policies import Entity, Grant, Policies
+from accord.core.policy.policy_set import PolicySet
 from accord.core.predicates.predicate import parse, parse_xpath
-from accord.core.qos.book import PolicySet
-from accord.core.qos.policies import Entity, Grant, Policies
+from accord.core.router.fan_out import PublisherFanOut, Receiver, RouterSubscription
+from accord.core.router.message import Message
+from accord.core.router.remote_interests import RemoteInterests
+from accord.core.router.router import Router
 from accord.core.scheduling.outbox import EventRun
 from accord.sim.machine import Delivery, Make, Publication, Start, Wish
 

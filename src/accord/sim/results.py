@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from accord.core.errors import file_problem
+from accord.core.model.errors import file_problem
 from accord.sim.errors import SimulationError
-from accord.sim.outcome import Outcome
+from accord.sim.run_outcome import Outcome
 
 Cell = int | float | str | None
 Row = dict[str, Cell]

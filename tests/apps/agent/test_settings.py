@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from accord.apps.agent.settings import AgentError, fill, read_settings
-from accord.core.negotiation.costs import LinearCost
+from accord.core.quality.costs import LinearCost
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "agent"
 GOOD = """

@@ -12,7 +12,7 @@ from tests.brokers import HOST, start_accord
 import accord
 from accord.apps.demonstrations.stream import PERIOD_S, DemoStream, StreamEvent, run_demo
 from accord.client.messages import Extras, to_message, to_received
-from accord.edges.mqtt.packets import Publish
+from accord.core.mqtt.packets import Publish
 from accord.predicates import parse, parse_xpath
 
 LIMIT_S = 60.0

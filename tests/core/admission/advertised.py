@@ -8,8 +8,8 @@ from random import Random
 from hypothesis import strategies as st
 from tests.strategies import trees
 
-from accord.core.admission.index.filters import Filter, covers, intersects
-from accord.core.admission.index.tables import Sums
+from accord.core.admission.filter_index.filters import Filter, covers, intersects
+from accord.core.admission.filter_index.tables import Sums
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import Predicate, parse
 from accord.core.predicates.tree import And, Attribute, Compare, Expr, In, IsNull, Like, Literal, Or

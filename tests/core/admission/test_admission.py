@@ -7,14 +7,14 @@ import pytest
 from tests.core.admission.advertised import filter_of
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.enforcement import Compliance
+from accord.core.admission.demand import Basis, Measured
 from accord.core.admission.errors import AdmissionError
 from accord.core.admission.messages import AdmissionMessage, FlowSpec, ReservationId, Reserve
-from accord.core.admission.needs import Basis, Measured
 from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind, Mode
-from accord.core.admission.request import ReservationState
+from accord.core.admission.rate_enforcement import Compliance
+from accord.core.admission.reservation import ReservationState
 from accord.core.admission.resources import CPU, MEMORY, Resource, client, link
-from accord.core.admission.subscriptions import AdmissionOutcome, AdmissionRefusal
+from accord.core.admission.subscription_requests import AdmissionOutcome, AdmissionRefusal
 
 S = 1_000_000
 EVENT = 1_000
@@ -277,7 +277,7 @@ def test_what_gone_nodes_advertised_goes_with_them() -> None:
 
 
 def test_a_refused_advertisement_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.core.admission.enforcement.MAX_OF_ONE", 1)
+    monkeypatch.setattr("accord.core.admission.rate_enforcement.MAX_OF_ONE", 1)
     admission = node()
     admission.advertise("ann", "1", filter_of("price > 0"), 2, 0)
     with pytest.raises(AdmissionError):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.core.admission.test_exchange import TRADES, S
-from tests.core.admission.test_tier_exchange import KBIT, Tiers, advertising
+from tests.core.admission.test_overlay_admission import TRADES, S
+from tests.core.admission.test_secondary_admission import KBIT, Tiers, advertising
 
-from accord.core.admission import guests as guest_module
-from accord.core.admission import hops as hop_module
+from accord.core.admission import child_reservations as guest_module
+from accord.core.admission import transit_reservations as hop_module
 from accord.core.admission.admission import Admission
-from accord.core.admission.exchange import SERVICE
-from accord.core.admission.guests import MAX_CHILD_RESERVATIONS, ChildReservations
-from accord.core.admission.hops import MAX_LEGS
+from accord.core.admission.advertisement_sync import AdvertisementDelta, AdvertisementRecord
+from accord.core.admission.child_reservations import MAX_CHILD_RESERVATIONS, ChildReservations
 from accord.core.admission.messages import (
     AdmissionMessage,
     FlowSpec,
@@ -23,18 +22,19 @@ from accord.core.admission.messages import (
     ReserveReply,
 )
 from accord.core.admission.options import AdmissionOptions
-from accord.core.admission.posting import AdvertisementDelta, AdvertisementRecord
-from accord.core.admission.request import ReservationState
-from accord.core.admission.requests import MAX_REQUESTS
+from accord.core.admission.origin_reservations import MAX_REQUESTS
+from accord.core.admission.overlay_admission import SERVICE
+from accord.core.admission.reservation import ReservationState
 from accord.core.admission.resources import MEMORY, link
+from accord.core.admission.transit_reservations import MAX_LEGS
 from accord.core.channels.channels import Channels
-from accord.core.channels.persistent.exchange import HistoryProtocol
+from accord.core.channels.history.history_protocol import HistoryProtocol
+from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.signals import TemplateMessage
+from accord.core.overlay.signalling import TemplateMessage
 from accord.core.overlay.tier_links import TierLink
-from accord.core.tiers.answering import FeedbackRouter
+from accord.core.tiers.feedback_router import FeedbackRouter
 
 HUGE = FlowSpec("#", "TRUE", True, event_bytes=(1 << 64) - 1)
 

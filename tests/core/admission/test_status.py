@@ -7,9 +7,9 @@ from tests.core.admission.advertised import filter_of
 from tests.fake_admission import books, filters
 
 from accord.core.admission import status as module
-from accord.core.admission.index.filters import Filter, covers
-from accord.core.admission.needs import Interval
-from accord.core.admission.order import FilterPoset
+from accord.core.admission.demand import Interval
+from accord.core.admission.filter_index.filters import Filter, covers
+from accord.core.admission.filter_poset import FilterPoset
 from accord.core.admission.status import ReportedInterval, filter_lines, pool_lines, range_of
 
 

@@ -6,14 +6,14 @@ import msgspec
 
 from accord.core.channels.channels import NONE, SHIPPED, UNKNOWN, Channels, Load
 from accord.core.channels.local import Local
-from accord.core.channels.streams.stream import NEVER
+from accord.core.channels.streams.source_stream import NEVER
 from accord.core.channels.template import Template
-from accord.core.overlay.binding import DEFAULT_TRAITS, ChannelTraits
-from accord.core.overlay.needs import Need
+from accord.core.overlay.channel_directory import ChannelDefinition
+from accord.core.overlay.channel_traits import DEFAULT_TRAITS, ChannelTraits
+from accord.core.overlay.interests import Need
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Control, Overlay
-from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.signals import Carried, TemplateMessage
+from accord.core.overlay.signalling import Carried, TemplateMessage
 
 EVENT = Carried("", 0, 0, (), "uav/imagery", b"pixels")
 

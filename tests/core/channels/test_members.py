@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from accord.core.channels.members import Members
-from accord.core.overlay.needs import Need
+from accord.core.overlay.interests import Need
 
 Watcher = Callable[[str, str, bytes | None], None]
 

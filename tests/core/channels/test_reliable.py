@@ -18,15 +18,15 @@ from accord.core.channels.reliable import (
     QUEUE_FULL,
     Reliable,
 )
-from accord.core.channels.streams.heard import InboundStreams
-from accord.core.channels.streams.load import InFlightBudget
+from accord.core.channels.streams.in_flight import InFlightBudget
+from accord.core.channels.streams.inbound_streams import InboundStreams
 from accord.core.channels.streams.messages import Ack, Nack, StreamHeartbeat, messages
-from accord.core.channels.streams.relay import StreamRelay
-from accord.core.channels.streams.sender import StreamSender
-from accord.core.channels.streams.senders import OutboundStreams
-from accord.core.channels.streams.stream import NEVER, WINDOW, SourceStream
-from accord.core.overlay.signals import Carried
-from accord.core.overlay.transit import EXPIRED
+from accord.core.channels.streams.outbound_streams import OutboundStreams
+from accord.core.channels.streams.source_stream import NEVER, WINDOW, SourceStream
+from accord.core.channels.streams.stream_relay import StreamRelay
+from accord.core.channels.streams.stream_sender import StreamSender
+from accord.core.overlay.neighbour_outbox import EXPIRED
+from accord.core.overlay.signalling import Carried
 
 S = 1_000_000
 TEXTS = [str(number) for number in range(20)]

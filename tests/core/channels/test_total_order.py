@@ -8,9 +8,8 @@ import pytest
 from tests.channel_nets import CHANNEL, Net, event
 
 from accord.core.channels import total_order
-from accord.core.channels.letters import UnicastMessage
-from accord.core.channels.ordering.office import STARTUP_GRACE_US
-from accord.core.channels.ordering.stamps import (
+from accord.core.channels.control_unicast import UnicastMessage
+from accord.core.channels.ordering.messages import (
     NO_EPOCH,
     Body,
     CurrentEpoch,
@@ -28,15 +27,16 @@ from accord.core.channels.ordering.stamps import (
     encode,
     stamp_of,
 )
+from accord.core.channels.ordering.sequencer_manager import STARTUP_GRACE_US
 from accord.core.channels.reliable import FORGET_US, LAGGARDS, PATIENCE
 from accord.core.channels.rendezvous import rendezvous
 from accord.core.channels.streams.messages import NOTHING, StreamHeader
-from accord.core.channels.streams.sender import MAX_BYTES
-from accord.core.channels.streams.stream import WINDOW, BufferedEvent
+from accord.core.channels.streams.source_stream import WINDOW, BufferedEvent
+from accord.core.channels.streams.stream_sender import MAX_BYTES
 from accord.core.channels.total_order import MAX_CHANNELS, TOO_LATE, TOO_MANY, TotalOrder
 from accord.core.model.decoding import decode_or_none
-from accord.core.overlay.needs import Need
-from accord.core.overlay.signals import Carried
+from accord.core.overlay.interests import Need
+from accord.core.overlay.signalling import Carried
 
 S = 1_000_000
 

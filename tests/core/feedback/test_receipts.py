@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.errors import EventError
 from accord.core.feedback.receipts import (
     MAX_CHARACTERS,
     MAX_CORRELATION,
@@ -17,6 +16,7 @@ from accord.core.feedback.receipts import (
     ReceiptSigner,
     parse_receipt,
 )
+from accord.core.model.errors import EventError
 
 SECRET = bytes(range(32))
 DENVER = ReceiptSigner("denver", SECRET)

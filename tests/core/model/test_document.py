@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.errors import EventError
 from accord.core.model.document import MAX_BYTES, MAX_DEPTH, MAX_NODES, Document
+from accord.core.model.errors import EventError
 
 REPORT = b"""<report xmlns:g="urn:geo" priority="2">
   <platform>UAV</platform>

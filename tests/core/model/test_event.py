@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from accord.core.errors import EventError
 from accord.core.model.document import Document
+from accord.core.model.errors import EventError
 from accord.core.model.event import Event
 from accord.core.model.values import Value
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.errors import EventError
+from accord.core.model.errors import EventError
 from accord.core.monitoring.ledger import (
     DELIVERED,
     MAX_NUMBER,

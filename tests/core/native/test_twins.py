@@ -39,8 +39,8 @@ from tests.frame_twins import (
 from tests.scenarios.fuzzing.corpus import make_corpus
 from tests.scenarios.fuzzing.mutations import mutate
 
+from accord.core.mqtt.wire import varint_bytes
 from accord.core.native import reference
-from accord.edges.mqtt.wire import varint_bytes
 
 NOT_BUILT: Final = "the extension was not built"
 both_built = pytest.mark.skipif(EXTENSION is None, reason=NOT_BUILT)

@@ -12,7 +12,7 @@ from accord.core.overlay.discovery import (
     StopDialling,
     encode_addresses,
 )
-from accord.core.overlay.map import LinkStateMap
+from accord.core.overlay.link_state import LinkStateMap
 
 S = 1_000_000
 MS = 1_000

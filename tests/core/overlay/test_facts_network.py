@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 from tests.fact_network import KINDS, MS, FactNetwork, S
 
-from accord.core.overlay.facts import StateOptions
+from accord.core.overlay.state_store import StateOptions
 
 SEEDS = 240
 BATCH = 30

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.overlay_maps import Reports, reports, tied
 
-from accord.core.overlay.map import LinkStateMap
-from accord.core.overlay.paths import OverlayPath, shortest_paths
+from accord.core.overlay.k_shortest_paths import OverlayPath, shortest_paths
+from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.resiliency import MAX_PATHS, FailureProbabilities, choose, resiliency
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from accord.core.overlay.budgets import Budgets
-from accord.core.overlay.map import LinkStateMap
-from accord.core.overlay.routes import Requirement, RouteManager
-from accord.core.overlay.signals import Establish, Established, TearDown
+from accord.core.overlay.link_state import LinkStateMap
+from accord.core.overlay.route_manager import Requirement, RouteManager
+from accord.core.overlay.signalling import Establish, Established, TearDown
 
 MS = 1_000
 S = 1_000_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accord.core.overlay.signals import TemplateMessage
+from accord.core.overlay.signalling import TemplateMessage
 from accord.core.overlay.tier_links import MAX_BYTES, TierLink, TierLinks
 
 NEAR = TierLink(20_000, is_active=True)

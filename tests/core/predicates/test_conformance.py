@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from accord.core.errors import PredicateError
 from accord.core.model.document import Document
+from accord.core.model.errors import PredicateError
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import parse, parse_xpath
 

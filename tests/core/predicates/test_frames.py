@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tests.strategies import MIXED, TEXTS, TIMESTAMPS, TYPED, trees
 
 from accord.core.model.values import Value
+from accord.core.mqtt import event_mapping
+from accord.core.mqtt.properties import Properties
 from accord.core.predicates.frames import UNDECIDED, attributes
 from accord.core.predicates.index import FrameMatches, Index
 from accord.core.predicates.interpreted import Interpreted
 from accord.core.predicates.predicate import Predicate, parse
-from accord.edges.mqtt import mapping
-from accord.edges.mqtt.properties import Properties
 
 ENGINES = pytest.mark.parametrize("is_twin", [False, True])
 NEARLY = (
@@ -153,7 +153,7 @@ def test_attributes_are_those_that_the_edge_reads(properties: list[tuple[str, st
     block = b"".join(user(*each) for each in properties)
     found = attributes(block)
     if found is not None:
-        assert found == mapping.to_values(Properties(user=tuple(properties)))[0]
+        assert found == event_mapping.to_values(Properties(user=tuple(properties)))[0]
     else:
         assert [name for name, _ in properties].count("key") > 1
 

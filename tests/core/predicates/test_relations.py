@@ -15,8 +15,8 @@ from accord.core.model.values import Value
 from accord.core.predicates.predicate import Predicate, parse
 from accord.core.predicates.relation_index import Related, Relations
 from accord.core.predicates.relations import covers, intersects
-from accord.core.predicates.sets import successor
 from accord.core.predicates.tree import And, Attribute, Compare, Expr, In, IsNull, Like, Literal, Or
+from accord.core.predicates.value_sets import successor
 
 MOST = int(sys.float_info.max)  # XPath has no exponents
 CONSTANTS: list[Value] = [1, 2, 2.5, "a", "ab", True, False]

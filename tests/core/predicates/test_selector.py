@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.errors import PredicateError
+from accord.core.model.errors import PredicateError
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import parse
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from accord.core.model.importance import IMPORTANCES
 from accord.core.scheduling.egress import Egress, WaitingDestination
-from accord.core.scheduling.parcels import QueueEntry
+from accord.core.scheduling.queue_entries import QueueEntry
 from accord.core.scheduling.strategies import FIFO, LAXITY, STRICT, WEIGHTED_FAIR, Discipline
 
 

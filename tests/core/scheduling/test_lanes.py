@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.scheduling.lanes import Bin, Lane
-from accord.core.scheduling.parcels import QueueEntry, due_ms
+from accord.core.scheduling.queue_entries import QueueEntry, due_ms
 
 
 def parcels(count: int) -> list[QueueEntry]:

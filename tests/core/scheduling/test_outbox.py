@@ -18,18 +18,18 @@ from hypothesis.stateful import (
     rule,
 )
 
+from accord.core.broker.runs import MessageRun
 from accord.core.model.importance import IMPORTANCES
-from accord.core.monitoring.channels import ChannelCounts
-from accord.core.qos.grants import Grant
+from accord.core.monitoring.channel_counts import ChannelCounts
+from accord.core.mqtt.codec import encode
+from accord.core.mqtt.codes import V311
+from accord.core.mqtt.packets import Publish
+from accord.core.policy.grants import Grant
 from accord.core.scheduling.bins import BINS
 from accord.core.scheduling.outbox import EventRun, Outbox, QueueEntry
 from accord.core.scheduling.pacing import Gate, Pacer
-from accord.core.scheduling.parcels import ANY_NUMBER, due_ms
+from accord.core.scheduling.queue_entries import ANY_NUMBER, due_ms
 from accord.core.scheduling.strategies import FIFO, LAXITY, STRICT, WEIGHTED_FAIR, Discipline
-from accord.edges.mqtt.codec import encode
-from accord.edges.mqtt.codes import V311
-from accord.edges.mqtt.packets import Publish
-from accord.edges.mqtt.runs import MessageRun
 
 ALL: Final = 1 << 40
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from accord.core.scheduling.outbox import Outbox
 from accord.core.scheduling.pacing import WINDOW_S, Gate, Pacer
-from accord.core.scheduling.parcels import QueueEntry
+from accord.core.scheduling.queue_entries import QueueEntry
 from accord.core.scheduling.strategies import FIFO, LAXITY, STRICT, WEIGHTED_FAIR, Discipline
 
 S = 1_000_000

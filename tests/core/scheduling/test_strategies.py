@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.core.model.importance import IMPORTANCES
-from accord.core.qos import book
+from accord.core.policy import policy_set
 from accord.core.scheduling.bins import BINS
 from accord.core.scheduling.lanes import Bin
-from accord.core.scheduling.parcels import NEVER
+from accord.core.scheduling.queue_entries import NEVER
 from accord.core.scheduling.strategies import (
     FIFO,
     LAXITY,
@@ -205,6 +205,6 @@ def test_strict_sends_the_highest_only(sizes: dict[int, list[int]], total: int) 
 
 
 def test_books_and_queues_mean_the_same() -> None:
-    assert set(book.STRATEGIES) == set(STRATEGY_NAMES)
-    assert list(book.PolicySet().weights) == Discipline().weights
-    assert book.MAX_WEIGHT == WEIGHT_LIMIT
+    assert set(policy_set.STRATEGIES) == set(STRATEGY_NAMES)
+    assert list(policy_set.PolicySet().weights) == Discipline().weights
+    assert policy_set.MAX_WEIGHT == WEIGHT_LIMIT

@@ -10,10 +10,9 @@ import pytest
 from msgspec.structs import replace
 from tests.core.tiers.test_pairs import OPTIONS, Port, event
 
-from accord.core.overlay.needs import Need
-from accord.core.overlay.signals import Carried
+from accord.core.overlay.interests import Need
+from accord.core.overlay.signalling import Carried
 from accord.core.tiers import parent as parents
-from accord.core.tiers.flows import WINDOW
 from accord.core.tiers.messages import (
     MAX_ASKED,
     MAX_CHANGES,
@@ -30,6 +29,7 @@ from accord.core.tiers.messages import (
     UpstreamEvent,
 )
 from accord.core.tiers.parent import Parent
+from accord.core.tiers.sliding_windows import WINDOW
 
 
 def a_parent(port: Port) -> Parent:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from accord.core.node.rights import FEEDBACK
 from accord.core.overlay.change_log import DeltaLimits
-from accord.core.overlay.needs import Need
-from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.signals import Carried
-from accord.core.tiers import needs_log
+from accord.core.overlay.channel_directory import ChannelDefinition
+from accord.core.overlay.interests import Need
+from accord.core.overlay.signalling import Carried
+from accord.core.router.rights import FEEDBACK
+from accord.core.tiers import interest_log
 from accord.core.tiers.child import NO_ROOM, Child
 from accord.core.tiers.messages import (
     ChannelLookup,
@@ -182,7 +182,7 @@ def test_both_parents_know_what_the_child_needs() -> None:
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a message about needs, and to remember of those that are gone."""
-    monkeypatch.setattr(needs_log, "_LIMITS", DeltaLimits(changes=2, bytes=1_000, gone=4))
+    monkeypatch.setattr(interest_log, "_LIMITS", DeltaLimits(changes=2, bytes=1_000, gone=4))
 
 
 @pytest.mark.usefixtures("little")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from accord.core.errors import PredicateError
+from accord.core.model.errors import PredicateError
 from accord.core.predicates.tree import TRUE, Expr
 from accord.pipeline.bulk import compiling
 from accord.pipeline.bulk.compiling import (

@@ -8,7 +8,7 @@ from pyspark.sql.types import LongType
 from tests.pipeline.frames import event, event_batch, event_frame
 
 from accord.core.model.document import Document
-from accord.edges.pipeline.messages import WatchedPredicate
+from accord.core.queries.messages import WatchedPredicate
 from accord.pipeline.datasets.selectivity import CHARACTERS, MatchCounter, most_used, selectivity
 
 WATCHED = (

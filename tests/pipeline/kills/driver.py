@@ -13,7 +13,7 @@ import sys
 
 from tests.pipeline.kills.processes import end_of_input
 
-from accord.edges.pipeline.messages import StartPipeline
+from accord.core.queries.messages import StartPipeline
 from accord.pipeline.archive_job import ArchiveJob
 from accord.pipeline.manifest import Manifest
 from accord.pipeline.session import java_process, open_session

@@ -16,8 +16,8 @@ from tests.pipeline.kills.run import (
     run_kills,
 )
 
-from accord.pipeline.archiving import SliceJob, write_slice
 from accord.pipeline.manifest import Manifest
+from accord.pipeline.slice_writer import SliceJob, write_slice
 from accord.pipeline.tables import FileEntry
 
 

@@ -7,13 +7,12 @@ from typing import Final
 
 import msgspec
 
-from accord.core.node.limits import Limits
-from accord.edges.mqtt.broker import Broker
-from accord.edges.mqtt.codec import encode
-from accord.edges.mqtt.codes import V5, V311
-from accord.edges.mqtt.connection import Connection
-from accord.edges.mqtt.framing import Framer
-from accord.edges.mqtt.packets import (
+from accord.core.broker.broker import Broker
+from accord.core.broker.connection import Connection
+from accord.core.mqtt.codec import encode
+from accord.core.mqtt.codes import V5, V311
+from accord.core.mqtt.framing import Framer
+from accord.core.mqtt.packets import (
     Auth,
     Connack,
     Connect,
@@ -33,8 +32,9 @@ from accord.edges.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
-from accord.edges.mqtt.wire import varint_bytes
+from accord.core.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.wire import varint_bytes
+from accord.core.router.limits import Limits
 
 CLIENTS: Final = 400  # so few names that clients now and then take over each other's sessions
 _CHANNELS: Final = ("fuzz/a", "fuzz/b/c", "kept/a", "fuzz/é/💧", "$SYS/broker/uptime", "x", "/")

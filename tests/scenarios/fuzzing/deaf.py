@@ -10,9 +10,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 
 import accord
-from accord.edges.mqtt.codec import encode
-from accord.edges.mqtt.codes import V5
-from accord.edges.mqtt.packets import Connect, Subscribe, TopicFilter
+from accord.core.mqtt.codec import encode
+from accord.core.mqtt.codes import V5
+from accord.core.mqtt.packets import Connect, Subscribe, TopicFilter
 from tests.brokers import HOST
 from tests.scenarios.fuzzing.node import FuzzedNode
 

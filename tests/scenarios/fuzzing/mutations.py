@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from accord.edges.mqtt.wire import varint_bytes
+from accord.core.mqtt.wire import varint_bytes
 
 _NOTABLE: Final = (0x00, 0x01, 0x7F, 0x80, 0xFF, 0x23, 0x2B, 0x2F, 0xC0, 0xED)
 

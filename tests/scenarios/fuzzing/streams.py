@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from accord.edges.mqtt.codes import V5, V311
+from accord.core.mqtt.codes import V5, V311
 from tests.scenarios.fuzzing.corpus import Corpus
 from tests.scenarios.fuzzing.mutations import mutate
 

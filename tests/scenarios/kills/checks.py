@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from accord.journal.events import decode_event
-from accord.journal.ledger import EVENT, kind_of
+from accord.journal.ledger_records import EVENT, kind_of
 from accord.journal.reader import Reader
 from accord.journal.record import Batch
 from tests.scenarios.kills.publishing import Publisher, read_payload

@@ -10,11 +10,11 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from accord.edges.mqtt.codec import decode, encode
-from accord.edges.mqtt.codes import V5
-from accord.edges.mqtt.framing import Framer
-from accord.edges.mqtt.packets import Connack, Connect, Packet
-from accord.edges.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.codec import decode, encode
+from accord.core.mqtt.codes import V5
+from accord.core.mqtt.framing import Framer
+from accord.core.mqtt.packets import Connack, Connect, Packet
+from accord.core.mqtt.properties import NO_PROPERTIES, Properties
 from tests.brokers import HOST
 
 EXPIRY_S: Final = 86_400

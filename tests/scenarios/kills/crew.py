@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from accord.edges.mqtt.codes import V5, V311
+from accord.core.mqtt.codes import V5, V311
 from tests.scenarios.kills.clients import Client
 from tests.scenarios.kills.publishing import KEPT, OTHER, Publisher
 from tests.scenarios.kills.subscribing import Churner, Subscriber

@@ -6,8 +6,8 @@ import asyncio
 from random import Random
 from typing import Final
 
-from accord.edges.mqtt.codes import V5, Reason
-from accord.edges.mqtt.packets import Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from accord.core.mqtt.codes import V5, Reason
+from accord.core.mqtt.packets import Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from tests.scenarios.kills.clients import Client
 
 KEPT: Final = "kept"

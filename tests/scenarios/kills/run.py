@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from accord.edges.mqtt.packets import Publish
+from accord.core.mqtt.packets import Publish
 from accord.journal.segments import UNFINISHED
 from tests.scenarios.kills import checks
 from tests.scenarios.kills.crew import Crew

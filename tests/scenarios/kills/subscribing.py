@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import Final
 
-from accord.edges.mqtt.codes import V5
-from accord.edges.mqtt.packets import (
+from accord.core.mqtt.codes import V5
+from accord.core.mqtt.packets import (
     Packet,
     Puback,
     Pubcomp,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from accord.apps.agent.settings import AgentError, AgentSettings, fill
-from accord.core.negotiation.properties import Value
+from accord.core.quality.properties import Value
 
 
 class Program:

@@ -16,18 +16,17 @@ from functools import lru_cache
 from math import ceil
 from typing import Final
 
-from accord.core.admission.enforcement import Compliance, RateEnforcement, RateViolation
+from accord.core.admission.demand import Basis, DemandEstimator, Measured, RateDemand
 from accord.core.admission.errors import AdmissionError
-from accord.core.admission.hops import Sent
-from accord.core.admission.index.filters import Filter
-from accord.core.admission.looking import ReevaluationQueue, Which
+from accord.core.admission.filter_index.filters import Filter
+from accord.core.admission.filter_poset import PER_HZ, FilterPoset, to_hz, to_units
 from accord.core.admission.messages import AdmissionMessage, FlowSpec, NodeVerdict
-from accord.core.admission.needs import Basis, DemandEstimator, Measured, RateDemand
 from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind, Mode
-from accord.core.admission.order import PER_HZ, FilterPoset, to_hz, to_units
-from accord.core.admission.protocol import ReservationProtocol
-from accord.core.admission.released import Leg
-from accord.core.admission.request import ReservationDecision, ReservationState
+from accord.core.admission.rate_enforcement import Compliance, RateEnforcement, RateViolation
+from accord.core.admission.reevaluation import ReevaluationQueue, Which
+from accord.core.admission.released_legs import Leg
+from accord.core.admission.reservation import ReservationDecision, ReservationState
+from accord.core.admission.reservation_protocol import ReservationProtocol
 from accord.core.admission.resources import (
     CPU,
     MEMORY,
@@ -38,12 +37,13 @@ from accord.core.admission.resources import (
     client,
     link,
 )
-from accord.core.admission.subscriptions import (
+from accord.core.admission.source_paths import Path, SourcePath
+from accord.core.admission.subscription_requests import (
     AdmissionOutcome,
     SubscriptionRequest,
     SubscriptionRequests,
 )
-from accord.core.admission.ways import Path, SourcePath
+from accord.core.admission.transit_reservations import Sent
 from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import parse

@@ -6,9 +6,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from accord.core.admission.demand import Basis
 from accord.core.admission.errors import AdmissionError
-from accord.core.admission.needs import Basis
-from accord.core.admission.request import ReservationTimers
+from accord.core.admission.reservation import ReservationTimers
 
 
 class Mode(StrEnum):

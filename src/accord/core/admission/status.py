@@ -12,9 +12,9 @@ from math import isfinite
 
 from msgspec import Struct
 
-from accord.core.admission.index.filters import covers
-from accord.core.admission.needs import Interval
-from accord.core.admission.order import PER_HZ, AdvertisedFilter, FilterPoset, to_hz
+from accord.core.admission.demand import Interval
+from accord.core.admission.filter_index.filters import covers
+from accord.core.admission.filter_poset import PER_HZ, AdvertisedFilter, FilterPoset, to_hz
 from accord.core.admission.resources import Pool, PoolState, ReservationTable, Resource
 
 

@@ -7,24 +7,24 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from accord.core.channels.failing import FAILED, UNLOADED, TemplateFailures
+from accord.core.channels.history.options import is_persistent
 from accord.core.channels.local import Local
-from accord.core.channels.multicast import SingleSource, Unreliable
-from accord.core.channels.options import problem_with_options
-from accord.core.channels.persistent.options import is_persistent
+from accord.core.channels.option_checks import problem_with_options
 from accord.core.channels.reliable import LAGGARDS, Reliable, patience_us
 from accord.core.channels.routed import Routed
-from accord.core.channels.streams.stream import NEVER
+from accord.core.channels.streams.source_stream import NEVER
 from accord.core.channels.template import ALL, IN_ORDER, Context, Template
+from accord.core.channels.template_failures import FAILED, UNLOADED, TemplateFailures
 from accord.core.channels.total_order import TotalOrder
+from accord.core.channels.tree_multicast import SingleSource, Unreliable
 from accord.core.model.channels import MAX_CHANNEL_BYTES, filter_selects
 from accord.core.model.decoding import decode_or_none
-from accord.core.overlay.binding import ChannelTraits
-from accord.core.overlay.map import LinkStateMap
+from accord.core.overlay.channel_directory import ChannelDefinition
+from accord.core.overlay.channel_traits import ChannelTraits
+from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.routes import Requirement
-from accord.core.overlay.signals import Carried, TemplateMessage
+from accord.core.overlay.route_manager import Requirement
+from accord.core.overlay.signalling import Carried, TemplateMessage
 
 ROUTED: Final = "routed"
 SHIPPED: Final[Mapping[str, type[Template]]] = {

@@ -16,8 +16,8 @@ import msgspec
 
 from accord.core.model.channels import ChannelMap
 from accord.core.model.decoding import decode_or_none
-from accord.core.overlay.needs import Need
-from accord.core.overlay.sanity import problem_with_need
+from accord.core.overlay.interests import Need
+from accord.core.overlay.validation import problem_with_need
 
 NEED: Final = "need"
 _CHANNELS: Final = 16_384

@@ -16,10 +16,9 @@ from typing import ClassVar, Final
 import msgspec
 
 from accord.core.channels.members import NEED, Members
-from accord.core.channels.multicast import TreeMulticast, factor_of
-from accord.core.channels.options import Check, one_of, whole_number
-from accord.core.channels.streams.heard import InboundStreams
-from accord.core.channels.streams.load import InFlightBudget
+from accord.core.channels.option_checks import Check, one_of, whole_number
+from accord.core.channels.streams.in_flight import InFlightBudget
+from accord.core.channels.streams.inbound_streams import InboundStreams
 from accord.core.channels.streams.messages import (
     NOTHING,
     Ack,
@@ -33,18 +32,19 @@ from accord.core.channels.streams.messages import (
     messages,
     notes,
 )
-from accord.core.channels.streams.relay import StreamRelay
-from accord.core.channels.streams.sender import StreamSender
-from accord.core.channels.streams.senders import OutboundStreams
-from accord.core.channels.streams.stream import NEVER, BufferedEvent, SourceStream
+from accord.core.channels.streams.outbound_streams import OutboundStreams
+from accord.core.channels.streams.source_stream import NEVER, BufferedEvent, SourceStream
+from accord.core.channels.streams.stream_relay import StreamRelay
+from accord.core.channels.streams.stream_sender import StreamSender
 from accord.core.channels.template import ALL, IN_ORDER, ONCE, Context, Template
-from accord.core.channels.trees.growing import TreeCache
+from accord.core.channels.tree_multicast import TreeMulticast, factor_of
+from accord.core.channels.trees.tree_cache import TreeCache
 from accord.core.model.decoding import decode_or_none
-from accord.core.overlay.exchange import earlier
-from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.sanity import MAX_DEADLINE_US
-from accord.core.overlay.signals import Carried
-from accord.core.overlay.transit import EXPIRED
+from accord.core.overlay.anti_entropy import earlier
+from accord.core.overlay.channel_directory import ChannelDefinition
+from accord.core.overlay.neighbour_outbox import EXPIRED
+from accord.core.overlay.signalling import Carried
+from accord.core.overlay.validation import MAX_DEADLINE_US
 from accord.core.scheduling.timers import Timer, Timers
 
 LAGGARDS: Final = "laggards"  # the option: `drop` them, or `wait`

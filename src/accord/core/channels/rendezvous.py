@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
-from accord.core.overlay.map import LinkStateMap
+from accord.core.overlay.link_state import LinkStateMap
 
 _CHANNELS: Final = 1_024
 

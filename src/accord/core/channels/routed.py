@@ -7,11 +7,11 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from accord.core.channels.options import Check, one_of
+from accord.core.channels.option_checks import Check, one_of
 from accord.core.channels.template import Template
-from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.routes import Requirement
-from accord.core.overlay.signals import Carried
+from accord.core.overlay.channel_directory import ChannelDefinition
+from accord.core.overlay.route_manager import Requirement
+from accord.core.overlay.signalling import Carried
 
 DATAGRAMS: Final = "datagrams"  # the option of a channel whose QoS 0 events may be lost
 

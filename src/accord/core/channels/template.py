@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, Protocol
 
-from accord.core.channels.options import Check
-from accord.core.overlay.map import LinkStateMap
-from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.routes import Requirement
-from accord.core.overlay.signals import Carried
+from accord.core.channels.option_checks import Check
+from accord.core.overlay.channel_directory import ChannelDefinition
+from accord.core.overlay.link_state import LinkStateMap
+from accord.core.overlay.route_manager import Requirement
+from accord.core.overlay.signalling import Carried
 
 # What a template can promise; `accord.sim.check_template` looks whether it is kept.
 ONCE: Final = "once"  # nobody gets anything twice

@@ -16,12 +16,8 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from accord.core.channels.letters import ControlUnicast, HopAck, UnicastMessage
-from accord.core.channels.ordering.desk import SourceQueue
-from accord.core.channels.ordering.holdings import OwnPositions
-from accord.core.channels.ordering.member import OrderedReceiver
-from accord.core.channels.ordering.office import SequencerManager
-from accord.core.channels.ordering.stamps import (
+from accord.core.channels.control_unicast import ControlUnicast, HopAck, UnicastMessage
+from accord.core.channels.ordering.messages import (
     MAX_PLACE,
     NO_EPOCH,
     Body,
@@ -45,6 +41,10 @@ from accord.core.channels.ordering.stamps import (
     is_stamp,
     stamp_of,
 )
+from accord.core.channels.ordering.ordered_receiver import OrderedReceiver
+from accord.core.channels.ordering.own_positions import OwnPositions
+from accord.core.channels.ordering.sequencer_manager import SequencerManager
+from accord.core.channels.ordering.source_queue import SourceQueue
 from accord.core.channels.reliable import (
     FORGET_US,
     LAGGARDS,
@@ -53,12 +53,12 @@ from accord.core.channels.reliable import (
     patience_us,
 )
 from accord.core.channels.streams.messages import NOTHING, Message, StreamHeader, StreamState
-from accord.core.channels.streams.sender import StreamSender, fitting
-from accord.core.channels.streams.stream import NEVER, BufferedEvent, SourceStream
+from accord.core.channels.streams.source_stream import NEVER, BufferedEvent, SourceStream
+from accord.core.channels.streams.stream_sender import StreamSender, fitting
 from accord.core.channels.template import SAME_ORDER, Context
 from accord.core.model.decoding import decode_or_none
-from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.signals import Carried
+from accord.core.overlay.channel_directory import ChannelDefinition
+from accord.core.overlay.signalling import Carried
 
 TOO_LATE: Final = "others were before it"
 TOO_MANY: Final = "too many channels in use"

@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from accord.core.errors import AccordError, EventError
+from accord.core.model.errors import AccordError, EventError
 
 VERSION: Final = 1
 MAX_CORRELATION: Final = 1_024

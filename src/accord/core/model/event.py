@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from accord.core.errors import EventError
 from accord.core.model.channels import problem_with_channel
 from accord.core.model.document import Document
+from accord.core.model.errors import EventError
 from accord.core.model.values import INTEGER_MAX, Value, problem_with, problem_with_text
 
 MAX_ATTRIBUTES: Final = 1_000

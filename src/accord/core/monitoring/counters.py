@@ -8,6 +8,7 @@ kept up to date by their owner or set just before a snapshot.
 from __future__ import annotations
 
 from accord.core.model.importance import IMPORTANCES
+from accord.core.monitoring.bounded_counts import BoundedCounts, TopCounts
 from accord.core.monitoring.statistics import (
     WAIT_BUCKETS,
     JournalStatus,
@@ -19,7 +20,6 @@ from accord.core.monitoring.statistics import (
     Traffic,
     Waits,
 )
-from accord.core.monitoring.tally import BoundedCounts, TopCounts
 
 
 class Counters:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.errors import EventError
+from accord.core.model.errors import EventError
 
 DELIVERED: Final = 0
 LATE: Final = 1  # delivered, after its deadline

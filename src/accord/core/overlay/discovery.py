@@ -20,8 +20,8 @@ from zlib import crc32
 
 import msgspec
 
-from accord.core.overlay.distances import delay_us_of
-from accord.core.overlay.map import LinkStateMap
+from accord.core.overlay.link_state import LinkStateMap
+from accord.core.overlay.shortest_path_tree import delay_us_of
 
 ADDRESS: Final = "address"  # the kind of fact: where a node listens
 MAX_ADDRESSES: Final = 8

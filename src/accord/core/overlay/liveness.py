@@ -27,7 +27,7 @@ from typing import Final
 
 import msgspec
 
-from accord.core.overlay.round_trip import RttEstimator
+from accord.core.overlay.rtt_estimator import RttEstimator
 
 MIN_PING_US: Final = 10_000
 _LOSS_SHARE: Final = 1 / 16

@@ -18,26 +18,19 @@ import msgspec
 
 from accord.core.model.decoding import decode_or_none
 from accord.core.overlay.budgets import Budgets
-from accord.core.overlay.delivery import ReceiveWindow
-from accord.core.overlay.duplicates import Duplicates
-from accord.core.overlay.facts import (
-    DeltaRequest,
-    StateDelta,
-    StateDigest,
-    StateStore,
-    VersionVector,
-)
-from accord.core.overlay.hello import HelloScheduler
+from accord.core.overlay.channel_directory import ChannelDirectory
+from accord.core.overlay.duplicate_filter import Duplicates
+from accord.core.overlay.forwarding_table import ForwardingTable
+from accord.core.overlay.hello_scheduler import HelloScheduler
+from accord.core.overlay.interests import BUDGET, InterestTable, Need, PredicateText
+from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.liveness import LivenessOptions, NeighbourLiveness, Ping, Pong, pong_for
-from accord.core.overlay.map import LinkStateMap
-from accord.core.overlay.needs import BUDGET, InterestTable, Need, PredicateText
+from accord.core.overlay.multicast_outbox import MulticastEvent, MulticastOutbox, share_of
+from accord.core.overlay.neighbour_outbox import EXPIRED, LINK_DOWN, NeighbourOutboxes, Passed
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.registry import ChannelDirectory
-from accord.core.overlay.routes import Flow, Requirement, RouteManager
-from accord.core.overlay.sanity import DAMAGED, problem_with_event, problem_with_need
-from accord.core.overlay.sending import SourceSender
-from accord.core.overlay.shared import MulticastEvent, MulticastOutbox, share_of
-from accord.core.overlay.signals import (
+from accord.core.overlay.retransmission import ReceiveWindow
+from accord.core.overlay.route_manager import Flow, Requirement, RouteManager
+from accord.core.overlay.signalling import (
     Acknowledge,
     Carried,
     DeliverySequence,
@@ -47,9 +40,16 @@ from accord.core.overlay.signals import (
     TearDown,
     TemplateMessage,
 )
-from accord.core.overlay.switching import ForwardingTable
-from accord.core.overlay.telling import StatusPublisher
-from accord.core.overlay.transit import EXPIRED, LINK_DOWN, NeighbourOutboxes, Passed
+from accord.core.overlay.source_sender import SourceSender
+from accord.core.overlay.state_store import (
+    DeltaRequest,
+    StateDelta,
+    StateDigest,
+    StateStore,
+    VersionVector,
+)
+from accord.core.overlay.status_publisher import StatusPublisher
+from accord.core.overlay.validation import DAMAGED, problem_with_event, problem_with_need
 from accord.core.predicates.predicate import Predicate
 
 Control = (

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from accord.core.overlay.paths import OverlayPath
+from accord.core.overlay.k_shortest_paths import OverlayPath
 
 MAX_PATHS: Final = 8
 _MAX_TERMS: Final = 100_000

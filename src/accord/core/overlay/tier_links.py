@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from accord.core.overlay.signals import TemplateMessage
+from accord.core.overlay.signalling import TemplateMessage
 
 MAX_BYTES: Final = 1 << 20  # of one message
 # A delay that differs by less is the same: what is measured varies by itself, and a change is told

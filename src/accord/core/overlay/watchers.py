@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from accord.core.overlay.replica import Change
+from accord.core.overlay.origin_replica import Change
 
 Watcher = Callable[[str, str, bytes | None], None]  # origin, key, value
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.core.model.document import Document
 from accord.core.model.values import EXACT_MAX, Kind, Value
 from accord.core.predicates.rest import TEXT_PER_STEP, rest_of
-from accord.core.predicates.sets import Bound, ValueSet, compared
 from accord.core.predicates.terms import Term
 from accord.core.predicates.tree import PathTest
+from accord.core.predicates.value_sets import Bound, ValueSet, compared
 
 if TYPE_CHECKING:
     from accord.core.predicates.grid import Block

@@ -24,12 +24,12 @@ from typing import Any, Final
 from accord.core.model.document import Document
 from accord.core.model.values import Kind, Value, infer, kind_of
 from accord.core.native import _native
-from accord.core.predicates import sets
+from accord.core.predicates import value_sets
 from accord.core.predicates.frames import attributes
 from accord.core.predicates.rest import rest_of
-from accord.core.predicates.sets import LOWEST, ValueSet
 from accord.core.predicates.terms import Term
 from accord.core.predicates.tree import PathTest
+from accord.core.predicates.value_sets import LOWEST, ValueSet
 
 TEXTS: Final = "\0"
 NUMBERS: Final = "\1"
@@ -184,7 +184,7 @@ def _path_condition(test: PathTest) -> Condition:
     if isinstance(value, str) and op == "=":
         return TEXTS + test.path, False, ((Kind.STRING, value), _POINT)
     if isinstance(value, float) and op not in (None, "<>"):
-        allowed = sets.compared(op, value)
+        allowed = value_sets.compared(op, value)
         if not allowed.is_empty:
             return NUMBERS + test.path, False, _bounds(allowed)
     return TEXTS + test.path, False, _ANY_TEXT

@@ -24,10 +24,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.core.model.numbers import xpath_number
 from accord.core.model.values import EXACT_MAX, Kind
+from accord.core.model.xpath_numbers import xpath_number
 from accord.core.predicates.clause import PATH, AxisKey, Bits, Clause, EventView
-from accord.core.predicates.sets import LOWEST
+from accord.core.predicates.value_sets import LOWEST
 
 BATCH: Final = 8  # clauses, so that each batch is one byte of every row
 PATIENCE: Final = 64  # events that look at waiting clauses before these are taken in all the same

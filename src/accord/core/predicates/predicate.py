@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from functools import cached_property
 
-from accord.core.errors import PredicateError
 from accord.core.model.document import Document
+from accord.core.model.errors import PredicateError
 from accord.core.model.event import Event
 from accord.core.model.values import Value
 from accord.core.predicates.canonical import canonical

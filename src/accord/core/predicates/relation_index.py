@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from accord.core.model.values import Kind
 from accord.core.predicates.predicate import Predicate
 from accord.core.predicates.relations import MAX_SIDES, covers_terms, intersects_terms
-from accord.core.predicates.sets import Bound, ValueSet
 from accord.core.predicates.terms import Term, to_terms
+from accord.core.predicates.value_sets import Bound, ValueSet
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FEW_DEAD: Final = 1_024

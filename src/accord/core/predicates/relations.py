@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from accord.core.model.values import Kind
-from accord.core.predicates import sets
+from accord.core.predicates import value_sets
 from accord.core.predicates.predicate import Predicate
-from accord.core.predicates.sets import ANYTHING, ValueSet
 from accord.core.predicates.terms import Term, to_terms
 from accord.core.predicates.tree import PathTest
+from accord.core.predicates.value_sets import ANYTHING, ValueSet
 
 Box = Mapping[str, ValueSet]
 
@@ -112,10 +112,10 @@ def _path_values(test: PathTest) -> ValueSet:
     """What the test allows; text that is no number differs from all numbers, as NaN does."""
     assert test.op is not None
     assert test.value is not None
-    allowed = sets.compared(test.op, test.value)
+    allowed = value_sets.compared(test.op, test.value)
     is_numeric = not isinstance(test.value, str)
     return (
-        allowed | sets.of_kind(Kind.STRING, ("", None))
+        allowed | value_sets.of_kind(Kind.STRING, ("", None))
         if is_numeric and test.op == "<>"
         else allowed
     )

@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from accord.core.errors import PredicateError
+from accord.core.model.errors import PredicateError
 from accord.core.model.event import problem_with_name
 from accord.core.model.values import INTEGER_MAX, INTEGER_MIN, parse_timestamp
 from accord.core.predicates.like import normalise_pattern

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from accord.core.model.values import Kind
-from accord.core.predicates import sets
+from accord.core.predicates import value_sets
 from accord.core.predicates.like import split_prefix
-from accord.core.predicates.sets import Range, ValueSet
 from accord.core.predicates.tree import (
     And,
     Attribute,
@@ -29,9 +28,10 @@ from accord.core.predicates.tree import (
     Or,
     PathTest,
 )
+from accord.core.predicates.value_sets import Range, ValueSet
 
 MAX_TERMS: Final = 16
-_ALL_NUMBERS: Final[Range] = (sets.LOWEST[Kind.NUMBER], None)
+_ALL_NUMBERS: Final[Range] = (value_sets.LOWEST[Kind.NUMBER], None)
 
 _Item = TypeVar("_Item")
 
@@ -127,7 +127,7 @@ def _plain_conjunction(items: Iterable[Expr]) -> Term | None:
     for name, (low, high) in bounds.items():
         if high is not None and low >= high:
             return None
-        allowed = sets.of_kind(Kind.NUMBER, (low, high))
+        allowed = value_sets.of_kind(Kind.NUMBER, (low, high))
         merged[name] = merged[name] & allowed if name in merged else allowed
     if any(allowed.is_empty for allowed in merged.values()):
         return None
@@ -143,7 +143,7 @@ def _narrow(bounds: dict[str, Range], node: Compare) -> bool:
     if type(value) is not int and type(value) is not float:
         return False
     low, high = bounds.get(left.name, _ALL_NUMBERS)
-    after = None if op in ("<", ">=") else sets.successor(value)
+    after = None if op in ("<", ">=") else value_sets.successor(value)
     if op in (">", ">=", "="):
         start = after if op == ">" else value
         if start is None:
@@ -161,21 +161,21 @@ def _about_attribute(node: Expr) -> tuple[str, ValueSet, bool] | None:
     if isinstance(node, Compare):
         if isinstance(node.left, Attribute) and isinstance(node.right, Literal):
             assert node.right.value is not None
-            return node.left.name, sets.compared(node.op, node.right.value), True
+            return node.left.name, value_sets.compared(node.op, node.right.value), True
     elif isinstance(node, In | IsNull | Like) and isinstance(node.operand, Attribute):
         name = node.operand.name
         if isinstance(node, In):
-            members = sets.none_of if node.is_negated else sets.one_of
+            members = value_sets.none_of if node.is_negated else value_sets.one_of
             return name, members(node.values), True
         if isinstance(node, IsNull):
-            return name, sets.NOT_NULL if node.is_negated else sets.NULL, True
+            return name, value_sets.NOT_NULL if node.is_negated else value_sets.NULL, True
         return name, *_alike(node)
     return None
 
 
 def _alike(node: Like) -> tuple[ValueSet, bool]:
     prefix, wildcards = split_prefix(node.pattern)
-    alike = sets.with_prefix(prefix)
+    alike = value_sets.with_prefix(prefix)
     if wildcards == "%":
-        return sets.with_prefix("") - alike if node.is_negated else alike, True
-    return sets.with_prefix("") if node.is_negated else alike, False
+        return value_sets.with_prefix("") - alike if node.is_negated else alike, True
+    return value_sets.with_prefix("") if node.is_negated else alike, False

@@ -21,9 +21,9 @@ from typing import Any, Final, cast
 
 from lxml import etree
 
-from accord.core.errors import PredicateError
 from accord.core.model.document import Condition, Document
-from accord.core.model.numbers import xpath_number
+from accord.core.model.errors import PredicateError
+from accord.core.model.xpath_numbers import xpath_number
 from accord.core.predicates.tree import (
     MIRRORED,
     And,

@@ -21,7 +21,7 @@ from typing import Final
 from accord.core.scheduling.bins import BINS
 from accord.core.scheduling.lanes import Bin
 from accord.core.scheduling.pacing import Gate
-from accord.core.scheduling.parcels import NEVER, QueueEntry, due_ms
+from accord.core.scheduling.queue_entries import NEVER, QueueEntry, due_ms
 from accord.core.scheduling.strategies import FIFO, LAXITY, Discipline
 
 _FEW: Final = 64

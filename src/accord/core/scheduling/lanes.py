@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.scheduling.parcels import ANY_NUMBER, EventRun, QueueEntry, due_ms
+from accord.core.scheduling.queue_entries import ANY_NUMBER, EventRun, QueueEntry, due_ms
 
 _COMPACT_AFTER: Final = 64
 _COUNTED: Final = 1_000

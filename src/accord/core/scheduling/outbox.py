@@ -24,7 +24,7 @@ from __future__ import annotations
 from accord.core.model.importance import IMPORTANCES
 from accord.core.scheduling.lanes import Bin, Lane
 from accord.core.scheduling.pacing import Gate
-from accord.core.scheduling.parcels import ANY_NUMBER, EventRun, QueueEntry, due_ms
+from accord.core.scheduling.queue_entries import ANY_NUMBER, EventRun, QueueEntry, due_ms
 from accord.core.scheduling.queues import Queues
 from accord.core.scheduling.strategies import STRICT, WEIGHTED_FAIR, Discipline
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from accord.core.model.importance import IMPORTANCES
 from accord.core.scheduling.bins import BINS
 from accord.core.scheduling.lanes import Bin
-from accord.core.scheduling.parcels import QueueEntry, due_ms
+from accord.core.scheduling.queue_entries import QueueEntry, due_ms
 from accord.core.scheduling.strategies import FIFO, LAXITY, Discipline
 
 

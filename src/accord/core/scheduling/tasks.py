@@ -13,7 +13,7 @@ from typing import Final
 from accord.core.model.importance import IMPORTANCES
 from accord.core.scheduling.bins import LIGHT_US, CostEstimate, bin_of
 from accord.core.scheduling.lanes import Bin, Lane
-from accord.core.scheduling.parcels import QueueEntry
+from accord.core.scheduling.queue_entries import QueueEntry
 from accord.core.scheduling.queues import Queues
 from accord.core.scheduling.strategies import Discipline
 

@@ -15,15 +15,16 @@ from typing import Final
 
 import msgspec
 
-from accord.core.channels.persistent.messages import HistoryRequest
-from accord.core.overlay.binding import ChannelTraits
-from accord.core.overlay.needs import PredicateText
-from accord.core.overlay.signals import Carried, TemplateMessage
+from accord.core.channels.history.messages import HistoryRequest
+from accord.core.overlay.channel_traits import ChannelTraits
+from accord.core.overlay.interests import PredicateText
+from accord.core.overlay.signalling import Carried, TemplateMessage
 from accord.core.overlay.tier_links import TierLink, TierLinks
 from accord.core.overlay.tier_status import TierStatus
 from accord.core.predicates.predicate import Predicate
-from accord.core.tiers.flows import InboundWindow, OutboundWindow
-from accord.core.tiers.lookups import ChannelCache
+from accord.core.tiers.channel_cache import ChannelCache
+from accord.core.tiers.history_via_parent import HistoryViaParent
+from accord.core.tiers.interest_log import InterestLog
 from accord.core.tiers.messages import (
     NUMBERS,
     ChannelLookupReply,
@@ -40,11 +41,10 @@ from accord.core.tiers.messages import (
     UpstreamEvent,
     event_id_of,
 )
-from accord.core.tiers.needs_log import InterestLog
 from accord.core.tiers.options import TierOptions
-from accord.core.tiers.recalling import HistoryViaParent
-from accord.core.tiers.roles import NEVER, ParentSelector, ParentState
-from accord.core.tiers.seen import SeenEvents
+from accord.core.tiers.parent_selection import NEVER, ParentSelector, ParentState
+from accord.core.tiers.seen_events import SeenEvents
+from accord.core.tiers.sliding_windows import InboundWindow, OutboundWindow
 
 NO_ROOM: Final = "no room on the way to a parent"
 _OVERHEAD: Final = 200

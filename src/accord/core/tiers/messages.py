@@ -15,11 +15,11 @@ from typing import Final
 
 import msgspec
 
-from accord.core.channels.persistent.asker import PeerState
-from accord.core.channels.persistent.messages import HistoryReply, HistoryRequest, Stamp
-from accord.core.overlay.needs import Need
-from accord.core.overlay.registry import ChannelDefinition
-from accord.core.overlay.signals import Carried, TemplateMessage
+from accord.core.channels.history.history_client import PeerState
+from accord.core.channels.history.messages import HistoryReply, HistoryRequest, Stamp
+from accord.core.overlay.channel_directory import ChannelDefinition
+from accord.core.overlay.interests import Need
+from accord.core.overlay.signalling import Carried, TemplateMessage
 
 # In one message.
 MAX_RANGES: Final = 32

@@ -20,16 +20,17 @@ from typing import Final, Protocol
 
 import msgspec
 
-from accord.core.channels.persistent.messages import HistoryPage, PageInProgress, PageRequest
+from accord.core.channels.history.messages import HistoryPage, PageInProgress, PageRequest
 from accord.core.model.channels import ChannelMap
-from accord.core.node.rights import FEEDBACK
-from accord.core.overlay.needs import Need, size_of
-from accord.core.overlay.sanity import problem_with_need
-from accord.core.overlay.signals import Carried, TemplateMessage
+from accord.core.overlay.interests import Need, size_of
+from accord.core.overlay.signalling import Carried, TemplateMessage
 from accord.core.overlay.tier_links import TierLink, TierLinks
 from accord.core.overlay.tier_status import ChildStatus
-from accord.core.tiers.flows import WINDOW, InboundWindow
-from accord.core.tiers.keeping import NO_ROOM, CustodyBuffer
+from accord.core.overlay.validation import problem_with_need
+from accord.core.router.rights import FEEDBACK
+from accord.core.tiers.custody import NO_ROOM, CustodyBuffer
+from accord.core.tiers.history_relay import HistoryPort, HistoryRelay
+from accord.core.tiers.interest_log import BUDGET
 from accord.core.tiers.messages import (
     ChannelLookup,
     ChannelLookupReply,
@@ -45,9 +46,8 @@ from accord.core.tiers.messages import (
     UpstreamEvent,
     exceeds_limits,
 )
-from accord.core.tiers.needs_log import BUDGET
 from accord.core.tiers.options import TierOptions
-from accord.core.tiers.relaying import HistoryPort, HistoryRelay
+from accord.core.tiers.sliding_windows import WINDOW, InboundWindow
 
 NEVER: Final = 1 << 62
 _LOSSES: Final = 1_000  # remembered at a time

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from accord.core.errors import AccordError, PredicateError
 from accord.core.model.channels import problem_with_filter
+from accord.core.model.errors import AccordError, PredicateError
 from accord.core.predicates.predicate import Predicate, parse, parse_xpath
 from accord.core.predicates.tree import And, Attribute, Expr, PathTest, XPath, walk
 from accord.pipeline.bulk.shapes import Family, sort_texts, trees_of

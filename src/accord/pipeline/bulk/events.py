@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from accord.core.errors import EventError
 from accord.core.model.document import Document
+from accord.core.model.errors import EventError
 from accord.core.model.values import EXACT_MAX, Value
 from accord.pipeline.attributes import ATTRIBUTES, METADATA
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from accord.core.errors import AccordError
-from accord.pipeline import durable
+from accord.core.model.errors import AccordError
+from accord.pipeline import durable_files
 from accord.pipeline.bulk.compiling import PredicateSet
 from accord.pipeline.bulk.storing import pack, unpack_file
 
@@ -33,10 +33,10 @@ class PredicateFolder:
 
     def publish(self, predicates: PredicateSet) -> int:
         """Make `predicates` the latest version; returns its number."""
-        durable.make_folder(self.path)
+        durable_files.make_folder(self.path)
         data = pack(predicates)
         number = self._latest() + 1
-        while not durable.create(self._file(number), data):
+        while not durable_files.create(self._file(number), data):
             number += 1
         self._tidy(number)
         return number

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.core.errors import PredicateError
+from accord.core.model.errors import PredicateError
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import Predicate, parse
 from accord.core.predicates.tree import TRUE, And, Attribute, Compare, CompareOp, Expr, Literal

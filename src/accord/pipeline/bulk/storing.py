@@ -14,7 +14,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from accord.core.errors import AccordError
+from accord.core.model.errors import AccordError
 from accord.pipeline.bulk.compiling import PredicateSet
 
 _MAGIC: Final = b"accord predicates 1\n"

@@ -20,9 +20,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from accord.core.errors import PredicateError
 from accord.core.model.channels import problem_with_filter
-from accord.edges.pipeline.messages import WatchedPredicate
+from accord.core.model.errors import PredicateError
+from accord.core.queries.messages import WatchedPredicate
 from accord.pipeline.attributes import ATTRIBUTES, METADATA, Declared
 from accord.pipeline.bulk.compiling import PredicateSet, Registered, compile_set, parse_here
 from accord.pipeline.bulk.events import Integers

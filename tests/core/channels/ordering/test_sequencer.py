@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import msgspec
 
-from accord.core.channels.ordering.sequencer import Sequencer
-from accord.core.channels.ordering.stamps import (
+from accord.core.channels.ordering.messages import (
     MAX_PLACES,
     MAX_SHOWN,
     NO_EPOCH,
@@ -13,6 +12,7 @@ from accord.core.channels.ordering.stamps import (
     PositionRequest,
     stamp_of,
 )
+from accord.core.channels.ordering.sequencer import Sequencer
 
 OLD = (3, "r", 1)
 

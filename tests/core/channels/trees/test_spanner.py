@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from accord.core.channels.trees.spanner import DOWN, Graph, distances, graph_of, spanner
 from accord.core.channels.trees.tree import build_tree
-from accord.core.overlay.map import LinkStateMap
+from accord.core.overlay.link_state import LinkStateMap
 
 NODES = "abcdefgh"
 

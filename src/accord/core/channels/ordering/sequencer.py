@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain, islice
 from typing import Final
 
-from accord.core.channels.ordering.stamps import (
+from accord.core.channels.ordering.messages import (
     MAX_LOST,
     MAX_PLACES,
     MAX_SHOWN,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from accord.core.channels.trees.spanner import FACTOR, graph_of, spanner
 from accord.core.channels.trees.tree import Tree, build_tree
-from accord.core.overlay.map import LinkStateMap
+from accord.core.overlay.link_state import LinkStateMap
 
 
 class OfficialTree:

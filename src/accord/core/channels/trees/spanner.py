@@ -12,7 +12,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Final
 
-from accord.core.overlay.map import LinkStateMap
+from accord.core.overlay.link_state import LinkStateMap
 
 FACTOR: Final = 1.5
 DOWN: Final = 1 << 44

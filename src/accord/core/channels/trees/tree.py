@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from accord.core.channels.trees.spanner import Graph, distances
-from accord.core.overlay.fact_messages import is_name
+from accord.core.overlay.state_messages import is_name
 
 MAX_NODES: Final = 4_096
 

@@ -1,0 +1,204 @@
+"""Runs the story: publishers in Seattle, a subscriber in each of the other two cities, all of them
+MQTT clients, while things happen to the network.
+
+Nothing counts before the network is whole and an event of each channel has come through: until then
+a node can't know who needs what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Final, Protocol
+
+from accord.apps.five_cities.cities import CHANNELS, PAYLOAD_BYTES, RATE_HZ, SOURCE, CityChannel
+from accord.apps.five_cities.meters import ChannelLatencies
+from accord.apps.five_cities.phases import ChannelPhase, CityFlow, CityPhase, CityPhasePlan, Kind
+from accord.client.session import Session, connect
+from accord.client.subscription import Subscription
+from accord.client.transport import Transport
+
+LOOK_S: Final = 0.03  # between two looks at the paths
+SELDOM_S: Final = 0.25  # when the last change is so long ago:
+OFTEN_S: Final = 3.0
+PROBE_S: Final = 0.05
+AFTERWARDS_S: Final = 15.0  # for the next event, before what has not come is lost
+TWICE_S: Final = 0.5  # for what might still come, though it has
+UNACKNOWLEDGED: Final = 2 * RATE_HZ
+_HEAD: Final = struct.Struct(">i")
+_PROBE: Final = -1
+
+
+class FiveCitiesNetwork(Protocol):
+    """The network, as somebody sees it who can do anything to it."""
+
+    async def flows(self) -> Mapping[str, CityFlow]:
+        """By channel, as the node in Seattle has them."""
+
+    async def happen(self, kind: Kind) -> None: ...
+
+
+class FiveCitiesScenario:
+    """`urls` are where clients connect, by city; `on_act` is called when a phase is over."""
+
+    def __init__(  # noqa: PLR0913
+        self,
+        urls: Mapping[str, str],
+        stage: FiveCitiesNetwork,
+        *,
+        paths: int,
+        on_begin: Callable[[CityPhasePlan], None],
+        on_act: Callable[[CityPhase], None],
+        channels: Sequence[CityChannel] = CHANNELS,
+        transport: Transport | None = None,
+    ) -> None:
+        self.meters = {channel.name: ChannelLatencies(channel) for channel in channels}
+        self.phases: list[CityPhase] = []
+        self._urls = urls
+        self._stage = stage
+        self._paths = paths
+        self._transport = transport
+        self._on_begin = on_begin
+        self._on_act = on_act
+        self._probed = {channel.name: asyncio.Event() for channel in channels}
+        self._arrived = asyncio.Event()
+        self._allowed = asyncio.Semaphore(UNACKNOWLEDGED)
+        self._is_over = False
+
+    @property
+    def is_flawless(self) -> bool:
+        """Nothing was lost, nothing came twice."""
+        return not any(meter.lost or meter.duplicates for meter in self.meters.values())
+
+    async def run(self, acts: Sequence[CityPhasePlan], seconds: Sequence[float]) -> None:
+        """So many seconds for each act; raises the first problem that anybody has."""
+        try:
+            await self._run(acts, seconds)
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+
+    async def _run(self, acts: Sequence[CityPhasePlan], seconds: Sequence[float]) -> None:
+        async with AsyncExitStack() as stack:
+            publishers = {}
+            subscriptions = []
+            for meter in self.meters.values():
+                publishers[meter] = await stack.enter_async_context(self._connect(SOURCE))
+                session = await stack.enter_async_context(self._connect(meter.channel.destination))
+                subscriptions.append(
+                    await stack.enter_async_context(
+                        session.subscribe(meter.channel.name, qos=1, queue=10_000)
+                    )
+                )
+            async with asyncio.TaskGroup() as group:
+                receiving = [group.create_task(self._receive(each)) for each in subscriptions]
+                for meter, session in publishers.items():
+                    await self._probe(meter, session)
+                await self._until_whole()
+                publishing = [
+                    group.create_task(self._publish(meter, session))
+                    for meter, session in publishers.items()
+                ]
+                before: Mapping[str, CityFlow] = {}
+                for act, lasting_s in zip(acts, seconds, strict=True):
+                    before = await self._play(act, lasting_s, before)
+                self._is_over = True
+                await asyncio.gather(*publishing)
+                await self._until_all_there()
+                for task in receiving:
+                    task.cancel()
+
+    def _connect(self, city: str) -> AbstractAsyncContextManager[Session]:
+        return connect(self._urls[city], session_expiry_s=0, transport=self._transport)
+
+    async def _play(
+        self, act: CityPhasePlan, seconds: float, before: Mapping[str, CityFlow]
+    ) -> Mapping[str, CityFlow]:
+        self._on_begin(act)
+        began_s = time.monotonic()
+        await self._stage.happen(act.kind)
+        flows, settled_s = before, dict.fromkeys(self.meters, 0.0)
+        while (left_s := began_s + seconds - time.monotonic()) > 0:
+            seen = await self._stage.flows()
+            for name in self.meters:
+                if name not in flows or set(seen[name].paths) != set(flows[name].paths):
+                    settled_s[name] = time.monotonic() - began_s
+            flows = seen
+            is_new = seconds - left_s < OFTEN_S
+            await asyncio.sleep(min(LOOK_S if is_new else SELDOM_S, left_s))
+        until_s = time.monotonic()
+        phase = CityPhase(act, until_s - began_s)
+        for name, meter in self.meters.items():
+            line = ChannelPhase(
+                meter.channel,
+                before.get(name, CityFlow(())),
+                flows[name],
+                settled_s[name],
+                meter.span(began_s, until_s),
+            )
+            phase.lines.append(line)
+        self.phases.append(phase)
+        self._on_act(phase)
+        return flows
+
+    async def _probe(self, meter: ChannelLatencies, session: Session) -> None:
+        """Until an event comes through: then all know who needs what."""
+        probed = self._probed[meter.channel.name]
+        while not probed.is_set():
+            await session.publish(meter.channel.name, _payload(_PROBE), qos=1)
+            try:
+                await asyncio.wait_for(probed.wait(), PROBE_S)
+            except TimeoutError:
+                continue
+
+    async def _until_whole(self) -> None:
+        """Until each channel has all its paths."""
+        while True:
+            flows = await self._stage.flows()
+            if all(name in flows and len(flows[name].paths) == self._paths for name in self.meters):
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def _publish(self, meter: ChannelLatencies, session: Session) -> None:
+        """At its rate, however long single acknowledgements take."""
+        started_s = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            while not self._is_over:
+                due_s = started_s + meter.published / RATE_HZ
+                await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+                await self._allowed.acquire()
+                number = meter.publish(time.monotonic())
+                publishing = session.publish(meter.channel.name, _payload(number), qos=1)
+                group.create_task(publishing).add_done_callback(self._acknowledged)
+
+    def _acknowledged(self, _: object) -> None:
+        self._allowed.release()
+
+    async def _receive(self, subscription: Subscription) -> None:
+        async for event in subscription:
+            (number,) = _HEAD.unpack_from(event.payload)
+            if number == _PROBE:
+                self._probed[event.channel].set()
+            else:
+                self.meters[event.channel].receive(number, time.monotonic())
+                self._arrived.set()
+
+    async def _until_all_there(self) -> None:
+        while any(meter.lost for meter in self.meters.values()):
+            self._arrived.clear()
+            try:
+                await asyncio.wait_for(self._arrived.wait(), AFTERWARDS_S)
+            except TimeoutError:
+                return
+        await asyncio.sleep(TWICE_S)
+
+
+def _payload(number: int) -> bytes:
+    return _HEAD.pack(number).ljust(PAYLOAD_BYTES, b".")
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,0 +1,33 @@
+"""Admission at a node, over HTTP, as commands ask for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlencode
+
+from accord.cli.http_client import NodeHttpClient
+from accord.core.admission.status import AdmissionStatus, DemandStatus
+from accord.http.admission_paths import ADMISSION, NEED
+
+_PATIENCE_S: Final = 15.0  # other nodes may be asked
+_ADVICE: Final = {
+    401: "give --user and ACCORD_PASSWORD",
+    403: "ask for the right to statistics (may in accord.toml)",
+    404: "check --url; a node without admission is too old for this command",
+}
+
+
+class AdmissionClient:
+    """Each call is a request. Raises NotTakenError, or UnreachableError where no node is."""
+
+    def __init__(self, url: str, user: str | None, authority: Path | None) -> None:
+        self._node = NodeHttpClient(url, user, authority)
+
+    def status(self) -> AdmissionStatus:
+        return self._node.read(self._node.ask(ADMISSION), AdmissionStatus, _ADVICE)
+
+    def need(self, channel: str, where: str, client: str) -> DemandStatus:
+        asked = urlencode({"channel": channel, "where": where, "client": client})
+        answer = self._node.ask(f"{NEED}?{asked}", patience_s=_PATIENCE_S)
+        return self._node.read(answer, DemandStatus, _ADVICE)

@@ -1,0 +1,49 @@
+"""A node's view of all others, and its channels, over HTTP, as commands ask for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from accord.cli.http_client import NodeHttpClient
+from accord.core.overlay.channel_schemas import Channel, ChannelList, ChannelRequest
+from accord.core.overlay.status import NetStatus
+from accord.http.net_schemas import CHANNELS, NET, Deleted
+from accord.http.policy_schemas import JSON
+
+_ADVICE: Final = {
+    401: "give --user and ACCORD_PASSWORD",
+    403: "ask for the right to statistics, and to policies for changes (may in accord.toml)",
+    404: "check --url; a node without channels is too old for this command",
+}
+
+
+class NetClient:
+    """Each call is a request. Raises NotTakenError, or UnreachableError where no node is."""
+
+    def __init__(self, url: str, user: str | None, authority: Path | None) -> None:
+        self._node = NodeHttpClient(url, user, authority)
+
+    def status(self) -> NetStatus:
+        return self._node.read(self._node.ask(NET), NetStatus, _ADVICE)
+
+    def channels(self) -> tuple[Channel, ...]:
+        return self._node.read(self._node.ask(CHANNELS), ChannelList, _ADVICE).channels
+
+    def define(self, name: str, wanted: ChannelRequest, *, replaces: bool) -> Channel:
+        headers = {"Content-Type": JSON}
+        if not replaces:
+            headers["If-None-Match"] = "*"
+        body = msgspec.json.encode(wanted)
+        answer = self._node.ask(_path(name), method="PUT", body=body, headers=headers)
+        return self._node.read(answer, Channel, _ADVICE)
+
+    def delete(self, name: str) -> Deleted:
+        return self._node.read(self._node.ask(_path(name), method="DELETE"), Deleted, _ADVICE)
+
+
+def _path(name: str) -> str:
+    return f"{CHANNELS}/{quote(name, safe='')}"

@@ -1,0 +1,163 @@
+"""The routes of a channel, walked hop by hop, with what each link takes and what is left to spend.
+
+The margin of a route is what its maximum delay leaves when every hop takes as long as usual. Each
+hop may spend an equal share of it, so that it absorbs a short disturbance by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from accord.cli.net.text import LOCAL, ROUTED
+from accord.cli.screen import safe
+from accord.core.model.channels import filter_selects
+from accord.core.overlay.budgets import equal_shares
+from accord.core.overlay.channel_directory import ChannelDefinition, specificity
+from accord.core.overlay.status import FlowStatus, LinkStatus, NetStatus, RouteStatus, shortfall
+
+_TREES: Final = ("single_source", "unreliable", "reliable", "total_order")
+
+
+class TraceHop(Struct, frozen=True, kw_only=True):
+    """From one node to the next; `so_far_us` is what it takes from the source to there.
+
+    `may_wait_us` is what an event may wait for the link without being late; None: for ever.
+    """
+
+    source: str
+    target: str
+    is_up: bool
+    latency_us: int
+    processing_us: int
+    so_far_us: int
+    loss: float
+    may_wait_us: int | None
+
+
+class RouteTrace(Struct, frozen=True, kw_only=True):
+    """`takes_us` is all its links and nodes as they are now, `margin_us` what that leaves."""
+
+    state: str
+    hops: tuple[TraceHop, ...]
+    takes_us: int
+    margin_us: int | None
+
+
+class FlowTrace(Struct, frozen=True, kw_only=True):
+    """`is_named` says that the channel is one of those that the source told of this flow."""
+
+    source: str
+    destination: str
+    max_delay_us: int
+    paths: int
+    resiliency: float
+    reached: float
+    lacks: str
+    channels: tuple[str, ...]
+    is_named: bool
+    routes: tuple[RouteTrace, ...]
+
+
+def traces(status: NetStatus, channel: str) -> list[FlowTrace]:
+    """Of all flows that carry a channel, or one that a filter selects."""
+    if _template(status, channel) != ROUTED:
+        return []
+    links = {(link.source, link.target): link for link in status.links}
+    processing = {node.name: node.processing_us for node in status.nodes}
+    found = []
+    for flow, is_named in _carrying(status, channel):
+        found.append(
+            FlowTrace(
+                source=flow.source,
+                destination=flow.destination,
+                max_delay_us=flow.max_delay_us,
+                paths=flow.paths,
+                resiliency=flow.resiliency,
+                reached=flow.reached,
+                lacks=shortfall(flow),
+                channels=flow.channels,
+                is_named=is_named,
+                routes=tuple(
+                    _trace(route, flow.max_delay_us, links, processing) for route in flow.routes
+                ),
+            )
+        )
+    return found
+
+
+def why_no_routes(status: NetStatus, channel: str) -> str:
+    """Where there is nothing to walk: how its events get to other nodes instead."""
+    template = _template(status, channel)
+    if template == LOCAL:
+        return f"{safe(channel)} is local: its events stay on their node"
+    if status.tier is not None:
+        parents = ", ".join(safe(each.name) for each in status.tier.parents) or "none yet"
+        return f"events of {safe(channel)} go by the parents of {safe(status.node)}: {parents}"
+    if template in _TREES:
+        return f"{safe(channel)} is {template}: its events go by a tree, not by routes"
+    if template != ROUTED:
+        return f"{safe(channel)} is {safe(template)}: that template decides, not routes"
+    return f"no node sends events of {safe(channel)} to another now: there is no route to walk"
+
+
+def _template(status: NetStatus, channel: str) -> str:
+    """Of the most specific definition that selects it."""
+    found = [
+        ChannelDefinition(each.name, each.template)
+        for each in status.channels
+        if filter_selects(each.name, channel)
+    ]
+    return max(found, key=specificity, default=ChannelDefinition("#")).template
+
+
+def _carrying(status: NetStatus, channel: str) -> Iterator[tuple[FlowStatus, bool]]:
+    """Those that name it; and those that do not name all, but are for what it requires."""
+    required = {
+        (each.max_delay_us, each.paths, each.resiliency)
+        for each in status.channels
+        if filter_selects(each.name, channel)
+    } or {(0, 1, 0.0)}
+    for flow in status.flows:
+        if any(filter_selects(channel, each) for each in flow.channels):
+            yield flow, True
+        elif flow.has_more and (flow.max_delay_us, flow.paths, flow.resiliency) in required:
+            yield flow, False
+
+
+def _trace(
+    route: RouteStatus,
+    max_delay_us: int,
+    links: dict[tuple[str, str], LinkStatus],
+    processing: dict[str, int],
+) -> RouteTrace:
+    steps = list(zip(route.path, route.path[1:], strict=False))
+    takes = [
+        (links[step].latency_us if step in links else 0, processing.get(step[1], 0))
+        for step in steps
+    ]
+    takes_us = sum(map(sum, takes))
+    margin_us = max_delay_us - takes_us if max_delay_us else None
+    shares: list[int | None] = [None] * len(steps)
+    if margin_us is not None and steps:
+        shares = [max(0, share_us) for share_us in equal_shares(margin_us, len(steps))]
+    hops = []
+    so_far_us = 0
+    for step, (latency_us, processing_us), share_us in zip(steps, takes, shares, strict=True):
+        so_far_us += latency_us + processing_us
+        link = links.get(step)
+        hops.append(
+            TraceHop(
+                source=step[0],
+                target=step[1],
+                is_up=link is not None and link.is_used,
+                latency_us=latency_us,
+                processing_us=processing_us,
+                so_far_us=so_far_us,
+                loss=0.0 if link is None else link.loss,
+                may_wait_us=share_us,
+            )
+        )
+    return RouteTrace(state=route.state, hops=tuple(hops), takes_us=takes_us, margin_us=margin_us)

@@ -1,0 +1,113 @@
+"""Files of policies, with mistakes by line."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from typing import Any, Final
+
+import msgspec
+
+from accord.cli.errors import InputError
+from accord.config.toml_lines import Path as KeyPath
+from accord.config.toml_lines import TomlLines
+from accord.core.model.errors import PolicyError, file_problem
+from accord.core.policy.policy import Policy
+from accord.core.policy.policy_parser import policy_from
+from accord.core.policy.policy_set import PolicySet, parse_policy_set, render_policy_set
+from accord.core.policy.policy_writer import policy_document
+from accord.runtime.policy_admin import MAX_TEXT
+from accord.shaping.checking import check_shapers
+
+_PART: Final = re.compile(r"([A-Za-z0-9_-]+)|\[(\d+)\]")
+_LINE: Final = re.compile(r"line (\d+)\b.*")
+_NAMED: Final = re.compile(r'policy "(.*)", (\w+)', re.DOTALL)
+_ONE: Final = "policy"  # what a place calls a policy that stands alone
+
+
+def read_text(file: str) -> str:
+    """What a file says, or with `-` what is piped in."""
+    try:
+        if file == "-":
+            data = sys.stdin.buffer.read(MAX_TEXT + 1)
+        else:
+            with open(file, "rb") as stream:
+                data = stream.read(MAX_TEXT + 1)
+    except OSError as error:
+        raise InputError(file, file_problem(error)) from None
+    if len(data) > MAX_TEXT:
+        raise InputError(file, f"expected at most {MAX_TEXT} bytes")
+    try:
+        return data.decode().removeprefix("\ufeff").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{file}:{line}", "expected UTF-8 text") from None
+
+
+def read_policies(file: str, text: str) -> PolicySet:
+    """All of a file, TOML or (by its name) JSON."""
+    try:
+        book = parse_policy_set(text, is_json=_is_json(file))
+        check_shapers(book)
+    except PolicyError as error:
+        raise _located(error, file, text) from None
+    return book
+
+
+def read_some(file: str, text: str) -> tuple[Policy, ...]:
+    """The policies of a file that has nothing else: a list of them, or the fields of one."""
+    table = _parse(text, is_json=_is_json(file))
+    if table is None or "policies" in table:
+        policies = read_policies(file, text).policies
+        for name in table or ():
+            if name not in ("policies", "version"):
+                problem = "expected policies only; `accord policy apply` takes all"
+                raise _located(PolicyError(name, problem), file, text)
+        return policies
+    try:
+        return (policy_from(table, _ONE),)
+    except PolicyError as error:
+        raise _located(error, file, text) from None
+
+
+def policy_toml(policy: Policy) -> str:
+    _, heading, text = render_policy_set(PolicySet(policies=(policy,))).partition("[[policies]]")
+    return (heading + text).rstrip()
+
+
+def policy_json(policy: Policy) -> str:
+    return msgspec.json.encode(policy_document(policy)).decode()
+
+
+def _is_json(file: str) -> bool:
+    return file.endswith(".json")
+
+
+def _parse(text: str, *, is_json: bool) -> dict[str, Any] | None:
+    """None where it is not even TOML or JSON, which others complain of."""
+    try:
+        table = msgspec.json.decode(text) if is_json else tomllib.loads(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    return table if isinstance(table, dict) else None
+
+
+def _located(error: PolicyError, file: str, text: str) -> InputError:
+    """The same mistake with its line, where the text is TOML that can be searched."""
+    if found := _LINE.fullmatch(error.place):
+        return InputError(f"{file}:{found[1]}", error.problem)
+    if error.place == "end of document":
+        return InputError(f"{file}:{text.rstrip().count(chr(10)) + 1}", error.problem)
+    if _is_json(file) or _parse(text, is_json=False) is None:
+        return InputError(file, str(error))
+    return InputError(f"{file}:{TomlLines(text).find(_path(error.place, text))}", str(error))
+
+
+def _path(place: str, text: str) -> KeyPath:
+    """Where `policies[3].where`, or `policy "X", where`, stands in the document."""
+    if named := _NAMED.fullmatch(place):
+        names = [each.get("name") for each in tomllib.loads(text).get("policies", [])]
+        return ("policies", names.index(named[1]), named[2]) if named[1] in names else (named[2],)
+    path: KeyPath = tuple(found[1] or int(found[2]) for found in _PART.finditer(place))
+    return path[1:] if path[:1] == (_ONE,) else path

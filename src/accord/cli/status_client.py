@@ -1,0 +1,72 @@
+"""What a node says about itself over HTTP, and rates from two such answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from accord.cli.http_client import NodeHttpClient
+from accord.core.monitoring.statistics import Statistics
+from accord.http.view import NodeSummary
+
+PATH: Final = "/api/v1/status"
+
+_ADVICE: Final = {401: "give --user and ACCORD_PASSWORD", 403: "ask for the right to statistics"}
+
+
+class StatusClient:
+    """A node's status, to be asked for again and again."""
+
+    def __init__(self, url: str, user: str | None, authority: Path | None) -> None:
+        self._node = NodeHttpClient(url, user, authority)
+
+    def fetch(self) -> NodeSummary:
+        """Raises UnreachableError where there is no answer, or not that of a node."""
+        answer = self._node.ask(PATH)
+        if answer.code != 200:
+            raise self._node.complaint(answer, _ADVICE)
+        try:
+            return msgspec.json.decode(answer.body, type=NodeSummary)
+        except msgspec.DecodeError as error:
+            raise self._node.strange(error) from None
+
+
+class ClientRates(msgspec.Struct, frozen=True, kw_only=True):
+    """Per second, over the last `seconds`."""
+
+    seconds: float
+    received_events: float
+    sent_events: float
+    received_bytes: float
+    sent_bytes: float
+    shed_events: float
+
+    @classmethod
+    def between(cls, before: Statistics | None, after: Statistics) -> ClientRates:
+        """Since the start, if there is no `before` or the node was started since."""
+        if before is not None and after.uptime_ms <= before.uptime_ms:
+            before = None
+        seconds = max(after.uptime_ms - (before.uptime_ms if before else 0), 1) / 1000
+
+        def rate(now: int, then: int) -> float:
+            return round(max(now - then, 0) / seconds, 3)
+
+        received, sent = after.received, after.sent
+        return cls(
+            seconds=seconds,
+            received_events=rate(
+                received.publishes.total, before.received.publishes.total if before else 0
+            ),
+            sent_events=rate(sent.publishes.total, before.sent.publishes.total if before else 0),
+            received_bytes=rate(received.bytes, before.received.bytes if before else 0),
+            sent_bytes=rate(sent.bytes, before.sent.bytes if before else 0),
+            shed_events=rate(after.shed.total, before.shed.total if before else 0),
+        )
+
+
+def to_fields(status: NodeSummary, rates: ClientRates) -> dict[str, Any]:
+    """What the API says, and rates."""
+    fields: dict[str, Any] = msgspec.to_builtins(status)
+    return {**fields, "rates": msgspec.to_builtins(rates)}

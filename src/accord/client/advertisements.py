@@ -1,0 +1,133 @@
+"""What a session promises to publish at most: said to the node, and again after each reconnection.
+
+A node that was started anew has forgotten it, so it is said again whenever a connection is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+
+from accord.client.driver import Driver
+from accord.client.errors import AdvertisementError, ClientError
+from accord.client.machine import Phase
+from accord.client.messages import ReceivedEvent
+from accord.core.router.rights import ADVERTISEMENTS
+
+Ask = Callable[[str, bytes], Awaitable[ReceivedEvent]]
+
+OFF: Final = "off"
+_FAREWELL_S: Final = 1.0
+
+
+class AdvertiseReply(msgspec.Struct, frozen=True):
+    ok: bool = False
+    name: str = ""
+    mode: str = OFF
+    error: str = ""
+    place: str = ""
+
+
+class Advertisement:
+    """Made by `Session.advertise`; holds until `withdraw`, the end of its `async with` or session.
+
+    `mode` is how the node takes it: where that is `enforce`, events beyond the rate are refused.
+    """
+
+    def __init__(
+        self, kept: Advertisements, channel: str, where: str | None, rate_hz: float, name: str
+    ) -> None:
+        self.channel = channel
+        self.where = where
+        self.rate_hz = rate_hz
+        self.name = name
+        self.mode = OFF
+        self._kept = kept
+
+    async def update(self, rate_hz: float) -> None:
+        """Promise another rate."""
+        before, self.rate_hz = self.rate_hz, rate_hz
+        try:
+            await self._kept.say(self)
+        except BaseException:
+            self.rate_hz = before
+            raise
+
+    async def withdraw(self) -> None:
+        await self._kept.withdraw(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with suppress(ClientError, TimeoutError):
+            await self.withdraw()
+
+
+class Advertisements:
+    """All of one session."""
+
+    def __init__(self, driver: Driver, ask: Ask) -> None:
+        self._driver = driver
+        self._ask = ask
+        self._said: dict[str, Advertisement] = {}
+        self._repeating: asyncio.Task[None] | None = None
+
+    async def say(self, advertisement: Advertisement) -> None:
+        """AdvertisementError where the node does not take it."""
+        asked: dict[str, Any] = {
+            "do": "advertise",
+            "channel": advertisement.channel,
+            "where": advertisement.where or "",
+            "rate_hz": advertisement.rate_hz,
+            "name": advertisement.name,
+        }
+        answer = await self._asked(asked)
+        advertisement.name = answer.name or advertisement.name or advertisement.channel
+        advertisement.mode = answer.mode
+        self._said[advertisement.name] = advertisement
+        if self._repeating is None:
+            self._repeating = asyncio.create_task(self._repeat())
+
+    async def withdraw(self, advertisement: Advertisement) -> None:
+        if self._said.get(advertisement.name) is advertisement:
+            del self._said[advertisement.name]
+            await self._asked({"do": "unadvertise", "name": advertisement.name})
+
+    async def close(self) -> None:
+        """Nothing more is published: what was promised for it is free again."""
+        with suppress(ClientError, TimeoutError):
+            async with asyncio.timeout(_FAREWELL_S):
+                for each in list(self._said.values()):
+                    if self._driver.machine.phase is Phase.CONNECTED:
+                        await self.withdraw(each)
+        if self._repeating is not None:
+            self._repeating.cancel()
+            await asyncio.gather(self._repeating, return_exceptions=True)
+
+    async def _asked(self, asked: dict[str, Any]) -> AdvertiseReply:
+        event = await self._ask(ADVERTISEMENTS, msgspec.json.encode(asked))
+        try:
+            answer = msgspec.json.decode(event.payload, type=AdvertiseReply)
+        except msgspec.DecodeError as error:
+            raise AdvertisementError(f"the server does not answer like a node: {error}") from None
+        if not answer.ok:
+            raise AdvertisementError(answer.error, answer.place)
+        return answer
+
+    async def _repeat(self) -> None:
+        while True:
+            await asyncio.shield(self._driver.next_connection)
+            for each in list(self._said.values()):
+                with suppress(ClientError, TimeoutError):
+                    await self.say(each)

@@ -1,0 +1,330 @@
+"""What a session hears of quality, and passes on to whom it concerns in the program.
+
+One subscription each, for all expectations and for all profiles of the session, made when the
+first of them is. A profile is registered again whenever a connection was made: a server that began
+anew does not know it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+
+from accord.client.driver import Driver
+from accord.client.errors import ClientError, ConnectionFailedError, QualityRefusedError
+from accord.client.messages import Outcome, ReceivedEvent
+from accord.client.quality import (
+    Advice,
+    Capability,
+    Coupling,
+    Expectation,
+    ExpectationState,
+    Usage,
+    Value,
+    read_advice,
+    read_answer,
+    read_json,
+    read_state,
+)
+from accord.client.subscription import Subscription
+from accord.core.router.rights import ADVICE, CAPABILITIES, EXPECTATIONS
+
+Ask = Callable[[str, bytes], Awaitable[ReceivedEvent]]
+OnState = Callable[[ExpectationState], object]
+OnAdvice = Callable[[Advice], object]
+OnUsage = Callable[[Usage], object]
+
+_HEARD: Final = 1_000  # advice that waits for its handler; the oldest goes
+
+
+class QualitySession:
+    """One session's; `subscribe` makes a subscription to a channel of the server's own."""
+
+    def __init__(self, driver: Driver, subscribe: Callable[[str], Subscription], ask: Ask) -> None:
+        self.driver = driver
+        self._subscribe = subscribe
+        self._ask = ask
+        self._expectations: dict[str, Expected] = {}
+        self._publishers: dict[str, Publisher] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._ready: dict[str, asyncio.Future[None]] = {}
+
+    async def request(self, topic: str, **request: Any) -> dict[str, Any]:
+        """QualityRefusedError where the server says no."""
+        answered = await self._ask(topic, msgspec.json.encode(request))
+        return read_answer(answered.payload)
+
+    async def listen(self, topic: str) -> None:
+        """Hear what concerns this session, from now on."""
+        task = self._tasks.get(topic)
+        if task is None or task.done():
+            ready = asyncio.get_running_loop().create_future()
+            self._ready[topic] = ready
+            self._tasks[topic] = asyncio.create_task(self._collect(topic, ready))
+        await asyncio.shield(self._ready[topic])
+
+    def expect(self, expected: Expected) -> None:
+        self._expectations[expected.id] = expected
+
+    def expect_no_more(self, id_: str) -> None:
+        self._expectations.pop(id_, None)
+
+    def add(self, publisher: Publisher) -> None:
+        if publisher.channel in self._publishers:
+            raise ValueError(f"this session has a publisher for {publisher.channel!r} already")
+        self._publishers[publisher.channel] = publisher
+
+    def remove(self, publisher: Publisher) -> None:
+        if self._publishers.get(publisher.channel) is publisher:
+            del self._publishers[publisher.channel]
+
+    async def close(self) -> None:
+        for publisher in list(self._publishers.values()):
+            publisher.stop()
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _collect(self, topic: str, ready: asyncio.Future[None]) -> None:
+        try:
+            async with self._subscribe(topic) as events:
+                ready.set_result(None)
+                async for event in events:
+                    self._hear(topic, read_json(event.payload))
+        except ClientError as error:
+            if not ready.done():
+                ready.set_exception(error)
+                ready.exception()  # retrieved: nobody may be waiting any more
+
+    def _hear(self, topic: str, found: dict[str, Any]) -> None:
+        if topic == EXPECTATIONS:
+            state = read_state(found)
+            expected = None if state is None else self._expectations.get(state.expectation)
+            if state is not None and expected is not None:
+                expected.hear(state)
+            return
+        heard = read_advice(found)
+        publisher = None if heard is None else self._publishers.get(heard[0])
+        if heard is not None and publisher is not None:
+            publisher.hear(heard[1])
+
+
+class Expected:
+    """One expectation of a subscription: how it stands, and what is to become of it."""
+
+    def __init__(
+        self, negotiating: QualitySession, id_: str, expectation: Expectation, tell: OnState
+    ) -> None:
+        self.id = id_
+        self.expectation = expectation
+        self.state: ExpectationState | None = None  # None until the server said
+        self._negotiating = negotiating
+        self._tell = tell
+        self._changed = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<{self.id}: {'unknown' if self.state is None else self.state.state}>"
+
+    @property
+    def is_satisfied(self) -> bool:
+        return self.state is not None and self.state.is_satisfied
+
+    async def wait_for(self, state: str) -> ExpectationState:
+        """Until it is so."""
+        while self.state is None or self.state.state != state:
+            self._changed.clear()
+            await self._changed.wait()
+        return self.state
+
+    async def update(self, expectation: Expectation) -> None:
+        await self._ask("update", expect=expectation.form(self.id))
+        self.expectation = expectation
+
+    async def suspend(self) -> None:
+        await self._ask("suspend")
+
+    async def resume(self) -> None:
+        await self._ask("resume")
+
+    async def revoke(self) -> None:
+        await self._ask("revoke")
+        self.forget()
+        self.hear(ExpectationState(self.id, "revoked"))
+
+    def forget(self) -> None:
+        """Its subscription is gone."""
+        self._negotiating.expect_no_more(self.id)
+
+    def hear(self, state: ExpectationState) -> None:
+        self.state = state
+        self._changed.set()
+        self._tell(state)
+
+    async def _ask(self, do: str, **more: Any) -> None:
+        answered = await self._negotiating.request(EXPECTATIONS, do=do, id=self.id, **more)
+        state = read_state(answered)
+        if state is not None and state != self.state:
+            self.hear(state)
+
+
+class Publisher:
+    """Made by `Session.publisher`: says what its client can give on a channel, and is advised.
+
+        async with session.publisher("lab/t", capabilities=[rate]) as publisher:
+            @publisher.on_advice
+            async def follow(advice: Advice) -> float:
+                sensor.rate_hz = advice.target
+                return advice.target
+
+    What a handler returns is where the capability operates from then on; one that returns None
+    says so itself, with `update`.
+    """
+
+    def __init__(  # noqa: PLR0913 - made in one place only
+        self,
+        negotiating: QualitySession,
+        channel: str,
+        *,
+        capabilities: list[Capability],
+        couplings: list[Coupling],
+        source: str | None,
+        publish: Callable[..., Awaitable[Outcome]],
+    ) -> None:
+        self.channel = channel
+        self.usage = Usage()  # as told last
+        self.capabilities = {each.property: each for each in capabilities}
+        self._is_known = False  # to the server
+        self._couplings = couplings
+        self._source = source
+        self._negotiating = negotiating
+        self._publish = publish
+        self._on_advice: OnAdvice | None = None
+        self._on_usage: OnUsage | None = None
+        self._early: list[Advice] = []  # before there was a handler
+        self._heard: asyncio.Queue[Advice] = asyncio.Queue(_HEARD)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self._negotiating.add(self)
+        try:
+            await self._negotiating.listen(ADVICE)
+            returning = asyncio.create_task(self._return(self._negotiating.driver.next_connection))
+            self._tasks = [returning, asyncio.create_task(self._follow())]
+            await self._register()
+        except BaseException:
+            self.stop()
+            raise
+        self._is_known = True
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.revoke()
+
+    async def revoke(self) -> None:
+        """Take the profile back; leaving does, too."""
+        is_known, self._is_known = self._is_known, False
+        self.stop()
+        if is_known and self._negotiating.driver.error is None:
+            await self._negotiating.request(CAPABILITIES, do="revoke", channel=self.channel)
+
+    def on_advice(self, handler: OnAdvice) -> OnAdvice:
+        """Call it with each advice, one after the other; it may be a coroutine function."""
+        self._on_advice = handler
+        early, self._early = self._early, []
+        for advice in early:
+            self.hear(advice)
+        return handler
+
+    def on_usage(self, handler: OnUsage) -> OnUsage:
+        self._on_usage = handler
+        return handler
+
+    async def publish(self, payload: bytes | str = b"", /, **extras: Any) -> Outcome:
+        """As `Session.publish`, on this channel."""
+        return await self._publish(self.channel, payload, **extras)
+
+    async def update(self, *capabilities: Capability, **current: Value) -> None:
+        """Other capabilities, or other current values, by property."""
+        forms = {each.property: each.form() for each in capabilities}
+        await self._negotiating.request(
+            CAPABILITIES, do="update", channel=self.channel, capabilities=forms, current=current
+        )
+        self.capabilities |= {each.property: each for each in capabilities}
+        for name, value in current.items():
+            known = self.capabilities[name]
+            self.capabilities[name] = Capability(
+                name, known.lower, known.upper, current=value, cost=known.cost
+            )
+
+    async def ask_usage(self) -> Usage:
+        """What it is now."""
+        found = await self._negotiating.request(CAPABILITIES, do="usage", channel=self.channel)
+        self.usage = Usage(int(found["expectations"]), float(found["utility"]))
+        return self.usage
+
+    def hear(self, heard: Advice | Usage) -> None:
+        if isinstance(heard, Usage):
+            self.usage = heard
+            if self._on_usage is not None:
+                self._on_usage(heard)
+        elif self._on_advice is None:
+            self._early = [*self._early, heard][-_HEARD:]
+        else:
+            if self._heard.full():
+                self._heard.get_nowait()
+            self._heard.put_nowait(heard)
+
+    def stop(self) -> None:
+        self._negotiating.remove(self)
+        for task in self._tasks:
+            task.cancel()
+
+    async def _register(self) -> None:
+        request: dict[str, Any] = {
+            "channel": self.channel,
+            "capabilities": {name: each.form() for name, each in self.capabilities.items()},
+            "couplings": [
+                {"of": each.of, "on": each.on, "per_unit": each.per_unit}
+                for each in self._couplings
+            ],
+        }
+        if self._source is not None:
+            request["source"] = self._source
+        await self._negotiating.request(CAPABILITIES, do="register", **request)
+
+    async def _return(self, connected: asyncio.Future[None]) -> None:
+        """Register again with each new connection."""
+        while True:
+            await asyncio.shield(connected)
+            connected = self._negotiating.driver.next_connection
+            try:
+                await self._register()
+            except (ConnectionFailedError, TimeoutError):
+                continue  # with the next one
+            except QualityRefusedError as error:  # such as a property that is not defined any more
+                context = {"message": "a profile was not taken again", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
+
+    async def _follow(self) -> None:
+        while True:
+            advice = await self._heard.get()
+            assert self._on_advice is not None
+            try:
+                value = self._on_advice(advice)
+                if inspect.isawaitable(value):
+                    value = await value
+                if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+                    await self.update(**{advice.property: value})
+            except Exception as error:
+                context = {"message": "following advice failed", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)

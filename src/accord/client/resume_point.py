@@ -1,0 +1,137 @@
+"""Where a subscription that began in the past is, so that it can go on there.
+
+A server keeps track of that itself. Only when it lost the session is the subscription asked for
+again, and must then begin where it was, not where it began.
+
+While the past is told, the last event's own time is the place. Afterwards events carry no such time
+any more, and the clocks of client and server may differ; so the place is said relatively: as long
+ago as the last event came, and `LATE_MS` more, because an event was received some time before it
+came here. What comes again then is left out: events of the past by their name, and what came live
+by its content, one of it for each that there was. In that, only those events count that are behind
+the place for sure, because another of the same content must not be taken for one of them.
+
+So nothing is missing as long as an event takes less than `LATE_MS` to get here, and at most those
+that came between `LATE_MS` and `SURE_MS` before the last one come twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from accord.core.model.times import parse_time
+from accord.core.mqtt.packets import Publish
+from accord.core.mqtt.reserved_properties import EVENT, NODE, OWN, RECEIVED
+
+SINCE: Final = "since"  # a user property of SUBSCRIBE
+
+LATE_MS: Final = 2_000
+SURE_MS: Final = 1_000
+# Channels that are not kept have no past: what is published there comes live meanwhile.
+QUIET_MS: Final = 10_000
+MAX_REMEMBERED: Final = 10_000
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LONG_AGO_MS: Final = 10**12 - 1
+
+
+def iso_text(moment_ms: int) -> str:
+    moment = _EPOCH + timedelta(milliseconds=moment_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def ago_text(ago_ms: int) -> str:
+    return f"-{min(max(ago_ms, 0), _LONG_AGO_MS)}ms"
+
+
+class ResumePoint:
+    """`since` is what to ask for now."""
+
+    def __init__(self, since: str, now_ms: int) -> None:
+        self.since = since
+        self._asked_ms = now_ms
+        self._ago_ms = _ago_ms(since)
+        self._told_ms = now_ms  # when the last of the past came, or none was there yet
+        self._place_ms: int | None = None  # when the server received that
+        self._live_ms: int | None = None
+        self._names: dict[tuple[str, str], None] = {}
+        self._contents: deque[tuple[int, int]] = deque()
+        self._again: Counter[int] = Counter()
+
+    def accept(self, message: Publish, now_ms: int) -> bool:
+        """Whether it is new."""
+        if message.retain:
+            return True  # of any age: says nothing about the place
+        name, received_ms = _origin(message)
+        if received_ms is None:
+            self._accept_live(message, now_ms)
+            return True
+        self._told_ms, self._place_ms = now_ms, max(received_ms, self._place_ms or 0)
+        if name in self._names:
+            return False
+        self._names[name] = None
+        if len(self._names) > MAX_REMEMBERED:
+            del self._names[next(iter(self._names))]
+        return not self._is_again(message)
+
+    def resume(self, now_ms: int) -> None:
+        """It is asked for again."""
+        # Behind the place, so it comes again: in this telling, or if that is cut off in the next.
+        self._again.update(content for _, content in self._contents)
+        self._contents.clear()
+        if self._is_live():
+            assert self._live_ms is not None
+            self.since = ago_text(now_ms - self._live_ms + LATE_MS)
+        elif self._place_ms is not None:
+            self.since = iso_text(max(self._place_ms - SURE_MS, 0))
+        elif self._ago_ms is not None and now_ms > self._asked_ms:
+            self.since = ago_text(self._ago_ms + now_ms - self._asked_ms)
+
+    def _is_live(self) -> bool:
+        return self._live_ms is not None and self._live_ms - self._told_ms >= QUIET_MS
+
+    def _accept_live(self, message: Publish, now_ms: int) -> None:
+        self._live_ms = now_ms
+        contents = self._contents
+        contents.append((now_ms, _content(message)))
+        while len(contents) > MAX_REMEMBERED:
+            contents.popleft()
+        if self._is_live():
+            self._again.clear()
+            while contents[0][0] < now_ms - SURE_MS:
+                contents.popleft()
+
+    def _is_again(self, message: Publish) -> bool:
+        content = _content(message)
+        if not self._again[content]:
+            return False
+        self._again[content] -= 1
+        return True
+
+
+def _ago_ms(since: str) -> int | None:
+    """How long ago that is, where it is said so."""
+    try:
+        first, later = (parse_time(since, now_ms=now) for now in (2**60, 2**60 + 1))
+    except ValueError:
+        return None  # the server's business
+    return 2**60 - first if later > first else None
+
+
+def _origin(message: Publish) -> tuple[tuple[str, str], int | None]:
+    """Its name, of which the node is a part where several have a past, and when it came."""
+    node, event, received_ms = "", "", None
+    for key, value in message.properties.user:
+        if key == EVENT:
+            event = value
+        elif key == NODE:
+            node = value
+        elif key == RECEIVED and value.isascii() and value.isdecimal() and len(value) < 16:
+            received_ms = int(value)
+    return (node, event), received_ms
+
+
+def _content(message: Publish) -> int:
+    user = tuple(pair for pair in message.properties.user if not pair[0].startswith(OWN))
+    return hash((message.topic, message.payload, user))

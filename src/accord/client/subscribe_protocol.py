@@ -1,0 +1,173 @@
+"""Subscriptions as agreed with the server: asked for, granted, given back, made again.
+
+Those granted stay so as long as the server has the session. When it lost that, all are asked for
+again, under the same identifiers (one that began in the past from where it was: see `past`); one
+that the server then refuses, or ends by itself, ends with its explanation.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from accord.client.errors import AlreadySubscribedError, RefusedError, refused_subscription
+from accord.client.inbound import InboundMessages, SubscriptionState
+from accord.client.machine_io import Arrived, Ended, Output, Send, Settled, SubscribeRequested
+from accord.client.outbound import PacketIds
+from accord.core.mqtt.codec import encode
+from accord.core.mqtt.codes import V5, Reason
+from accord.core.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
+from accord.core.mqtt.properties import NO_PROPERTIES, Properties
+
+MAX_ASKED: Final = 1_000  # SUBSCRIBE and UNSUBSCRIBE on their way at a time
+
+
+class SubscribeProtocol:
+    """The exchange of SUBSCRIBE and UNSUBSCRIBE."""
+
+    def __init__(self, ids: PacketIds, incoming: InboundMessages) -> None:
+        self._ids = ids
+        self._incoming = incoming
+        self._server: Properties | None = None
+        self._wanted: deque[SubscriptionState] = deque()
+        self._asked: dict[int, SubscriptionState] = {}
+        self._unwanted: deque[str] = deque()
+        self._leaving: dict[int, str] = {}
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._asked or self._leaving)
+
+    def ask(self, asked: SubscribeRequested, now_ms: int) -> list[Output]:
+        if self._incoming.find(asked.filter.pattern) is not None:
+            raise AlreadySubscribedError(asked.filter.pattern)
+        interest = SubscriptionState(asked, now_ms)
+        self._incoming.add(interest)
+        self._wanted.append(interest)
+        outputs = self._pump()
+        if len(interest.inbox):
+            outputs.append(Arrived(interest.identifier))
+        return outputs
+
+    def leave(self, identifier: int, *, is_kept: bool) -> list[Output]:
+        interest = self._incoming.interests.get(identifier)
+        if interest is None:
+            return []
+        if is_kept:
+            self._incoming.give_back(identifier, is_kept=True)
+            return []
+        outputs: list[Output] = [
+            Send(encode(packet, V5)) for packet in self._incoming.remove(identifier)
+        ]
+        if interest.is_granted or interest.packet_id:
+            self._unwanted.append(interest.filter.pattern)
+            return [*outputs, *self._pump()]
+        self._wanted.remove(interest)
+        return outputs
+
+    def start(self, server: Properties, *, is_resumed: bool, now_ms: int) -> list[Output]:
+        """A connection was made."""
+        self._server = server
+        if not is_resumed:
+            self._unwanted.clear()
+            self._wanted = deque(self._incoming.interests.values())
+        for interest in self._wanted:
+            interest.is_granted = False
+            if interest.past is not None:
+                interest.past.resume(now_ms)
+        return self._pump()
+
+    def stop(self) -> None:
+        """The connection is gone: what was not answered is to be asked again."""
+        self._server = None
+        for packet_id in (*self._asked, *self._leaving):
+            self._ids.free(packet_id)
+        for interest in reversed(self._asked.values()):
+            interest.packet_id = 0
+            if self._is_wanted(interest):
+                self._wanted.appendleft(interest)
+        self._unwanted.extendleft(reversed(self._leaving.values()))
+        self._asked.clear()
+        self._leaving.clear()
+
+    def granted(self, packet: Suback) -> list[Output]:
+        interest = self._asked.pop(packet.packet_id, None)
+        if interest is None:
+            return []
+        self._ids.free(packet.packet_id)
+        interest.packet_id = 0
+        if not self._is_wanted(interest):
+            return self._pump()
+        token, interest.token = interest.token, None
+        reason = packet.reasons[0]
+        if reason < Reason.UNSPECIFIED_ERROR:
+            interest.is_granted = True
+            answer = [] if token is None else [Settled(token, reason, packet.properties)]
+            return [*answer, *self._pump()]
+        error = refused_subscription(
+            Reason(reason),
+            packet.properties.reason_string or "",
+            f"the server refused the subscription to {interest.filter.pattern!r}",
+            packet.properties.user,
+        )
+        return [self._end(interest, token, error, packet.properties), *self._pump()]
+
+    def end(self, pattern: str, error: RefusedError, properties: Properties) -> list[Output]:
+        """The server has ended it, perhaps before its answer came; the connection ends, too."""
+        identifier = self._incoming.find(pattern)
+        if identifier is None:
+            return []
+        interest = self._incoming.interests[identifier]
+        if interest in self._wanted:
+            self._wanted.remove(interest)
+        token, interest.token = interest.token, None
+        return [self._end(interest, token, error, properties)]
+
+    def _end(
+        self,
+        interest: SubscriptionState,
+        token: int | None,
+        error: RefusedError,
+        properties: Properties,
+    ) -> Output:
+        self._incoming.give_back(interest.identifier, is_kept=False)
+        if token is None:
+            return Ended(interest.identifier, error)
+        return Settled(token, error.reason, properties, error)
+
+    def left(self, packet: Unsuback) -> list[Output]:
+        if self._leaving.pop(packet.packet_id, None) is None:
+            return []
+        self._ids.free(packet.packet_id)
+        return self._pump()
+
+    def _is_wanted(self, interest: SubscriptionState) -> bool:
+        """Whether nobody has left it while it was asked for."""
+        return interest.identifier in self._incoming.interests
+
+    def _pump(self) -> list[Output]:
+        """Send what is to be asked; what is given back first, it may be the same filter."""
+        outputs: list[Output] = []
+        if self._server is None:
+            return outputs
+        while self._unwanted and len(self._asked) + len(self._leaving) < MAX_ASKED:
+            pattern = self._unwanted.popleft()
+            packet_id = self._ids.take()
+            self._leaving[packet_id] = pattern
+            outputs.append(Send(encode(Unsubscribe(packet_id, (pattern,)), V5)))
+        while self._wanted and len(self._asked) + len(self._leaving) < MAX_ASKED:
+            interest = self._wanted.popleft()
+            interest.packet_id = self._ids.take()
+            self._asked[interest.packet_id] = interest
+            outputs.append(Send(encode(self._packet(interest), V5)))
+        return outputs
+
+    def _packet(self, interest: SubscriptionState) -> Subscribe:
+        assert self._server is not None
+        identifiers: tuple[int, ...] = (interest.identifier,)
+        if self._server.subscription_identifiers_available is False:
+            identifiers = ()
+        properties = NO_PROPERTIES
+        if identifiers or interest.user:
+            properties = Properties(subscription_identifiers=identifiers, user=interest.user)
+        return Subscribe(interest.packet_id, (interest.filter,), properties)

@@ -1,0 +1,179 @@
+"""What each setting allows alone but not beside the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from accord.config.settings import ChannelSettings, Config, NetSettings
+from accord.config.toml_lines import Path
+from accord.core.model.channels import problem_with_filter
+from accord.core.queries.declared_attributes import problems_among
+from accord.runtime.addresses import WEBSOCKET_TLS, SocketAddress
+
+ENCRYPTED = ("mqtts", "websockets", "https")
+_SPARK: Final = re.compile(r"|local(\[[^\]\s]+\])?|yarn|(spark|sc|k8s)://\S+")
+_SPARK_EXPECTED: Final = 'spark://HOST:PORT, sc://HOST:PORT, k8s://…, yarn, local[N] or ""'
+
+
+def problems(config: Config) -> Iterator[tuple[Path, str]]:
+    """Paths of settings, each with what is wrong with it."""
+    yield from _problems_with_listeners(config)
+    yield from _problems_with_tls(config)
+    yield from _problems_with_users(config)
+    yield from _problems_with_sizes(config)
+    yield from _problems_with_declared(config)
+    if not _SPARK.fullmatch(config.pipeline.spark):
+        got = config.pipeline.spark[:60]
+        yield ("pipeline", "spark"), f"expected {_SPARK_EXPECTED}, got {got!r}"
+    yield from _problems_with_net(config)
+    if config.keep and not config.node.data:
+        yield ("keep",), "expected a folder in node.data (or --data): nothing can be kept without"
+
+
+def _problems_with_listeners(config: Config) -> Iterator[tuple[Path, str]]:
+    is_open = not config.users and config.anonymous.allowed is None
+    taken: dict[SocketAddress, str] = {}
+    for name, address in config.listen.addresses():
+        is_protected = name in ENCRYPTED and config.tls.client_ca
+        if is_open and not address.is_loopback and not is_protected:
+            problem = (
+                f"other machines can reach {address}, but no users are configured: add users "
+                f"([users.NAME], with a password made by `accord user hash`), or let everybody "
+                f"in ([anonymous] allowed = true), or listen on 127.0.0.1:{address.port}"
+            )
+            yield ("listen", name), problem
+        if address.port and address in taken:
+            yield ("listen", name), f"{address} is already where {taken[address]} listens"
+        taken[address] = name
+
+
+def _problems_with_tls(config: Config) -> Iterator[tuple[Path, str]]:
+    if config.tls.certificate:
+        return
+    for name in ENCRYPTED:
+        if getattr(config.listen, name):
+            yield ("listen", name), "expected a certificate and its key under [tls]"
+    for name in ("key", "client_ca"):
+        if getattr(config.tls, name):
+            yield ("tls", name), "expected a certificate beside it"
+
+
+def _problems_with_users(config: Config) -> Iterator[tuple[Path, str]]:
+    for user in config.users:
+        # A colon ends the name where HTTP carries it.
+        if not user.name or not user.name.isprintable() or ":" in user.name:
+            yield (
+                ("users", user.name),
+                "expected a name of printable characters other than a colon",
+            )
+    if not config.users and config.anonymous.allowed is False:
+        yield (
+            ("anonymous", "allowed"),
+            "without users nobody could connect: expected true, or users ([users.NAME])",
+        )
+    for key in ("may", "may_not"):
+        for name in ("publish", "subscribe"):
+            if any("%u" in pattern for pattern in getattr(getattr(config.anonymous, key), name)):
+                yield ("anonymous", key, name), "expected no %u, as nobody verified a name"
+
+
+def _problems_with_declared(config: Config) -> Iterator[tuple[Path, str]]:
+    """Attributes that two tables declare otherwise."""
+    declared = [
+        (number, name, type_)
+        for number, keep in enumerate(config.keep)
+        for name, type_ in keep.attributes.items()
+    ]
+    for position, problem in problems_among((name, type_) for _, name, type_ in declared):
+        number, name, _ = declared[position]
+        yield ("keep", number, "attributes", name), problem
+
+
+def _problems_with_net(config: Config) -> Iterator[tuple[Path, str]]:
+    net = config.net
+    if net.encrypted and not config.tls.certificate:
+        yield ("net", "encrypted"), "expected a certificate and its key under [tls]"
+    if any(each.scheme == WEBSOCKET_TLS for each in net.listen) and not config.tls.certificate:
+        yield ("net", "listen"), "expected a certificate and its key under [tls]"
+    for name in ("listen", "neighbours"):
+        for address in getattr(net, name):
+            is_encrypted = address.scheme == WEBSOCKET_TLS or (net.encrypted and not address.scheme)
+            is_proved = net.key_file or (is_encrypted and config.tls.client_ca)
+            if not address.is_loopback and not is_proved:
+                problem = (
+                    f"{address} is another machine: expected a secret that all nodes share "
+                    f"(key_file), or certificates (encrypted, and client_ca under [tls])"
+                )
+                yield ("net", name), problem
+    if net.tier == "secondary":
+        yield from _problems_with_secondary(net)
+    multicast = net.multicast
+    is_here = multicast.interface and SocketAddress(multicast.interface, 0).is_loopback
+    if multicast.group and not is_here and not net.key_file:
+        problem = (
+            "other machines are in the group: expected a secret that all nodes share "
+            "(key_file under [net]), or interface = 127.0.0.1"
+        )
+        yield ("net", "multicast", "group"), problem
+    for number, rule in enumerate(net.carry):
+        if rule.transport == "multicast" and not multicast.group:
+            yield ("net", "carry", number, "transport"), "expected a group under [net.multicast]"
+    for channel in config.channels:
+        if net.tier == "secondary":
+            problem = "expected none at a secondary node: define channels at a backbone node"
+            yield ("channels", channel.name), problem
+        if wrong := problem_with_filter(channel.name):
+            yield ("channels", channel.name), wrong
+        elif channel.name.startswith("$"):
+            problem = "expected no channel that begins with $: these stay on their node"
+            yield ("channels", channel.name), problem
+        yield from _problems_with_options(channel)
+
+
+def _problems_with_options(channel: ChannelSettings) -> Iterator[tuple[Path, str]]:
+    """Where its template is installed; others may have it that this node has not."""
+    # Only where there are any: they bring all templates along.
+    from accord.core.channels.option_checks import problem_with_options  # noqa: PLC0415
+    from accord.runtime.templates import find_template  # noqa: PLC0415
+
+    options = channel.all_options
+    template = find_template(channel.template) if options else None
+    if channel.datagrams and options["datagrams"] != "true":
+        yield ("channels", channel.name, "datagrams"), "expected the same as in its options"
+    elif template is not None and (wrong := problem_with_options(options, template.options)):
+        name, problem = wrong
+        place = ("options", name) if name in channel.options else (name,)
+        yield ("channels", channel.name, *place), problem
+
+
+def _problems_with_secondary(net: NetSettings) -> Iterator[tuple[Path, str]]:
+    """It has parents, and nothing that is for nodes with a map."""
+    if not net.neighbours:
+        yield ("net", "neighbours"), "a secondary node has parents: expected one or two addresses"
+    for name, is_given in (
+        ("listen", net.listen),
+        ("discover", net.discover),
+        ("carry", net.carry),
+        ("multicast", net.multicast.group),
+    ):
+        if is_given:
+            yield ("net", name), "expected none at a secondary node: only its parents link with it"
+
+
+def _problems_with_sizes(config: Config) -> Iterator[tuple[Path, str]]:
+    limits, journal = config.limits, config.journal
+    fits = f"expected at least limits.packet_bytes ({limits.packet_bytes}), as a message must fit"
+    if limits.queue_bytes < limits.packet_bytes:
+        yield ("limits", "queue_bytes"), f"{fits}, got {limits.queue_bytes}"
+    if journal.backlog_bytes < limits.packet_bytes:
+        yield ("journal", "backlog_bytes"), f"{fits}, got {journal.backlog_bytes}"
+    for name, size, least in (
+        ("retain_bytes", journal.retain_bytes, "segment_bytes"),
+        ("limit_bytes", journal.limit_bytes, "segment_bytes"),
+        ("limit_bytes", journal.limit_bytes, "retain_bytes"),
+    ):
+        bound = getattr(journal, least)
+        if 0 < size < bound:
+            yield ("journal", name), f"expected 0 or at least {least} ({bound}), got {size}"

@@ -1,0 +1,154 @@
+"""What is advertised at a secondary node, as its parents come to know it over links that lose.
+
+The child counts its changes. To each parent goes what changed after the version it is known to be
+at, and again until it says that it is there. With each link a session begins, in which a parent is
+told everything first; what it had before and is not among that goes. So another one begins, too,
+where it is not remembered any more what a parent has to be told is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from accord.core.overlay.change_log import ChangeLog, DeltaLimits
+from accord.core.overlay.tier_delta_sync import TierDeltaSender
+from accord.core.overlay.tier_links import TierLinks
+
+AGAIN_US: Final = 500_000
+MOST: Final = 100_000  # advertisements of one child
+_AT_ONCE: Final = 64
+GONE: Final = 16_384  # that are remembered
+_LIMITS: Final = DeltaLimits(changes=_AT_ONCE, bytes=64_000, gone=GONE)
+
+
+class AdvertisementRecord(msgspec.Struct, frozen=True, array_like=True):
+    channel: str
+    where: str
+    rate_hz: float
+
+
+class AdvertisementDelta(msgspec.Struct, frozen=True, array_like=True, tag="post"):
+    """What changes from version `since` to `version`, of `top` that there are.
+
+    From 0 on: all there is, up to `top`.
+    """
+
+    incarnation: int
+    session: int
+    since: int
+    version: int
+    top: int
+    changes: tuple[tuple[str, str, AdvertisementRecord | None], ...]  # publisher, name
+
+
+class AdvertisementAck(msgspec.Struct, frozen=True, array_like=True, tag="posted"):
+    """A parent is at this version of what the child's life `incarnation` says in a session."""
+
+    incarnation: int
+    session: int
+    version: int
+
+
+Which = tuple[str, str]  # publisher and name
+
+
+class AdvertisementSender:
+    """At the child: `say` sends a message to a parent."""
+
+    def __init__(
+        self, incarnation: int, tiers: TierLinks, say: Callable[[str, AdvertisementDelta], None]
+    ) -> None:
+        self._incarnation = incarnation
+        self._say = say
+        self._log: ChangeLog[Which, AdvertisementRecord] = ChangeLog(_LIMITS, _bytes_of)
+        self._readers = TierDeltaSender(self._log, tiers, AGAIN_US)
+
+    def put(self, publisher: str, name: str, advert: AdvertisementRecord | None) -> None:
+        """None: it is taken back."""
+        which = (publisher, name)
+        if advert is not None or self._log.get(which) is not None:
+            self._log.put(which, advert)
+
+    def heard(self, parent: str, posted: AdvertisementAck, now_us: int) -> None:
+        reader = self._readers.get(parent)
+        if reader is not None:
+            session = self._incarnation, reader.session
+            is_this = (posted.incarnation, posted.session) == session
+            self._readers.heard(parent, posted.version if is_this else 0, now_us)
+
+    def advance(self, now_us: int) -> None:
+        for parent, reader in self._readers.due(now_us):
+            since = reader.version
+            version, changes = self._log.after(since)
+            told = tuple((*which, advert) for _, which, advert in changes)
+            top = self._log.version
+            post = AdvertisementDelta(self._incarnation, reader.session, since, version, top, told)
+            self._say(parent, post)
+
+    def next_due_us(self) -> int:
+        return self._readers.next_due_us()
+
+    def check_invariants(self) -> None:
+        self._readers.check_invariants()
+
+
+def _bytes_of(which: Which, advert: AdvertisementRecord | None) -> int:
+    size = 50 + sum(map(len, which))
+    return size if advert is None else size + len(advert.channel) + len(advert.where)
+
+
+class AdvertisementReceiver:
+    """At a parent: what one child advertises."""
+
+    def __init__(self, incarnation: int) -> None:
+        self.incarnation = incarnation
+        self.session = -1
+        self.version = 0
+        self.adverts: dict[Which, AdvertisementRecord] = {}
+        self._stale: dict[Which, bool] = {}  # of before: gone unless it is said again
+        self._top = 0  # when all has been
+
+    def begin(self, incarnation: int) -> None:
+        """Another life of the child, that says everything anew."""
+        self.incarnation, self.session, self.version = incarnation, -1, 0
+
+    def read(self, post: AdvertisementDelta) -> list[tuple[Which, AdvertisementRecord | None]]:
+        """What is different now."""
+        if post.session > self.session and not post.since:
+            self.session, self.version = post.session, 0
+        is_next = post.session == self.session and post.since == self.version
+        if not is_next or post.version <= post.since or _is_too_much(post):
+            return []
+        if not post.since:
+            self._stale = dict.fromkeys(self.adverts, True)
+            self._top = post.top
+        found: dict[Which, AdvertisementRecord | None] = {}
+        for publisher, name, advert in post.changes:
+            which = (publisher, name)
+            if "\0" in publisher or "\n" in name:
+                continue  # nobody is called so, and others would take it for something else
+            self._stale.pop(which, None)
+            if advert != self.adverts.get(which) and self._has_room(which, advert):
+                found[which] = advert
+        self.version = post.version
+        if self._stale and self.version >= self._top:
+            found |= dict.fromkeys(self._stale)
+            self._stale = {}
+        for which, advert in found.items():
+            if advert is None:
+                self.adverts.pop(which, None)
+            else:
+                self.adverts[which] = advert
+        return list(found.items())
+
+    def _has_room(self, which: Which, advert: AdvertisementRecord | None) -> bool:
+        return advert is None or which in self.adverts or len(self.adverts) < MOST
+
+
+def _is_too_much(post: AdvertisementDelta) -> bool:
+    """Whether it has more than a child says at once: to read it takes a while."""
+    size = sum(_bytes_of((publisher, name), advert) for publisher, name, advert in post.changes)
+    return len(post.changes) > _AT_ONCE or (len(post.changes) > 1 and size > _LIMITS.bytes)

@@ -1,0 +1,351 @@
+"""The order of advertised filters, with what each of them covers.
+
+At each filter that somebody advertises there are `rate`, the sum of the maximum rates of all
+advertisements that it covers, and `count`, how many they are; its own are among them. Both are sums
+over distinct advertisements: what is covered by several others counts once. A new advertisement
+adds itself to all filters that cover it, and a new filter begins with the sum over what it covers;
+taking an advertisement back is the inverse.
+
+The order itself is not drawn: who covers whom is found by asking an index, and so are the filters
+directly above or below one.
+
+Rates are kept in thousandths of a hertz, so that sums are exact whatever comes and goes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from accord.core.admission.errors import AdmissionError
+from accord.core.admission.filter_index.filter_relations import (
+    FilterRelations,
+    Nodes,
+    RelatedFilters,
+)
+from accord.core.admission.filter_index.filters import Filter, covers
+from accord.core.admission.filter_index.tables import NOTHING, Sums
+from accord.core.predicates.predicate import parse
+
+PER_HZ: Final = 1_000
+MAX_HZ: Final = 1e9
+MAX_ADVERTISEMENTS: Final = 4_000_000  # so that no sum overflows
+MAX_ODD: Final = 64
+MAX_TERMS: Final = 4
+
+
+class _Entry:
+    """A filter that somebody advertises; `shares` are by node, where there are several."""
+
+    __slots__ = ("channel", "identity", "node", "shares", "text")
+
+    def __init__(self, filter_: Filter, node: str) -> None:
+        self.channel = filter_.channel
+        self.text = str(filter_.predicate)
+        self.identity = filter_.identity
+        self.node = node
+        self.shares: dict[str, Sums] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertisedFilter:
+    """An advertised filter as it stands in the order."""
+
+    filter: Filter
+    own: Sums
+    total: Sums
+
+    @property
+    def rate_hz(self) -> float:
+        return to_hz(self.total.rate)
+
+    @property
+    def count(self) -> int:
+        return self.total.count
+
+
+@dataclass(frozen=True, slots=True)
+class PosetLookup:
+    """What advertisements say about a filter.
+
+    `exact` is of the filter itself, where it is advertised. `most_covered` are the greatest rate
+    and count of any filter that it covers, `least_covering` the smallest of any that covers it.
+    `is_loose` says that there was too much to compare, so that `covered` may be too small.
+    """
+
+    exact: Sums | None = None
+    covered: Sums = NOTHING
+    intersecting: Sums = NOTHING
+    most_covered: Sums = NOTHING
+    least_covering: Sums | None = None
+    is_loose: bool = False
+
+
+class FilterPoset:
+    def __init__(
+        self, *, advertisements_limit: int = MAX_ADVERTISEMENTS, odd_limit: int = MAX_ODD
+    ) -> None:
+        self._advertisements_limit = min(advertisements_limit, MAX_ADVERTISEMENTS)
+        self._odd_limit = odd_limit
+        self._relating = FilterRelations()
+        self._entries: list[_Entry | None] = []
+        self._free: list[int] = []
+        self._numbers: dict[bytes, int] = {}
+        self._advertised: dict[Hashable, tuple[int, int, str]] = {}
+
+    def __len__(self) -> int:
+        """How many filters are advertised."""
+        return len(self._numbers)
+
+    @property
+    def advertisements(self) -> int:
+        return len(self._advertised)
+
+    @property
+    def odd(self) -> int:
+        """How many filters are no boxes."""
+        return len(self._relating.odd)
+
+    @property
+    def strays(self) -> int:
+        """How many filters limit attributes that few others limit."""
+        return self._relating.index.strays
+
+    @property
+    def compared(self) -> int:
+        """How many filters had to be compared one by one so far."""
+        return self._relating.compared
+
+    # ------------------------------------------------------------------------------------ changes
+
+    def advertise(self, key: Hashable, filter_: Filter, rate_hz: float, node: str = "") -> None:
+        """`key` stands for the advertisement; the same again replaces it."""
+        own = Sums(to_units(rate_hz), 1)
+        self._check(key, filter_)
+        self.unadvertise(key)
+        number = self._find(filter_)
+        if number is None:
+            number = self._free.pop() if self._free else len(self._entries)
+            if number == len(self._entries):
+                self._entries.append(None)
+            self._relating.add(number, filter_, node, own)
+            entry = self._entries[number] = _Entry(filter_, node)
+            self._numbers[entry.identity] = number
+        else:
+            self._change(number, filter_, own, node)
+        self._advertised[key] = number, own.rate, node
+
+    def unadvertise(self, key: Hashable) -> bool:
+        """Take it back; whether there was such an advertisement."""
+        known = self._advertised.pop(key, None)
+        if known is None:
+            return False
+        number, rate, node = known
+        filter_ = self._filter(number)
+        if self._relating.own(number).count > 1:
+            self._change(number, filter_, Sums(-rate, -1), node)
+            return True
+        self._relating.remove(number, filter_, Sums(rate, 1))
+        del self._numbers[self._entry(number).identity]
+        self._entries[number] = None
+        self._free.append(number)
+        return True
+
+    # ---------------------------------------------------------------------------------- questions
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether there is such an advertisement."""
+        return key in self._advertised
+
+    def __iter__(self) -> Iterator[AdvertisedFilter]:
+        for number, entry in enumerate(self._entries):
+            if entry is not None:
+                yield self._shown(number)
+
+    def get(self, filter_: Filter) -> AdvertisedFilter | None:
+        number = self._find(filter_)
+        return None if number is None else self._shown(number)
+
+    def look_up(self, filter_: Filter, nodes: Nodes = None) -> PosetLookup:
+        """What advertisements say; `covered` and `intersecting` only those at `nodes`, if given."""
+        if not filter_.terms:
+            return PosetLookup()
+        relating = self._relating
+        covered, covering = relating.covered(filter_), relating.covering(filter_)
+        number = self._find(filter_)
+        return PosetLookup(
+            exact=None if number is None else relating.total(number),
+            covered=(
+                self._sum(covered, covered.odd, nodes)
+                if nodes is None
+                else self.sum_covered(filter_, nodes)
+            ),
+            intersecting=self.sum_intersecting(filter_, nodes),
+            most_covered=relating.most(covered),
+            least_covering=relating.least(covering),
+            is_loose=covered.is_loose,
+        )
+
+    def sum_covered(self, filter_: Filter, nodes: Nodes = None) -> Sums:
+        """Over the advertisements that it covers."""
+        covered = self._relating.covered(filter_, nodes)
+        return self._sum(covered, covered.odd, nodes)
+
+    def sum_intersecting(self, filter_: Filter, nodes: Nodes = None) -> Sums:
+        """Over the advertisements that it intersects, or for all that is known might."""
+        intersecting = self._relating.intersecting(filter_, nodes)
+        return self._sum(intersecting, intersecting.odd + intersecting.unknown, nodes)
+
+    def intersecting_by_node(self, filter_: Filter) -> dict[str, Sums]:
+        """The same as `sum_intersecting`, for each node at which there are some."""
+        group = self._relating.intersecting(filter_)
+        sums = self._relating.sum_by_node(group)
+        for number in (*self._relating.several(group), *group.odd, *group.unknown):
+            entry = self._entry(number)
+            shares = entry.shares or {entry.node: self._relating.own(number)}
+            for node, share in shares.items():
+                sums[node] = sums.get(node, NOTHING).plus(share)
+        return sums
+
+    def successors(self, filter_: Filter) -> list[AdvertisedFilter]:
+        """The filters that it covers, and none between."""
+        covered = self._others(self._relating.covered(filter_), filter_)
+        # What covers more comes first, so that what is between is there before what is below.
+        covered.sort(key=lambda each: -each.count)
+        return _outermost(covered, covers)
+
+    def predecessors(self, filter_: Filter) -> list[AdvertisedFilter]:
+        """The filters that cover it, and none between."""
+        covering = self._others(self._relating.covering(filter_), filter_)
+        covering.sort(key=lambda each: each.count)
+        return _outermost(covering, lambda one, other: covers(other, one))
+
+    def check_invariants(self) -> None:
+        self._relating.check_invariants()
+        present = [number for number, entry in enumerate(self._entries) if entry is not None]
+        assert sorted(self._numbers.values()) == present
+        assert len(self._relating) == len(present) == len(self._entries) - len(self._free)
+        assert self.odd <= self._odd_limit
+        assert self.advertisements <= self._advertisements_limit
+        own: dict[int, Sums] = dict.fromkeys(present, NOTHING)
+        for number, rate, _ in self._advertised.values():
+            own[number] = own[number].plus(Sums(rate, 1))
+        for number, sums in own.items():
+            assert sums == self._relating.own(number)
+            shares = self._entry(number).shares
+            if shares is not None:
+                assert len(shares) > 1
+                assert sum(share.count for share in shares.values()) == sums.count
+                assert sum(share.rate for share in shares.values()) == sums.rate
+
+    # ------------------------------------------------------------------------------------- inside
+
+    def _check(self, key: Hashable, filter_: Filter) -> None:
+        if not filter_.terms:
+            raise AdmissionError("predicate", "expected one that some event can match")
+        if key not in self._advertised and self.advertisements >= self._advertisements_limit:
+            limit = f"{self._advertisements_limit:,}"
+            raise AdmissionError("advertisement", f"expected at most {limit} at a time")
+        if len(filter_.terms) > MAX_TERMS:
+            raise AdmissionError(
+                "predicate",
+                f"expected at most {MAX_TERMS} alternatives, got {len(filter_.terms)} when "
+                "multiplied out",
+            )
+        is_full = self.odd >= self._odd_limit and self._relating.is_odd(filter_)
+        if is_full and self._find(filter_) is None:
+            raise AdmissionError(
+                "predicate",
+                "expected a conjunction of conditions on single attributes: "
+                f"{self._odd_limit:,} others are advertised already",
+            )
+
+    def _find(self, filter_: Filter) -> int | None:
+        number = self._numbers.get(filter_.identity)
+        return self._relating.same(filter_) if number is None else number
+
+    def _entry(self, number: int) -> _Entry:
+        entry = self._entries[number]
+        assert entry is not None
+        return entry
+
+    def _filter(self, number: int) -> Filter:
+        if number in self._relating.odd:
+            return self._relating.odd[number].filter
+        entry = self._entry(number)
+        return Filter(entry.channel, parse(entry.text))
+
+    def _shown(self, number: int) -> AdvertisedFilter:
+        return AdvertisedFilter(
+            self._filter(number), self._relating.own(number), self._relating.total(number)
+        )
+
+    def _others(self, group: RelatedFilters, filter_: Filter) -> list[AdvertisedFilter]:
+        same = self._find(filter_)
+        numbers = self._relating.numbers(group)
+        return [self._shown(number) for number in numbers if number != same]
+
+    def _change(self, number: int, filter_: Filter, change: Sums, node: str) -> None:
+        """One advertisement of a filter more or less."""
+        entry = self._entry(number)
+        if filter_.identity != entry.identity:
+            filter_ = self._filter(number)  # the same otherwise written: less may be known of it
+        before = self._relating.own(number)
+        self._relating.change(number, filter_, change)
+        if entry.shares is None:
+            if node == entry.node:
+                return
+            entry.shares = {entry.node: before}
+        was_several = len(entry.shares) > 1
+        share = entry.shares.pop(node, NOTHING).plus(change)
+        if share.count:
+            entry.shares[node] = share
+        is_several = len(entry.shares) > 1
+        if not is_several:
+            (entry.node,) = entry.shares
+            entry.shares = None
+        if was_several != is_several:
+            self._relating.move(number, entry.channel, None if is_several else entry.node)
+
+    def _sum(self, group: RelatedFilters, odd: list[int], nodes: Nodes) -> Sums:
+        """Over what is advertised at `nodes`: of boxes at one node the group has no others."""
+        sums = self._relating.sum_boxes(group)
+        for number in odd:
+            sums = sums.plus(self._relating.own(number))
+        if nodes is None:
+            return sums
+        for number in (*self._relating.several(group), *odd):
+            entry = self._entry(number)
+            shares = entry.shares or {entry.node: self._relating.own(number)}
+            for node, share in shares.items():
+                if node not in nodes:
+                    sums = sums.plus(Sums(-share.rate, -share.count))
+        return sums
+
+
+def _outermost(
+    sorted_: list[AdvertisedFilter], is_beyond: Callable[[Filter, Filter], bool | None]
+) -> list[AdvertisedFilter]:
+    """Those that no other is beyond."""
+    kept: list[AdvertisedFilter] = []
+    for other in sorted_:
+        if not any(is_beyond(each.filter, other.filter) for each in kept):
+            kept.append(other)
+    return [
+        one
+        for one in kept
+        if not any(is_beyond(each.filter, one.filter) for each in kept if each is not one)
+    ]
+
+
+def to_units(rate_hz: float) -> int:
+    """A rate in thousandths of a hertz, rounded up: a promise is never less than what was said."""
+    if not 0 <= rate_hz <= MAX_HZ:
+        raise AdmissionError("rate_hz", f"expected 0 to {MAX_HZ:,.0f} events/s, got {rate_hz}")
+    return math.ceil(rate_hz * PER_HZ - 1e-6)
+
+
+def to_hz(units: int) -> float:
+    return units / PER_HZ

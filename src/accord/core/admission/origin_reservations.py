@@ -1,0 +1,477 @@
+"""The requests of a node's own clients: asked along all their legs, decided, kept, given up.
+
+A request is admitted when all nodes that said yes have also confirmed that they keep it; before,
+its client hears nothing, so that nothing is promised for others. From then on it is kept alive, and
+as long as its origin calls it admitted, every node that promised still does: the origin counts a
+lease from when it sent what was confirmed, the others from when they received it. A node that has
+forgotten (it was started anew) or can't be reached is asked again, in a new round; what does not
+come back by then is withdrawn, and its client told.
+
+```
+asking ── all said yes, or enough ──▶ confirming ── all confirmed ──▶ admitted
+  │  ▲                                   │  somebody has forgotten       │
+  │  └───────────── a new round ─────────┴───────────────────────────────┘
+  └─ a refusal, or too many ──▶ refused (withdrawn, if it was admitted)
+```
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from accord.core.admission.errors import AdmissionError
+from accord.core.admission.messages import (
+    FlowSpec,
+    NodeVerdict,
+    Refresh,
+    RefreshAck,
+    Release,
+    ReservationId,
+    Reserve,
+    ReserveReply,
+)
+from accord.core.admission.reservation import (
+    Leg,
+    Reservation,
+    ReservationDecision,
+    ReservationState,
+    ReservationTimers,
+)
+from accord.core.admission.resources import MEMORY, Amounts, ReservationTable, Shortage
+from accord.core.admission.transit_reservations import MAX_LEGS, MAX_PATH, Sent
+
+MAX_REQUESTS: Final = 100_000
+_ROUNDS: Final = 3  # at a time, before it is admitted or given up
+_SENT: Final = 64  # not confirmed yet, of one leg
+
+
+class OriginReservations:
+    """Of one origin. `sends` and `decisions` collect what is to be said to others and to clients.
+
+    What is booked here for a request is under its `ReservationId`.
+    """
+
+    def __init__(
+        self, name: str, incarnation: int, books: ReservationTable, timing: ReservationTimers
+    ) -> None:
+        self.name = name
+        self.timing = timing
+        self.sends: list[Sent] = []
+        self.decisions: list[ReservationDecision] = []
+        self.dropped = 0  # messages that made no sense here
+        # Of a secondary node: who answers speaks for others, and tells the rate, for which is given
+        # what is needed here.
+        self.assess: Callable[[int, int], Amounts | None] | None = None
+        self._incarnation = incarnation
+        self._books = books
+        self._requests: dict[int, Reservation] = {}
+        self._last_number = 0
+        self._dues: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    # --------------------------------------------------------------------------- for its node
+
+    def request(
+        self,
+        wish: FlowSpec,
+        paths: Sequence[tuple[str, ...]],
+        amounts: Amounts,
+        *,
+        percent: float,
+        now_us: int,
+    ) -> int:
+        """Ask for it; gives its number. `amounts` are what is needed here."""
+        if not 0 <= percent <= 100:
+            raise AdmissionError("percent", f"expected 0 to 100, got {percent}")
+        legs = self._checked(paths)
+        self._last_number += 1
+        id_ = ReservationId(self.name, self._incarnation, self._last_number)
+        request = Reservation(id_, wish, percent, now_us)
+        is_full = len(self._requests) >= MAX_REQUESTS
+        self._requests[id_.number] = request
+        short = Shortage(MEMORY, 1, 0) if is_full else self._books.book(id_, amounts)
+        if short is not None:
+            request.own = NodeVerdict(self.name, *short.pool, short.asked, short.free)
+        if is_full:
+            self._refuse(request, now_us)
+            return id_.number
+        for path in legs:
+            request.add_leg(path)
+        self._ask(request, now_us)
+        return id_.number
+
+    def reroute(
+        self,
+        number: int,
+        paths: Sequence[tuple[str, ...]] | None,
+        now_us: int,
+        amounts: Amounts | None = None,
+    ) -> None:
+        """Events come by other ways now: the new ones are asked, the old ones released then.
+
+        A node that is on both moves what it holds, as it may not have enough for two. None: by the
+        same. `amounts` are needed here from now on, if given.
+        """
+        request = self._requests.get(number)
+        if request is None:
+            return
+        if amounts is not None:
+            self._book_anew(request, amounts)
+        if paths is not None:
+            self._change_legs(request, self._checked(paths))
+        request.rounds = 0
+        self._ask(request, now_us)
+
+    def end(self, number: int) -> bool:
+        """Nobody wants it any more; whether there was such a request."""
+        request = self._requests.get(number)
+        if request is None:
+            return False
+        self._forget(request)
+        return True
+
+    def state(self, number: int) -> ReservationState | None:
+        request = self._requests.get(number)
+        return None if request is None else request.state
+
+    def id_of(self, number: int) -> ReservationId:
+        """What is booked for a request here is under this."""
+        return ReservationId(self.name, self._incarnation, number)
+
+    def promised(self) -> dict[ReservationId, dict[int, tuple[str, ...]]]:
+        """For requests that were admitted: by leg, the nodes that said yes."""
+        return {
+            request.id: {
+                number: leg.yes for number, leg in request.legs.items() if leg.verdicts is not None
+            }
+            for request in self._requests.values()
+            if request.was_admitted
+        }
+
+    # -------------------------------------------------------------------------- for its driver
+
+    def answer(self, neighbour: str, answer: ReserveReply, now_us: int) -> None:
+        found = self._leg(neighbour, answer)
+        if found is None:
+            return
+        request, leg = found
+        if not self._is_of_path(answer):
+            self.dropped += 1
+            return
+        if request.state is not ReservationState.ASKING or leg.verdicts is not None:
+            return
+        leg.verdicts = answer.verdicts
+        self._told_rate(request, answer.rate)
+        is_refused = request.wish.is_full and not all(each.is_yes for each in answer.verdicts)
+        if is_refused or all(each.verdicts is not None for each in request.legs.values()):
+            self._decide(request, now_us)
+
+    def kept(self, neighbour: str, kept: RefreshAck, now_us: int) -> None:
+        found = self._leg(neighbour, kept)
+        if found is None:
+            return
+        request, leg = found
+        is_asked = kept.sequence in leg.sent
+        if request.state is ReservationState.ASKING or not (
+            is_asked or (kept.lost and not kept.sequence)
+        ):
+            return
+        was_enough = request.own.is_yes
+        self._told_rate(request, kept.rate)
+        is_lost = any(node in leg.yes for node in kept.lost)
+        if is_lost or request.own.is_yes != was_enough:
+            leg.lose(kept.lost)
+            self._ask(request, now_us)
+            return
+        if not is_asked:
+            return
+        leg.confirmed_us = max(leg.confirmed_us or 0, leg.sent[kept.sequence])
+        leg.is_confirmed = True
+        leg.sent = {number: at for number, at in leg.sent.items() if number > kept.sequence}
+        self._look(request, now_us)
+
+    def advance(self, now_us: int) -> None:
+        while self._dues and self._dues[0][0] <= now_us:
+            due_us, number = heapq.heappop(self._dues)
+            request = self._requests.get(number)
+            if request is not None and request.due_us == due_us:
+                self._step(request, now_us)
+
+    def next_due_us(self) -> int | None:
+        while self._dues:
+            due_us, number = self._dues[0]
+            request = self._requests.get(number)
+            if request is not None and request.due_us == due_us:
+                return due_us
+            heapq.heappop(self._dues)
+        return None
+
+    def check_invariants(self) -> None:
+        assert len(self._requests) <= MAX_REQUESTS
+        dues = set(self._dues)
+        for number, request in self._requests.items():
+            assert (request.due_us, number) in dues
+            assert request.own.is_yes == (request.id in self._books)
+            assert request.state in (
+                ReservationState.ASKING,
+                ReservationState.CONFIRMING,
+                ReservationState.ADMITTED,
+            )
+            assert not (request.state is ReservationState.ADMITTED and not request.was_admitted)
+            assert not request.legs.keys() & request.leaving.keys()
+            assert all(len(leg.sent) <= _SENT for leg in request.legs.values())
+            if request.wish.is_full and request.state is not ReservationState.ASKING:
+                assert all(verdict.is_yes for verdict in request.verdicts().values())
+
+    def verdicts(self, number: int) -> tuple[NodeVerdict, ...]:
+        """Of all nodes, for a request that is admitted and not being asked for anew."""
+        request = self._requests.get(number)
+        is_settled = request is not None and request.state is ReservationState.ADMITTED
+        return tuple(request.verdicts().values()) if is_settled and request is not None else ()
+
+    # ------------------------------------------------------------------------------------- rounds
+
+    def _is_of_path(self, answer: ReserveReply) -> bool:
+        """Whether those who answered are on the path, or beyond it where others are spoken for."""
+        nodes = tuple(each.node for each in answer.verdicts)
+        asked = answer.path[1:]
+        if self.assess is not None:
+            return nodes[: len(asked)] == asked and len(nodes) <= MAX_LEGS
+        return bool(nodes) and nodes == asked[: len(nodes)]
+
+    def _told_rate(self, request: Reservation, rate: int) -> None:
+        if self.assess is None or rate < 0:
+            return
+        amounts = self.assess(request.id.number, rate)
+        if amounts is not None:
+            self._book_anew(request, amounts)
+
+    def _book_anew(self, request: Reservation, amounts: Amounts) -> None:
+        short = self._books.book(request.id, amounts)
+        request.own = NodeVerdict(self.name)
+        if short is not None:
+            request.own = NodeVerdict(self.name, *short.pool, short.asked, short.free)
+            self._books.release(request.id)
+
+    def _change_legs(self, request: Reservation, paths: list[tuple[str, ...]]) -> None:
+        for leg, each in list(request.legs.items()):
+            if each.path not in paths:
+                request.leaving[leg] = request.legs.pop(leg)
+        present = [each.path for each in request.legs.values()]
+        for path in paths:
+            if path not in present:
+                request.add_leg(path)
+
+    def _ask(self, request: Reservation, now_us: int) -> None:
+        """Begin a round."""
+        if request.rounds == _ROUNDS:
+            self._refuse(request, now_us)
+            return
+        request.state = ReservationState.ASKING
+        request.round += 1
+        request.rounds += 1
+        for number, leg in list(request.legs.items()):
+            if leg.verdicts is not None and not leg.yes:
+                # Given up before, and released: that leg can't come back, another can.
+                self._release(request, number, request.legs.pop(number))
+                request.add_leg(leg.path)
+            leg.verdicts = None
+            leg.is_confirmed = False
+        request.deadline_us = self._deadline_us(request, self.timing.ask_us, now_us)
+        if not request.legs or (request.wish.is_full and not request.own.is_yes):
+            self._decide(request, now_us)
+        else:
+            self._say(request, now_us)
+
+    def _decide(self, request: Reservation, now_us: int) -> None:
+        """All have answered, or enough is known."""
+        is_over = request.wish.is_full and not all(
+            verdict.is_yes for verdict in request.verdicts().values()
+        )
+        if not is_over:
+            for leg in request.legs.values():
+                if leg.verdicts is None:
+                    leg.give_up()
+        if is_over or not self._is_enough(request):
+            self._refuse(request, now_us)
+            return
+        request.state = ReservationState.CONFIRMING
+        request.deadline_us = self._deadline_us(request, self.timing.confirm_us, now_us)
+        self._begin_keeping(request)
+        self._look(request, now_us)
+        if request.state is ReservationState.CONFIRMING:
+            self._say(request, now_us)
+
+    def _is_enough(self, request: Reservation) -> bool:
+        verdicts = request.verdicts().values()
+        yes = sum(verdict.is_yes for verdict in verdicts)
+        request.share = yes / len(verdicts)
+        if request.wish.is_full:
+            return yes == len(verdicts)
+        return 100 * yes >= request.percent * len(verdicts)
+
+    def _begin_keeping(self, request: Reservation) -> None:
+        for number, leg in request.legs.items():
+            leg.is_confirmed = not leg.yes
+            leg.sent.clear()
+            if not leg.yes:
+                self._release(request, number, leg)
+
+    def _look(self, request: Reservation, now_us: int) -> None:
+        """Whether all have confirmed that was asked to be kept."""
+        if not all(leg.is_confirmed for leg in request.legs.values()):
+            return
+        if request.state is ReservationState.CONFIRMING:
+            self._admit(request, now_us)
+        else:
+            self._schedule(request, now_us)
+
+    def _admit(self, request: Reservation, now_us: int) -> None:
+        is_news = not request.was_admitted or request.share != request.told_share
+        request.state = ReservationState.ADMITTED
+        request.was_admitted = True
+        request.rounds = 0
+        request.refresh_us = now_us + self.timing.refresh_us
+        for number, leg in request.leaving.items():
+            self._release(request, number, leg)
+        request.leaving.clear()
+        if is_news:
+            request.told_share = request.share
+            self._tell(request, ReservationState.ADMITTED, now_us)
+        self._schedule(request, now_us)
+
+    def _refuse(self, request: Reservation, now_us: int) -> None:
+        state = ReservationState.WITHDRAWN if request.was_admitted else ReservationState.REFUSED
+        self._is_enough(request)
+        self._tell(request, state, now_us)
+        self._forget(request)
+
+    def _step(self, request: Reservation, now_us: int) -> None:
+        """Something is due."""
+        if request.state is ReservationState.ADMITTED:
+            holds_until_us = request.holds_until_us(self.timing.patience_us)
+            if holds_until_us is not None and holds_until_us <= now_us:
+                self._ask(request, now_us)
+                return
+            if request.refresh_us <= now_us:
+                request.refresh_us = now_us + self.timing.refresh_us
+                for leg in request.legs.values():
+                    leg.is_confirmed = not leg.yes
+            self._say(request, now_us)
+        elif now_us < request.deadline_us:
+            self._say(request, now_us)
+        elif request.state is ReservationState.ASKING:
+            self._decide(request, now_us)
+        else:
+            self._give_up(request, now_us)
+
+    def _give_up(self, request: Reservation, now_us: int) -> None:
+        """Some have not confirmed in time."""
+        for number, leg in request.legs.items():
+            if not leg.is_confirmed:
+                leg.give_up()
+                self._release(request, number, leg)
+        if self._is_enough(request):
+            self._admit(request, now_us)
+        else:
+            self._refuse(request, now_us)
+
+    # ------------------------------------------------------------------------------------- saying
+
+    def _say(self, request: Reservation, now_us: int) -> None:
+        """Ask those that have not answered, or have not confirmed."""
+        for number, leg in request.legs.items():
+            if request.state is ReservationState.ASKING:
+                if leg.verdicts is None:
+                    replaces = tuple(request.leaving)
+                    ask = Reserve(
+                        request.id, request.round, number, leg.path, request.wish, (), replaces
+                    )
+                    self.sends.append((leg.path[1], ask))
+            elif not leg.is_confirmed:
+                request.sequence += 1
+                leg.sent[request.sequence] = now_us
+                while len(leg.sent) > _SENT:
+                    del leg.sent[min(leg.sent)]
+                keep = Refresh(
+                    request.id, request.round, number, leg.path, request.sequence, leg.yes
+                )
+                self.sends.append((leg.path[1], keep))
+        self._schedule(request, now_us)
+
+    def _release(self, request: Reservation, number: int, leg: Leg) -> None:
+        leg.confirmed_us = None
+        self.sends.append((leg.path[1], Release(request.id, number, leg.path)))
+
+    def _tell(self, request: Reservation, state: ReservationState, now_us: int) -> None:
+        verdicts = request.verdicts().values()
+        refusals = tuple(verdict for verdict in verdicts if not verdict.is_yes)
+        took_us = now_us - request.began_us
+        self.decisions.append(
+            ReservationDecision(
+                number=request.id.number,
+                state=state,
+                share=request.share,
+                refusals=refusals,
+                took_us=took_us,
+            )
+        )
+
+    def _forget(self, request: Reservation) -> None:
+        for number, leg in (*request.legs.items(), *request.leaving.items()):
+            self._release(request, number, leg)
+        self._books.release(request.id)
+        del self._requests[request.id.number]
+
+    # ------------------------------------------------------------------------------------- inside
+
+    def _schedule(self, request: Reservation, now_us: int) -> None:
+        retry_us = now_us + self.timing.retry_us
+        if request.state is not ReservationState.ADMITTED:
+            due_us = min(request.deadline_us, retry_us)
+        else:
+            due_us = request.refresh_us
+            if not all(leg.is_confirmed for leg in request.legs.values()):
+                due_us = min(due_us, retry_us)
+            holds_until_us = request.holds_until_us(self.timing.patience_us)
+            if holds_until_us is not None:
+                due_us = min(due_us, holds_until_us)
+        request.due_us = due_us
+        heapq.heappush(self._dues, (due_us, request.id.number))
+        if len(self._dues) > 4 * len(self._requests) + 64:
+            self._dues = [(each.due_us, number) for number, each in self._requests.items()]
+            heapq.heapify(self._dues)
+
+    def _deadline_us(self, request: Reservation, wait_us: int, now_us: int) -> int:
+        """Never later than what was promised before is sure to hold."""
+        holds_until_us = request.holds_until_us(self.timing.lease_us)
+        deadline_us = now_us + wait_us
+        return deadline_us if holds_until_us is None else min(deadline_us, holds_until_us)
+
+    def _leg(
+        self, neighbour: str, message: ReserveReply | RefreshAck
+    ) -> tuple[Reservation, Leg] | None:
+        """What a message is about, if that is still of interest."""
+        request = self._requests.get(message.request.number)
+        if request is None or request.id != message.request or request.round != message.round:
+            return None
+        leg = request.legs.get(message.leg)
+        if leg is None or leg.path != message.path or leg.path[1] != neighbour:
+            return None
+        return request, leg
+
+    def _checked(self, paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+        """Each once, without those that end where they begin."""
+        for path in paths:
+            if not path or path[0] != self.name:
+                raise AdmissionError("path", f"expected one that begins at {self.name}, got {path}")
+            if len(path) > MAX_PATH or len(set(path)) != len(path):
+                raise AdmissionError("path", f"expected up to {MAX_PATH} different nodes")
+        legs = [path for path in dict.fromkeys(paths) if len(path) > 1]
+        if len(legs) > MAX_LEGS:
+            raise AdmissionError("path", f"expected at most {MAX_LEGS}, got {len(legs)}")
+        return legs

@@ -1,0 +1,1 @@
+"""The MQTT broker: connections, sessions, fan-out, history, and requests of the features."""

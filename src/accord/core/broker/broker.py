@@ -1,0 +1,794 @@
+"""All sessions of a node: opened, taken over, left, ended; and what they subscribe and retain.
+
+A session outlives its connection for as long as its client asked. Its will is published when the
+connection ends without a DISCONNECT: at once, or after the will's delay unless the client is back
+by then, and in any case when the session ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from accord.core.broker import session_records
+from accord.core.broker.broker_context import BrokerContext, ConnectionPort
+from accord.core.broker.catch_up import CatchUp
+from accord.core.broker.client_negotiation import ClientNegotiation, SubscribeExpectations
+from accord.core.broker.cut_through import CutThroughLog
+from accord.core.broker.feedback import FeedbackHandler
+from accord.core.broker.kept_messages import journal_form
+from accord.core.broker.message import MqttMessage
+from accord.core.broker.overlay_bridge import OverlayBridge
+from accord.core.broker.persistent_history import HistorySubscriptions, Progress
+from accord.core.broker.session import MqttSession
+from accord.core.broker.subscription_admission import SubscriptionAdmission
+from accord.core.channels.history.messages import HistorySelector
+from accord.core.model.channels import problem_with_filter
+from accord.core.model.errors import EventError, PredicateError
+from accord.core.model.times import NOW, parse_time
+from accord.core.mqtt.codes import Reason
+from accord.core.mqtt.event_mapping import DEADLINE, KEY
+from accord.core.mqtt.packets import TopicFilter, Will
+from accord.core.mqtt.properties import NO_PROPERTIES, Properties, passed_on_block
+from accord.core.mqtt.reserved_properties import OWN
+from accord.core.mqtt.wire import string_bytes
+from accord.core.policy.policies import Entity, Grant, Policies
+from accord.core.policy.policy_set import PolicySet
+from accord.core.predicates.predicate import Predicate, parse, parse_xpath
+from accord.core.predicates.xpath import INLINE_COST
+from accord.core.router.fan_out import DeferredMatchError, PublisherFanOut, RouterSubscription
+from accord.core.router.limits import Limits
+from accord.core.router.message import Message
+from accord.core.router.retained import RetainedMessages
+from accord.core.router.router import Router
+from accord.core.scheduling.strategies import strategy_of
+from accord.core.scheduling.timers import Timer, Timers
+
+FOREVER: Final = 4_294_967_295  # an expiry in seconds that never comes
+SHARED: Final = "$share/"
+TOO_COSTLY: Final = "condition too costly"
+_REMEMBERED_CONDITIONS: Final = 1_000
+_HISTORIES: Final = 1_000  # subscriptions in the past, at a time
+_HISTORIES_OF_ONE: Final = 20
+_RETAINED_COST: Final = 10_000  # a millisecond at worst, because there may be many
+
+
+class ClientConnection(ConnectionPort):
+    """A connection that can be told to go."""
+
+    __slots__ = ()
+
+    def end(self, reason: Reason, problem: str = "", ended: str = "") -> None:
+        raise NotImplementedError
+
+
+class SubscribeRefusal:
+    """Why a subscription was not accepted."""
+
+    def __init__(self, reason: Reason, problem: str) -> None:
+        self.reason = reason
+        self.problem = problem
+
+
+class SubscriptionPredicate:
+    """The predicate of a subscription with its text, or why it is none."""
+
+    def __init__(
+        self,
+        predicate: Predicate | None = None,
+        where: str = "",
+        xpath: str = "",
+        refusal: SubscribeRefusal | None = None,
+    ) -> None:
+        self.predicate = predicate
+        self.where = where
+        self.xpath = xpath
+        self.refusal = refusal
+        self.is_new = False  # whether its text had to be read just now, which takes long
+
+    @staticmethod
+    def parse(where: str, xpath: str) -> SubscriptionPredicate:
+        """PredicateError where the text is bad."""
+        if where:
+            return SubscriptionPredicate(parse(where), where)
+        return (
+            SubscriptionPredicate(parse_xpath(xpath), xpath=xpath)
+            if xpath
+            else SubscriptionPredicate()
+        )
+
+
+class HistoryStart:
+    """When a subscription is to begin, or why that can't be read."""
+
+    def __init__(self, since_ms: int, problem: str, is_now: bool = False) -> None:
+        self.since_ms = since_ms
+        self.problem = problem
+        self.is_now = is_now  # nothing of the past is wanted
+
+
+class Broker:
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        now_ms: int,
+        kept: list[str] | None = None,
+        is_durable: bool = False,
+        node: str = "",
+        groups_of: Callable[[str], tuple[str, ...]] | None = None,
+        denied_to: Callable[[str, str], tuple[str, ...]] | None = None,
+        new_client_id: Callable[[], str],
+    ) -> None:
+        self.limits = limits
+        self.router = Router(kept or [], Policies(PolicySet()), match_limit=limits.match_work)
+        self.hub = BrokerContext(
+            limits, self.router, is_durable=is_durable, node=node, now_ms=now_ms
+        )
+        self.groups_of = groups_of
+        self.denied_to = denied_to  # what the clients of a user, by its name and theirs, never get
+        self.cut_throughs = CutThroughLog(self.hub)
+        self.timers = Timers()
+        self.new_client_id = new_client_id
+        self.node = Entity("", node=node)
+        self.sessions: dict[str, MqttSession] = {}
+        self.catch_ups: dict[RouterSubscription, CatchUp] = {}  # of subscriptions with a past
+        self._conditions: dict[tuple[str, str], SubscriptionPredicate] = {}
+        self.abroad: OverlayBridge | None = None  # once the node is one of many
+        self.quality: ClientNegotiation | None = None  # where it is negotiated
+        self.admitting: SubscriptionAdmission | None = None  # where subscriptions are admitted
+        self.feedback: FeedbackHandler | None = None  # where sources of events can be answered
+        self.pasts: HistorySubscriptions | None = None  # where channels can be persistent
+        # Subscriptions to such channels from before a restart, until `pasts` goes on with them.
+        self.pasts_before: dict[RouterSubscription, tuple[MqttSession, str, Progress]] = {}
+        self.retained = RetainedMessages(
+            messages_limit=limits.retained_messages, bytes_limit=limits.retained_bytes
+        )
+
+    def advance(self, *, now_ms: int) -> None:
+        """Do what is due."""
+        self.hub.now_ms = now_ms
+        self.timers.advance(now_ms)
+
+    def work(self) -> bool:
+        """Run the task whose turn it is; False where none waits."""
+        task = self.hub.tasks.take()
+        if task is None:
+            return False
+        task.run()
+        return True
+
+    def switch(self, book: PolicySet, policies: Policies) -> None:
+        """Let `book` hold from now on, for all that is open too."""
+        discipline = self.hub.discipline
+        discipline.change(strategy_of(book.strategy), list(book.weights))
+        self.hub.is_shaping = book.shaping
+        self.router.switch(policies)
+
+    def owned(self, session: MqttSession, user: str) -> None:
+        """`user` is whose client it is: policies look at that."""
+        session.owner = user
+        groups = () if self.groups_of is None else self.groups_of(user)
+        entity = session.entity
+        if (entity.user, entity.groups) != (user, groups):
+            session.entity = Entity(session.name, user, groups, self.hub.node)
+            session.forget_routes()
+
+    def grant(self, message: Message, session: MqttSession) -> Grant:
+        """What policies grant a message from before to a session."""
+        publisher = Entity(message.publisher, node=self.hub.node)
+        return self.router.grant(message, publisher, session.entity)
+
+    def way(self, publisher: Entity, channel: str) -> PublisherFanOut:
+        return PublisherFanOut(publisher, self.router.route(channel))
+
+    def open_session(self, client_id: str, *, is_clean: bool) -> tuple[MqttSession, bool] | None:
+        """The client's session, and whether it is one from before; None where there are too many.
+
+        A connection that has the session is told that it was taken over.
+        """
+        ended = 0
+        session = self.sessions.get(client_id)
+        if session is not None:
+            if isinstance(session.line, ClientConnection):
+                session.line.end(Reason.SESSION_TAKEN_OVER, "the client connected again")
+            session = self.sessions.get(client_id)
+        if session is not None:
+            if not is_clean:
+                session.will = None
+                session.will_due_ms = 0
+                session.ends_ms = 0
+                return session, True
+            ended = session.follows
+            if session.is_durable and self.hub.is_durable:
+                ended = self.hub.appended + 1
+            self.end_session(session)
+        if len(self.sessions) >= self.limits.sessions:
+            return None
+        session = MqttSession(client_id, self.hub)
+        session.follows = ended
+        self.sessions[client_id] = session
+        return session, False
+
+    def settle(self, session: MqttSession, expiry_s: int, will: Will | None) -> None:
+        """What the client said of its session when it connected."""
+        was_durable = session.is_durable
+        session.expiry_s = min(expiry_s, self.limits.session_expiry_s)
+        session.is_durable = session.expiry_s > 0
+        session.will = will
+        if session.is_durable:
+            self.hub.record(
+                session_records.SessionOpened(
+                    session.name, session.version, session.expiry_s, will, session.owner
+                )
+            )
+        elif was_durable:
+            self.hub.record(session_records.SessionEnded(session.name))
+
+    def leave(self, session: MqttSession, *, is_will_wanted: bool, expiry_s: int) -> None:
+        """The session's connection is gone."""
+        now_ms = self.hub.now_ms
+        session.detach()
+        if self.quality is not None:
+            self.quality.left(session)
+        session.expiry_s = min(expiry_s, self.limits.session_expiry_s)
+        will = session.will
+        delay_ms = 0
+        if will is not None and is_will_wanted:
+            delay_ms = min(will.properties.will_delay_s or 0, session.expiry_s) * 1000
+            session.will_due_ms = now_ms + delay_ms
+        else:
+            session.will = None
+        if session.expiry_s == 0:
+            self.end_session(session)
+            return
+        if delay_ms == 0:
+            self._publish_will(session)
+        session.ends_ms = 0 if session.expiry_s == FOREVER else now_ms + session.expiry_s * 1000
+        self.set_timer(session)
+        self.hub.record(self.left(session))
+
+    def set_timer(self, session: MqttSession) -> None:
+        """Come back to a session without connection when its will or its end is due."""
+        due_ms = session.ends_ms
+        if session.will_due_ms and (not due_ms or session.will_due_ms < due_ms):
+            due_ms = session.will_due_ms
+        if due_ms:
+            if session.timer is None:
+                session.timer = SessionTimer(self, session)
+            self.timers.set(session.timer, due_ms)
+
+    def end_session(self, session: MqttSession) -> None:
+        if session.will is not None and session.line is None:
+            self._publish_will(session)
+        if self.abroad is not None:
+            for subscription in session.subscriptions.values():
+                self.abroad.unsubscribed(subscription)
+        for subscription in session.subscriptions.values():
+            self._end_past(subscription)
+        if self.quality is not None:
+            self.quality.ended(session)
+        if self.admitting is not None:
+            self.admitting.session_ended(session)
+        session.abandon()
+        if session.timer is not None:
+            self.timers.cancel(session.timer)
+        if self.sessions.get(session.name) is session:
+            del self.sessions[session.name]
+        if session.is_durable:
+            self.hub.record(session_records.SessionEnded(session.name))
+            # What its messages still lead to must not be taken for its successor's.
+            session.is_durable = False
+
+    def will_is_due(self, session: MqttSession) -> None:
+        """The delay of a will is over, and the client did not come back in time."""
+        self._publish_will(session)
+        if session.is_durable:
+            self.hub.record(self.left(session))
+
+    def publish(
+        self, message: MqttMessage, way: PublisherFanOut, is_kept_already: bool = False
+    ) -> int:
+        """Deliver, retain and keep `message`; gives the number of receivers.
+
+        EventError where its attributes are asked for and bad; then nothing has happened.
+        """
+        route = way.route
+        if route.is_kept:
+            message.event()
+        counters = self.hub.counters
+        abroad = self.abroad
+        if (
+            route.bound.is_persistent
+            and self.pasts is not None
+            and self.pasts.publishing(message, route, is_kept_already=is_kept_already)
+        ):
+            way.renew(self.router.route(message.channel))
+            route = way.route
+        is_ordered = route.bound.is_ordered
+        if not (self.hub.is_naming or is_ordered or abroad is None or abroad.is_arriving):
+            abroad.name(message)  # before it is on its way to anybody, or to disk
+        if is_ordered and abroad is not None and not abroad.is_arriving:
+            abroad.send(message, [], way.grant.importance)
+            reached = 1
+        elif route.is_watched and self.quality is not None:
+            reached = self.quality.watching.publish(message, way)
+        else:
+            reached = self.router.publish(message, way)
+        if abroad is not None:
+            if not reached and route.bound.goes_up and not abroad.is_arriving:
+                reached = 1  # a parent knows who wants it
+            abroad.published(message, way.grant.importance)
+        if route.is_kept and not is_kept_already:
+            if abroad is None or not abroad.is_arriving:
+                self.hub.keep(journal_form(message))
+            elif route.is_kept_always:
+                self.hub.keep(journal_form(message, abroad.source))
+        if message.is_retained:
+            self.retain(message)
+        if reached:
+            counters.matched += 1
+        else:
+            counters.unmatched += 1
+        return reached
+
+    def retain(self, message: MqttMessage) -> None:
+        if not message.payload:
+            # Where nothing is retained any more, that may not be on disk yet: the answer to this
+            # message promises it all the same.
+            if self.retained.remove(message.channel) or self.hub.has_pending():
+                self.hub.record(session_records.RetainedCleared(message.channel))
+        elif self.retained.has_room(message):
+            self.retained.set(message)
+            if self.hub.is_durable:
+                self.hub.record(session_records.Retained(self.hub.store(message)))
+        else:
+            self.hub.counters.shed("no room to retain", message.publisher)
+
+    def publish_own(self, channel: str, payload: bytes) -> None:
+        """Publish on the node's own behalf, retained while the node runs."""
+        message = make_message(channel, payload, 0, False, "", self.hub.now_ms, NO_PROPERTIES)
+        self.retained.set(message)
+        self.send(message)
+
+    def send(self, message: MqttMessage) -> None:
+        """Deliver a message of the node itself."""
+        way = self.way(self.node, message.channel)
+        self.hub.enter(message, way.route.counts)
+        self.router.publish(message, way)
+        if self.abroad is not None:
+            self.abroad.keep_here()
+
+    def subscribe(
+        self,
+        session: MqttSession,
+        wish: TopicFilter,
+        identifier: int,
+        condition: SubscriptionPredicate,
+        since: HistoryStart | None = None,
+        expecting: SubscribeExpectations | None = None,
+    ) -> SubscribeRefusal | None:
+        """Add or replace one subscription, from some time in the past on if that is wished."""
+        group, pattern = split_shared(wish.pattern)
+        known = session.subscriptions.get(wish.pattern)
+        refusal = self._refusal(session, pattern, known, condition)
+        pasts = self.pasts
+        if pasts is not None and (group or not pasts.selects(pattern)):
+            pasts = None
+        begin = since
+        if pasts is not None and since is not None and not since.problem:
+            if since.is_now:
+                pasts = begin = None
+            elif self.hub.no_history:
+                begin = None  # of other channels there is no past
+        if refusal is None and begin is not None:
+            refusal = self._no_history(session, begin, wish.pattern)
+        if refusal is None and expecting is not None and self.quality is not None:
+            problem = self.quality.problem(session, wish.pattern, pattern, expecting)
+            if problem:
+                refusal = SubscribeRefusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+        if refusal is not None:
+            return refusal
+        going_on = None
+        if known is not None:
+            if pasts is not None and since is None:
+                # It comes back, and has what it had.
+                wanted = HistorySelector(pattern, condition.where, condition.xpath)
+                going_on = pasts.release(known, wanted)
+            self.drop(session, wish.pattern)
+        subscription = RouterSubscription(
+            session,
+            pattern,
+            group=group,
+            qos=wish.qos,
+            is_local_excluded=wish.no_local,
+            keeps_retained_flag=wish.retain_as_published,
+            identifier=identifier,
+            predicate=condition.predicate,
+            where=condition.where,
+            xpath=condition.xpath,
+        )
+        if begin is not None:
+            self.catch_up(session, wish.pattern, subscription).begin(begin.since_ms)
+        if pasts is not None and going_on is not None:
+            pasts.take_over(going_on, subscription)
+        elif pasts is not None:
+            since_ms = 0 if since is None else since.since_ms
+            pasts.begin(session, wish.pattern, subscription, since_ms)
+        self.add(session, wish.pattern, subscription)
+        if expecting is not None and self.quality is not None:
+            problem = self.quality.subscribed(session, wish.pattern, pattern, expecting)
+            if problem:
+                self.unsubscribe(session, wish.pattern)
+                return SubscribeRefusal(Reason.QUOTA_EXCEEDED, problem)
+        if session.is_durable and self.hub.is_durable:
+            self.hub.record(self.subscribed(session, wish.pattern))
+        return None
+
+    def catch_up(
+        self, session: MqttSession, name: str, subscription: RouterSubscription
+    ) -> CatchUp:
+        """Let a subscription that is about to be added begin in the past."""
+        catch_up = CatchUp(session, name, subscription)
+        subscription.receiver = catch_up
+        self.catch_ups[subscription] = catch_up
+        return catch_up
+
+    def step_histories(self) -> None:
+        """Let subscriptions in the past go on, and those that are there be ordinary ones."""
+        for subscription, catch_up in list(self.catch_ups.items()):
+            session = catch_up.session
+            if catch_up.is_over():
+                del self.catch_ups[subscription]
+                continue
+            if catch_up.step():
+                del self.catch_ups[subscription]
+                catch_up.is_recorded = False
+            if not catch_up.is_recorded:
+                catch_up.is_recorded = True
+                if session.is_durable and self.hub.is_durable:
+                    self.hub.record(self.subscribed(session, catch_up.pattern))
+
+    def since_of(self, properties: Properties) -> HistoryStart | None:
+        """The beginning that the user property `since` of a SUBSCRIBE says, if there is one."""
+        texts = [text for name, text in properties.user if name == "since"]
+        if not texts:
+            return None
+        if len(texts) > 1:
+            return HistoryStart(0, "expected one user property `since`, got several")
+        try:
+            is_now = texts[0].strip() == NOW
+            return HistoryStart(parse_time(texts[0], now_ms=self.hub.now_ms), "", is_now)
+        except ValueError as error:
+            return HistoryStart(0, f"since: {error}")
+
+    def _no_history(
+        self, session: MqttSession, since: HistoryStart, pattern: str
+    ) -> SubscribeRefusal | None:
+        """Why a subscription can't begin in the past."""
+        if since.problem:
+            return SubscribeRefusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, since.problem)
+        if pattern.startswith("$"):
+            problem = f"since: expected channels that are kept, got {pattern}"
+            return SubscribeRefusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+        if self.hub.no_history:
+            problem = f"since: {self.hub.no_history}"
+            return SubscribeRefusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+        of_client = sum(each.session is session for each in self.catch_ups.values())
+        if of_client >= _HISTORIES_OF_ONE or len(self.catch_ups) >= _HISTORIES:
+            problem = f"since: {of_client} of your subscriptions are in the past: wait for them"
+            return SubscribeRefusal(Reason.QUOTA_EXCEEDED, problem)
+        return None
+
+    def refusal_of(
+        self, session: MqttSession, wish: TopicFilter, condition: SubscriptionPredicate
+    ) -> SubscribeRefusal | None:
+        """Why a subscription can't be accepted, whatever there is to carry it."""
+        known = session.subscriptions.get(wish.pattern)
+        return self._refusal(session, split_shared(wish.pattern)[1], known, condition)
+
+    def _refusal(
+        self,
+        session: MqttSession,
+        pattern: str,
+        known: RouterSubscription | None,
+        condition: SubscriptionPredicate,
+    ) -> SubscribeRefusal | None:
+        """Why a subscription can't be accepted."""
+        limits = self.limits
+        if problem := problem_with_filter(pattern):
+            return SubscribeRefusal(Reason.TOPIC_FILTER_INVALID, problem)
+        if pattern.count("/") >= limits.channel_levels:
+            problem = f"expected at most {limits.channel_levels} levels"
+            return SubscribeRefusal(Reason.TOPIC_FILTER_INVALID, problem)
+        if condition.refusal is not None:
+            return condition.refusal
+        had_predicate = known is not None and known.predicate is not None
+        if known is None and len(session.subscriptions) >= limits.subscriptions_per_client:
+            most = limits.subscriptions_per_client
+            return SubscribeRefusal(
+                Reason.QUOTA_EXCEEDED, f"{most} subscriptions are open, the most allowed"
+            )
+        is_more = condition.predicate is not None and not had_predicate
+        if is_more and session.predicates >= limits.predicates_per_client:
+            most = limits.predicates_per_client
+            return SubscribeRefusal(
+                Reason.QUOTA_EXCEEDED, f"{most} predicates are open, the most allowed"
+            )
+        return None
+
+    def add(self, session: MqttSession, name: str, subscription: RouterSubscription) -> None:
+        subscription.denied = session.denied
+        session.subscriptions[name] = subscription
+        session.predicates += subscription.predicate is not None
+        self.router.add(subscription)
+        if self.abroad is not None:
+            self.abroad.subscribed(subscription)
+
+    def drop(self, session: MqttSession, name: str) -> bool:
+        """Take out the subscription of `name`; False where there is none."""
+        subscription = session.subscriptions.pop(name, None)
+        if subscription is None:
+            return False
+        session.predicates -= subscription.predicate is not None
+        self.router.remove(subscription)
+        if self.abroad is not None:
+            self.abroad.unsubscribed(subscription)
+        if self.quality is not None:
+            self.quality.unsubscribed(session, name)
+        self.catch_ups.pop(subscription, None)
+        self._end_past(subscription)
+        return True
+
+    def _end_past(self, subscription: RouterSubscription) -> None:
+        self.pasts_before.pop(subscription, None)
+        if self.pasts is not None:
+            self.pasts.end(subscription)
+
+    def unsubscribe(self, session: MqttSession, pattern: str) -> bool:
+        if self.admitting is not None:
+            self.admitting.unsubscribed(session, pattern)
+        if not self.drop(session, pattern):
+            return False
+        if session.is_durable:
+            self.hub.record(session_records.Unsubscribed(session.name, pattern))
+        return True
+
+    def condition_of(self, properties: Properties) -> SubscriptionPredicate:
+        """The predicate that the user properties `where` or `xpath` of a SUBSCRIBE say."""
+        texts = [each for each in properties.user if each[0] in ("where", "xpath")]
+        if not texts:
+            return SubscriptionPredicate()
+        if len(texts) > 1:
+            return _no_condition("expected one user property `where` or `xpath`, got several")
+        name, text = texts[0]
+        known = self._conditions.get(texts[0])
+        if known is not None:
+            known.is_new = False
+            return known
+        most = self.limits.predicate_characters
+        if len(text) > most:
+            return _no_condition(f"a predicate of {len(text)} characters, at most {most} accepted")
+        try:
+            condition = SubscriptionPredicate.parse(
+                *((text, "") if name == "where" else ("", text))
+            )
+        except PredicateError as error:
+            condition = _no_condition(f"{text}: {error}")
+        condition.is_new = True
+        if len(self._conditions) >= _REMEMBERED_CONDITIONS:
+            self._conditions.clear()
+        self._conditions[texts[0]] = condition
+        return condition
+
+    def wants_retained(self, session: MqttSession, wish: TopicFilter) -> bool:
+        """Whether a subscription that is about to be made is to get what is retained."""
+        if split_shared(wish.pattern)[0]:
+            return False
+        is_new = wish.pattern not in session.subscriptions
+        return wish.retain_handling == 0 or (wish.retain_handling == 1 and is_new)
+
+    def send_retained(self, session: MqttSession, name: str) -> int:
+        """Deliver what is retained to the subscription of `name`; gives how many that were."""
+        subscription = session.subscriptions.get(name)
+        if subscription is None:
+            return 0
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        sent = 0
+        has_past = self.pasts is not None and self.pasts.has(subscription)
+        for message in self.retained.select(subscription.pattern, now_ms=self.hub.now_ms):
+            if subscription.is_local_excluded and message.publisher == session.name:
+                continue
+            if has_past and self.router.route(message.channel).bound.is_persistent:
+                continue  # it comes with the past
+            if subscription.denied and subscription.denies(message.channel):
+                continue
+            if subscription.predicate is not None and not self._matches(
+                subscription.predicate, message
+            ):
+                continue
+            qos = min(subscription.qos, message.qos)
+            session.deliver(message, qos, True, identifiers, self.grant(message, session))
+            sent += 1
+        if self.quality is not None and subscription.pattern.startswith("$"):
+            self.quality.tell_again(session, subscription.pattern)
+        return sent
+
+    def _publish_will(self, session: MqttSession) -> None:
+        will = session.will
+        session.will = None
+        session.will_due_ms = 0
+        if will is None:
+            return
+        now_ms = self.hub.now_ms
+        properties = will.properties
+        try:
+            message = make_message(
+                will.topic, will.payload, will.qos, will.retain, session.name, now_ms, properties
+            )
+            check_names(message)
+            way = self.way(session.entity, will.topic)
+            if self.feedback is not None:
+                self.feedback.stamp(message, session.owner, self.hub.number + 1)
+            self.hub.enter(message, way.route.counts)
+            self.publish_now(message, way)
+        except EventError:
+            self.hub.counters.shed("bad attributes", session.name)
+
+    def publish_again(self, message: MqttMessage, publisher: Entity) -> None:
+        """Publish what is kept already."""
+        way = self.way(publisher, message.channel)
+        message.counts = way.route.counts
+        with suppress(EventError):
+            read_special(message)
+            self.publish_now(message, way, is_kept_already=True)
+
+    def publish_now(
+        self, message: MqttMessage, way: PublisherFanOut, is_kept_already: bool = False
+    ) -> None:
+        """Publish without a task: conditions that take long count as not met."""
+        if way.route.has_predicates:
+            document = message.document()
+            if document is not None:
+                document.defer(INLINE_COST)
+        try:
+            self.publish(message, way, is_kept_already)
+        except DeferredMatchError as heavy:
+            self.hub.counters.shed(TOO_COSTLY, message.publisher)
+            for condition in heavy.document.deferred:
+                heavy.document.remember(condition, None)
+            self.publish(message, way, is_kept_already)
+
+    def _matches(self, predicate: Predicate, message: Message) -> bool:
+        """Whether a retained message is wanted; conditions that take long count as not met."""
+        try:
+            document = message.document()
+            if document is not None:
+                document.defer(_RETAINED_COST)
+            is_wanted = predicate.evaluate(message.values(), document) is True
+            if document is not None and document.deferred:
+                self.hub.counters.shed(TOO_COSTLY, message.publisher)
+            return is_wanted
+        except EventError:
+            return False
+
+    def left(self, session: MqttSession) -> session_records.SessionLeft:
+        left_ms = session.ends_ms - session.expiry_s * 1000 if session.ends_ms else 0
+        return session_records.SessionLeft(
+            session.name, session.expiry_s, left_ms, session.will_due_ms
+        )
+
+    def subscribed(self, session: MqttSession, pattern: str) -> session_records.Subscribed:
+        subscription = session.subscriptions[pattern]
+        catch_up = self.catch_ups.get(subscription)
+        return session_records.Subscribed(
+            session.name,
+            pattern,
+            subscription.qos,
+            subscription.is_local_excluded,
+            subscription.keeps_retained_flag,
+            subscription.identifier,
+            subscription.where,
+            subscription.xpath,
+            None if catch_up is None else catch_up.progress(),
+            () if self.quality is None else self.quality.texts(session, pattern),
+            self._progress(subscription),
+        )
+
+    def _progress(self, subscription: RouterSubscription) -> Progress | None:
+        before = self.pasts_before.get(subscription)
+        if before is not None:
+            return before[2]
+        return None if self.pasts is None else self.pasts.progress(subscription)
+
+
+class SessionTimer(Timer):
+    """For a session without a connection: its delayed will, and its end."""
+
+    __slots__ = (
+        "broker",
+        "session",
+    )
+
+    def __init__(self, broker: Broker, session: MqttSession) -> None:
+        super().__init__()
+        self.broker = broker
+        self.session = session
+
+    def fire(self, now: int) -> None:
+        session = self.session
+        if session.line is not None:
+            return
+        if 0 < session.ends_ms <= now:
+            self.broker.end_session(session)
+            return
+        if 0 < session.will_due_ms <= now:
+            self.broker.will_is_due(session)
+        self.broker.set_timer(session)
+
+
+def split_shared(pattern: str) -> tuple[str, str]:
+    """Group and filter of `$share/GROUP/FILTER`; no group for all others."""
+    if not pattern.startswith(SHARED):
+        return "", pattern
+    group, _, rest = pattern[len(SHARED) :].partition("/")
+    return group, rest
+
+
+def make_message(
+    channel: str,
+    payload: bytes,
+    qos: int,
+    is_retained: bool,
+    publisher: str,
+    received_ms: int,
+    properties: Properties,
+) -> MqttMessage:
+    """A message from its parts; EventError where its deadline is bad."""
+    block = b"" if properties is NO_PROPERTIES else passed_on_block(properties)
+    message = MqttMessage(
+        channel,
+        string_bytes(channel),
+        payload,
+        qos,
+        is_retained,
+        publisher,
+        received_ms,
+        properties,
+        block,
+        0,
+    )
+    read_special(message)
+    return message
+
+
+def read_special(message: MqttMessage) -> None:
+    """Until when a message is of use, and its key; EventError for a bad deadline."""
+    properties = message.properties
+    received_ms = message.received_ms
+    due_ms = 0
+    if properties.message_expiry_s is not None:
+        due_ms = received_ms + properties.message_expiry_s * 1000
+    for name, text in properties.user:
+        if name == DEADLINE:
+            if not (text.isascii() and text.isdigit() and len(text) <= 15):
+                raise EventError(DEADLINE, f"expected whole milliseconds, got {text[:40]!r}")
+            deadline_ms = received_ms + int(text)
+            due_ms = min(due_ms, deadline_ms) if due_ms else deadline_ms
+        elif name == KEY and not message.key:
+            message.key = text
+    message.expires_ms = due_ms
+
+
+def check_names(message: MqttMessage) -> None:
+    """EventError where a client says what only the node can know."""
+    for name, _ in message.properties.user:
+        if name.startswith(OWN):
+            raise EventError(name[:80], f"names that begin with {OWN} are the node's own")
+
+
+def _no_condition(problem: str) -> SubscriptionPredicate:
+    return SubscriptionPredicate(
+        refusal=SubscribeRefusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+    )

@@ -1,0 +1,279 @@
+"""What all connections and sessions of one node share, and what its driver collects from them.
+
+The driver sets the time, hands bytes to connections, and afterwards looks here: tasks to run, lines
+that have something to send (`dirty`), records for the two logs, requests to the node itself, work
+for other processes (`orders`). An answer that promises durability is held until the driver says
+that what was appended before it is on disk.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from accord.core.broker.message import MqttMessage
+from accord.core.broker.session_records import (
+    AtomicRecords,
+    SessionLogRecord,
+    encode_record,
+    stored,
+)
+from accord.core.monitoring.channel_counts import ChannelCounts
+from accord.core.monitoring.counters import Counters
+from accord.core.monitoring.ledger import Ledger
+from accord.core.router.limits import Limits
+from accord.core.router.message import Message
+from accord.core.router.rights import Rights
+from accord.core.router.router import Router
+from accord.core.scheduling.link_estimator import LinkEstimator
+from accord.core.scheduling.shaping_decision import ShapingTarget
+from accord.core.scheduling.strategies import Discipline
+from accord.core.scheduling.tasks import Task, Tasks
+
+NUMBERS: Final = 1_000_000  # of messages in a millisecond: more than there can be
+# More than this is written as single records: a log takes none of any size.
+_TOGETHER_BYTES: Final = 1 << 26
+
+
+class ConnectionPort:
+    """A network connection, as far as sessions know it."""
+
+    __slots__ = (
+        "is_dirty",
+        "link",
+        "write",
+    )
+
+    def __init__(self) -> None:
+        self.is_dirty = False
+        self.link = LinkEstimator()
+        # The driver's own way to the network; None while it takes nothing at once.
+        self.write: Callable[[bytes], None] | None = None
+
+    def reply(self, frame: bytes) -> None:
+        raise NotImplementedError
+
+    def hold(self, frame: bytes) -> None:
+        """Send `frame` when all that was recorded so far is on disk."""
+        raise NotImplementedError
+
+    def released(self, frames: bytes, count: int) -> None:
+        """These answers were held until now."""
+        raise NotImplementedError
+
+    def hold_to_rate(self, is_held: bool) -> None:
+        """Whether its client publishes no more than it advertised, from now on."""
+        raise NotImplementedError
+
+
+class CommitWaiter:
+    """Something that waits until the logs are on disk up to `position`."""
+
+    def __init__(self) -> None:
+        self.position = 0
+
+    def release(self) -> None:
+        raise NotImplementedError
+
+
+class HeldReply(CommitWaiter):
+    def __init__(self, line: ConnectionPort, frames: bytes, count: int = 1) -> None:
+        super().__init__()
+        self.line = line
+        self.frames = frames
+        self.count = count
+
+    def release(self) -> None:
+        self.line.released(self.frames, self.count)
+
+
+class ShapingWaiter(CommitWaiter):
+    """Something that waits until a message is shaped."""
+
+    def is_shaped(self, message: MqttMessage | None) -> None:
+        """The message is there as its receiver wants it, or (None) has to do as it is."""
+        raise NotImplementedError
+
+
+class JournalCut:
+    """A place between the events that were kept before it was asked for, and those kept later.
+
+    `kept` is how many waited to be appended to the journal then, `offset` -1 until it is known.
+    """
+
+    def __init__(self, kept: int) -> None:
+        self.kept = kept
+        self.offset = -1
+
+    def made(self, offset: int) -> None:
+        """The first event behind the cut will have this offset in the journal, or a later one."""
+        self.offset = offset
+
+
+class KeptRun(NamedTuple):
+    """Events of one channel for the journal, as frames; `number` is that of the first."""
+
+    frames: bytes
+    is_v5: bool
+    events: int
+    channel: str
+    publisher: str
+    qos: int
+    number: int
+    received_ms: int
+
+
+class WorkerOrder:
+    """Work on a message that another process does, because it takes long."""
+
+    def __init__(self, message: MqttMessage, importance: int, due_ms: int) -> None:
+        self.message = message
+        self.importance = importance
+        self.due_ms = due_ms
+
+    def fail(self) -> None:
+        """Nobody could do it: go on without."""
+        raise NotImplementedError
+
+
+class NodeRequest:
+    """A message to the node itself, and where its answer goes."""
+
+    def __init__(self, message: MqttMessage, client: str, user: str, rights: Rights | None) -> None:
+        self.message = message
+        self.client = client
+        self.user = user
+        self.rights = rights  # None where everything is allowed
+
+    def may_subscribe(self, pattern: str) -> bool:
+        return self.rights is None or self.rights.may_subscribe(pattern)
+
+    def may_publish(self, channel: str) -> bool:
+        return self.rights is None or self.rights.may_publish(channel)
+
+    def may_see_statistics(self) -> bool:
+        return self.rights is None or self.rights.statistics
+
+    def may_change_policies(self) -> bool:
+        return self.rights is None or self.rights.policies
+
+
+class BrokerContext:
+    def __init__(
+        self, limits: Limits, router: Router, *, is_durable: bool, now_ms: int, node: str = ""
+    ) -> None:
+        self.limits = limits
+        self.node = node
+        # Whether its numbers are what other nodes call its events; a secondary node's are not.
+        self.is_naming = True
+        self.router = router
+        self.is_durable = is_durable
+        self.now_ms = now_ms
+        self.number = now_ms * NUMBERS  # of the last message: unique across restarts
+        self.cut_number = 0  # the same when another node was last told how far the journal is
+        self.counters = Counters(started_ms=now_ms)
+        self.ledger = Ledger()
+        self.discipline = Discipline()
+        self.tasks = Tasks(
+            count_limit=limits.tasks, bytes_limit=limits.task_bytes, discipline=self.discipline
+        )
+        self.is_shaping = True
+        self.has_workers = False  # whether somebody takes orders
+        self.orders: list[WorkerOrder] = []
+        self.shapings: dict[tuple[int, ShapingTarget], WorkerOrder] = {}  # those under way
+        self.requests: list[NodeRequest] = []
+        self.dirty: list[ConnectionPort] = []
+        # Positions count what was recorded in both logs together.
+        self.appended = 0
+        self.committed = 0
+        self.state_records: list[bytes] = []
+        self.kept: list[Message | KeptRun] = []
+        self.cuts: list[JournalCut] = []
+        self.no_history = "nothing is kept here"  # why kept events can't be had; empty if they can
+        self.held: deque[CommitWaiter] = deque()
+        self.overloaded = ""  # why nothing more can be recorded for now
+        self._last_number = 0
+
+    def wake(self, line: ConnectionPort) -> None:
+        """Let the driver ask `line` for what it has to send."""
+        if not line.is_dirty:
+            line.is_dirty = True
+            self.dirty.append(line)
+
+    def enter(self, message: MqttMessage, counts: ChannelCounts) -> None:
+        """Give a message that came in a number of its own."""
+        self.number += 1
+        message.number = self.number
+        message.counts = counts
+
+    def enter_run(self, count: int) -> range:
+        """The numbers of so many messages that came in."""
+        first = self.number + 1
+        self.number += count
+        return range(first, first + count)
+
+    def submit(self, task: Task) -> None:
+        """Let `task` wait for its turn on the CPU; what has no room for it is shed."""
+        shed = self.tasks.put(task)
+        if shed is not None:
+            for each in shed:
+                each.shed()
+
+    def record(self, record: SessionLogRecord) -> None:
+        """Append to the state log."""
+        if self.is_durable:
+            self.state_records.append(encode_record(record))
+            self.appended += 1
+
+    def join(self, start: int) -> None:
+        """Let a crash keep either all of the records from `start` on, or none."""
+        records = self.state_records[start:]
+        if len(records) > 1 and sum(map(len, records)) <= _TOGETHER_BYTES:
+            self.state_records[start:] = [encode_record(AtomicRecords(tuple(records)))]
+
+    def keep(self, message: Message) -> None:
+        """Append to the event log."""
+        if self.is_durable:
+            self.kept.append(message)
+            self.appended += 1
+
+    def keep_run(self, run: KeptRun) -> None:
+        """Append many to the event log."""
+        if self.is_durable:
+            self.kept.append(run)
+            self.appended += 1
+
+    def kept_events(self) -> int:
+        """How many events wait to be handed to the journal."""
+        return sum(each.events if isinstance(each, KeptRun) else 1 for each in self.kept)
+
+    def store(self, message: MqttMessage) -> int:
+        """The number that records can refer to `message` by."""
+        if not message.stored_as:
+            message.stored_as = self.new_number()
+            self.record(stored(message.stored_as, message))
+        return message.stored_as
+
+    def new_number(self, count: int = 1) -> int:
+        """The first of so many new numbers for records."""
+        first = self._last_number + 1
+        self._last_number += count
+        return first
+
+    def restored(self, number: int) -> None:
+        self._last_number = max(self._last_number, number)
+
+    def hold(self, held: CommitWaiter) -> None:
+        """Release `held` when everything recorded so far is on disk."""
+        held.position = self.appended
+        self.held.append(held)
+
+    def has_pending(self) -> bool:
+        return self.committed < self.appended
+
+    def advance_committed(self, position: int) -> None:
+        """Everything up to `position` is on disk: send the answers that waited for it."""
+        self.committed = max(self.committed, position)
+        while self.held and self.held[0].position <= self.committed:
+            self.held.popleft().release()

@@ -1,0 +1,195 @@
+"""The secondary nodes whose parent this node is: their events here, and events of others for them.
+
+For clients they are receivers like other nodes. What their own clients publish is published here as
+if these were clients of this node; what has come here already, by another parent, goes only to the
+other nodes, which know it as well as this one does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+
+from accord.core.broker.kept_messages import journal_form
+from accord.core.broker.message import MqttMessage
+from accord.core.broker.overlay_bridge import OverlayBridge, message_of
+from accord.core.channels.channels import UNKNOWN
+from accord.core.channels.history.history_protocol import HistoryProtocol
+from accord.core.channels.history.messages import SERVICE, HistoryReply
+from accord.core.model.errors import EventError
+from accord.core.model.importance import IMPORTANCES
+from accord.core.overlay.interests import Need
+from accord.core.overlay.signalling import Carried
+from accord.core.overlay.tier_links import TierLinks
+from accord.core.overlay.validation import DAMAGED
+from accord.core.policy.policies import Entity
+from accord.core.router.rights import FEEDBACK
+from accord.core.tiers.child_receivers import ChildReceivers
+from accord.core.tiers.messages import ChannelLookup, ChannelLookupReply, RelayedHistoryReply
+from accord.core.tiers.options import TierOptions
+from accord.core.tiers.parent import Parent
+
+
+class ChildBridge:
+    """What `core.tiers.parent` does at this node; `join` first."""
+
+    def __init__(
+        self,
+        abroad: OverlayBridge,
+        incarnation: int,
+        clock_us: Callable[[], int],
+        tiers: TierLinks | None = None,
+    ) -> None:
+        assert abroad.channels is not None
+        assert abroad.answering is not None
+        self.parent = Parent(incarnation, TierOptions(), self, tiers)
+        self._abroad = abroad
+        self._channels = abroad.channels
+        self._answering = abroad.answering
+        self._broker = abroad.broker
+        self._clock_us = clock_us
+        self._children = ChildReceivers(abroad.broker.router, abroad.channels, abroad.answering)
+        self._children.incarnation_of = self.parent.incarnation_of
+        self.wanted = self._children.wanted
+        abroad.channels.overlay.on_takes = self.parent.takes
+        self._is_echoed = False  # the event that is being published
+        # Events that are not on disk yet: what the logs must have, channel and number of each.
+        self._unkept: deque[tuple[int, str, int]] = deque()
+        exchange = abroad.channels.services.get(SERVICE)
+        if isinstance(exchange, HistoryProtocol):
+            self.parent.past = exchange
+            exchange.on_answer = self._recalled
+
+    def published(self, message: MqttMessage) -> None:
+        """The router has just been through with `message`."""
+        wanted = self.wanted
+        if not wanted:
+            return
+        abroad = self._abroad
+        event = abroad.event
+        if event is None:
+            importance = max(grant.importance for grant in wanted.values())
+            source = self._broker.hub.node
+            event = msgspec.structs.replace(abroad.carried(message, importance), source=source)
+        for child in self._children.for_whom(event, is_echoed=self._is_echoed):
+            self.put(child, event)
+
+    def is_new(self, event: Carried) -> bool:
+        """Whether it has not come here by another parent of the node where it was published."""
+        return self._children.is_new(event)
+
+    def put(self, child: str, event: Carried, *, is_kept: bool = False) -> bool:
+        """Keep it until the child has it; False where there is no such child."""
+        is_in_order = not is_kept and self._channels.is_in_order(event.channel)
+        clean = msgspec.structs.replace(event, routes=(), receipts=(), template="", note=b"")
+        return self.parent.put(child, clean, self._clock_us(), is_in_order=is_in_order)
+
+    def _recalled(self, child: str, node: str, answer: HistoryReply, now_us: int) -> None:  # noqa: ARG002
+        self.parent.recalled(child, RelayedHistoryReply(node, answer))
+
+    # -------------------------------------------------------------------- what children ask for
+
+    def joined(self, child: str, incarnation: int) -> None:
+        self._answering.joined(child, incarnation)
+
+    def left(self, child: str) -> None:
+        self._answering.left(child)
+
+    def need(self, child: str, key: str, need: Need | None) -> None:
+        """A child wants something, or does not any more: it gets what is retained, too."""
+        self._children.need(child, key, need)
+        if need is None:
+            return
+        hub = self._broker.hub
+        for message in self._broker.retained.select(need.filter, now_ms=hub.now_ms):
+            if isinstance(message, MqttMessage):
+                event = self._abroad.carried(message, 0)
+                self.put(child, msgspec.structs.replace(event, source=hub.node), is_kept=True)
+
+    def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:
+        if event.channel == FEEDBACK:
+            return self._take_answer(event)
+        if not self._channels.has_room(event.channel):
+            return None
+        hub = self._broker.hub
+        message = message_of(event, hub.now_ms)
+        if message is None or 0 < event.deadline_us <= event.age_us:
+            hub.counters.shed(DAMAGED if message is None else "expired", event.origin)
+            return 0
+        way = self._broker.way(Entity(event.publisher, node=event.origin), event.channel)
+        if way.route.bound.problem:
+            hub.counters.shed(UNKNOWN, event.origin)
+            return 0
+        is_ordered = way.route.bound.is_ordered
+        has_come = self._children.has_seen(event)
+        is_kept = way.route.bound.is_persistent
+        if is_ordered and has_come and not is_kept:
+            return 0  # it has its place in the order
+        hub.enter(message, way.route.counts)
+        message.home, message.home_number = event.origin, event.original
+        self._abroad.origin, self._abroad.original = event.origin, event.original
+        self._is_echoed = is_echoed
+        kept = hub.appended
+        try:
+            if has_come and is_kept:
+                self._keep(message)
+            if has_come and not is_ordered:
+                nodes = self._abroad.remotes.selecting(event.channel)
+                self._abroad.send(message, nodes, event.importance)
+            elif not has_come:
+                # Where it has to wait for its place it comes by `OverlayBridge.arrived`.
+                if not is_ordered:
+                    self._children.is_new(event)
+                with suppress(EventError):
+                    self._broker.publish_now(message, way)
+        finally:
+            self._abroad.origin, self._abroad.original = "", 0
+            self._is_echoed = False
+        if hub.appended > kept:
+            self._unkept.append((hub.appended, event.channel, message.number))
+        return message.number
+
+    def _keep(self, message: MqttMessage) -> None:
+        """The parent by which it came may have failed before it was on disk there."""
+        hub, pasts = self._broker.hub, self._broker.pasts
+        if pasts is not None and hub.is_durable:
+            pasts.asker.has_kept()
+        with suppress(EventError):
+            message.event()
+            hub.keep(journal_form(message))
+
+    def _take_answer(self, event: Carried) -> int:
+        """A client of a child answers the source of an event, wherever that is."""
+        hub, feedback = self._broker.hub, self._broker.feedback
+        if feedback is None:
+            hub.counters.shed(DAMAGED, event.origin)
+            return 0
+        hub.number += 1
+        importance = min(max(event.importance, 0), IMPORTANCES - 1)
+        own = msgspec.structs.replace(event, event=hub.number, importance=importance)
+        is_again = not self.is_new(own)  # others may lack it all the same
+        feedback.arrived(own, hub.now_ms, self._abroad.bring, is_again=is_again)
+        return hub.number
+
+    def unsettled(self, channel: str) -> list[int]:
+        unkept = self._unkept
+        while unkept and unkept[0][0] <= self._broker.hub.committed:
+            unkept.popleft()
+        found = [number for _, name, number in unkept if name == channel]
+        return [*self._children.unsettled(channel), *found]
+
+    def patience_us(self, channel: str) -> int:
+        return self._children.patience_us(channel)
+
+    def answer(self, ask: ChannelLookup) -> ChannelLookupReply:
+        return self._children.answer(ask)
+
+    def directory(self) -> int:
+        return self._children.directory()
+
+    def check_invariants(self) -> None:
+        self.parent.check_invariants()
+        self._children.check_invariants()

@@ -1,0 +1,512 @@
+"""One network connection: bytes in, frames out, and a client's session in between.
+
+`receive` goes through all packets of one read in one loop. Consecutive messages that need nothing
+but forwarding are not even taken apart: they travel as runs of the publisher's own frames.
+Acknowledgements are read in ranges.
+
+Whatever a client does wrong ends its own connection, with a reason, and nothing else.
+
+The parts of a connection stand on each other: `answering`, `publishing`, `handshake`, and here what
+reads packets and hands them to those and to the session.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from accord.core.broker import session_records
+from accord.core.broker.broker import Broker, SubscriptionPredicate
+from accord.core.broker.broker_context import HeldReply
+from accord.core.broker.handshake import LoginGate, MqttHandshake
+from accord.core.broker.reply_queue import CONNECT, EXCHANGE, GONE, LOGIN, NOTHING
+from accord.core.broker.runs import ACK_BYTES, CutThrough
+from accord.core.broker.session import MqttSession
+from accord.core.broker.suback_results import SubackResult
+from accord.core.mqtt.codec import decode, encode
+from accord.core.mqtt.codes import V5, PacketType, ProtocolError, Reason, malformed, violation
+from accord.core.mqtt.packets import (
+    Auth,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Puback,
+    Pubcomp,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
+from accord.core.native import acknowledged, single
+
+_FROM_SERVERS: Final = (
+    PacketType.CONNACK,
+    PacketType.SUBACK,
+    PacketType.UNSUBACK,
+    PacketType.PINGRESP,
+)
+_PUBACK: Final = b"\x40\x02"
+_PINGRESP: Final = b"\xd0\x00"
+_CONNECT_5: Final = b"\x00\x04MQTT\x05"
+_FEW_FILTERS: Final = 10
+_FEW_RETAINED: Final = 100
+_MANY_PACKETS: Final = 5_000  # handled at a time
+_LAST_BYTES: Final = 262_144  # sent to a client that says goodbye
+_EARLY_BYTES: Final = 1_000_000  # accepted from a client that is not logged in yet
+_NO_PARTS: Final[list[bytes]] = []  # nothing is ever added to it
+
+
+class Connection(MqttHandshake):
+    __slots__ = (
+        "_partial",
+        "_partial_size",
+        "_wanted",
+        "_was_dear",
+        "handle",
+        "is_plain",
+    )
+
+    def __init__(self, broker: Broker, gate: LoginGate | None, address: str) -> None:
+        super().__init__(broker, gate, address)
+        self.handle: Any = None  # the driver's own
+        self._partial = _NO_PARTS
+        self._partial_size = 0
+        self._wanted = 0  # bytes until the partial packet is whole, as far as known
+        # Whether the last read had nothing but messages that were forwarded, and acknowledgements.
+        self.is_plain = False
+        self._was_dear = False  # of the last packet: it took long for its size
+
+    def receive(self, data: bytes, *, now_ms: int) -> None:
+        """Take what came from the network."""
+        if self.waits_for == GONE:
+            return
+        self.hub.now_ms = now_ms
+        self.received_ms = now_ms
+        self.hub.counters.bytes_received += len(data)
+        if self._partial:
+            self._partial.append(data)
+            self._partial_size += len(data)
+            if self._partial_size < self._wanted or self.has_rest:
+                return
+            data = b"".join(self._partial)
+            self._partial = _NO_PARTS
+        try:
+            rest = self._receive_all(data, now_ms)
+            if rest < len(data):
+                self._keep_rest(data, rest)
+        except ProtocolError as error:
+            self.end(error.reason, error.problem)
+
+    def cut_through(self, data: bytes, now_ms: int) -> CutThrough | None:
+        """What is to be written at once for a read of one clean frame; None if it must be queued.
+
+        To be asked only while nothing waits for its turn. Where it can't be done, `is_lone` is
+        taken back until a run shows that it may be again.
+        """
+        self.is_lone = False
+        hub = self.hub
+        publisher = self.session
+        size = len(data)
+        if (
+            self.waits_for != NOTHING
+            or self._topics_at != hub.router.changes
+            or hub.overloaded
+            or publisher is None
+        ):
+            return None
+        version = self.version
+        qos = data[0] >> 1 & 1
+        found = single(data, version == V5, self._topics[qos])
+        if found is None:
+            return None
+        selection, expiry_s, packet_id = found
+        copy = selection.only
+        if copy is None or selection.way.pending:
+            return None
+        receiver = copy.receiver
+        line = receiver.line
+        outbox = receiver.outbox
+        if (
+            line is None
+            or line.write is None
+            or receiver.dialect != version
+            or outbox.bytes
+            or outbox.tracked
+            or not line.link.takes(size)
+            or expiry_s == 0
+        ):
+            return None
+        # At QoS 1 the answer must be the next to go, and the copy of QoS 1 too.
+        if qos and (
+            copy.qos == 0
+            or self.write is None
+            or self._control
+            or self._held
+            or self._unanswered
+            or not receiver.has_window()
+        ):
+            return None
+        line.link.sent(size)
+        if qos:
+            self.link.sent(ACK_BYTES)
+        self.is_lone = True
+        self.received_ms = now_ms
+        hub.now_ms = now_ms
+        hub.number += 1
+        made = CutThrough(
+            line, data, qos, packet_id, selection, publisher, now_ms, hub.number, expiry_s
+        )
+        if qos:
+            receiver.tracks(made)
+        self.broker.cut_throughs.add(made)
+        return made
+
+    def takes_ack(self, data: bytes, now_ms: int) -> bool:
+        """Take a read that is one PUBACK, if nothing else comes of it."""
+        session = self.session
+        if (
+            data[:2] != _PUBACK
+            or session is None
+            or self._partial
+            or self.waits_for != NOTHING
+            or session.is_durable
+            or session.outbox.tracked
+            or not session.acknowledged(data[2] << 8 | data[3])
+        ):
+            return False
+        self.received_ms = now_ms
+        counters = self.hub.counters
+        counters.bytes_received += len(data)
+        counters.packets_received += 1
+        return True
+
+    def resume(self, *, now_ms: int) -> None:
+        """Go on with what was left for later, unless the client has to wait for its tasks."""
+        if self.has_rest and not self.is_stalled:
+            self.hub.now_ms = now_ms
+            self.has_rest = False
+            self._go_on(now_ms)
+
+    def _go_on(self, now_ms: int) -> None:
+        early = b"".join(self._partial)
+        self._partial = _NO_PARTS
+        if not early:
+            return
+        try:
+            self._keep_rest(early, self._receive_all(early, now_ms))
+        except ProtocolError as error:
+            self.end(error.reason, error.problem)
+
+    def _keep_rest(self, data: bytes, rest: int) -> None:
+        """Keep the beginning of a packet that is not whole yet."""
+        if rest < len(data) and self.waits_for != GONE:
+            kept = data[rest:] if rest else data
+            self._partial = [kept]
+            self.is_lone = False
+            self._partial_size = len(kept)
+
+    def _close(self, why: str, *, is_will_wanted: bool) -> None:
+        super()._close(why, is_will_wanted=is_will_wanted)
+        self._partial = _NO_PARTS
+        self._forget_ways()
+
+    def _receive_all(self, data: bytes, now_ms: int) -> int:
+        """Handle the whole packets in `data`; gives where the rest begins."""
+        at = 0
+        size = len(data)
+        is_open = self.waits_for == NOTHING
+        limit = self.broker.limits.packet_bytes if is_open else self._packet_limit()
+        packets = 0
+        mistake: ProtocolError | None = None
+        self._wanted = 0
+        self.is_plain = True
+        if self.waits_for == CONNECT and size and data[0] >> 4 != PacketType.CONNECT:
+            # Said at once, because another protocol's client may never send what looks whole.
+            raise violation("expected CONNECT first")
+        while at + 2 <= size:
+            first = data[at]
+            if self.waits_for == NOTHING:
+                # What comes in numbers is taken as runs.
+                count = 0
+                if first == 0x30 or first == 0x32:  # noqa: PLR1714 - faster than a set
+                    frames = self._scan(data, at, limit, first)
+                    if frames is not None:
+                        count = frames.count
+                        at = frames.end
+                        self._wanted = frames.wanted
+                        self._on_run(frames)
+                elif first == 0x40:
+                    ranges, end = acknowledged(data, at)
+                    count = (end - at) // 4
+                    at = end
+                    if count:
+                        self._on_acknowledged(ranges)
+                if count:
+                    packets += count
+                    if self.is_stalled:
+                        self.has_rest = at < size
+                        break
+                    continue
+            self.is_plain = False
+            length = data[at + 1]
+            body = at + 2
+            if length >= 0x80:
+                length &= 0x7F
+                shift = 7
+                while True:
+                    if body >= size:
+                        length = -1
+                        break
+                    byte = data[body]
+                    body += 1
+                    length |= (byte & 0x7F) << shift
+                    if byte < 0x80:
+                        if byte == 0:
+                            mistake = malformed("a remaining length longer than needed")
+                        break
+                    shift += 7
+                    if shift > 21:
+                        mistake = malformed("a remaining length without end")
+                        break
+                if length < 0 or mistake is not None:
+                    break
+            end = body + length
+            if end - at > limit:
+                mistake = ProtocolError(
+                    Reason.PACKET_TOO_LARGE, f"{end - at} bytes, at most {limit} accepted"
+                )
+                break
+            if end > size:
+                self._wanted = end - at
+                break
+            packets += 1
+            if 0x30 <= first < 0x40 and self.waits_for == NOTHING:
+                self._on_publish(data, at, body, end, now_ms)
+                if self.is_stalled:
+                    at = end
+                    self.has_rest = at < size
+                    break
+            else:
+                if self.waits_for == LOGIN:
+                    if size - at > _EARLY_BYTES:
+                        raise ProtocolError(Reason.PACKET_TOO_LARGE, "too much before the login")
+                    self._wanted = size + 1
+                    packets -= 1
+                    break
+                self._on_packet(first, data[body:end])
+                limit = self._packet_limit()
+                if self._was_dear or packets > _MANY_PACKETS:
+                    self._was_dear = False
+                    at = end
+                    self.has_rest = at < size
+                    break
+            at = end
+            if self.waits_for == GONE:
+                return size
+        self.hub.counters.packets_received += packets
+        if mistake is not None:
+            raise mistake  # only now: what came before it counts
+        return at
+
+    def _on_acknowledged(self, ranges: list[tuple[int, int]]) -> None:
+        session = self.session
+        assert session is not None
+        for first, count in ranges:
+            session.acknowledged_run(first, count)
+
+    def _packet_limit(self) -> int:
+        """Strangers may send less than clients."""
+        limits = self.broker.limits
+        if self.waits_for == NOTHING:
+            return limits.packet_bytes
+        return min(limits.packet_bytes, _EARLY_BYTES + limits.will_bytes)
+
+    def _on_packet(self, first: int, body: bytes) -> None:
+        kind = first >> 4
+        if self.waits_for == CONNECT and kind != PacketType.CONNECT:
+            raise violation("expected CONNECT first")
+        if kind in _FROM_SERVERS:
+            raise violation(f"{PacketType(kind).name} is for clients to receive")
+        if self.waits_for == EXCHANGE and kind != PacketType.AUTH:
+            raise violation("expected AUTH")
+        if kind == PacketType.CONNECT:
+            if self.waits_for != CONNECT:
+                raise violation("a second CONNECT")
+            if body[:7] == _CONNECT_5:
+                self.version = V5  # so that a refusal can say why
+        packet = decode(first, body, self.version)
+        if isinstance(packet, Connect):
+            self._on_connect(packet)
+        elif isinstance(packet, Auth):
+            self._on_auth(packet)
+        else:
+            self._on_session_packet(packet)
+
+    def _on_session_packet(self, packet: Packet) -> None:
+        session = self.session
+        assert session is not None
+        if isinstance(packet, Puback):
+            session.acknowledged(packet.packet_id)
+        elif isinstance(packet, Pubrec):
+            is_refused = packet.reason >= Reason.UNSPECIFIED_ERROR
+            if not session.taken(packet.packet_id, is_refused) and not is_refused:
+                reason = Reason.PACKET_IDENTIFIER_NOT_FOUND
+                self.reply(encode(Pubrel(packet.packet_id, reason), self.version))
+        elif isinstance(packet, Pubrel):
+            self._on_pubrel(packet, session)
+        elif isinstance(packet, Pubcomp):
+            session.completed(packet.packet_id)
+        elif isinstance(packet, Subscribe):
+            self._on_subscribe(packet, session)
+        elif isinstance(packet, Unsubscribe):
+            self._on_unsubscribe(packet, session)
+        elif isinstance(packet, Disconnect):
+            self._on_disconnect(packet, session)
+        else:
+            assert isinstance(packet, Pingreq)
+            self.reply(_PINGRESP)
+
+    def _on_pubrel(self, packet: Pubrel, session: MqttSession) -> None:
+        appended = self.hub.appended
+        reason = Reason.SUCCESS
+        if session.received.pop(packet.packet_id, None) is None:
+            reason = Reason.PACKET_IDENTIFIER_NOT_FOUND
+        elif session.is_durable:
+            self.hub.record(session_records.Completed(self.client_id, packet.packet_id))
+        self._settle(encode(Pubcomp(packet.packet_id, reason), self.version), appended)
+
+    def _on_subscribe(
+        self,
+        packet: Subscribe,
+        session: MqttSession,
+        decided: dict[str, SubackResult] | None = None,
+    ) -> None:
+        appended = self.hub.appended
+        reasons: list[int] = []
+        problems: list[str] = []
+        facts: list[tuple[str, str]] = []
+        curious: list[str] = []  # those who get what is retained, after the SUBACK
+        condition = self.broker.condition_of(packet.properties)
+        since = self.broker.since_of(packet.properties) if packet.properties.user else None
+        expecting = None
+        if packet.properties.user and self.broker.quality is not None:
+            expecting = self.broker.quality.expecting(packet.properties)
+        self._was_dear = condition.is_new or len(packet.filters) > _FEW_FILTERS
+        admitting = self.broker.admitting
+        if admitting is not None and decided is None:
+            patterns = self._admissible(packet, session, condition)
+            decided = admitting.ask(self, session, packet, condition, patterns)
+            if decided is None:
+                return  # other nodes are asked
+        identifiers = packet.properties.subscription_identifiers
+        identifier = identifiers[0] if identifiers else 0
+        for wish in packet.filters:
+            if decided is not None and wish.pattern in decided:
+                answer = decided[wish.pattern]
+                if answer.facts and len(packet.filters) > 1:
+                    facts.append(("filter", wish.pattern))
+                facts += answer.facts
+                if answer.problem:
+                    reasons.append(answer.reason)
+                    problems.append(answer.problem)
+                    continue
+            if self._rights is not None and not self._rights.may_subscribe(wish.pattern):
+                reasons.append(Reason.NOT_AUTHORIZED)
+                problem = f"no right to subscribe to {wish.pattern}"
+                problems.append(
+                    f"{problem}; ask for it (may.subscribe, may_not.subscribe in accord.toml)"
+                )
+                continue
+            if session.is_durable and self.hub.overloaded:
+                reasons.append(Reason.QUOTA_EXCEEDED)
+                problems.append(self.hub.overloaded)
+                if admitting is not None:
+                    admitting.not_taken(session, wish.pattern)
+                continue
+            # What is retained is part of the past, where that is wanted.
+            is_retained_wanted = since is None and self.broker.wants_retained(session, wish)
+            refusal = self.broker.subscribe(session, wish, identifier, condition, since, expecting)
+            if refusal is None and is_retained_wanted:
+                curious.append(wish.pattern)
+            if refusal is not None:
+                reasons.append(refusal.reason)
+                problems.append(refusal.problem)
+                if admitting is not None:
+                    admitting.not_taken(session, wish.pattern)
+            else:
+                reasons.append(wish.qos)
+        properties = self._explained("; ".join(dict.fromkeys(problems)), tuple(facts))
+        frame = self._fitting(
+            encode(Suback(packet.packet_id, tuple(reasons), properties), self.version),
+            encode(Suback(packet.packet_id, tuple(reasons)), self.version),
+        )
+        if self.hub.appended != appended or self._held:
+            self._held += 1
+            self.hub.hold(HeldSuback(self, frame, curious))
+        else:
+            self.subscribed(frame, curious)
+
+    def _admissible(
+        self, packet: Subscribe, session: MqttSession, condition: SubscriptionPredicate
+    ) -> list[str]:
+        """The patterns that nothing but a lack of resources could speak against."""
+        if session.is_durable and self.hub.overloaded:
+            return []
+        return [
+            wish.pattern
+            for wish in packet.filters
+            if (self._rights is None or self._rights.may_subscribe(wish.pattern))
+            and self.broker.refusal_of(session, wish, condition) is None
+        ]
+
+    def decided(self, packet: Subscribe, answers: dict[str, SubackResult]) -> None:
+        """Other nodes have said what they can carry."""
+        session = self.session
+        if session is not None:
+            self._on_subscribe(packet, session, answers)
+
+    def subscribed(self, frame: bytes, curious: list[str]) -> None:
+        """Send a SUBACK, and then what is retained."""
+        session = self.session
+        if session is not None:
+            self.reply(frame)
+            sent = sum(self.broker.send_retained(session, name) for name in dict.fromkeys(curious))
+            self._was_dear = self._was_dear or sent > _FEW_RETAINED
+
+    def _on_unsubscribe(self, packet: Unsubscribe, session: MqttSession) -> None:
+        appended = self.hub.appended
+        reasons = tuple(
+            Reason.SUCCESS
+            if self.broker.unsubscribe(session, pattern)
+            else Reason.NO_SUBSCRIPTION_EXISTED
+            for pattern in packet.patterns
+        )
+        self._settle(encode(Unsuback(packet.packet_id, reasons), self.version), appended)
+
+    def _on_disconnect(self, packet: Disconnect, session: MqttSession) -> None:
+        expiry_s = packet.properties.session_expiry_s
+        if expiry_s is not None:
+            if expiry_s and not session.expiry_s:
+                raise violation("a session expiry in DISCONNECT and none in CONNECT")
+            session.expiry_s = expiry_s
+        if self.connect is None and not self.link.carries_bps():
+            # Not on a thin link: it would be busy for somebody who has left.
+            self._control = list(self._control)
+            session.pull(_LAST_BYTES, self._control)
+            session.count_taken()
+        self._close("by the client", is_will_wanted=packet.reason != Reason.SUCCESS)
+
+
+class HeldSuback(HeldReply):
+    """The SUBACK of a durable session."""
+
+    def __init__(self, connection: Connection, frame: bytes, curious: list[str]) -> None:
+        super().__init__(connection, frame)
+        self.connection = connection
+        self.curious = curious
+
+    def release(self) -> None:
+        self.connection.unhold()
+        self.connection.subscribed(self.frames, self.curious)

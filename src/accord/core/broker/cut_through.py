@@ -1,0 +1,106 @@
+"""Cut-through: a message that comes alone is written to its receiver before it is counted.
+
+A read that brings one clean frame, for one receiver who takes it as it is and for whom nothing else
+waits, needs no outbox: there is nothing to put in order. The driver writes such a frame at once
+(`Publishing.cut_through`). What is counted and noted about it is the same as about a run, but for
+all such frames since the last time together: the driver settles that before it does anything else,
+and before anybody looks.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+from accord.core.broker.broker_context import BrokerContext
+from accord.core.broker.runs import ACK_BYTES, CutThrough
+from accord.core.broker.session import MqttSession
+from accord.core.monitoring.ledger import DELIVERED
+from accord.core.router.fan_out import Selection
+
+_MAX_WAITING: Final = 1_024
+_PATH: Final = attrgetter("publisher", "selection", "qos")
+
+
+class CutThroughLog:
+    """Those that are not counted yet."""
+
+    def __init__(self, hub: BrokerContext) -> None:
+        self.waiting: list[CutThrough] = []
+        self._hub = hub
+
+    def add(self, made: CutThrough) -> None:
+        self.waiting.append(made)
+        if len(self.waiting) >= _MAX_WAITING:
+            self.settle()
+
+    def settle(self) -> None:
+        """Count and note them."""
+        if self.waiting:
+            waiting = self.waiting
+            self.waiting = []
+            for path, several in groupby(waiting, _PATH):
+                self._count(*path, list(several))
+
+    def _count(
+        self, publisher: MqttSession, selection: Selection, qos: int, several: list[CutThrough]
+    ) -> None:
+        counters = self._hub.counters
+        counts = selection.way.route.counts
+        copy = selection.copies[0]
+        receiver = copy.receiver
+        assert isinstance(receiver, MqttSession)
+        importance = copy.grant.importance
+        count = len(several)
+        size = sum([len(each.frame) for each in several])
+        counters.bytes_received += size
+        counters.packets_received += count
+        counters.publishes_received[qos] += count
+        counters.publish_bytes_received += size
+        counters.matched += count
+        publisher.published += count
+        counts.published += count
+        counts.published_bytes += size
+        counts.is_delivered(count, size, 0)
+        counters.bytes_sent += size + ACK_BYTES * qos * count
+        counters.packets_sent += count * (1 + qos)
+        counters.publishes_sent[qos] += count
+        counters.publish_bytes_sent += size
+        counters.waited(importance, 0, count)
+        receiver.sent += count
+        receiver.sent_bytes += size
+        if receiver.flows is not None:
+            receiver.flows.sent(importance, size)
+        if self._hub.ledger.is_on:
+            self._note(several)
+
+    def _note(self, several: list[CutThrough]) -> None:
+        """One entry for those that came in the same millisecond, with nothing between them."""
+        start = 0
+        for end, each in enumerate(several[1:], 1):
+            first = several[start]
+            if each.at_ms != first.at_ms or each.number != first.number + end - start:
+                self._note_together(several[start:end])
+                start = end
+        self._note_together(several[start:])
+
+    def _note_together(self, several: list[CutThrough]) -> None:
+        first = several[0]
+        copy = first.selection.copies[0]
+        self._hub.ledger.add(
+            first.number,
+            len(several),
+            first.selection.way.route.channel,
+            first.publisher.name,
+            copy.receiver.name,
+            DELIVERED,
+            first.at_ms,
+            first.at_ms,
+            first.at_ms,
+            sum([len(each.frame) for each in several]),
+            copy.grant.importance,
+            copy.grant.policy,
+            "",
+            0,
+        )

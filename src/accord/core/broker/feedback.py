@@ -1,0 +1,285 @@
+"""Feedback: receivers answer the source of an event, and the source answers back.
+
+It is MQTT's request and response. Who wants answers to an event publishes it with the response
+topic `$accord/feedback`. Its node puts a receipt behind that before anybody sees the event, so that
+receivers get `$accord/feedback/RECEIPT`, where they answer. The receipt leads the answer to the
+node that made it and there, if it is genuine, to the client that published the event. With the
+answer comes a receipt for who gave it, made by its own node: the source answers back in the same
+way, as often as both like.
+
+Each side gets its own correlation data back, whatever the other one sends: the receipt has it.
+Between nodes an answer travels in a message of this form: the response topic leads back to who
+answers, and the correlation data is the receipt that is answered. It names the node to go to, so
+that parents find their child, and the nodes of others, for what secondary nodes send and get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from accord.core.broker.delivery_accounting import record_unrouted
+from accord.core.broker.message import MqttMessage
+from accord.core.broker.session import MqttSession
+from accord.core.broker.transit_properties import properties_of_transit_event
+from accord.core.feedback.receipts import Receipt, ReceiptError, ReceiptSigner, parse_receipt
+from accord.core.model.errors import EventError
+from accord.core.model.importance import DEFAULT_IMPORTANCE
+from accord.core.monitoring.ledger import REFUSED, event_id
+from accord.core.mqtt.codes import Reason
+from accord.core.mqtt.properties import MAX_USER, Properties, passed_on_block
+from accord.core.mqtt.reserved_properties import CHANNEL, EVENT, NODE, OWN, PUBLISHER
+from accord.core.mqtt.wire import string_bytes
+from accord.core.overlay.signalling import Carried
+from accord.core.policy.policies import Entity, Grant
+from accord.core.router.rights import FEEDBACK, FEEDBACK_PREFIX, Rights
+
+if TYPE_CHECKING:
+    from accord.core.broker.broker import Broker
+
+# Brings an answer to the node of its receipt; False where nobody knows that.
+PassOn = Callable[[Carried, Receipt], bool]
+
+TOPIC: Final = string_bytes(FEEDBACK)
+
+# Why an answer does not reach the source of an event.
+NO_RECEIPT: Final = "answer without a receipt"
+FORGED: Final = "forged receipt"
+SOURCE_GONE: Final = "source of the event gone"
+NOT_LISTENING: Final = "source of the event does not listen"
+TOO_LARGE: Final = "answer too large"
+UNKNOWN_NODE: Final = "node of the event's source unknown"
+DAMAGED: Final = "answer damaged on the way"
+
+
+class FeedbackRefused(msgspec.Struct, frozen=True):
+    """Why an answer was not taken: `problem` says it to the client that answers."""
+
+    cause: str
+    reason: Reason
+    problem: str
+
+
+class FeedbackHandler:
+    """Of one node; its receipts are signed with `secret`."""
+
+    def __init__(self, broker: Broker, secret: bytes) -> None:
+        self._broker = broker
+        self._receipts = ReceiptSigner(broker.hub.node, secret)
+
+    def stamp(self, message: MqttMessage, owner: str, number: int) -> None:
+        """Put a receipt into an event that wants answers and will have that number.
+
+        EventError where that can't be, and where its publisher has put one there itself: answers
+        would go to somebody who never asked for them.
+        """
+        topic = message.properties.response_topic
+        if topic == FEEDBACK:
+            correlation = message.properties.correlation_data
+            receipt = self._receipts.make(
+                message.publisher, owner, number, message.channel, correlation
+            )
+            self._set(message, msgspec.structs.replace(message.properties, **_back(receipt)))
+        elif topic is not None and topic.startswith(FEEDBACK_PREFIX):
+            raise EventError(
+                "response topic", f"expected {FEEDBACK} alone: receipts are the node's"
+            )
+
+    def answer(
+        self, message: MqttMessage, session: MqttSession, rights: Rights | None
+    ) -> FeedbackRefused | None:
+        """A client of this node answers; gives why that was not taken, if so."""
+        text = message.topic[len(TOPIC) + 1 :].decode()
+        try:
+            answered = parse_receipt(text)
+            correlation = message.properties.correlation_data
+            receipt = self._receipts.make(
+                session.name, session.owner, message.number, answered.channel, correlation
+            )
+        except ReceiptError as error:
+            refused = FeedbackRefused(NO_RECEIPT, Reason.TOPIC_NAME_INVALID, error.problem)
+            return self._refuse(message, refused)
+        except EventError as error:
+            return self._refuse(
+                message, FeedbackRefused(TOO_LARGE, Reason.QUOTA_EXCEEDED, str(error))
+            )
+        going = self._going(message, text, receipt)
+        if answered.node == self._receipts.node:
+            return self._take(going, session.entity)
+        return self._send(going, answered, session.entity, rights)
+
+    def arrived(
+        self, event: Carried, now_ms: int, pass_on: PassOn, *, is_again: bool = False
+    ) -> None:
+        """A client of another node answers one of this, or of yet another: then `pass_on` does it.
+
+        What comes `is_again` is not for clients of this node any more.
+        """
+        message = _message(event, now_ms)
+        if message is None:
+            self._broker.hub.counters.shed(DAMAGED, event.source)
+            return
+        message.counts = self._broker.router.route(FEEDBACK).counts
+        answered = _answered(message)
+        if answered is not None and answered.node != self._receipts.node:
+            if not pass_on(event, answered):
+                self._refuse(message, _unknown(answered.node))
+        elif not is_again:
+            self._take(message, Entity(event.publisher, node=event.origin or event.source))
+
+    def _going(self, message: MqttMessage, answered: str, receipt: str) -> MqttMessage:
+        """The answer as it travels."""
+        going = MqttMessage(
+            FEEDBACK,
+            TOPIC,
+            message.payload,
+            message.qos,
+            False,
+            message.publisher,
+            message.received_ms,
+            message.properties,
+            b"",
+            message.expires_ms,
+        )
+        going.number = message.number
+        going.counts = message.counts
+        back = _back(receipt)
+        properties = msgspec.structs.replace(
+            message.properties, correlation_data=answered.encode(), **back
+        )
+        self._set(going, properties)
+        return going
+
+    def _send(
+        self, going: MqttMessage, answered: Receipt, entity: Entity, rights: Rights | None
+    ) -> FeedbackRefused | None:
+        abroad, channel = self._broker.abroad, answered.channel
+        importance = DEFAULT_IMPORTANCE
+        # Only the other node can tell whether the receipt is genuine: it lends no importance that
+        # the client could not have otherwise.
+        if rights is None or rights.may_subscribe(channel) or rights.may_publish(channel):
+            view = self._broker.router.policies.view(channel)
+            importance = view.publish_grant(view.publisher(entity)).importance
+        cause = UNKNOWN_NODE
+        if abroad is not None:
+            cause = abroad.answer(going, answered, importance)
+        if cause == UNKNOWN_NODE:
+            return self._refuse(going, _unknown(answered.node))
+        if cause:
+            return self._refuse(going, FeedbackRefused(cause, Reason.QUOTA_EXCEEDED, cause))
+        return None
+
+    def _take(self, going: MqttMessage, answering: Entity) -> FeedbackRefused | None:
+        """An answer to a client of this node."""
+        try:
+            receipt = self._receipts.verify(_receipt_text(going))
+        except ReceiptError as error:
+            cause = FORGED if error.is_forged else NO_RECEIPT
+            return self._refuse(going, FeedbackRefused(cause, Reason.NOT_AUTHORIZED, error.problem))
+        session = self._broker.sessions.get(receipt.client)
+        reason = Reason.IMPLEMENTATION_SPECIFIC_ERROR
+        if session is None or not self._receipts.is_of(receipt, session.owner):
+            return self._refuse(going, FeedbackRefused(SOURCE_GONE, reason, SOURCE_GONE))
+        subscription = session.subscription_to(FEEDBACK)
+        if subscription is None:
+            return self._refuse(going, FeedbackRefused(NOT_LISTENING, reason, NOT_LISTENING))
+        properties = _told(going.properties, receipt, answering)
+        self._set(going, properties)
+        limit = session.packet_limit
+        if len(properties.user) > MAX_USER or 0 < limit < going.size():
+            problem = "more than the source of the event takes"
+            return self._refuse(going, FeedbackRefused(TOO_LARGE, Reason.QUOTA_EXCEEDED, problem))
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        grant = self._grant(going, receipt.channel, answering, session)
+        session.deliver(going, min(going.qos, subscription.qos), False, identifiers, grant)
+        return None
+
+    def _grant(
+        self, message: MqttMessage, channel: str, answering: Entity, session: MqttSession
+    ) -> Grant:
+        """As important as what policies say of the event's channel, and nothing else of them."""
+        router = self._broker.router
+        view = router.policies.view(channel)
+        sides = view.publisher(answering), view.receiver(session.entity)
+        matching = router.matching_policies(message, view) if view.has_conditions else 0
+        granted = view.grant(*sides, matching)
+        return Grant(granted.importance, 0, "", 0, 0, False, granted.policy)
+
+    def _refuse(self, message: MqttMessage, refused: FeedbackRefused) -> FeedbackRefused:
+        """Count it, and say why where people look."""
+        hub = self._broker.hub
+        hub.counters.shed(refused.cause, message.publisher)
+        if message.counts is not None:
+            message.counts.shed += 1
+        size = len(message.payload)
+        received_ms, publisher = message.received_ms, message.publisher
+        record_unrouted(
+            hub, message.number, FEEDBACK, publisher, REFUSED, received_ms, size, refused.cause
+        )
+        return refused
+
+    @staticmethod
+    def _set(message: MqttMessage, properties: Properties) -> None:
+        message.properties = properties
+        message.block = passed_on_block(properties)
+
+
+def _back(receipt: str) -> dict[str, str]:
+    """The property that says where to answer."""
+    return {"response_topic": FEEDBACK_PREFIX + receipt}
+
+
+def _receipt_text(going: MqttMessage) -> str:
+    """The receipt that is answered."""
+    return (going.properties.correlation_data or b"").decode(errors="replace")
+
+
+def _answered(going: MqttMessage) -> Receipt | None:
+    """What that says, true or not; None where it is none."""
+    try:
+        return parse_receipt(_receipt_text(going))
+    except ReceiptError:
+        return None
+
+
+def _unknown(node: str) -> FeedbackRefused:
+    problem = f"no node {node[:80]!r} is known here"
+    return FeedbackRefused(UNKNOWN_NODE, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+
+
+def _told(properties: Properties, receipt: Receipt, answering: Entity) -> Properties:
+    """What the source gets: who answers which event, and the correlation data it had given."""
+    own = (
+        (EVENT, event_id(receipt.event)),
+        (CHANNEL, receipt.channel),
+        (PUBLISHER, answering.client),
+        (NODE, answering.node),
+    )
+    others = tuple(each for each in properties.user if not each[0].startswith(OWN))
+    return msgspec.structs.replace(
+        properties, correlation_data=receipt.correlation, user=(*others, *own)
+    )
+
+
+def _message(event: Carried, now_ms: int) -> MqttMessage | None:
+    """None where it is none: other nodes are believed, but not everything."""
+    properties = properties_of_transit_event(event)
+    if properties is None or not (properties.response_topic or "").startswith(FEEDBACK_PREFIX):
+        return None
+    received_ms = now_ms - event.age_us // 1_000
+    message = MqttMessage(
+        FEEDBACK,
+        TOPIC,
+        event.payload,
+        event.qos,
+        False,
+        event.publisher,
+        received_ms,
+        properties,
+        event.block,
+        received_ms + event.deadline_us // 1_000 if event.deadline_us else 0,
+    )
+    message.number = event.event
+    return message

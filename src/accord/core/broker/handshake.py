@@ -1,0 +1,390 @@
+"""How a client comes in and goes: CONNECT, authentication, CONNACK, and the end.
+
+User name and password are the driver's to check (`LoginGate.logins`, answered by `admit`), because
+that takes long by design. Enhanced authentication is an `AuthExchange` of AUTH packets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from accord.core.broker.broker import FOREVER, Broker
+from accord.core.broker.broker_context import HeldReply
+from accord.core.broker.enhanced_auth import AuthExchange
+from accord.core.broker.publish_handler import PublishHandler
+from accord.core.broker.reply_queue import CONNECT, EXCHANGE, GONE, LOGIN, NOTHING
+from accord.core.broker.session import MqttSession
+from accord.core.model.channels import RESPONSES
+from accord.core.mqtt.codec import encode
+from accord.core.mqtt.codes import REASONS, V5, PacketType, ProtocolError, Reason, violation
+from accord.core.mqtt.event_mapping import EVENT_IDS, EVENT_NAMES
+from accord.core.mqtt.packets import Auth, Connack, Connect, Disconnect
+from accord.core.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.reserved_properties import ENDED
+from accord.core.router.rights import Rights
+from accord.core.scheduling.timers import Timer
+
+LOST: Final = "connection lost"
+
+
+class LoginGate:
+    """Who may come in. Without one, everybody may do everything."""
+
+    def __init__(self, methods: dict[str, Callable[[], AuthExchange]] | None = None) -> None:
+        self.methods = methods or {}
+        self.logins: list[MqttHandshake] = []  # for the driver to check, see `MqttHandshake.admit`
+
+
+class MqttHandshake(PublishHandler):
+    """The beginning and the end of a connection."""
+
+    __slots__ = (
+        "_exchange",
+        "_method",
+        "_timer",
+        "claimed_user",
+        "connected_ms",
+        "gate",
+        "is_closing",
+        "keep_alive_ms",
+        "reason",
+        "received_ms",
+        "user",
+    )
+
+    def __init__(self, broker: Broker, gate: LoginGate | None, address: str) -> None:
+        super().__init__(broker, address)
+        self.gate = gate
+        self.user = ""  # who it is, if that was verified
+        self.claimed_user = ""
+        self.is_closing = False
+        self.reason = ""  # why it ended, for logs and counters
+        self.received_ms = self.hub.now_ms
+        self.connected_ms = 0
+        self.keep_alive_ms = 0
+        self._exchange: AuthExchange | None = None
+        self._method = ""
+        self._timer = ClientTimer(self)
+        broker.timers.set(self._timer, self.hub.now_ms + broker.limits.connect_timeout_s * 1000)
+
+    def _on_connect(self, connect: Connect) -> None:
+        self.connect = connect
+        self.version = connect.version
+        self._explains = connect.properties.request_problem_information is not False
+        self.packet_limit = connect.properties.maximum_packet_size or 0
+        self.client_id = connect.client_id
+        self.claimed_user = connect.username or ""
+        if len(connect.client_id.encode()) > self.broker.limits.client_id_bytes:
+            most = self.broker.limits.client_id_bytes
+            self._refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID, f"expected at most {most} bytes")
+            return
+        if not connect.client_id:
+            if connect.version != V5 and not connect.clean_start:
+                self._refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID, "expected a client identifier")
+                return
+            self.client_id = self.broker.new_client_id()
+        if connect.will is not None and len(connect.will.payload) > self.broker.limits.will_bytes:
+            most = self.broker.limits.will_bytes
+            self._refuse(Reason.PACKET_TOO_LARGE, f"a will of more than {most} bytes")
+            return
+        if connect.will is not None and self._is_deep(connect.will.topic):
+            self._refuse(Reason.TOPIC_NAME_INVALID, "a will for a channel of too many levels")
+            return
+        method = connect.properties.authentication_method
+        if method is not None:
+            make = None if self.gate is None else self.gate.methods.get(method)
+            if make is None:
+                self._refuse(Reason.BAD_AUTHENTICATION_METHOD, f"{method!r} is not known here")
+                return
+            self._method = method
+            self._exchange = make()
+            self._step(connect.properties.authentication_data or b"")
+        elif self.gate is not None:
+            self.waits_for = LOGIN
+            self.gate.logins.append(self)
+        else:
+            self._open(connect)
+
+    def _on_auth(self, packet: Auth) -> None:
+        if packet.properties.authentication_method != self._method or not self._method:
+            raise violation("AUTH with another method than CONNECT")
+        if self.waits_for == NOTHING:
+            if packet.reason == Reason.REAUTHENTICATE:
+                assert self.gate is not None
+                self._exchange = self.gate.methods[self._method]()
+            elif self._exchange is None:
+                raise violation("AUTH without an exchange under way")
+        elif packet.reason != Reason.CONTINUE_AUTHENTICATION:
+            raise violation("expected AUTH to go on")
+        self._step(packet.properties.authentication_data or b"")
+
+    def _step(self, data: bytes) -> None:
+        """One move of an enhanced authentication, at the start or again later."""
+        exchange = self._exchange
+        assert exchange is not None
+        try:
+            step = exchange.step(data)
+        except ProtocolError as error:
+            self.end(error.reason, error.problem)
+            return
+        properties = Properties(
+            authentication_method=self._method, authentication_data=step.data or None
+        )
+        if step.rights is None:
+            if self.waits_for == CONNECT:
+                self.waits_for = EXCHANGE
+            self.reply(encode(Auth(Reason.CONTINUE_AUTHENTICATION, properties), V5))
+            return
+        self._exchange = None
+        self.user = step.user
+        self._rights = step.rights.bound(user=self.user, client=self.client_id)
+        self._forget_ways()
+        if self.waits_for == NOTHING:
+            if self.session is not None:
+                self.session.deny(self._rights.denied.subscribe)
+            self.reply(encode(Auth(Reason.SUCCESS, properties), V5))
+        else:
+            assert self.connect is not None
+            self._open(self.connect, properties)
+
+    def admit(
+        self, rights: Rights | None, *, now_ms: int, user: str = "", is_busy: bool = False
+    ) -> None:
+        """The driver's answer to this connection's login: what the client may do, or None.
+
+        `user` is empty for those whom nobody verified.
+        """
+        if self.waits_for != LOGIN:
+            return
+        self.hub.now_ms = now_ms
+        connect = self.connect
+        assert connect is not None
+        if rights is None:
+            reason = Reason.SERVER_BUSY if is_busy else Reason.BAD_USER_NAME_OR_PASSWORD
+            self._refuse(reason, "too many logins at once" if is_busy else "")
+            return
+        self.user = user
+        self._rights = rights.bound(user=user, client=self.client_id)
+        self._open(connect)
+        self._go_on(now_ms)
+
+    def _go_on(self, now_ms: int) -> None:
+        """Handle what came while the client was not in yet."""
+        raise NotImplementedError
+
+    def _open(self, connect: Connect, authenticated: Properties = NO_PROPERTIES) -> None:
+        """The client is in."""
+        limits = self.broker.limits
+        asked = connect.properties
+        will = connect.will
+        if will is not None and not self._may_publish(will.topic):
+            self._refuse(Reason.NOT_AUTHORIZED, f"a will for {will.topic}")
+            return
+        if self.hub.counters.connections >= limits.connections:
+            self._refuse(Reason.SERVER_BUSY, "too many connections")
+            return
+        known = self.broker.sessions.get(self.client_id)
+        if known is not None and known.owner != self.user:
+            self._refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID, "another user's client is called so")
+            return
+        is_durable = (asked.session_expiry_s or 0) > 0 or not (
+            self.version == V5 or connect.clean_start
+        )
+        if is_durable and self.hub.overloaded:
+            self._refuse(Reason.SERVER_BUSY, self.hub.overloaded)
+            return
+        appended = self.hub.appended
+        opened = self.broker.open_session(self.client_id, is_clean=connect.clean_start)
+        if opened is None:
+            self._refuse(Reason.QUOTA_EXCEEDED, "too many sessions")
+            return
+        session, is_present = opened
+        self.broker.owned(session, self.user)
+        self._drop_forbidden(session)
+        self._tells_events = self.version == V5 and EVENT_IDS in asked.user
+        self.session = session
+        self.waits_for = NOTHING
+        self.connected_ms = self.hub.now_ms
+        self.hub.counters.connected()
+        if self.version == V5:
+            expiry_s = asked.session_expiry_s or 0
+        else:
+            expiry_s = 0 if connect.clean_start else FOREVER
+        session.version = self.version
+        session.line = self
+        self.broker.settle(session, expiry_s, will)
+        keep_alive_s = connect.keep_alive_s
+        if limits.keep_alive_s and (keep_alive_s == 0 or keep_alive_s > limits.keep_alive_s):
+            keep_alive_s = limits.keep_alive_s
+        self.keep_alive_ms = keep_alive_s * 1000
+        self.watch()
+        properties = NO_PROPERTIES
+        if self.version == V5:
+            properties = Properties(
+                session_expiry_s=session.expiry_s if session.expiry_s != expiry_s else None,
+                receive_maximum=limits.receive_maximum,
+                maximum_packet_size=limits.packet_bytes,
+                topic_alias_maximum=limits.topic_alias_maximum or None,
+                assigned_client_id=None if connect.client_id else self.client_id,
+                server_keep_alive_s=(
+                    keep_alive_s if keep_alive_s != connect.keep_alive_s else None
+                ),
+                response_information=(
+                    f"{RESPONSES}{self.client_id}"
+                    if asked.request_response_information and not set(self.client_id) & set("+#/")
+                    else None
+                ),
+                authentication_method=authenticated.authentication_method,
+                authentication_data=authenticated.authentication_data,
+                user=(EVENT_NAMES,) if EVENT_NAMES in asked.user else (),
+            )
+        frame = encode(Connack(is_present, Reason.SUCCESS, properties), self.version)
+        if 0 < self.packet_limit < len(frame):
+            # It says what the client must know, so it can't be shortened.
+            self._close("packet too large: the client takes no CONNACK", is_will_wanted=False)
+            return
+        # Nothing may overtake the CONNACK: only then is the session told of this connection.
+        if self.hub.appended != appended or session.follows > self.hub.committed:
+            self.hub.hold(HeldConnack(self, frame))
+        else:
+            self.welcome(frame)
+
+    def _drop_forbidden(self, session: MqttSession) -> None:
+        """What a session subscribed to is no longer its client's if the right to it is gone."""
+        if self._rights is not None:
+            session.deny(self._rights.denied.subscribe)
+            session.drop_denied()
+            for pattern in list(session.subscriptions):
+                if not self._rights.may_subscribe(pattern):
+                    self.broker.unsubscribe(session, pattern)
+
+    def welcome(self, frame: bytes) -> None:
+        """Send the CONNACK, and after it what the session has."""
+        session = self.session
+        connect = self.connect
+        if session is None or connect is None or self.waits_for != NOTHING:
+            return
+        self._control = [frame, *self._control]
+        self._answers += 1
+        self.hub.wake(self)
+        asked = connect.properties
+        session.attach(
+            self,
+            self.version,
+            asked.receive_maximum or 65_535,
+            self.packet_limit,
+            asked.topic_alias_maximum or 0,
+            self.version == V5 and EVENT_NAMES in asked.user,
+        )
+        self.connect = None
+        if self.broker.quality is not None:
+            self.broker.quality.returned(session)
+
+    def _refuse(self, reason: Reason, problem: str) -> None:
+        """Answer CONNECT with a refusal."""
+        properties = self._explained(problem) if self.version == V5 else NO_PROPERTIES
+        said = reason if reason in REASONS[PacketType.CONNACK] else Reason.UNSPECIFIED_ERROR
+        frame = self._fitting(
+            encode(Connack(False, said, properties), self.version),
+            encode(Connack(False, said), self.version),
+        )
+        if not 0 < self.packet_limit < len(frame):
+            self.reply(frame)
+        why = reason.name.lower().replace("_", " ")
+        self.hub.counters.refused(why)
+        self._close(f"{why}: {problem}" if problem else why, is_will_wanted=False)
+
+    def end(self, reason: Reason, problem: str = "", ended: str = "") -> None:
+        """Close the connection from our side, and tell the client why.
+
+        `ended` is the filter of a subscription that ends with it: MQTT has no other way to say so.
+        """
+        if self.waits_for == GONE:
+            return
+        if self.waits_for < NOTHING:
+            is_version_known = self.connect is not None or self.version == V5
+            if is_version_known or reason == Reason.UNSUPPORTED_PROTOCOL_VERSION:
+                self._refuse(reason, problem)
+                return
+        elif self.version == V5:
+            said = reason if reason in REASONS[PacketType.DISCONNECT] else Reason.UNSPECIFIED_ERROR
+            facts = ((ENDED, ended),) if ended else ()
+            frame = encode(Disconnect(said, self._explained(problem, facts)), V5)
+            self.reply(self._fitting(frame, encode(Disconnect(said), V5)))
+        why = reason.name.lower().replace("_", " ")
+        self._close(f"{why}: {problem}" if problem else why, is_will_wanted=True)
+
+    def lost(self, *, now_ms: int, why: str = LOST) -> None:
+        """The network connection is gone."""
+        self.hub.now_ms = now_ms
+        self._close(why, is_will_wanted=True)
+
+    def _close(self, why: str, *, is_will_wanted: bool) -> None:
+        if self.waits_for == GONE:
+            return
+        was_open = self.waits_for == NOTHING
+        self.waits_for = GONE
+        self.reason = why
+        self.is_closing = True
+        self._forget_ways()
+        self._aliases = {}
+        self.broker.timers.cancel(self._timer)
+        session = self.session
+        self.session = None
+        if was_open:
+            self.hub.counters.disconnected(why.partition(":")[0])
+            if self.connect is not None:
+                # It was not welcomed: nothing may come before a CONNACK.
+                self._control, self._answers = [], 0
+        if session is not None and session.line is self:
+            self.broker.leave(session, is_will_wanted=is_will_wanted, expiry_s=session.expiry_s)
+        self.hub.wake(self)
+
+    def watch(self) -> None:
+        """Look again when the client could have missed its keep-alive, with half of it as grace."""
+        if self.keep_alive_ms:
+            self.broker.timers.set(self._timer, self._silent_from_ms())
+        else:
+            self.broker.timers.cancel(self._timer)
+
+    def is_silent(self, now_ms: int) -> bool:
+        if self.keep_alive_ms == 0 or now_ms < self._silent_from_ms():
+            return False
+        if not self.wants_data():
+            self.received_ms = now_ms  # we do not listen: it has all its time when we do again
+            return False
+        return True
+
+    def _silent_from_ms(self) -> int:
+        return self.received_ms + self.keep_alive_ms + self.keep_alive_ms // 2
+
+
+class HeldConnack(HeldReply):
+    """The CONNACK of a durable session."""
+
+    def __init__(self, handshake: MqttHandshake, frame: bytes) -> None:
+        super().__init__(handshake, frame)
+        self.handshake = handshake
+
+    def release(self) -> None:
+        self.handshake.welcome(self.frames)
+
+
+class ClientTimer(Timer):
+    """For a client that is silent: before its CONNECT, or for longer than its keep-alive."""
+
+    __slots__ = ("handshake",)
+
+    def __init__(self, handshake: MqttHandshake) -> None:
+        super().__init__()
+        self.handshake = handshake
+
+    def fire(self, now: int) -> None:
+        handshake = self.handshake
+        if handshake.waits_for < NOTHING:
+            handshake.end(Reason.MAXIMUM_CONNECT_TIME, "no complete CONNECT in time")
+        elif handshake.is_silent(now):
+            handshake.end(Reason.KEEP_ALIVE_TIMEOUT)
+        else:
+            handshake.watch()

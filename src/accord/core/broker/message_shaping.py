@@ -1,0 +1,126 @@
+"""Messages that receivers get in another shape, each made once for all of them.
+
+The conversion takes long, so other processes do it: a `ShapingOrder` goes to the driver, and those
+who wait for it are told when it is done. If nobody can do it, they get the message as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from accord.core.broker.broker_context import BrokerContext, ShapingWaiter, WorkerOrder
+from accord.core.broker.delivery import ClientDelivery
+from accord.core.broker.message import MqttMessage
+from accord.core.mqtt.properties import passed_on, passed_on_block, read_block
+from accord.core.mqtt.reserved_properties import OWN
+from accord.core.scheduling.importance_rates import ImportanceRates
+from accord.core.scheduling.link_estimator import LinkEstimator
+from accord.core.scheduling.outbox import Outbox
+from accord.core.scheduling.shaping_decision import ShapingTarget, choose_shape
+
+SHAPED_FROM: Final = "shaped-from"
+_MOST: Final = 1_000  # conversions under way
+
+
+def shape_for(
+    delivery: ClientDelivery,
+    link: LinkEstimator,
+    outbox: Outbox,
+    flows: ImportanceRates,
+    now_ms: int,
+) -> ShapingTarget | None:
+    """How `delivery` has to be shaped to be what its receiver wants, in time; None: not at all."""
+    grant = delivery.grant
+    rate_bps = link.carries_bps()
+    if rate_bps:
+        rate_bps = flows.left_bps(delivery.importance, rate_bps, outbox.discipline, now_ms)
+    left_ms = max(delivery.expires_ms - now_ms, 1) if delivery.expires_ms else 0
+    if grant.leaves_ms:
+        left_ms = min(left_ms, grant.leaves_ms) if left_ms else grant.leaves_ms
+    return choose_shape(
+        grant.shaping,
+        grant.max_bytes,
+        grant.max_pixels,
+        len(delivery.message.payload),
+        left_ms,
+        rate_bps,
+        link.outstanding_bytes + sum(outbox.bytes_waiting()[delivery.importance :]),
+    )
+
+
+class ShapingOrder(WorkerOrder):
+    """One conversion, and the deliveries that wait for it."""
+
+    def __init__(self, hub: BrokerContext, shape: ShapingTarget, delivery: ClientDelivery) -> None:
+        super().__init__(delivery.message, delivery.importance, delivery.expires_ms)
+        self.hub = hub
+        self.shape = shape
+        self.waiting: list[ShapingWaiter] = []
+
+    def finished(self, message: MqttMessage | None) -> None:
+        """The conversion is done; None where it could not be."""
+        self.hub.shapings.pop((id(self.message), self.shape), None)
+        if message is not None:
+            if self.message.shaped is None:
+                self.message.shaped = {}
+            self.message.shaped[self.shape] = message
+        for held in self.waiting:
+            held.is_shaped(message)
+
+    def fail(self) -> None:
+        self.finished(None)
+
+
+def shaped_message(
+    message: MqttMessage, payload: bytes, user: tuple[tuple[str, str], ...]
+) -> MqttMessage:
+    """`message` with another payload or other attributes; receivers can see that it is so.
+
+    What a node told of a kept event besides stays.
+    """
+    properties = replace(
+        passed_on(message.properties),
+        user=(*user, (SHAPED_FROM, str(len(message.payload)))),
+        message_expiry_s=message.properties.message_expiry_s,
+    )
+    told = () if message.home_number >= 0 else read_block(message.block).user
+    told = tuple(each for each in told if each[0].startswith(OWN))
+    shaped = MqttMessage(
+        message.channel,
+        message.topic,
+        payload,
+        message.qos,
+        message.is_retained,
+        message.publisher,
+        message.received_ms,
+        properties,
+        passed_on_block(replace(properties, user=(*properties.user, *told))),
+        message.expires_ms,
+    )
+    shaped.key = message.key
+    shaped.number = message.number
+    shaped.home = message.home
+    shaped.home_number = message.home_number
+    shaped.counts = message.counts
+    shaped.shaped_from = len(message.payload)
+    return shaped
+
+
+def join_shaping(
+    hub: BrokerContext, delivery: ClientDelivery, shape: ShapingTarget, held: ShapingWaiter
+) -> bool:
+    """Let `held` wait for a conversion; False where too many are under way."""
+    # Not by its number: others may have the same, as those from disk, or of another node.
+    key = (id(delivery.message), shape)
+    order = hub.shapings.get(key)
+    if order is None:
+        if len(hub.shapings) >= _MOST:
+            return False
+        order = ShapingOrder(hub, shape, delivery)
+        hub.shapings[key] = order
+        hub.orders.append(order)
+    assert isinstance(order, ShapingOrder)
+    order.waiting.append(held)
+    return True

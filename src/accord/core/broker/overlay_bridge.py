@@ -1,0 +1,326 @@
+"""Events of this node's clients for other nodes, and events of others for this node's clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from accord.core.broker.feedback import UNKNOWN_NODE
+from accord.core.broker.message import MqttMessage
+from accord.core.broker.transit_properties import properties_of_transit_event
+from accord.core.channels.channels import TEMPLATE, Channels
+from accord.core.feedback.receipts import Receipt
+from accord.core.model.channels import problem_with_channel
+from accord.core.model.errors import EventError
+from accord.core.monitoring.ledger import DELIVERED, SHED
+from accord.core.monitoring.ledger import EXPIRED as EXPIRED_OUTCOME
+from accord.core.mqtt.wire import string_bytes
+from accord.core.overlay.channel_directory import CHANNEL
+from accord.core.overlay.interests import Need
+from accord.core.overlay.neighbour_outbox import EXPIRED
+from accord.core.overlay.signalling import Carried
+from accord.core.overlay.validation import DAMAGED, problem_with_event
+from accord.core.policy.policies import Entity
+from accord.core.router.fan_out import RouterSubscription
+from accord.core.router.message import Message
+from accord.core.router.remote_interests import RemoteInterests
+from accord.core.router.rights import FEEDBACK
+from accord.core.tiers.feedback_router import FeedbackRouter
+from accord.core.tiers.messages import event_id_of
+
+if TYPE_CHECKING:
+    from accord.core.broker.broker import Broker
+    from accord.core.broker.child_bridge import ChildBridge
+
+_FEW: Final = 1_000
+
+
+class PausedPublisher(Protocol):
+    """A client that waits until it may publish more."""
+
+    def go_on(self) -> None: ...
+
+
+class OverlayBridge:
+    """`clock_us` tells the overlay's time."""
+
+    def __init__(self, broker: Broker, clock_us: Callable[[], int]) -> None:
+        self.broker = broker
+        self.remotes = RemoteInterests(broker.router)
+        self._clock_us = clock_us
+        self.channels: Channels | None = None
+        self.answering: FeedbackRouter | None = None  # to sources at other nodes
+        self.is_arriving = False
+        self.source, self.incarnation = "", 0  # of the event that is
+        self.event: Carried | None = None  # that one, as it came
+        self._is_alone = False
+        self.children: ChildBridge | None = None  # secondary nodes, where it may have some
+        self.origin, self.original = "", 0  # of an event that one of them published
+        # Who may not go on publishing before there is room for it, by channel.
+        self.held_back: dict[str, dict[PausedPublisher, bool]] = {}
+        self._foreign: dict[str, bool] = {}  # channels whose retained message is another node's
+
+    def join(self, channels: Channels, *, is_alone: bool = False) -> None:
+        """`is_alone`: there is nobody who would have to know what clients of this node want."""
+        self.channels = channels
+        self._is_alone = is_alone
+        self.answering = FeedbackRouter(channels)
+        router = self.broker.router
+        router.bound = channels.bound
+        router.invalidate("#")
+        for kind in (CHANNEL, TEMPLATE):  # what is known of a channel's template may change, too
+            channels.overlay.store.watch(kind, lambda *_: router.invalidate("#"))
+        if is_alone:
+            channels.overlay.need("#", ("", ""), None)  # which makes it a member of each channel
+        for session in self.broker.sessions.values():
+            for subscription in session.subscriptions.values():
+                self.subscribed(subscription)
+
+    def subscribed(self, subscription: RouterSubscription) -> None:
+        """A client of this node wants something."""
+        if self._tells(subscription):
+            assert self.channels is not None
+            condition = (subscription.where, subscription.xpath)
+            self.channels.overlay.need(subscription.pattern, condition, subscription.predicate)
+
+    def unsubscribed(self, subscription: RouterSubscription) -> None:
+        if self._tells(subscription):
+            assert self.channels is not None
+            condition = (subscription.where, subscription.xpath)
+            self.channels.overlay.unneed(subscription.pattern, condition)
+
+    def _tells(self, subscription: RouterSubscription) -> bool:
+        is_joined = self.channels is not None and not self._is_alone
+        return is_joined and not subscription.pattern.startswith("$")
+
+    def need(self, node: str, key: str, need: Need | None) -> None:
+        """Another node wants something, or does not any more: it gets what is retained, too."""
+        self.remotes.need(node, key, need)
+        if need is None:
+            return
+        for message in self.broker.retained.select(need.filter, now_ms=self.broker.hub.now_ms):
+            if not self._foreign.get(message.channel) and isinstance(message, MqttMessage):
+                channels = self.channels
+                assert channels is not None
+                channels.replay(self.carried(message, 0), [node], self._clock_us())
+
+    def name(self, message: MqttMessage) -> None:
+        """A client of this node publishes it: give it a name where its number is none."""
+
+    def published(self, message: MqttMessage, importance: int) -> None:  # noqa: ARG002
+        """The router has just been through with `message`, whose publisher has that importance."""
+        wanted = self.remotes.wanted
+        if self.children is not None:
+            self.children.published(message)
+        if not self.is_arriving:
+            if message.is_retained:
+                self._foreign.pop(message.channel, None)
+            if wanted and not message.channel.startswith("$"):
+                granted = max(grant.importance for grant in wanted.values())
+                self.send(message, list(wanted), granted)
+        wanted.clear()
+
+    def keep_here(self) -> None:
+        """What the router has just been through with is for clients of this node alone."""
+        self.remotes.wanted.clear()
+        if self.children is not None:
+            self.children.wanted.clear()
+
+    def send(self, message: MqttMessage, nodes: list[str], importance: int) -> None:
+        """To clients of those nodes; where its template orders it, to those of this one too."""
+        assert self.channels is not None
+        self.channels.publish(self.carried(message, importance), nodes, self._clock_us())
+
+    def answer(self, message: MqttMessage, answered: Receipt, importance: int) -> str:
+        """A client of this node answers an event of another; gives why it can't, if so."""
+        event = msgspec.structs.replace(
+            self.carried(message, importance), source=self.broker.hub.node
+        )
+        return "" if self.bring(event, answered) else UNKNOWN_NODE
+
+    def bring(self, event: Carried, answered: Receipt) -> bool:
+        """Send an answer to the node of its receipt, or its parents; False where none is known."""
+        if self.answering is None:
+            return False
+        nodes = self.answering.ways(answered.node)
+        if self.broker.hub.node in nodes:
+            self._hand_down(event, answered)
+        self.answering.send(event, nodes, answered.channel, self._clock_us())
+        return bool(nodes)
+
+    def _hand_down(self, event: Carried, answered: Receipt) -> bool:
+        """To a child of this node; False where there is none of that name."""
+        return self.children is not None and self.children.put(answered.node, event)
+
+    def hold_back(self, channel: str, client: PausedPublisher) -> bool:
+        """Whether `client` has to wait until there is room; then it is told when there is."""
+        if self.channels is None or self.channels.has_room(channel):
+            return False
+        self.held_back.setdefault(channel, {})[client] = True
+        return True
+
+    def release(self) -> None:
+        assert self.channels is not None
+        for channel in list(self.held_back):
+            if self.channels.has_room(channel):
+                for client in self.held_back.pop(channel):
+                    client.go_on()
+
+    def named(self) -> tuple[str, int] | None:
+        """What a secondary node calls the event that is being published, if it is of one."""
+        event = self.event
+        origin, original = (
+            (self.origin, self.original) if event is None else (event.origin, event.original)
+        )
+        return (origin, original) if origin else None
+
+    def carried(self, message: MqttMessage, importance: int) -> Carried:
+        hub = self.broker.hub
+        age_ms = max(0, hub.now_ms - message.received_ms)
+        deadline_ms = message.expires_ms - message.received_ms if message.expires_ms else 0
+        return Carried(
+            "",
+            0,
+            0,
+            (),
+            message.channel,
+            message.payload,
+            message.block,
+            message.qos,
+            message.is_retained,
+            message.publisher,
+            importance,
+            message.number,
+            message.expiry_s,
+            0 if message.is_retained else age_ms * 1_000,
+            max(deadline_ms, 1) * 1_000 if message.expires_ms else 0,
+            origin=self.origin,
+            original=self.original,
+        )
+
+    def sent(self, neighbour: str, event: Carried) -> None:
+        """It is on its way to a neighbour: each hop stands in the ledger of its node."""
+        came_us = event.trail[-1][1] if event.trail else 0
+        self._note(event, f"node {neighbour}", DELIVERED, event.age_us - came_us, trail_text(event))
+
+    def lost(self, event: Carried, cause: str, count: int = 1) -> None:
+        """A copy of it, or of `count` like it, ends at this node."""
+        outcome = EXPIRED_OUTCOME if cause == EXPIRED else SHED
+        self._note(event, "other nodes", outcome, 0, cause, count)
+
+    def _note(
+        self,
+        event: Carried,
+        destination: str,
+        outcome: int,
+        waited_us: int,
+        detail: str,
+        count: int = 1,
+    ) -> None:
+        hub = self.broker.hub
+        if hub.ledger.is_on and problem_with_event(event) is None:
+            queued_ms = hub.now_ms - waited_us // 1_000
+            hub.ledger.add(
+                event.event,
+                count,
+                event.channel,
+                event.publisher,
+                destination,
+                outcome,
+                hub.now_ms - event.age_us // 1_000,
+                queued_ms,
+                hub.now_ms,
+                len(event.payload),
+                event.importance,
+                "",
+                detail,
+                0,
+            )
+
+    def arrived(self, event: Carried) -> None:
+        """Hand an event to the clients of this node: another's, or one whose turn has come."""
+        broker = self.broker
+        hub = broker.hub
+        self._note(event, f"node {hub.node}", DELIVERED, 0, trail_text(event))
+        if self.children is not None and not self.children.is_new(event):
+            # It came by another parent of the secondary node where it was published.
+            if broker.pasts is not None:
+                broker.pasts.came_again(event)
+            return
+        if event.channel == FEEDBACK and broker.feedback is not None:
+            broker.feedback.arrived(event, hub.now_ms, self._hand_down)
+            return
+        message = message_of(event, hub.now_ms)
+        if message is None:
+            hub.counters.shed(DAMAGED, event.source)
+            return
+        is_own = hub.node in (event.source, event.origin)
+        if event.is_retained and not is_own:
+            known = broker.retained.get(event.channel)
+            if known is not None and _is_same(known, event):
+                return  # told once more, because this node or the other began anew
+        publisher = Entity(event.publisher, node=event.origin or event.source)
+        way = broker.way(publisher, event.channel)
+        message.counts = way.route.counts
+        message.number = event.event
+        message.home, message.home_number = event_id_of(event)
+        self.is_arriving = True
+        self.source, self.incarnation = event.source, event.incarnation
+        self.event = event
+        try:
+            with suppress(EventError):
+                broker.publish_now(message, way, is_kept_already=is_own)
+        finally:
+            self.is_arriving = False
+            self.event = None
+        if event.is_retained and not is_own:
+            self._note_foreign(event.channel)
+
+    def _note_foreign(self, channel: str) -> None:
+        """What is retained of it is another node's, if something is."""
+        retained, foreign = self.broker.retained, self._foreign
+        if retained.get(channel) is None:
+            foreign.pop(channel, None)
+            return
+        foreign[channel] = True
+        if len(foreign) > 2 * retained.messages + _FEW:  # most of that has expired
+            self._foreign = {each: True for each in foreign if retained.get(each) is not None}
+
+
+def _is_same(known: Message, event: Carried) -> bool:
+    """Nodes count for themselves, so a number alone does not tell."""
+    return (known.number, known.publisher, known.payload) == (
+        event.event, event.publisher, event.payload,
+    )  # fmt: skip
+
+
+def trail_text(event: Carried) -> str:
+    """The nodes it has come by, each with its age there."""
+    return "by " + ", ".join(f"{node} {age_us / 1_000:.1f} ms" for node, age_us in event.trail)
+
+
+def message_of(event: Carried, now_ms: int) -> MqttMessage | None:
+    """None where it is none: other nodes are believed, but not everything."""
+    if problem_with_channel(event.channel) or event.channel.startswith("$"):
+        return None
+    properties = properties_of_transit_event(event)
+    if properties is None:
+        return None
+    received_ms = now_ms - event.age_us // 1_000
+    message = MqttMessage(
+        event.channel,
+        string_bytes(event.channel),
+        event.payload,
+        event.qos,
+        event.is_retained,
+        event.publisher,
+        received_ms,
+        properties,
+        event.block,
+        received_ms + event.deadline_us // 1_000 if event.deadline_us else 0,
+    )
+    message.key = next((text for name, text in properties.user if name == "key"), "")
+    return message

@@ -1,0 +1,445 @@
+"""Clients that subscribe to persistent channels: what all nodes have kept, then what is live.
+
+How that is got from other nodes, without gap or duplicate, is `core/channels/history`. Here its
+events become messages for the client, as fast as it takes them. Until then the router knows a
+`HistorySubscription` in place of the session; what it does not concern passes through. A
+subscription whose past is over gets its events directly again; it is remembered, as a node that
+fails or comes back may leave it with something more to read.
+
+A durable session's progress is recorded when the client has acknowledged a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from accord.core.admission.filter_index.patterns import intersects
+from accord.core.broker.catch_up import BufferedLiveEvent, ReceiverProxy, is_under_way, page_room
+from accord.core.broker.client_notifications import notify_session
+from accord.core.broker.delivery import ClientDelivery
+from accord.core.broker.kept_messages import history_message
+from accord.core.broker.message import MqttMessage
+from accord.core.broker.session import MqttSession
+from accord.core.channels.history.child_event_dedup import ChildEventId
+from accord.core.channels.history.history_client import HistoryClient
+from accord.core.channels.history.history_replay import HistoryGap, HistoryReplay, ReplayedEvent
+from accord.core.channels.history.messages import HistoryEvent, HistorySelector
+from accord.core.channels.history.peer_replay import Position
+from accord.core.model.channels import filter_selects, problem_with_channel
+from accord.core.model.errors import EventError
+from accord.core.monitoring.ledger import SHED
+from accord.core.mqtt.codes import ProtocolError
+from accord.core.overlay.signalling import Carried
+from accord.core.overlay.validation import MAX_NUMBER, MAX_QOS, problem_with_name
+from accord.core.policy.policies import Entity, Grant
+from accord.core.queries.messages import QueryHit
+from accord.core.router.fan_out import FanOut, Receiver, RouterSubscription
+from accord.core.router.message import Message
+from accord.core.router.rights import HISTORY
+from accord.core.scheduling.outbox import EventRun
+
+if TYPE_CHECKING:
+    from accord.core.broker.broker import Broker
+
+MISSED: Final = "the past of a node can't be had"
+_OVERHEAD: Final = 64
+
+Progress = tuple[int, dict[str, Position] | None]  # since when, and by node where it is
+
+
+class _Page:
+    """Events of one node's page, until the client has them all."""
+
+    def __init__(self, before: Position) -> None:
+        self.before = before
+        self.after: Position | None = None  # once all of it is handed over
+        self.deliveries: list[ClientDelivery] = []
+
+    def is_done(self, session: MqttSession) -> bool:
+        self.deliveries = [each for each in self.deliveries if is_under_way(session, each)]
+        return self.after is not None and not self.deliveries
+
+
+class HistorySubscription(ReceiverProxy):
+    """Receives for a session what a subscription of it gets of persistent channels."""
+
+    def __init__(
+        self,
+        pasts: HistorySubscriptions,
+        session: MqttSession,
+        name: str,
+        subscription: RouterSubscription,
+        since_ms: int,
+    ) -> None:
+        super().__init__(session.name, session.entity)
+        self.is_connected = True
+        self.session = session
+        self.pattern = name  # by which the session knows it
+        self.subscription = subscription
+        self.inner: Receiver = subscription.receiver
+        self.since_ms = since_ms
+        self.is_recorded = True
+        self.recall: HistoryReplay
+        self._pasts = pasts
+        self._pages: dict[str, list[_Page]] = {}  # by node, in the order they were handed over
+
+    # ---------------------------------------------------------------------------------- as receiver
+
+    def deliver(
+        self,
+        message: Message,
+        qos: int,
+        is_retained: bool,
+        identifiers: tuple[int, ...],
+        grant: Grant,
+    ) -> None:
+        pasts = self._pasts
+        if not pasts.broker.router.route(message.channel).bound.is_persistent:
+            self.inner.deliver(message, qos, is_retained, identifiers, grant)
+            return
+        waiting = BufferedLiveEvent(message, qos, is_retained, identifiers, grant)
+        is_now = self.recall.live(
+            pasts.source,
+            message.number,
+            waiting,
+            message.size(),
+            pasts.clock_us(),
+            original=pasts.original,
+        )
+        if is_now:
+            self.session.deliver(message, qos, is_retained, identifiers, grant)
+
+    def forward(self, run: EventRun) -> None:
+        self.inner.forward(run)
+
+    def room(self) -> tuple[int, int] | None:
+        return page_room(self.session, self.subscription.qos)
+
+    def wanted(self) -> HistorySelector:
+        subscription = self.subscription
+        return HistorySelector(
+            subscription.pattern, subscription.where, subscription.xpath, self.since_ms
+        )
+
+    def is_over(self) -> bool:
+        """Whether its client has all of the past that can be had."""
+        return self.recall.is_calm and not any(self._pages.values())
+
+    def attach(self) -> None:
+        """Come between the router and whoever receives."""
+        if self.subscription.receiver is not self:
+            self.inner = self.subscription.receiver
+            self._receive_by(self)
+
+    def detach(self) -> None:
+        if self.subscription.receiver is self:
+            self._receive_by(self.inner)
+
+    def _receive_by(self, receiver: Receiver) -> None:
+        router = self._pasts.broker.router
+        router.remove(self.subscription)
+        self.subscription.receiver = receiver
+        router.add(self.subscription)
+
+    # ------------------------------------------------------------------------------------ the past
+
+    def step(self) -> None:
+        """Hand over what the client has room for."""
+        now_us = self._pasts.clock_us()
+        self._settle()
+        while (event := self.recall.peek()) is not None and self._has_room(1, _size(event)):
+            handed = self.recall.next(now_us)
+            assert handed is not None
+            self._hand_over(handed)
+        for notice in self.recall.notices:
+            self._missed(notice)
+        self.recall.notices.clear()
+        waiting = self.recall.waiting()
+        if waiting is not None and self._has_room(*waiting):
+            for each in self.recall.go_live(now_us):
+                assert isinstance(each, BufferedLiveEvent)
+                self.session.deliver(
+                    each.message, each.qos, each.is_retained, each.identifiers, each.grant
+                )
+            self.is_recorded = False
+            self._tell({"state": "live", "missing": self.recall.missing()})
+
+    def progress(self) -> Progress:
+        """What a crash must not lose."""
+        recall = self.recall
+        if recall.is_calm and not recall.sources:
+            return self.since_ms, None
+        positions = dict(recall.positions())
+        positions.update(dict.fromkeys(recall.lived, (0, -1, "")))
+        for node, pages in self._pages.items():
+            if pages:
+                positions[node] = pages[0].before
+        return self.since_ms, positions
+
+    def _hand_over(self, handed: ReplayedEvent) -> None:
+        node = handed.node
+        pages = self._pages.setdefault(node, [])
+        if not pages or pages[-1].after is not None:
+            pages.append(_Page(handed.before))
+        page = pages[-1]
+        delivery = None if handed.is_again else self._deliver(node, handed.event)
+        if delivery is not None and delivery.qos:
+            page.deliveries.append(delivery)
+        page.after = handed.after
+
+    def _deliver(self, node: str, event: HistoryEvent) -> ClientDelivery | None:
+        session, subscription = self.session, self.subscription
+        if subscription.is_local_excluded and event.publisher == session.name:
+            return None
+        if subscription.denies(event.channel):
+            return None
+        hub = session.hub
+        name = (event.origin, event.original) if event.origin else (node, event.number)
+        found = QueryHit(
+            0,
+            event.number,
+            event.received_ms,
+            event.channel,
+            event.publisher,
+            event.qos,
+            event.block,
+            event.payload,
+        )
+        try:
+            self._check(event)
+            counts = hub.router.channels.get(event.channel)
+            message = history_message(found, counts, hub.now_ms, name)
+        except (ProtocolError, EventError, ValueError):
+            hub.counters.shed("unreadable in the archive", session.name)
+            return None
+        publisher = Entity(event.publisher, node=name[0])
+        grant = hub.router.grant(message, publisher, session.entity)
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        return session.deliver_kept(message, min(subscription.qos, event.qos), identifiers, grant)
+
+    def _check(self, event: HistoryEvent) -> None:
+        """EventError where no node can have kept it for this subscription."""
+        channel = event.channel
+        problem = problem_with_channel(channel) or problem_with_name(event.publisher)
+        if problem := problem or problem_with_name(event.origin):
+            raise EventError("channel", problem)
+        if channel.startswith("$") or not filter_selects(self.subscription.pattern, channel):
+            raise EventError("channel", "expected one that was asked for")
+        is_numbered = 0 <= event.number <= MAX_NUMBER and 0 <= event.original <= MAX_NUMBER
+        if not (0 <= event.qos <= MAX_QOS and is_numbered):
+            raise EventError("event", "expected QoS 0, 1 or 2, and a number of its node")
+
+    def _settle(self) -> None:
+        """Note what the client has."""
+        for pages in self._pages.values():
+            while pages and pages[0].is_done(self.session):
+                pages.pop(0)
+                self.is_recorded = False
+
+    def _has_room(self, count: int, size: int) -> bool:
+        """Whether so much fits into the queue of the client, which is there."""
+        session = self.session
+        outbox = session.outbox
+        if session.line is None:
+            return False
+        size += count * _OVERHEAD
+        if not self.subscription.qos:
+            return outbox.bytes == 0 or outbox.bytes + size <= outbox.bytes_limit // 2
+        used = outbox.tracked_bytes + session.in_flight_bytes
+        is_free = session.unfinished() + count < outbox.tracked_limit
+        is_empty = not session.unfinished()  # then as much as there is
+        return is_empty or (is_free and used + size <= outbox.tracked_bytes_limit)
+
+    # ------------------------------------------------------------------------------------- telling
+
+    def _missed(self, notice: HistoryGap) -> None:
+        hub = self.session.hub
+        problem = f"{MISSED}: {notice.node} {notice.why}"
+        hub.counters.shed(MISSED, self.session.name)
+        if hub.ledger.is_on:
+            now_ms = hub.now_ms
+            pattern = self.subscription.pattern
+            hub.number += 1
+            hub.ledger.add(
+                hub.number, 1, pattern, "", self.session.name, SHED,
+                now_ms, now_ms, now_ms, 0, 0, "", problem, 0,
+            )  # fmt: skip
+        self._tell({"state": "missing", "node": notice.node, "why": notice.why})
+
+    def _tell(self, form: dict[str, object]) -> None:
+        told = {"filter": self.pattern, **form}
+        notify_session(self._pasts.broker, self.session, HISTORY, told)
+
+
+class PersistentChannels(Protocol):
+    """What a node knows of how channels are defined."""
+
+    def persistent_filters(self) -> list[str]: ...
+
+
+class HistorySubscriptions:
+    """Of one node. `source` is the node of the event that is being handed out.
+
+    `original` is what a secondary node calls it, if it was published there.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        asker: HistoryClient,
+        directory: PersistentChannels,
+        clock_us: Callable[[], int],
+    ) -> None:
+        self.broker = broker
+        self.asker = asker
+        self.clock_us = clock_us
+        self.source = broker.hub.node
+        self.original: ChildEventId | None = None
+        self._directory = directory
+        self._has_kept = False
+        self._all: dict[RouterSubscription, HistorySubscription] = {}
+        self._by_recall: dict[HistoryReplay, HistorySubscription] = {}
+        self._attached: dict[HistorySubscription, bool] = {}
+
+    def __len__(self) -> int:
+        """How many have a past that is not over."""
+        return len(self._attached)
+
+    def selects(self, pattern: str) -> bool:
+        """Whether a filter may select persistent channels."""
+        if pattern.startswith("$"):
+            return False
+        return any(intersects(pattern, each) for each in self._directory.persistent_filters())
+
+    def has(self, subscription: RouterSubscription) -> bool:
+        """Whether it gets persistent channels from here."""
+        return subscription in self._all
+
+    def begin(
+        self, session: MqttSession, name: str, subscription: RouterSubscription, since_ms: int
+    ) -> None:
+        """Let a subscription that is about to be added begin with the past."""
+        past = HistorySubscription(self, session, name, subscription, since_ms)
+        subscription.receiver = past
+        self._attached[past] = True
+        self._add(past, self.asker.recall(past.wanted(), past.room, self.clock_us()))
+
+    def release(
+        self, subscription: RouterSubscription, wanted: HistorySelector
+    ) -> HistorySubscription | None:
+        """The past of a subscription that another takes the place of, if that wants the same."""
+        past = self._all.get(subscription)
+        if past is None or msgspec.structs.replace(past.wanted(), since_ms=0) != wanted:
+            return None
+        past.detach()
+        self._attached.pop(past, None)
+        return self._all.pop(subscription)
+
+    def take_over(self, past: HistorySubscription, subscription: RouterSubscription) -> None:
+        """Let a subscription that is about to be added go on where another was."""
+        past.subscription = subscription
+        self._all[subscription] = past
+        if not past.is_over():
+            past.inner = subscription.receiver
+            subscription.receiver = past
+            self._attached[past] = True
+
+    def resume(
+        self, session: MqttSession, name: str, subscription: RouterSubscription, progress: Progress
+    ) -> None:
+        """Let one from before go on, which the router knows."""
+        past = HistorySubscription(self, session, name, subscription, progress[0])
+        now_us = self.clock_us()
+        self._add(past, self.asker.resume(past.wanted(), past.room, progress[1], now_us))
+
+    def end(self, subscription: RouterSubscription) -> None:
+        past = self._all.pop(subscription, None)
+        if past is not None:
+            self._by_recall.pop(past.recall)
+            self._attached.pop(past, None)
+            self.asker.end(past.recall)
+
+    def progress(self, subscription: RouterSubscription) -> Progress | None:
+        """What a crash must not lose of it; None where it has no past."""
+        past = self._all.get(subscription)
+        return None if past is None else past.progress()
+
+    def publishing(self, message: MqttMessage, route: FanOut, *, is_kept_already: bool) -> bool:
+        """An event of a persistent channel is about to be handed out; True: not to the same."""
+        hub, abroad = self.broker.hub, self.broker.abroad
+        now_us = self.clock_us()
+        self.original = None if abroad is None else abroad.named()
+        if abroad is not None and abroad.is_arriving:
+            self.source = abroad.source
+            if self.asker.arrived(
+                abroad.source, abroad.incarnation, message.number, now_us, original=self.original
+            ):
+                self._attach()
+                return True
+            return False
+        self.source = hub.node
+        if route.bound.goes_up:
+            return False  # it comes back from the parent that keeps it
+        if not is_kept_already and message.number <= hub.cut_number:
+            # It waited while others were told how far the journal is: it comes behind that.
+            hub.number += 1
+            message.number = hub.number
+        if not self._has_kept and hub.is_durable:
+            self._has_kept = True
+            self.asker.has_kept()
+        if not route.bound.is_ordered:
+            self.asker.arrived(hub.node, 0, message.number, now_us, original=self.original)
+        return False
+
+    def came_again(self, event: Carried) -> None:
+        """An event of a secondary node came by another parent of it: nobody is to get it."""
+        if self.broker.router.route(event.channel).bound.is_persistent:
+            self.asker.arrived(event.source, event.incarnation, event.event, self.clock_us())
+            self._attach()
+
+    def step(self) -> None:
+        """Let subscriptions with a past go on, and those that are there be ordinary ones."""
+        self._attach()
+        for past in list(self._attached):
+            past.step()
+            if past.is_over():
+                past.detach()
+                del self._attached[past]
+                past.is_recorded = False
+            if not past.is_recorded:
+                past.is_recorded = True
+                self._record(past)
+
+    def _attach(self) -> None:
+        self.asker.has_woken = False
+        for recall in self.asker.active:
+            past = self._by_recall[recall]
+            if past not in self._attached:
+                self._attached[past] = True
+                past.attach()
+
+    def _record(self, past: HistorySubscription) -> None:
+        hub = self.broker.hub
+        if past.session.is_durable and hub.is_durable:
+            hub.record(self.broker.subscribed(past.session, past.pattern))
+
+    def _add(self, past: HistorySubscription, recall: HistoryReplay) -> None:
+        past.recall = recall
+        self._all[past.subscription] = past
+        self._by_recall[recall] = past
+
+    def check_invariants(self) -> None:
+        self.asker.check_invariants()
+        assert len(self._all) == len(self._by_recall)
+        for past in self._attached:
+            assert past.subscription.receiver is past
+        for subscription, past in self._all.items():
+            assert past.subscription is subscription
+            assert past in self._attached or subscription.receiver is not past
+
+
+def _size(event: HistoryEvent) -> int:
+    return len(event.payload) + len(event.block) + len(event.channel)

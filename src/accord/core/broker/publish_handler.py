@@ -1,0 +1,996 @@
+"""What a client publishes: the hot path, from a PUBLISH's bytes to the sessions that want it.
+
+A client's channels are checked once, for form and rights, and remembered with the ways its messages
+go. Then messages that need nothing but forwarding are runs (`_on_run`), passed on as the bytes of
+their publisher. `_on_publish` takes apart all others: QoS 2, retained, with a key, a deadline, a
+response topic or XML metadata, or to a channel that this client has not used since a change.
+
+What takes time, because predicates have to be matched, becomes a task: whose turn it is on the
+CPU is decided by importance, like whose turn it is on a link. A client whose tasks pile up is not
+read from until they are done, the unimportant ones first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from accord.core.broker import session_records
+from accord.core.broker.broker import Broker, check_names, read_special
+from accord.core.broker.broker_context import NodeRequest, WorkerOrder
+from accord.core.broker.client_advertisements import BEYOND
+from accord.core.broker.delivery_accounting import record_unrouted
+from accord.core.broker.feedback import TOPIC as FEEDBACK_TOPIC
+from accord.core.broker.feedback import FeedbackHandler
+from accord.core.broker.message import DUPLICATE, RETAINED, MqttMessage
+from accord.core.broker.reply_queue import NOTHING, ReplyQueue
+from accord.core.broker.runs import RunForwarder, divide
+from accord.core.broker.session import MqttSession
+from accord.core.channels.channels import UNKNOWN
+from accord.core.model.channels import problem_with_channel
+from accord.core.model.document import Condition, Document
+from accord.core.model.errors import EventError
+from accord.core.monitoring.ledger import REFUSED, SHED, event_id
+from accord.core.mqtt.codec import encode
+from accord.core.mqtt.codes import V5, PacketType, ProtocolError, Reason, malformed, violation
+from accord.core.mqtt.event_mapping import EVENT
+from accord.core.mqtt.packets import Puback, Pubrec
+from accord.core.mqtt.properties import (
+    NO_PROPERTIES,
+    Properties,
+    decode_properties,
+    passed_on_block,
+)
+from accord.core.mqtt.wire import read_varint, string_bytes
+from accord.core.native import Frames, scan
+from accord.core.predicates.xpath import INLINE_COST
+from accord.core.router.fan_out import DeferredMatchError, PublisherFanOut, Selection
+from accord.core.router.rights import (
+    CHANNELS,
+    FEEDBACK,
+    FEEDBACK_PREFIX,
+    POLICIES,
+    QUERIES,
+    REQUESTS,
+    Rights,
+)
+from accord.core.scheduling.tasks import UNKNOWN_US, Task
+
+_REMEMBERED_TOPICS: Final = 1_000
+_TASKS: Final = 64  # of one client that wait: no more is read from it
+_TASK_BYTES: Final = 262_144  # the same of runs
+_PIECE_US: Final = 900  # that a piece of a run takes at a time
+_FIRST_PIECE: Final = 8  # messages of a channel, while nobody knows what they take
+_REQUESTS_WAITING: Final = 1_000
+_OVERLOAD: Final = "cpu overload"
+_TAKEN: Final = bytes((Reason.SUCCESS,))
+_UNWANTED: Final = bytes((Reason.NO_MATCHING_SUBSCRIBERS,))
+
+# What clients have that publish nothing, as most that are idle: nothing is ever added to these.
+_NO_WAYS: Final[dict[bytes, PublisherFanOut]] = {}
+_NO_TOPICS: Final[
+    tuple[dict[bytes, Selection | PublisherFanOut], dict[bytes, Selection | PublisherFanOut]]
+] = ({}, {})
+_NO_ALIASES: Final[dict[int, bytes]] = {}
+
+
+class PublishHandler(ReplyQueue):
+    """The publishing side of a connection."""
+
+    __slots__ = (
+        "_aliases",
+        "_forwards",
+        "_importance",
+        "_rights",
+        "_task_bytes",
+        "_tasks",
+        "_tells_events",
+        "_topics",
+        "_topics_at",
+        "_waits_for_room",
+        "_ways",
+        "is_lone",
+    )
+
+    def __init__(self, broker: Broker, address: str) -> None:
+        super().__init__(broker, address)
+        self._rights: Rights | None = None
+        self._ways = _NO_WAYS
+        # By QoS, the topics whose clean frames are runs, as of a state of the router.
+        self._topics = _NO_TOPICS
+        self._topics_at = 0
+        self._forwards: RunForwarder | None = None
+        self._aliases = _NO_ALIASES  # topics with their lengths
+        self._tasks = 0  # that wait
+        self._task_bytes = 0  # of runs among them
+        self._importance = 0  # of the last of them
+        self._waits_for_room = False  # in a channel
+        # Whether the last read had one message for one receiver: the next may be like it.
+        self.is_lone = False
+        self._tells_events = False  # whether acknowledgements say how events are called here
+
+    def _scan(self, data: bytes, at: int, limit: int, first: int) -> Frames | None:
+        """The run of clean frames that begins at `at`, if there is one."""
+        router = self.broker.router
+        if self._topics_at != router.changes:
+            # Before a change, topics may have led to others.
+            self._topics_at = router.changes
+            for topics in self._topics:
+                topics.clear()
+        qos = first >> 1 & 3
+        topics = self._topics[qos]
+        if not topics or self.hub.overloaded:
+            return None  # where nothing can be recorded, each message is looked at
+        return scan(data, at, self.version == V5, limit, topics, self._aliases)
+
+    def _on_run(self, frames: Frames) -> None:
+        """Count clean frames, and pass them on, or let them wait for their turn on the CPU."""
+        hub = self.hub
+        counters = hub.counters
+        session = self.session
+        assert session is not None
+        qos = frames.qos
+        if qos:
+            self._check_flood(session)
+        count = frames.count
+        ways = frames.ways
+        counters.publishes_received[qos] += count
+        session.published += count
+        selection = ways[0]
+        if (
+            len(ways) == 1
+            and isinstance(selection, Selection)
+            and selection.groups is None
+            and not selection.way.pending
+        ):
+            # As most often: all of them to the same receivers, at once.
+            counts = selection.way.route.counts
+            size = frames.end - frames.start
+            counters.publish_bytes_received += size
+            counts.published += count
+            counts.published_bytes += size
+            appended = hub.appended
+            if selection.copies:
+                counters.matched += count
+            else:
+                counters.unmatched += count
+            self.is_lone = count == 1 and selection.only is not None
+            (self._forwards or self._forwarding()).forward_all(frames)
+            if qos and self.waits_for == NOTHING:
+                code = _TAKEN if selection.copies else _UNWANTED
+                self._settle(frames.acks(code), appended, count)
+            return
+        at_once: list[int] = []
+        sizes = frames.sizes()
+        for label, (count, size) in enumerate(sizes):
+            each = ways[label]
+            way = each.way
+            counters.publish_bytes_received += size
+            counts = way.route.counts
+            counts.published += count
+            counts.published_bytes += size
+            if isinstance(each, Selection) and not way.pending:
+                if each.groups is None:
+                    at_once.append(label)
+                else:
+                    at_once += [piece for piece, _, _ in divide(frames, label, count)]
+            else:
+                self._defer_run(frames, label, way)
+        if at_once:
+            self._pass_on(frames, sorted(at_once), frames.sizes(), hub.appended)
+
+    def _pass_on(
+        self,
+        frames: Frames,
+        labels: list[int],
+        sizes: list[tuple[int, int]],
+        appended: int,
+        numbers: dict[int, Sequence[int]] | None = None,
+    ) -> None:
+        """Forward the frames of these labels, which stand for selections, and acknowledge them.
+
+        What was recorded for them since `appended` must be on disk before.
+        """
+        counters = self.hub.counters
+        codes = bytearray(b"\xff" * (labels[-1] + 1))
+        answered = 0
+        for label in labels:
+            count = sizes[label][0]
+            answered += count
+            if frames.ways[label].copies:
+                counters.matched += count
+                codes[label] = Reason.SUCCESS
+            else:
+                counters.unmatched += count
+                codes[label] = Reason.NO_MATCHING_SUBSCRIBERS
+        self._forwarding().forward(frames, labels, numbers)
+        if frames.qos and self.waits_for == NOTHING:
+            self._settle(frames.acks(bytes(codes)), appended, answered)
+
+    def _forwarding(self) -> RunForwarder:
+        if self._forwards is None:
+            self._forwards = RunForwarder(self.hub, self.client_id, self.version == V5)
+        return self._forwards
+
+    def _defer_run(self, frames: Frames, label: int, way: PublisherFanOut) -> None:
+        """Let a run wait for its turn on the CPU, by the importance of its messages."""
+        session = self.session
+        assert session is not None
+        labels = {label: way.grant.importance}
+        if way.side.mask:
+            found = self._by_importance(frames, label, way)
+            if found is None:
+                for message, packet_id in self._forwarding().messages(frames, label):
+                    self.hub.enter(message, way.route.counts)
+                    self._defer(message, way, frames.qos, packet_id, message.size())
+                return
+            labels = found
+        sizes = frames.sizes()
+        for each, importance in labels.items():
+            count, size = sizes[each]
+            run = frames.piece(each, 0, count)
+            task = RunTask(self, session, run, way, size, importance)
+            self._task_bytes += size
+            if self._task_bytes >= _TASK_BYTES:
+                self.is_stalled = True
+            self._submit(task, way, count if frames.qos else 0)
+
+    @staticmethod
+    def _by_importance(frames: Frames, label: int, way: PublisherFanOut) -> dict[int, int] | None:
+        """Labels for messages of different importance, by conditions on what is published."""
+        view = way.route.view
+        found = view.match_frames(frames.data, frames.spans(label))
+        if found is None or found.undecided:
+            return None
+        granted = [view.publish_grant(way.side, sum(bits)).importance for bits in found.answers]
+        levels = sorted({granted[each] for each in found.which})
+        ranks = np.array([levels.index(each) if each in levels else 0 for each in granted], "I")
+        which = ranks[np.frombuffer(found.which, "I")]
+        first = frames.relabel(label, which, [way] * len(levels))
+        return dict(enumerate(levels, first))
+
+    def _submit(self, task: PublishTask | RunTask, way: PublisherFanOut, unanswered: int) -> None:
+        hub = self.hub
+        way.pending += 1
+        self._tasks += 1
+        self._unanswered += unanswered
+        self._importance = task.importance
+        if self._tasks >= _TASKS or hub.tasks.is_pressed(task.importance):
+            self.is_stalled = True
+        hub.submit(task)
+
+    def match_run(self, frames: Frames, way: PublisherFanOut, session: MqttSession) -> None:
+        """Pass on a run of `way` that has waited for its turn: find out who gets which message."""
+        found = self._match(frames, way) if way.has_runs else None
+        if found is None:
+            self._take_apart(frames, way, session)
+            return
+        selections, which = found
+        hub = self.hub
+        appended = hub.appended
+        entered = hub.enter_run(frames.count)
+        if way.route.is_kept:
+            self._forwarding().keep(frames, 0, way.route, entered)
+        numbers: dict[int, Sequence[int]] = {0: entered}
+        if len(selections) == 1:
+            frames.ways[0] = selections[0]
+        else:
+            first = frames.relabel(0, which, selections)
+            ordered: Sequence[int] = entered
+            if way.route.is_kept:
+                # As they are in the journal; otherwise those of one selection follow each other.
+                ordered = (np.argsort(which, kind="stable") + entered.start).tolist()
+            ends = np.cumsum(np.bincount(which)).tolist()
+            numbers = {
+                first + each: ordered[start:end]
+                for each, (start, end) in enumerate(pairwise([0, *ends]))
+            }
+        for each in [each for each in numbers if frames.ways[each].groups is not None]:
+            some = numbers.pop(each)
+            for part, start, end in divide(frames, each, len(some)):
+                numbers[part] = some[start:end]
+        self._pass_on(frames, sorted(numbers), frames.sizes(), appended, numbers)
+
+    def _match(
+        self, frames: Frames, way: PublisherFanOut
+    ) -> tuple[list[Selection], npt.NDArray[np.uint32]] | None:
+        """The selections of a run's messages, and which is whose.
+
+        None where some message has to be looked at by itself: then all are, to keep their order.
+        """
+        router = self.broker.router
+        route = way.route
+        spans = frames.spans(0)
+        selections = []
+        which = np.zeros(frames.count, "I")
+        if route.has_predicates:
+            found = router.match_frames(route, frames.data, spans)
+            if found.undecided:
+                return None
+            # Many answers may mean the same for receivers.
+            distinct: dict[Selection, int] = {}
+            ranks = [0]
+            known = way.selections
+            for keys in found.answers[1:]:
+                selection = known.get(keys)
+                if selection is None:
+                    selection = router.select(way, keys)
+                ranks.append(distinct.setdefault(selection, len(distinct)))
+            selections = list(distinct)
+            which = np.array(ranks, "I")[np.frombuffer(found.which, "I")]
+        else:
+            selections.append(router.select(way, ()))
+        if any(each.needs_events for each in selections):
+            return None
+        if any(each.mask for each in selections):
+            # Only now: conditions count for what is granted to those who get it.
+            conditions = route.view.match_frames(frames.data, spans)
+            if conditions is None or conditions.undecided:
+                return None
+            met = [sum(bits) for bits in conditions.answers]
+            both = which * np.uint32(len(met)) + np.frombuffer(conditions.which, "I")
+            different, inverse = np.unique(both, return_inverse=True)
+            which = inverse.astype("I")
+            selections = [
+                selections[each // len(met)].under(met[each % len(met)])
+                for each in different.tolist()
+            ]
+        return selections, which
+
+    def _take_apart(self, frames: Frames, way: PublisherFanOut, session: MqttSession) -> None:
+        """Publish the messages of a run one by one."""
+        for message, packet_id in self._forwarding().messages(frames, 0):
+            self.hub.enter(message, way.route.counts)
+            self.finish(message, way, session, frames.qos, packet_id)
+
+    def shed_run(self, frames: Frames, way: PublisherFanOut) -> None:
+        """A run had to go because the node has more to do than it can."""
+        hub = self.hub
+        count = frames.count
+        number = hub.enter_run(count).start
+        hub.counters.shed(_OVERLOAD, self.client_id, count)
+        way.route.counts.shed += count
+        outcome = REFUSED if frames.qos else SHED
+        channel = way.route.channel
+        record_unrouted(
+            hub, number, channel, self.client_id, outcome, hub.now_ms, 0, _OVERLOAD, count
+        )
+        if frames.qos and self.waits_for == NOTHING:
+            self._settle(frames.acks(bytes((Reason.QUOTA_EXCEEDED,))), hub.appended, count)
+
+    def _on_publish(self, data: bytes, start: int, body: int, end: int, now_ms: int) -> None:
+        """A PUBLISH from `start` to `end`; its fixed header ends at `body`."""
+        first = data[start]
+        qos = first >> 1 & 3
+        if qos == 3:
+            raise malformed("a PUBLISH with QoS 3")
+        if qos == 0 and first & DUPLICATE:
+            raise malformed("a PUBLISH with QoS 0 marked as sent before")
+        at = body + 2
+        if at > end:
+            raise malformed("a PUBLISH without topic")
+        at += data[body] << 8 | data[body + 1]
+        topic = data[body:at]
+        packet_id = 0
+        if qos:
+            if at + 2 > end:
+                raise malformed("a PUBLISH that ends in its topic")
+            packet_id = data[at] << 8 | data[at + 1]
+            at += 2
+            if packet_id == 0:
+                raise violation("a packet identifier of 0")
+        elif at > end:
+            raise malformed("a PUBLISH that ends in its topic")
+        tail = at
+        version = self.version
+        properties = NO_PROPERTIES
+        has_alias = False
+        block = b""
+        if version == V5:
+            if at < end and data[at] == 0:
+                at += 1
+            else:
+                properties, block, at = _read_properties(data, at, end)
+                has_alias = properties.topic_alias is not None
+        hub = self.hub
+        counters = hub.counters
+        counters.publishes_received[qos] += 1
+        counters.publish_bytes_received += end - start
+        session = self.session
+        assert session is not None
+        way = self._ways.get(topic)
+        if way is None or has_alias or not way.route.is_valid:
+            channel = self._channel(topic, properties)
+            if not self._may_publish(channel):
+                problem = (
+                    f"no right to publish to {channel}; ask for it "
+                    "(may.publish, may_not.publish in accord.toml)"
+                )
+                self._answer(qos, packet_id, Reason.NOT_AUTHORIZED, problem)
+                counters.shed("not authorized", self.client_id)
+                return
+            topic = string_bytes(channel)
+            way = self._way(topic, channel)
+            if way.route.bound.problem:
+                self._refuse_channel(channel, way.route.bound.problem, qos, packet_id)
+                return
+        route = way.route
+        session.published += 1
+        if qos == 2 and packet_id in session.received:
+            if session.received[packet_id]:
+                self._answer(qos, packet_id, Reason.SUCCESS, "")
+            return  # otherwise it is answered when its turn has come
+        if qos:
+            self._check_flood(session)
+        if hub.overloaded and (qos or route.is_kept or first & RETAINED):
+            counters.shed("journal overloaded", self.client_id)
+            self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, hub.overloaded)
+            return
+        try:
+            message = MqttMessage(
+                route.channel,
+                topic,
+                data[at:end],
+                qos,
+                first & RETAINED != 0,
+                self.client_id,
+                now_ms,
+                properties,
+                block,
+                0,
+            )
+            if properties is not NO_PROPERTIES:
+                read_special(message)
+                check_names(message)
+                if properties.response_topic is not None and not route.is_request:
+                    self._stamp(message, session)
+            if qos == 2:
+                message.packet_id = packet_id
+        except EventError as error:
+            self.refuse_event(qos, packet_id, route.channel, error)
+            return
+        hub.enter(message, route.counts)
+        route.counts.published += 1
+        route.counts.published_bytes += end - start
+        if way.is_held and not route.is_request and self._is_beyond(message, qos, packet_id):
+            return
+        if qos and properties is NO_PROPERTIES and not first & DUPLICATE:
+            # Receivers at the same QoS get the publisher's frame with another identifier.
+            head = data[start : body + len(topic)]
+            message.has_frame(version, first, head, data[tail:end])
+        if route.is_request:
+            self._request(message, qos, packet_id)
+        elif route.has_predicates or way.pending:
+            self._defer(message, way, qos, packet_id, end - start)
+        else:
+            self.finish(message, way, session, qos, packet_id)
+        if way.has_runs and qos < 2 and topic not in self._topics[qos]:
+            self._remember(topic, way, qos)
+
+    def published(self) -> list[str]:
+        """The channels this client publishes to, as far as remembered."""
+        return [way.route.channel for way in self._ways.values()]
+
+    def hold_to_rate(self, is_held: bool) -> None:
+        self._topics = ({}, {})
+        for way in self._ways.values():
+            way.is_held = is_held
+            way.renew(way.route)
+
+    def _is_beyond(self, message: MqttMessage, qos: int, packet_id: int) -> bool:
+        """Whether it is more than its client advertised: then it goes no further."""
+        admitting = self.broker.admitting
+        try:
+            if admitting is None or not admitting.advertising.is_beyond(message):
+                return False
+        except EventError as error:
+            self.refuse_event(qos, packet_id, message.channel, error)
+            return True
+        self._note_shed(message, qos, BEYOND)
+        self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, BEYOND)
+        return True
+
+    def _way(self, topic: bytes, channel: str) -> PublisherFanOut:
+        """The way of this client's messages to `channel`, remembered under `topic`."""
+        session = self.session
+        assert session is not None
+        if channel.startswith(FEEDBACK_PREFIX):  # one way for all, whatever receipts they have
+            topic, channel = FEEDBACK_TOPIC, FEEDBACK
+        route = self.broker.router.route(channel)
+        way = self._ways.get(topic)
+        if way is not None:
+            way.renew(route)
+            return way
+        way = PublisherFanOut(session.entity, route, session.is_held)
+        if route.is_valid:
+            if not self._ways or len(self._ways) >= _REMEMBERED_TOPICS:
+                self._forget_ways()
+            self._ways[topic] = way
+        return way
+
+    def _remember(self, topic: bytes, way: PublisherFanOut, qos: int) -> None:
+        """Let later clean frames of this topic be runs."""
+        if way.route.is_valid and self._ways.get(topic) is way and not (qos and self._tells_events):
+            selection = self.broker.router.fixed_selection(way)
+            self._topics[qos][topic] = way if selection is None else selection
+
+    def _forget_ways(self) -> None:
+        for way in self._ways.values():
+            way.forget()
+        self._ways = {}
+        self._topics = ({}, {})
+
+    def _defer(
+        self, message: MqttMessage, way: PublisherFanOut, qos: int, packet_id: int, size: int
+    ) -> None:
+        """Let a message wait for its turn on the CPU."""
+        session = self.session
+        assert session is not None
+        if qos == 2:
+            session.received[packet_id] = False
+        task = PublishTask(self, session, message, way, qos, packet_id, size)
+        self._submit(task, way, 1 if qos == 1 else 0)
+
+    def answered(self, count: int) -> None:
+        """So many QoS 1 messages that waited for their turn need no room any more."""
+        self._unanswered -= count
+
+    def task_ended(self, answered: int, size: int = 0) -> None:
+        """One with so many QoS 1 messages, and so many bytes of a run."""
+        self._tasks -= 1
+        self._task_bytes -= size
+        self._unanswered -= answered
+        if self.is_stalled:
+            is_low = self._tasks <= _TASKS // 2 and self.hub.tasks.may_resume(self._importance)
+            is_low = is_low and self._task_bytes <= _TASK_BYTES // 2
+            if (is_low or self._tasks == 0) and not self._waits_for_room:
+                self.is_stalled = False
+                self.hub.wake(self)  # to be read from again
+
+    def _wait_for_room_in(self, channel: str) -> None:
+        """Take no more from the client before its channel has room again, at all its members."""
+        abroad = self.broker.abroad
+        if abroad is not None and abroad.hold_back(channel, self):
+            self._waits_for_room = self.is_stalled = True
+
+    def go_on(self) -> None:
+        self._waits_for_room = False
+        if self.is_stalled and not self._tasks:
+            self.is_stalled = False
+            self.hub.wake(self)
+
+    def finish(
+        self,
+        message: MqttMessage,
+        way: PublisherFanOut,
+        session: MqttSession,
+        qos: int,
+        packet_id: int,
+    ) -> None:
+        """Publish a message, and acknowledge it where its client is still there to hear it."""
+        hub = self.hub
+        appended = hub.appended
+        recorded = len(hub.state_records)
+        try:
+            reached = self.broker.publish(message, way)
+        except EventError as error:
+            if qos == 2:
+                session.received.pop(packet_id, None)
+            self.answering(session, qos).refuse_event(qos, packet_id, message.channel, error)
+            return
+        if way.route.bound.can_be_full:
+            self._wait_for_room_in(message.channel)
+        if qos == 0:
+            return
+        if qos == 2:
+            session.received[packet_id] = True
+            if session.is_durable:
+                self._record_taken(session, packet_id, recorded)
+        answering = self.answering(session, qos)
+        if answering.waits_for == NOTHING:
+            answering.acknowledge(message, qos, packet_id, reached, appended)
+
+    def _record_taken(self, session: MqttSession, packet_id: int, recorded: int) -> None:
+        """Neither may be lost without the other: the client would repeat it or not."""
+        self.hub.record(session_records.ReceivedRecord(session.name, packet_id))
+        self.hub.join(recorded)
+
+    def answering(self, session: MqttSession, qos: int) -> PublishHandler:
+        """Where the answer to a message goes.
+
+        A client that came back meanwhile repeats QoS 2 messages until it hears of them.
+        """
+        line = session.line
+        if qos == 2 and self.waits_for != NOTHING and isinstance(line, PublishHandler):
+            return line
+        return self
+
+    def acknowledge(
+        self, message: MqttMessage, qos: int, packet_id: int, reached: int, appended: int
+    ) -> None:
+        """Tell the client that its message was taken, as soon as that is safe to say."""
+        if self._tells_events:
+            reason = Reason.SUCCESS if reached else Reason.NO_MATCHING_SUBSCRIBERS
+            frame = self._named_acknowledgement(qos, packet_id, reason, message.number)
+        elif reached or self.version != V5:
+            frame = (b"\x40\x02" if qos == 1 else b"\x50\x02") + packet_id.to_bytes(2, "big")
+        else:
+            frame = self._acknowledgement(qos, packet_id, Reason.NO_MATCHING_SUBSCRIBERS)
+        hub = self.hub
+        if self._held or hub.appended != appended:
+            self.hold(frame)
+        else:
+            self.reply(frame)
+
+    def shed(self, message: MqttMessage, session: MqttSession, qos: int, packet_id: int) -> None:
+        """A message had to go because the node has more to do than it can."""
+        self._note_shed(message, qos, _OVERLOAD)
+        if qos == 2:
+            session.received.pop(packet_id, None)
+        answering = self.answering(session, qos)
+        if answering.waits_for == NOTHING:
+            answering._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, _OVERLOAD)
+
+    def _note_shed(self, message: MqttMessage, qos: int, cause: str) -> None:
+        """Count a message that goes no further, and say why where people look."""
+        hub = self.hub
+        hub.counters.shed(cause, message.publisher)
+        if message.counts is not None:
+            message.counts.shed += 1
+        record_unrouted(
+            hub,
+            message.number,
+            message.channel,
+            message.publisher,
+            SHED if qos == 0 else REFUSED,
+            message.received_ms,
+            len(message.payload),
+            cause,
+        )
+
+    def _request(self, message: MqttMessage, qos: int, packet_id: int) -> None:
+        """A message to the node itself: the driver answers it."""
+        hub = self.hub
+        if message.channel == FEEDBACK and self.broker.feedback is not None:
+            self._answer_source(self.broker.feedback, message, qos, packet_id)
+            return
+        if message.channel not in REQUESTS:
+            problem = f"nobody answers there, expected {' or '.join(REQUESTS)}"
+            self._answer(qos, packet_id, Reason.TOPIC_NAME_INVALID, problem)
+            return
+        topic = message.properties.response_topic
+        session = self.session
+        assert session is not None
+        if topic is None and message.channel in (POLICIES, CHANNELS, QUERIES):
+            problem = "expected a response topic"
+            self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+            return
+        if len(hub.requests) >= _REQUESTS_WAITING:
+            self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, "too many requests at once")
+            return
+        if topic and session.subscription_to(topic) is None:
+            problem = f"expected a response topic that you are subscribed to, got {topic}"
+            self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+            return
+        hub.requests.append(NodeRequest(message, self.client_id, session.owner, self._rights))
+        self._answer(qos, packet_id, Reason.SUCCESS, "")
+
+    def _stamp(self, message: MqttMessage, session: MqttSession) -> None:
+        """Let receivers answer it, where that is wanted; EventError where that can't be."""
+        feedback = self.broker.feedback
+        if feedback is not None:
+            feedback.stamp(message, session.owner, self.hub.number + 1)
+
+    def _answer_source(
+        self, feedback: FeedbackHandler, message: MqttMessage, qos: int, packet_id: int
+    ) -> None:
+        """An answer to the source of an event."""
+        session = self.session
+        assert session is not None
+        appended, recorded = self.hub.appended, len(self.hub.state_records)
+        refused = feedback.answer(message, session, self._rights)
+        if refused is not None:
+            self._answer(qos, packet_id, refused.reason, refused.problem)
+            return
+        if qos == 2:
+            session.received[packet_id] = True
+            if session.is_durable:
+                self._record_taken(session, packet_id, recorded)
+        if qos:
+            self.acknowledge(message, qos, packet_id, 1, appended)
+
+    def refuse_event(self, qos: int, packet_id: int, channel: str, error: EventError) -> None:
+        hub = self.hub
+        hub.counters.shed("bad attributes", self.client_id)
+        hub.number += 1
+        problem = str(error)[:200]
+        record_unrouted(hub, hub.number, channel, self.client_id, REFUSED, hub.now_ms, 0, problem)
+        if self.waits_for == NOTHING:
+            self._answer(qos, packet_id, Reason.PAYLOAD_FORMAT_INVALID, str(error))
+
+    def _refuse_channel(self, channel: str, problem: str, qos: int, packet_id: int) -> None:
+        hub = self.hub
+        hub.counters.shed(UNKNOWN, self.client_id)
+        hub.number += 1
+        record_unrouted(hub, hub.number, channel, self.client_id, REFUSED, hub.now_ms, 0, problem)
+        self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+
+    def _check_flood(self, session: MqttSession) -> None:
+        most = self.broker.limits.receive_maximum
+        if self.version == V5 and self._unanswered + len(session.received) >= most:
+            raise ProtocolError(
+                Reason.RECEIVE_MAXIMUM_EXCEEDED, f"more than {most} messages not yet acknowledged"
+            )
+
+    def _channel(self, topic: bytes, properties: Properties) -> str:
+        """The channel that a PUBLISH means, by its topic or by an alias."""
+        try:
+            channel = topic[2:].decode()
+        except UnicodeDecodeError:
+            raise malformed("a topic that is not UTF-8") from None
+        alias = properties.topic_alias
+        if alias is not None:
+            if not 0 < alias <= self.broker.limits.topic_alias_maximum:
+                raise ProtocolError(Reason.TOPIC_ALIAS_INVALID, f"topic alias {alias}")
+            if channel:
+                if not self._aliases:
+                    self._aliases = {}
+                self._aliases[alias] = topic
+            elif alias in self._aliases:
+                channel = self._aliases[alias][2:].decode()
+            else:
+                raise violation(f"topic alias {alias} is not known")
+        if "\0" in channel:
+            raise malformed("a topic with a null character")
+        if problem := problem_with_channel(channel):
+            raise ProtocolError(Reason.TOPIC_NAME_INVALID, problem)
+        if self._is_deep(channel):
+            most = self.broker.limits.channel_levels
+            raise ProtocolError(Reason.TOPIC_NAME_INVALID, f"expected at most {most} levels")
+        return channel
+
+    def _is_deep(self, channel: str) -> bool:
+        return channel.count("/") >= self.broker.limits.channel_levels
+
+    def _may_publish(self, channel: str) -> bool:
+        if channel.startswith("$SYS/") or channel == "$SYS":
+            return False
+        return self._rights is None or self._rights.may_publish(channel)
+
+    def _answer(self, qos: int, packet_id: int, reason: Reason, problem: str) -> None:
+        """Acknowledge a message that was not taken, or was taken before."""
+        if qos == 0:
+            return
+        if self.version != V5 and reason >= Reason.UNSPECIFIED_ERROR:
+            # 3.1.1 can't say no; an acknowledgement would be a lie.
+            raise ProtocolError(reason, problem)
+        frame = self._acknowledgement(qos, packet_id, reason, problem)
+        self._settle(frame, self.hub.appended)
+
+    def _named_acknowledgement(
+        self, qos: int, packet_id: int, reason: Reason, number: int
+    ) -> bytes:
+        """Says how the event is called here, so that its publisher can ask what became of it."""
+        make = Puback if qos == 1 else Pubrec
+        named = Properties(user=((EVENT, event_id(number)),))
+        return self._fitting(
+            encode(make(packet_id, reason, named), V5), encode(make(packet_id, reason), V5)
+        )
+
+    def _acknowledgement(
+        self, qos: int, packet_id: int, reason: Reason, problem: str = ""
+    ) -> bytes:
+        if self.version != V5 or reason == Reason.SUCCESS:
+            return (b"\x40\x02" if qos == 1 else b"\x50\x02") + packet_id.to_bytes(2, "big")
+        if not problem:
+            head = b"\x40\x03" if qos == 1 else b"\x50\x03"
+            return head + packet_id.to_bytes(2, "big") + bytes((reason,))
+        make = Puback if qos == 1 else Pubrec
+        return self._fitting(
+            encode(make(packet_id, reason, self._explained(problem)), V5),
+            encode(make(packet_id, reason), V5),
+        )
+
+
+class PublishTask(Task):
+    """A message that waits to be matched and passed on."""
+
+    def __init__(
+        self,
+        publishing: PublishHandler,
+        session: MqttSession,
+        message: MqttMessage,
+        way: PublisherFanOut,
+        qos: int,
+        packet_id: int,
+        size: int,
+    ) -> None:
+        grant = way.grant
+        view = way.route.view
+        if way.side.mask:
+            matching = publishing.broker.router.matching_policies(message, view)
+            grant = view.publish_grant(way.side, matching)
+        hub = publishing.hub
+        learned = hub.tasks.learned(message.channel)
+        if way.pending == 0:
+            way.is_light = learned.is_light
+        super().__init__(
+            size,
+            int(learned.mean) if learned.is_known else UNKNOWN_US,
+            grant.importance,
+            hub.now_ms,
+            message.expires_ms,
+            2 * grant.importance + way.is_light,
+            # 3.1.1 can't be told that a message was not taken.
+            is_promised=qos > 0 and publishing.version != V5,
+            number=message.number,
+        )
+        self.learned = learned
+        self.publishing = publishing
+        self.session = session
+        self.message = message
+        self.way = way
+        self.qos = qos
+        self.packet_id = packet_id
+
+    def run(self) -> None:
+        publishing = self.publishing
+        way = self.way
+        if not way.route.is_valid:
+            way.renew(publishing.broker.router.route(way.route.channel))
+        if publishing.hub.has_workers:
+            self._defer_conditions()
+        try:
+            publishing.finish(self.message, way, self.session, self.qos, self.packet_id)
+        except DeferredMatchError as heavy:
+            publishing.hub.orders.append(ConditionsOrder(self, heavy.document))
+            return
+        except ProtocolError as error:
+            publishing.end(error.reason, error.problem)
+        self._end()
+
+    def run_again(self) -> None:
+        """What could not be matched at once can be now."""
+        self.publishing.hub.submit(self)
+
+    def _defer_conditions(self) -> None:
+        """Let other processes evaluate what would keep this one busy."""
+        try:
+            document = self.message.document()
+        except EventError:
+            return
+        if document is not None:
+            document.defer(INLINE_COST)
+
+    def took(self, spent_us: int) -> None:
+        self.learned.add(spent_us)
+
+    def shed(self) -> None:
+        self._end()
+        try:
+            self.publishing.shed(self.message, self.session, self.qos, self.packet_id)
+        except ProtocolError as error:
+            self.publishing.end(error.reason, error.problem)
+
+    def _end(self) -> None:
+        self.way.pending -= 1
+        self.publishing.task_ended(1 if self.qos == 1 else 0)
+
+
+class RunTask(Task):
+    """A run that waits to be matched and passed on, in pieces that take less than a millisecond.
+
+    So something more important need not wait longer than that.
+    """
+
+    def __init__(
+        self,
+        publishing: PublishHandler,
+        session: MqttSession,
+        frames: Frames,
+        way: PublisherFanOut,
+        size: int,
+        importance: int,
+    ) -> None:
+        learned = publishing.hub.tasks.learned(way.route.channel)
+        if way.pending == 0:
+            way.is_light = learned.is_light
+        super().__init__(
+            size,
+            UNKNOWN_US,
+            importance,
+            publishing.hub.now_ms,
+            0,
+            2 * importance + way.is_light,
+            # 3.1.1 can't be told that a message was not taken.
+            is_promised=frames.qos > 0 and publishing.version != V5,
+            count=frames.count,
+        )
+        self.learned = learned
+        self.publishing = publishing
+        self.session = session
+        self.frames = frames
+        self.way = way
+        self._step = 0  # how many messages the last step had
+
+    def cost(self, wanted: int) -> int:  # noqa: ARG002
+        if not self.learned.is_known:
+            return UNKNOWN_US
+        return max(int(self.learned.mean * min(self.count, self._most())), 1)
+
+    def run(self) -> None:
+        publishing = self.publishing
+        way = self.way
+        if not way.route.is_valid:
+            way.renew(publishing.broker.router.route(way.route.channel))
+        self._step = min(self.count, self._most())
+        piece = self._piece(self._step)
+        self.count -= self._step
+        try:
+            publishing.match_run(piece, way, self.session)
+        except ProtocolError as error:
+            publishing.end(error.reason, error.problem)
+        # Now, and not at the end: the client may send as many more when it has the answers.
+        publishing.answered(self._step if self.frames.qos else 0)
+        if self.count:
+            publishing.hub.tasks.put_first(self)
+        else:
+            self._end(0)
+
+    def took(self, spent_us: int) -> None:
+        self.learned.add(spent_us / max(self._step, 1))
+
+    def shed(self) -> None:
+        try:
+            self.publishing.shed_run(self._piece(self.count), self.way)
+        except ProtocolError as error:
+            self.publishing.end(error.reason, error.problem)
+        self._end(self.count if self.frames.qos else 0)
+
+    def _piece(self, count: int) -> Frames:
+        """The next messages."""
+        done = self.frames.count - self.count
+        return self.frames.piece(0, done, count) if done or count < self.count else self.frames
+
+    def _most(self) -> int:
+        """How many messages are matched before others get their turn."""
+        if not self.learned.is_known:
+            return _FIRST_PIECE
+        return max(int(_PIECE_US / max(self.learned.mean, 0.01)), 1)
+
+    def _end(self, answered: int) -> None:
+        self.way.pending -= 1
+        self.publishing.task_ended(answered, self.size)
+
+
+class ConditionsOrder(WorkerOrder):
+    """Costly conditions on a message's metadata, which have to be known to match it."""
+
+    def __init__(self, task: PublishTask, document: Document) -> None:
+        super().__init__(task.message, task.importance, task.expires_ms)
+        self.task = task
+        self.document = document
+
+    def finished(self, conditions: list[Condition], values: list[bool | None]) -> None:
+        """Go on with what was found out; None where it was not."""
+        for condition, value in zip(conditions, values, strict=True):
+            self.document.remember(condition, value)
+        self.task.run_again()
+
+    def fail(self) -> None:
+        conditions = self.document.deferred
+        self.finished(conditions, [None] * len(conditions))
+
+
+def _read_properties(data: bytes, at: int, end: int) -> tuple[Properties, bytes, int]:
+    """A PUBLISH's properties, those of them that are passed on, encoded, and where they end."""
+    properties, after = decode_properties(data, at, end, PacketType.PUBLISH)
+    if properties.subscription_identifiers:
+        raise violation("a subscription identifier in a client's PUBLISH")
+    if properties.topic_alias is None and properties.message_expiry_s is None:
+        return properties, data[read_varint(data, at, end)[1] : after], after
+    return properties, passed_on_block(properties), after

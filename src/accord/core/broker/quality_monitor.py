@@ -1,0 +1,201 @@
+"""Events of channels with profiles: counted and measured, and treated as a negotiation wants it.
+
+The router passes events of such channels through here, and those of no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from accord.core.broker.delivery_accounting import record_unrouted
+from accord.core.broker.message import MqttMessage
+from accord.core.broker.session import MqttSession
+from accord.core.model.channels import filter_selects
+from accord.core.monitoring.ledger import SHED
+from accord.core.quality.active_mechanisms import FILTERED, ActiveMechanisms
+from accord.core.quality.client_quality import ClientProfile, ClientQuality
+from accord.core.quality.measurements import Measurement
+from accord.core.quality.meters import ORDERED, ChannelMeter, RateMeter, differs
+from accord.core.quality.negotiation import Negotiation
+from accord.core.quality.notices import Notice
+from accord.core.quality.profiles import Profile
+from accord.core.router.fan_out import MessageOverride, PublisherFanOut, Receiver
+
+if TYPE_CHECKING:
+    from accord.core.broker.broker import Broker
+
+_RATE: Final = "rate"
+_AT_ONCE: Final = 100  # channels that are looked at in one go
+
+
+class QualityMonitor:
+    """`order_of` says in which order the events of a channel come at other clients."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        negotiation: Negotiation,
+        clock_us: Callable[[], int],
+        holders: dict[str, ClientQuality],
+        take: Callable[[list[Notice]], None],
+    ) -> None:
+        self.acts = ActiveMechanisms()
+        self.filtered = 0
+        self.order_of: Callable[[str], str] = lambda _: ORDERED
+        self.best_reliability: float | None = None  # that could be had, if any better
+        self._broker = broker
+        self._negotiation = negotiation
+        self._clock_us = clock_us
+        self._holders = holders
+        self._take = take
+        self._channels: dict[str, ChannelMeter] = {}
+        self._rates: dict[str, dict[str, RateMeter]] = {}  # by channel and source
+
+    def watch(self, declared: ClientProfile) -> None:
+        channel = declared.profile.channel
+        if channel not in self._channels:
+            router = self._broker.router
+            router.watched[channel] = True
+            router.invalidate(channel)
+            meter = self._channels[channel] = ChannelMeter(channel, router.channels.get(channel))
+            for measurement in meter.first(self.order_of(channel), self.best_reliability):
+                self._measure(measurement)
+        self._count_for(declared)
+
+    def unwatch(self, declared: ClientProfile) -> None:
+        channel = declared.profile.channel
+        self._count_no_more(declared)
+        if not self._negotiation.sources.on(channel) and channel in self._channels:
+            del self._channels[channel]
+            self._broker.router.watched.pop(channel, None)
+            self._broker.router.invalidate(channel)
+
+    def change(self, declared: ClientProfile, profile: Profile, source: str) -> None:
+        """Something else is declared; while the rate is about the same, it goes on being counted.
+
+        Else who declares often would never be held to what comes.
+        """
+        before, after = _rate_of(declared.profile), _rate_of(profile)
+        is_known = before is not None and after is not None and not differs(before, after)
+        if is_known and source == declared.source:
+            declared.profile = profile
+            return
+        self._count_no_more(declared)
+        declared.profile, declared.source = profile, source
+        self._count_for(declared)
+
+    def publish(self, message: MqttMessage, way: PublisherFanOut) -> int:
+        """Pass on a message of a channel with profiles."""
+        reached = self._broker.router.publish(message, way, self._special(message, way))
+        meters = self._rates.get(message.channel)
+        meter = None if meters is None else meters.get(message.publisher)
+        if meter is not None:
+            meter.count += 1
+        return reached
+
+    def _special(self, message: MqttMessage, way: PublisherFanOut) -> MessageOverride | None:
+        acts = self.acts
+        place = message.channel, message.publisher
+        filter_, lift = acts.filters.get(place), acts.lifts.get(place)
+        if filter_ is None and lift is None:
+            return None
+        special = MessageOverride()
+        if filter_ is not None and not filter_.passes(self._clock_us()):
+            for receiver in self._content(way):
+                special.skipped[receiver] = True
+                self._note_filtered(message, receiver)
+        if lift is not None:
+            special.lift = lift.grant
+        return special
+
+    def measure(self) -> Iterator[None]:
+        """To be gone through once a second, with pauses."""
+        for number, meter in enumerate(list(self._channels.values())):
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                yield
+            if meter.channel not in self._channels:
+                continue
+            order = self.order_of(meter.channel)
+            for measurement in meter.look(order, self.best_reliability):
+                self._measure(measurement)
+            for rate in list(self._rates.get(meter.channel, {}).values()):
+                rate_hz = rate.rate_hz(self._clock_us())
+                if rate_hz is not None:
+                    for declared in list(rate.users):
+                        self._correct(declared, rate_hz)
+
+    def _measure(self, measurement: Measurement) -> None:
+        self._take(self._negotiation.measure(measurement, now_us=self._clock_us()))
+
+    def _correct(self, declared: ClientProfile, rate_hz: float) -> None:
+        """A publisher's rate is what it is, whatever it says."""
+        capabilities = list(declared.profile.capabilities)
+        for number, each in enumerate(capabilities):
+            if each.property != _RATE or isinstance(each.current, str):
+                continue
+            measured = min(max(rate_hz, float(each.lower)), float(each.upper))
+            if not differs(each.current, measured):
+                return
+            capabilities[number] = msgspec.structs.replace(each, current=measured)
+            profile = msgspec.structs.replace(declared.profile, capabilities=tuple(capabilities))
+            declared.profile = profile
+            self._take(self._negotiation.update_profile(profile, now_us=self._clock_us()))
+            return
+
+    def _count_for(self, declared: ClientProfile) -> None:
+        meters = self._rates.setdefault(declared.profile.channel, {})
+        meter = meters.setdefault(declared.source, RateMeter(self._clock_us()))
+        meter.restart(self._clock_us())
+        meter.users[declared] = True
+
+    def _count_no_more(self, declared: ClientProfile) -> None:
+        meters = self._rates[declared.profile.channel]
+        meter = meters[declared.source]
+        del meter.users[declared]
+        if not meter.users:
+            del meters[declared.source]
+        if not meters:
+            del self._rates[declared.profile.channel]
+
+    def _content(self, way: PublisherFanOut) -> list[Receiver]:
+        """Those on the way who expect something of all they get by it."""
+        found: list[Receiver] = []
+        for target in way.route.targets:
+            receiver = target.receiver
+            holder = self._holders.get(receiver.name)
+            if holder is None or not isinstance(receiver, MqttSession):
+                continue
+            names = [
+                name
+                for name, each in receiver.subscriptions.items()
+                if filter_selects(each.pattern, way.route.channel)
+            ]
+            if all(name in holder.by_subscription for name in names):
+                found.append(receiver)
+        return found
+
+    def _note_filtered(self, message: MqttMessage, receiver: Receiver) -> None:
+        hub = self._broker.hub
+        self.filtered += 1
+        hub.counters.shed(FILTERED, receiver.name)
+        record_unrouted(
+            hub,
+            message.number,
+            message.channel,
+            message.publisher,
+            SHED,
+            message.received_ms,
+            len(message.payload),
+            FILTERED,
+        )
+
+
+def _rate_of(profile: Profile) -> float | None:
+    """Where it is declared to be now."""
+    for each in profile.capabilities:
+        if each.property == _RATE and not isinstance(each.current, str):
+            return each.current
+    return None

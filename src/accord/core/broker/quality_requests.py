@@ -1,0 +1,338 @@
+"""What clients ask of a node about quality, and what they are answered.
+
+A request is a JSON object that says what to `do`; the structs below say what else belongs to it.
+The answer has `ok`, and `error` and `place` where that is false.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from accord.core.broker.broker import Broker, split_shared
+from accord.core.broker.broker_context import NodeRequest
+from accord.core.broker.client_negotiation import ClientNegotiation
+from accord.core.broker.session import MqttSession
+from accord.core.quality.client_quality import ClientExpectation, ClientProfile
+from accord.core.quality.errors import QualityError
+from accord.core.quality.json_forms import (
+    Json,
+    capabilities_form,
+    expect_object,
+    parse_expectation,
+    read_capabilities,
+    read_couplings,
+    render_expectation,
+)
+from accord.core.quality.profiles import Capability, Profile
+from accord.core.quality.properties import Property, shown
+from accord.core.quality.property_files import parse_properties
+from accord.core.router.rights import CAPABILITIES, EXPECTATIONS
+
+MAX_BYTES: Final = 1_000_000
+_PLACE: Final = re.compile(r" - at `\$\.?(.*)`$")
+
+
+class _QualityRequestBody(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do"
+):
+    pass
+
+
+# Expectations
+
+
+class Register(_QualityRequestBody, frozen=True, tag="register"):
+    """One expectation, or a list of alternatives, of a subscription that the client has."""
+
+    channel: str
+    expect: dict[str, Any] | list[dict[str, Any]]
+
+
+class Update(_QualityRequestBody, frozen=True, tag="update"):
+    id: str
+    expect: dict[str, Any]
+
+
+class Suspend(_QualityRequestBody, frozen=True, tag="suspend"):
+    id: str
+
+
+class Resume(_QualityRequestBody, frozen=True, tag="resume"):
+    id: str
+
+
+class Revoke(_QualityRequestBody, frozen=True, tag="revoke"):
+    id: str
+
+
+class ListExpectations(_QualityRequestBody, frozen=True, tag="list"):
+    """Those of the client, or of one of its subscriptions."""
+
+    channel: str | None = None
+
+
+# Capabilities
+
+
+class Declare(_QualityRequestBody, frozen=True, tag="register"):
+    """A profile in the place of the one that the client has for the channel, if any.
+
+    `source` is the client that publishes, where that is another one.
+    """
+
+    channel: str
+    capabilities: dict[str, Any]
+    couplings: list[dict[str, Any]] = []
+    source: str | None = None
+
+
+class UpdateProfile(_QualityRequestBody, frozen=True, tag="update"):
+    """Some capabilities anew, or just their current values."""
+
+    channel: str
+    capabilities: dict[str, Any] = {}
+    current: dict[str, float | str] = {}
+
+
+class RevokeProfile(_QualityRequestBody, frozen=True, tag="revoke"):
+    channel: str
+
+
+class GetUsage(_QualityRequestBody, frozen=True, tag="usage"):
+    channel: str
+
+
+class ListProfiles(_QualityRequestBody, frozen=True, tag="list"):
+    pass
+
+
+# Properties
+
+
+class DefineProperties(_QualityRequestBody, frozen=True, tag="define"):
+    """Properties as a file has them."""
+
+    text: str
+
+
+class ListProperties(_QualityRequestBody, frozen=True, tag="list"):
+    pass
+
+
+OfExpectations = Register | Update | Suspend | Resume | Revoke | ListExpectations
+OfCapabilities = Declare | UpdateProfile | RevokeProfile | GetUsage | ListProfiles
+OfProperties = DefineProperties | ListProperties
+_expectations: Final[msgspec.json.Decoder[OfExpectations]] = msgspec.json.Decoder(OfExpectations)
+_capabilities: Final[msgspec.json.Decoder[OfCapabilities]] = msgspec.json.Decoder(OfCapabilities)
+_properties: Final[msgspec.json.Decoder[OfProperties]] = msgspec.json.Decoder(OfProperties)
+
+
+def answer(
+    broker: Broker, quality: ClientNegotiation, request: NodeRequest
+) -> tuple[Json, list[Property]]:
+    """The answer, and properties that were defined; never raises for what a client can say."""
+    session = broker.sessions.get(request.client)
+    defined: list[Property] = []
+    try:
+        if session is None:
+            raise QualityError("request", "your session has ended")
+        answering = _Answering(broker, quality, session, request)
+        channel = request.message.channel
+        if channel == EXPECTATIONS:
+            answered = answering.expectations(_read(_expectations, request.message.payload))
+        elif channel == CAPABILITIES:
+            answered = answering.capabilities(_read(_capabilities, request.message.payload))
+        else:
+            answered = answering.properties(_read(_properties, request.message.payload), defined)
+    except QualityError as error:
+        return {"ok": False, "error": error.problem, "place": error.place}, []
+    return {"ok": True, **answered}, defined
+
+
+def property_form(property_: Property) -> Json:
+    form: Json = {"name": property_.name, "better": property_.better.value}
+    if property_.levels:
+        form["levels"] = property_.levels
+    else:
+        form["range"] = [property_.lowest, property_.highest]
+    if property_.unit:
+        form["unit"] = property_.unit
+    form["over_hops"] = property_.over_hops.value
+    form["measured"] = property_.is_measured
+    return form
+
+
+class _Answering:
+    def __init__(
+        self, broker: Broker, quality: ClientNegotiation, session: MqttSession, request: NodeRequest
+    ) -> None:
+        self._broker = broker
+        self._quality = quality
+        self._session = session
+        self._request = request
+
+    def expectations(self, asked: OfExpectations) -> Json:
+        quality, session = self._quality, self._session
+        match asked:
+            case ListExpectations(channel=channel):
+                holder = quality.holders.get(session.name)
+                found = [] if holder is None else list(holder.expected.values())
+                listed = [each for each in found if channel in (None, each.subscription)]
+                return {"expectations": [self._shown(each) for each in listed]}
+            case Register():
+                return self._register(asked)
+            case Update(id=id_, expect=expect):
+                known = quality.find(session, id_)
+                wish = parse_expectation({**expect, "id": id_}, quality.negotiation.registry)
+                quality.update(session, id_, wish)
+                self._record(known.subscription)
+                return self._shown(known)
+            case Suspend(id=id_):
+                quality.suspend(session, id_)
+            case Resume(id=id_):
+                quality.resume(session, id_)
+            case Revoke(id=id_):
+                subscription = quality.find(session, id_).subscription
+                quality.revoke(session, id_)
+                self._record(subscription)
+                return {}
+        known = quality.find(session, id_)
+        self._record(known.subscription)
+        return self._shown(known)
+
+    def capabilities(self, asked: OfCapabilities) -> Json:
+        quality, session = self._quality, self._session
+        match asked:
+            case ListProfiles():
+                holder = quality.holders.get(session.name)
+                found = [] if holder is None else list(holder.declared.values())
+                return {"profiles": [_profile_form(each) for each in found]}
+            case Declare():
+                return self._declare(asked)
+            case UpdateProfile(channel=channel):
+                known = quality.profile(session, channel)
+                profile = _changed(known.profile, asked)
+                quality.declare(session, profile, known.source)
+                return {}
+            case RevokeProfile(channel=channel):
+                quality.withdraw_profile(session, channel)
+                return {}
+            case GetUsage(channel=channel):
+                quality.profile(session, channel)
+                number, utility = quality.negotiation.usage(session.name, channel)
+                return {"channel": channel, "expectations": number, "utility": utility}
+
+    def properties(self, asked: OfProperties, defined: list[Property]) -> Json:
+        registry = self._quality.negotiation.registry
+        if isinstance(asked, ListProperties):
+            return {"properties": [property_form(each) for each in registry]}
+        if not self._request.may_change_policies():
+            raise QualityError("request", "you may not define properties")
+        found = parse_properties(asked.text)
+        if not found:
+            raise QualityError("text", "expected at least one property")
+        self._quality.define(*found)
+        defined += found
+        return {"properties": [each.name for each in found]}
+
+    def _register(self, asked: Register) -> Json:
+        name = asked.channel
+        if name not in self._session.subscriptions:
+            problem = f"expected the filter of a subscription that you have, got {shown(name)}"
+            raise QualityError("channel", problem)
+        forms = asked.expect if isinstance(asked.expect, list) else [asked.expect]
+        registry = self._quality.negotiation.registry
+        wishes = [parse_expectation(form, registry) for form in forms]
+        if not wishes:
+            raise QualityError("expect", "expected at least one expectation")
+        made: list[ClientExpectation] = []
+        try:
+            for wish in wishes:
+                pattern = split_shared(name)[1]
+                made.append(self._quality.register(self._session, name, pattern, wish))
+        except QualityError:
+            for each in made:
+                self._quality.revoke(self._session, each.id)
+            raise
+        self._record(name)
+        return {"expectations": [self._shown(each) for each in made]}
+
+    def _record(self, subscription: str) -> None:
+        """Durable sessions keep what they expect."""
+        session, hub = self._session, self._broker.hub
+        if session.is_durable and hub.is_durable and subscription in session.subscriptions:
+            hub.record(self._broker.subscribed(session, subscription))
+
+    def _declare(self, asked: Declare) -> Json:
+        if asked.channel.startswith("$") or not self._request.may_publish(asked.channel):
+            raise QualityError("channel", f"you may not publish on {shown(asked.channel)}")
+        profile = Profile(
+            publisher=self._session.name,
+            channel=asked.channel,
+            capabilities=read_capabilities(asked.capabilities),
+            couplings=read_couplings(asked.couplings),
+        )
+        self._quality.declare(self._session, profile, asked.source or self._session.name)
+        return {}
+
+    def _shown(self, expected: ClientExpectation) -> Json:
+        shown_ = self._quality.state_of(expected)
+        shown_["expect"] = render_expectation(expected.wish)
+        return shown_
+
+
+def _changed(profile: Profile, asked: UpdateProfile) -> Profile:
+    changed = {each.property: each for each in profile.capabilities}
+    anew = read_capabilities(expect_object(asked.capabilities, "capabilities"))
+    changed |= {each.property: each for each in anew}
+    for name, value in asked.current.items():
+        if name not in changed:
+            known = ", ".join(changed)
+            raise QualityError(f"current.{name}", f"expected one of {known}")
+        current = value if isinstance(value, str) else float(value)
+        changed[name] = msgspec.structs.replace(changed[name], current=current)
+    capabilities: tuple[Capability, ...] = tuple(changed.values())
+    return msgspec.structs.replace(profile, capabilities=capabilities)
+
+
+def _profile_form(declared: ClientProfile) -> Json:
+    profile = declared.profile
+    form: Json = {
+        "channel": profile.channel,
+        "capabilities": capabilities_form(profile.capabilities),
+    }
+    if profile.couplings:
+        form["couplings"] = [
+            {"of": each.of, "on": each.on, "per_unit": each.per_unit} for each in profile.couplings
+        ]
+    if declared.source != profile.publisher:
+        form["source"] = declared.source
+    return form
+
+
+def _read(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+    if len(body) > MAX_BYTES:
+        problem = f"expected at most {MAX_BYTES} bytes, got {len(body)}"
+        raise QualityError("request", problem)
+    try:
+        return decoder.decode(body)
+    except RecursionError:
+        raise QualityError("request", "expected fewer brackets in one another") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        text = str(error)
+        found = _PLACE.search(text)
+        place = (found[1] if found else "") or "request"
+        if place == "do" or "missing required field `do`" in text:
+            kinds = msgspec.inspect.type_info(decoder.type)
+            assert isinstance(kinds, msgspec.inspect.UnionType)
+            names = ", ".join(
+                str(each.tag)
+                for each in kinds.types
+                if isinstance(each, msgspec.inspect.StructType)
+            )
+            raise QualityError("do", f"expected one of {names}") from None
+        raise QualityError(place, _PLACE.sub("", text).replace("`", "")) from None

@@ -1,0 +1,152 @@
+"""The state of negotiated quality at a node, for people to see: per channel, and in all."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.broker.client_negotiation import ClientNegotiation
+from accord.core.model.channels import filter_selects
+from accord.core.quality.client_quality import ClientExpectation
+from accord.core.quality.expectations import Lifecycle
+from accord.core.quality.json_forms import render_expectation
+from accord.core.quality.match_groups import ProfileCopy
+from accord.core.quality.notices import AdaptationDecision
+from accord.core.quality.profiles import ScoredCapabilities
+from accord.core.quality.status import (
+    CapabilityStatus,
+    ChannelQuality,
+    ExpectationStatus,
+    ProfileStatus,
+    QualityStatus,
+    QualityTotals,
+    SkylineStatus,
+)
+
+MOST: Final = 1_000  # profiles, and expectations, that are shown at once
+
+
+def quality_totals(quality: ClientNegotiation) -> QualityTotals:
+    states = dict.fromkeys(("satisfied", "satisfiable", "unsatisfied", "suspended"), 0)
+    for holder in quality.holders.values():
+        for each in holder.expected.values():
+            active = "unsatisfied" if each.state is None else each.state.word
+            states[active if each.life is Lifecycle.ACTIVE else "suspended"] += 1
+    counts = quality.counts
+    return QualityTotals(
+        profiles=len(quality.negotiation.sources),
+        states=states,
+        reactions=len(quality.negotiation.coordinator),
+        advice=counts.advice,
+        told=counts.states,
+        usages=counts.usages,
+        acts=counts.acts,
+        filtered=quality.watching.filtered,
+    )
+
+
+def quality_status(quality: ClientNegotiation, node: str, pattern: str = "#") -> QualityStatus:
+    """Of the channels that `pattern` selects, and of filters that are the same."""
+    profiles: dict[str, list[ProfileStatus]] = {}
+    expectations: dict[str, list[ExpectationStatus]] = {}
+    shown = left_off = 0
+    for local in quality.negotiation.sources:
+        channel = local.profile.channel
+        if not _is_wanted(channel, pattern):
+            continue
+        if shown >= MOST:
+            left_off += 1
+            continue
+        shown += 1
+        number, utility = quality.negotiation.usage(local.profile.publisher, channel)
+        profile = ProfileStatus(
+            publisher=local.profile.publisher,
+            capabilities=_capabilities(local.offers),
+            expectations=number,
+            utility=utility,
+        )
+        profiles.setdefault(channel, []).append(profile)
+    shown = 0
+    for holder in quality.holders.values():
+        for each in holder.expected.values():
+            channel = each.expectation.channel
+            if not _is_wanted(channel, pattern):
+                continue
+            if shown >= MOST:
+                left_off += 1
+                continue
+            shown += 1
+            expectations.setdefault(channel, []).append(_expectation(quality, each))
+    channels = tuple(
+        ChannelQuality(
+            channel=channel,
+            profiles=tuple(profiles.get(channel, ())),
+            skylines=_skylines(quality, channel),
+            expectations=tuple(expectations.get(channel, ())),
+        )
+        for channel in sorted({*profiles, *expectations})
+    )
+    return QualityStatus(
+        node=node,
+        strategy=quality.negotiation.deciding.strategy.name,
+        totals=quality_totals(quality),
+        channels=channels,
+        left_off=left_off,
+    )
+
+
+def _is_wanted(channel: str, pattern: str) -> bool:
+    return pattern in ("#", channel) or filter_selects(pattern, channel)
+
+
+def _capabilities(offers: ScoredCapabilities) -> tuple[CapabilityStatus, ...]:
+    return tuple(
+        CapabilityStatus(
+            property=name,
+            lower=offer.capability.lower,
+            upper=offer.capability.upper,
+            current=offer.capability.current,
+            is_measured=offer.property.is_measured,
+        )
+        for name, offer in offers.items()
+    )
+
+
+def _expectation(quality: ClientNegotiation, expected: ClientExpectation) -> ExpectationStatus:
+    if expected.life is not Lifecycle.ACTIVE:
+        return ExpectationStatus(
+            client=expected.holder.client,
+            id=expected.id,
+            expect=render_expectation(expected.wish),
+            state="suspended",
+        )
+    standing = quality.negotiation.standing(expected.expectation.id)
+    return ExpectationStatus(
+        client=expected.holder.client,
+        id=expected.id,
+        expect=render_expectation(expected.wish),
+        state="unsatisfied" if standing.state is None else standing.state.word,
+        decision="" if standing.decision is AdaptationDecision.NONE else standing.decision.value,
+        reasons={reason.property: reason.now for reason in standing.reasons},
+        relies_on=tuple(_member(quality, copy) for copy in standing.relies_on),
+    )
+
+
+def _skylines(quality: ClientNegotiation, channel: str) -> tuple[SkylineStatus, ...]:
+    negotiation = quality.negotiation
+    return tuple(
+        SkylineStatus(
+            properties=scope[1],
+            members=tuple(_member(quality, copy) for copy in negotiation.skyline(scope)[:MOST]),
+        )
+        for scope in negotiation.supersets.groups
+        if scope[0] == channel
+    )
+
+
+def _member(quality: ClientNegotiation, copy: ProfileCopy) -> str:
+    """Who it is, here; of others only the node is known."""
+    source, path = copy
+    local = quality.negotiation.sources.get(source)
+    if not path and local is not None:
+        return local.profile.publisher
+    return f"{source} by {' '.join(path)}" if path else source

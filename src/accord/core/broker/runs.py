@@ -1,0 +1,662 @@
+"""Runs: messages that go to the same receivers travel together, as the publisher's own frames.
+
+`core.native` scans a read once and gives each frame a label, and `frames.ways` says what a label
+stands for: in the end, a `Selection` of receivers. `RunForwarder` makes of that one run for all who
+get the same frames: those of their labels, in the order they came in. What is counted, numbered and
+noted about a run is done once for each of its labels.
+
+Receivers that take no frames get the same messages one by one, as do those for whom a message has
+to be made: it is only taken apart for them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from accord.core.broker.broker_context import BrokerContext, ConnectionPort, KeptRun
+from accord.core.broker.message import MqttMessage
+from accord.core.broker.session_records import StoredRun
+from accord.core.monitoring.channel_counts import ChannelCounts
+from accord.core.mqtt.codes import V5, PacketType
+from accord.core.mqtt.properties import NO_PROPERTIES, decode_properties, passed_on_block
+from accord.core.mqtt.wire import read_varint, string_bytes, varint_bytes
+from accord.core.native import Frames, cut, expired, rewrite
+from accord.core.policy.policies import Grant
+from accord.core.router.fan_out import FanOut, Receiver, ReceiverCopy, Selection
+from accord.core.scheduling.queue_entries import ANY_NUMBER, EventRun, cost_in_parts
+
+MAX_PARTS: Final = 255  # labels of one run: each frame has a byte for its own
+_IDENTIFIER: Final = b"\x0b"
+_EVERYTHING: Final = 1 << 62
+_PUBACK: Final = b"\x40\x02"
+ACK_BYTES: Final = 4
+
+# Labels whose frames go to a receiver, as the copy has it.
+Wanted = tuple[ReceiverCopy, list[int]]
+
+
+class Part(NamedTuple):
+    """The events of one channel in a run, by their numbers."""
+
+    channel: str
+    counts: ChannelCounts
+    numbers: Sequence[int]
+
+
+class MessageRun(EventRun):
+    """Frames of one publisher, with what is counted and noted of them when they are sent.
+
+    A run of several channels, or of one whose events are not numbered consecutively, has `parts`;
+    if there are several, `marks` says for each frame to which of them it belongs, counted from 1.
+    `expiry_s` is the least that a frame has, -1 where none has one. Frames of QoS 1 get their
+    packet identifiers when they are sent; those of durable sessions are known before, from
+    `first_id` on, and stored in the state log from `stored_as` on. Pieces of it are in order by
+    `arrival`.
+    """
+
+    __slots__ = (
+        "arrival",
+        "channel",
+        "counts",
+        "expiry_s",
+        "first_id",
+        "grant",
+        "is_v5",
+        "marks",
+        "parts",
+        "publisher",
+        "qos",
+        "stored_as",
+    )
+
+    def __init__(
+        self,
+        frames: bytes,
+        count: int,
+        grant: Grant,
+        queued_ms: int,
+        number: int,
+        channel: str,
+        publisher: str,
+        counts: ChannelCounts,
+        is_v5: bool = False,
+        qos: int = 0,
+        expiry_s: int = -1,
+    ) -> None:
+        # Not by way of Run.__init__: a call is a good part of what a message may cost.
+        importance = grant.importance
+        self.size = len(frames)
+        self.count = count
+        self.importance = importance
+        light = counts.light
+        self.bin = 2 * importance + (light if light >= 0 else counts.is_light())
+        self.queued_ms = queued_ms
+        self.expires_ms = queued_ms + grant.deadline_ms if grant.deadline_ms else 0
+        if expiry_s >= 0:
+            due_ms = queued_ms + expiry_s * 1000
+            if self.expires_ms == 0 or due_ms < self.expires_ms:
+                self.expires_ms = due_ms
+        self.number = number
+        self.frames = frames
+        self.channel = channel
+        self.publisher = publisher
+        self.grant = grant
+        self.counts = counts
+        self.is_v5 = is_v5
+        self.qos = qos
+        self.expiry_s = expiry_s
+        self.parts: tuple[Part, ...] | None = None
+        self.marks = b""
+        self.first_id = 0
+        self.stored_as = 0
+        self.arrival = (queued_ms, number, 0)
+
+    def cost(self, wanted: int) -> int:
+        return cost_in_parts(self, wanted)
+
+    def part(self, wanted: int, largest: int) -> int:
+        if self.count == 1 or self.size <= min(wanted, largest):
+            return self.size
+        return cut(self.frames, wanted, largest, ANY_NUMBER)[0]
+
+    def split(self, bytes_wanted: int, most: int) -> tuple[MessageRun, MessageRun] | None:
+        at, count = cut(self.frames, bytes_wanted, _EVERYTHING, most)
+        if not 0 < count < self.count:
+            return None
+        return self._piece(0, at, 0, count), self._piece(at, self.size, count, self.count)
+
+    def by_expiry(self, due_ms: int) -> Iterator[tuple[bool, MessageRun]]:
+        """Its pieces in order, and of each whether its events will have expired at `due_ms`."""
+        deadline_ms = self.grant.deadline_ms
+        if deadline_ms and self.queued_ms + deadline_ms <= due_ms:
+            return iter([(True, self)])
+        return self.pieces(expired(self.frames, self.is_v5, due_ms - self.queued_ms))
+
+    def pieces(self, marks: bytes) -> Iterator[tuple[bool, MessageRun]]:
+        """Its pieces in order, where `marks` has 0 or 1 for each event; with their marks."""
+        start = at = 0
+        while start < self.count:
+            mark = marks[start]
+            end = marks.find(1 - mark, start)
+            end = self.count if end < 0 else end
+            size, _ = cut(self.frames[at:], _EVERYTHING, _EVERYTHING, end - start)
+            yield mark == 1, self._piece(at, at + size, start, end)
+            start, at = end, at + size
+
+    def numbered(self) -> Iterator[tuple[str, int, int]]:
+        """Events numbered consecutively: their channel, the first one's number, how many."""
+        if self.parts is None:
+            yield self.channel, self.number, self.count
+            return
+        for channel, _, numbers in self.parts:
+            start = 0
+            for at in range(1, len(numbers) + 1):
+                if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
+                    yield channel, numbers[start], at - start
+                    start = at
+
+    def numbers(self) -> list[int]:
+        """The numbers of its events, frame by frame."""
+        if self.parts is None:
+            return list(range(self.number, self.number + self.count))
+        if len(self.parts) == 1:
+            return list(self.parts[0].numbers)
+        left = [iter(part.numbers) for part in self.parts]
+        return [next(left[mark - 1]) for mark in self.marks]
+
+    def messages(self) -> Iterator[tuple[MqttMessage, tuple[int, ...]]]:
+        """Its messages, with the subscription identifiers that they have."""
+        counts = {part.channel: part.counts for part in self.parts or ()}
+        found = _read_messages(
+            self.frames, self.numbers(), self.is_v5, self.publisher, self.queued_ms
+        )
+        for place, (message, identifiers) in enumerate(found):
+            message.counts = counts.get(message.channel, self.counts)
+            message.stored_as = self.stored_as + place if self.stored_as else 0
+            yield message, identifiers
+
+    def owned(self, first_id: int) -> MessageRun:
+        """The same for one receiver, with packet identifiers."""
+        made = self._piece(0, self.size, 0, self.count)
+        made.first_id = first_id
+        if made.parts is not None:
+            made.arrival = (made.queued_ms, min(part.numbers[0] for part in made.parts), 0)
+        return made
+
+    def has(self, number: int) -> bool:
+        return any(first <= number < first + count for _, first, count in self.numbered())
+
+    def count_delivered(self, wait_ms: int) -> None:
+        """All of it is on its way to one receiver."""
+        if self.parts is None:
+            self.counts.is_delivered(self.count, self.size, wait_ms)
+            return
+        mean_bytes = self.size // self.count
+        for _, counts, numbers in self.parts:
+            counts.is_delivered(len(numbers), len(numbers) * mean_bytes, wait_ms)
+
+    def count_lost(self, is_expired: bool) -> None:
+        """All of it does not reach one receiver."""
+        if self.parts is None:
+            self.counts.is_lost(self.count, is_expired)
+            return
+        for _, counts, numbers in self.parts:
+            counts.is_lost(len(numbers), is_expired)
+
+    def _copy(self, frames: bytes, count: int) -> MessageRun:
+        made = MessageRun(
+            frames,
+            count,
+            self.grant,
+            self.queued_ms,
+            self.number,
+            self.channel,
+            self.publisher,
+            self.counts,
+            self.is_v5,
+            self.qos,
+            self.expiry_s,
+        )
+        made.bin = self.bin
+        return made
+
+    def _piece(self, at: int, end: int, first: int, last: int) -> MessageRun:
+        """The events from `first` to before `last`, whose frames are from `at` to `end`."""
+        made = self._copy(self.frames[at:end], last - first)
+        made.first_id = self.first_id + first if self.first_id else 0
+        made.stored_as = self.stored_as + first if self.stored_as else 0
+        made.arrival = (*self.arrival[:2], self.arrival[2] + first)
+        if self.parts is None:
+            made.number = self.number + first
+        elif len(self.parts) == 1:
+            made.parts = (_sliced(self.parts[0], first, last),)
+        else:
+            marks = self.marks
+            made.marks = marks[first:last]
+            places = [
+                (marks.count(mark, 0, first), made.marks.count(mark))
+                for mark in range(1, len(self.parts) + 1)
+            ]
+            made.parts = tuple(
+                _sliced(part, place, place + count)
+                for part, (place, count) in zip(self.parts, places, strict=True)
+                if count
+            )
+            if len(made.parts) < len(self.parts):
+                left = [mark for mark, (_, count) in enumerate(places, 1) if count]
+                table = bytearray(256)
+                for mark, each in enumerate(left, 1):
+                    table[each] = mark
+                made.marks = made.marks.translate(bytes(table))
+        return made
+
+
+def _sliced(part: Part, start: int, end: int) -> Part:
+    return Part(part.channel, part.counts, part.numbers[start:end])
+
+
+class CutThrough(Struct, eq=False):
+    """A frame that is written to `line` as it came, before it is counted.
+
+    The publisher has sent it with `answers`, its packet identifier, the receiver gets it with
+    `packet_id`; both are 0 at QoS 0. It can stand for a run of which so many are `left` to be
+    acknowledged.
+    """
+
+    line: ConnectionPort
+    frame: bytes
+    qos: int
+    answers: int
+    selection: Selection
+    publisher: Receiver
+    at_ms: int
+    number: int
+    expiry_s: int
+    packet_id: int = 0
+    left: int = 1
+
+    @property
+    def size(self) -> int:
+        return len(self.frame)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return (self.packet_id,)
+
+    @property
+    def run(self) -> MessageRun:
+        """The same as a run."""
+        route = self.selection.way.route
+        copy = self.selection.copies[0]
+        return MessageRun(
+            self.frame,
+            1,
+            copy.grant,
+            self.at_ms,
+            self.number,
+            route.channel,
+            self.publisher.name,
+            route.counts,
+            copy.receiver.dialect == V5,
+            self.qos,
+            self.expiry_s,
+        )
+
+    def ack(self) -> bytes:
+        """What the publisher gets at QoS 1."""
+        return _PUBACK + self.answers.to_bytes(2, "big")
+
+
+class RunForwarder:
+    """Hands the frames of one publisher to those who get them."""
+
+    def __init__(self, hub: BrokerContext, publisher: str, is_v5: bool) -> None:
+        self.hub = hub
+        self.publisher = publisher
+        self.is_v5 = is_v5
+
+    def forward(
+        self, frames: Frames, labels: list[int], numbers: dict[int, Sequence[int]] | None = None
+    ) -> None:
+        """The frames of these labels, which stand for selections without groups.
+
+        They are numbered label by label, and kept where their channels are, unless `numbers` has
+        those of each label's events.
+        """
+        if numbers is None and len(labels) == 1 and len(frames.ways) == 1:
+            self.forward_all(frames)
+            return
+        parts: dict[int, Part] = {}
+        sizes = frames.sizes() if numbers is None else []
+        for label in labels:
+            route = frames.ways[label].way.route
+            if numbers is not None:
+                parts[label] = Part(route.channel, route.counts, numbers[label])
+                continue
+            entered = self.hub.enter_run(sizes[label][0])
+            parts[label] = Part(route.channel, route.counts, entered)
+            if route.is_kept:
+                self.keep(frames, label, route, entered)
+        # Who gets which labels, as what; in order, what has the same importance.
+        wanting: dict[tuple[object, ...], dict[tuple[object, ...], Wanted]] = {}
+        for label in labels:
+            for copy in frames.ways[label].copies:
+                place = (copy.receiver, copy.rank, copy.grant.importance)
+                known = wanting.setdefault(place, {})
+                if copy.key in known:
+                    known[copy.key][1].append(label)
+                else:
+                    known[copy.key] = copy, [label]
+        shared: dict[tuple[object, ...], list[MessageRun]] = {}
+        events = _Events(self, frames, parts)
+        for several in wanting.values():
+            if numbers is not None and len(several) > 1:
+                self._interleave(frames, parts, list(several.values()), events)
+                continue
+            for copy, wanted in several.values():
+                if not copy.takes_run(frames.qos):
+                    events.deliver([(copy, wanted)])
+                    continue
+                key = (*copy.key, *wanted)
+                runs = shared.get(key)
+                if runs is None:
+                    runs = shared[key] = self._runs(frames, parts, copy, wanted)
+                for run in runs:
+                    copy.receiver.forward(run)
+
+    def _interleave(
+        self, frames: Frames, parts: dict[int, Part], several: list[Wanted], events: _Events
+    ) -> None:
+        """What one receiver gets of a channel, each stretch of it as its own copy says."""
+        qos = frames.qos
+        labels = [label for _, some in several for label in some]
+        if len(labels) > MAX_PARTS or not all(copy.takes_run(qos) for copy, _ in several):
+            events.deliver(several)
+            return
+        table = bytearray(max(labels) + 1)
+        for mark, label in enumerate(labels, 1):
+            table[label] = mark
+        taken, marks, expiry_s = frames.take(bytes(table))
+        channel, counts, _ = parts[labels[0]]
+        numbers = [iter(parts[label].numbers) for label in labels]
+        copies = [copy for copy, some in several for _ in some]
+        at = 0
+        for copy, stretch in groupby(marks, lambda mark: copies[mark - 1]):
+            part = Part(channel, counts, [next(numbers[mark - 1]) for mark in stretch])
+            size, _ = cut(taken[at:], _EVERYTHING, _EVERYTHING, len(part.numbers))
+            run = self._run(taken[at : at + size], part, copy, qos, expiry_s)
+            run.parts = (part,)
+            copy.receiver.forward(run)
+            at += size
+
+    def forward_all(self, frames: Frames) -> None:
+        """All frames have the one label, as most often."""
+        selection: Selection = frames.ways[0]
+        route = selection.way.route
+        copies = selection.copies
+        numbers = self.hub.enter_run(frames.count)
+        if not copies and not route.is_kept:
+            return
+        taken, _, expiry_s = frames.take(b"\1")
+        part = (route.channel, route.counts, numbers)
+        if len(copies) == 1 and copies[0].takes_run(frames.qos):
+            copies[0].receiver.forward(self._run(taken, part, copies[0], frames.qos, expiry_s))
+        elif copies:
+            self._share(frames, taken, Part(*part), copies, expiry_s)
+        if route.is_kept:
+            self.keep(frames, 0, route, numbers)
+
+    def _share(
+        self, frames: Frames, taken: bytes, part: Part, copies: list[ReceiverCopy], expiry_s: int
+    ) -> None:
+        """One run for all who get the same."""
+        made: MessageRun | None = None
+        made_for: ReceiverCopy | None = None
+        shared: dict[tuple[object, ...], MessageRun] = {}
+        for copy in copies:
+            if not copy.takes_run(frames.qos):
+                _Events(self, frames, {0: part}).deliver([(copy, [0])])
+                continue
+            if made is None or made_for is None or made_for.key != copy.key:
+                made = shared.get(copy.key)
+                if made is None:
+                    made = self._run(taken, part, copy, frames.qos, expiry_s)
+                    shared[copy.key] = made
+                made_for = copy
+            copy.receiver.forward(made)
+
+    def _runs(
+        self, frames: Frames, parts: dict[int, Part], copy: ReceiverCopy, wanted: list[int]
+    ) -> list[MessageRun]:
+        """The frames of the labels `wanted`: one run, unless there are very many of them."""
+        runs: list[MessageRun] = []
+        for start in range(0, len(wanted), MAX_PARTS):
+            some = wanted[start : start + MAX_PARTS]
+            table = bytearray(max(some) + 1)
+            for mark, label in enumerate(some, 1):
+                table[label] = mark
+            taken, marks, expiry_s = frames.take(bytes(table))
+            few = tuple(parts[label] for label in some)
+            run = self._run(taken, few[0], copy, frames.qos, expiry_s)
+            if len(few) > 1 or not isinstance(few[0].numbers, range):
+                run.count = len(marks)
+                run.parts, run.marks = few, marks
+            runs.append(run)
+        return runs
+
+    def _run(
+        self,
+        taken: bytes,
+        part: tuple[str, ChannelCounts, Sequence[int]],
+        copy: ReceiverCopy,
+        qos: int,
+        expiry_s: int,
+    ) -> MessageRun:
+        """What goes to the receivers of a copy."""
+        to_v5 = copy.receiver.dialect == V5
+        at_qos = qos if qos < copy.qos else copy.qos
+        more = b""
+        if copy.identifiers and to_v5:
+            more = b"".join(_IDENTIFIER + varint_bytes(each) for each in copy.identifiers)
+        frames = taken
+        if more or at_qos != qos or to_v5 != self.is_v5:
+            frames = rewrite(taken, self.is_v5, to_v5, at_qos, 0, more)
+        channel, counts, numbers = part
+        return MessageRun(
+            frames,
+            len(numbers),
+            copy.grant,
+            self.hub.now_ms,
+            numbers[0],
+            channel,
+            self.publisher,
+            counts,
+            to_v5,
+            at_qos,
+            expiry_s,
+        )
+
+    def keep(self, frames: Frames, label: int, route: FanOut, numbers: range) -> None:
+        """Hand the frames of a label to the journal."""
+        taken, _, _ = frames.take(bytes(label) + b"\1")
+        hub = self.hub
+        kept = KeptRun(
+            taken,
+            self.is_v5,
+            len(numbers),
+            route.channel,
+            self.publisher,
+            frames.qos,
+            numbers.start,
+            hub.now_ms,
+        )
+        hub.keep_run(kept)
+
+    def messages(self, frames: Frames, label: int) -> Iterator[tuple[MqttMessage, int]]:
+        """The frames of a label as messages that have no numbers, with their packet identifiers."""
+        route = frames.ways[label].way.route
+        for start, end in frames.places(label):
+            message, packet_id, _ = read_message(
+                frames.data, start, end, self.is_v5, self.publisher, self.hub.now_ms, route.channel
+            )
+            message.counts = route.counts
+            yield message, packet_id
+
+
+class _Events:
+    """The messages of labels, taken apart when the first receiver wants them so."""
+
+    def __init__(self, forwarding: RunForwarder, frames: Frames, parts: dict[int, Part]) -> None:
+        self._forwarding = forwarding
+        self._frames = frames
+        self._parts = parts
+        self._messages: dict[int, list[tuple[int, MqttMessage]]] = {}
+
+    def deliver(self, several: list[Wanted]) -> None:
+        """What one receiver gets, in the order in which it came."""
+        found = [
+            (start, message, copy)
+            for copy, labels in several
+            for label in labels
+            for start, message in self._of(label)
+        ]
+        found.sort(key=itemgetter(0))
+        for _, message, copy in found:
+            qos = min(copy.qos, self._frames.qos)
+            copy.receiver.deliver(message, qos, False, copy.identifiers, copy.grant)
+
+    def _of(self, label: int) -> list[tuple[int, MqttMessage]]:
+        """The messages of a label, with the places where they begin."""
+        found = self._messages.get(label)
+        if found is None:
+            found = self._messages[label] = []
+            numbers = self._parts[label].numbers
+            places = self._frames.places(label)
+            messages = self._forwarding.messages(self._frames, label)
+            for number, (start, _), (message, _) in zip(numbers, places, messages, strict=True):
+                message.number = number
+                found.append((start, message))
+        return found
+
+
+def read_message(
+    data: bytes,
+    start: int,
+    end: int,
+    is_v5: bool,
+    publisher: str,
+    received_ms: int,
+    channel: str = "",
+) -> tuple[MqttMessage, int, tuple[int, ...]]:
+    """The message of a clean frame, its packet identifier and its subscription identifiers.
+
+    `channel` is given where an alias may stand for it.
+    """
+    qos = data[start] >> 1 & 3
+    _, body = read_varint(data, start + 1, end)
+    at = body + 2 + (data[body] << 8 | data[body + 1])
+    channel = channel or data[body + 2 : at].decode()
+    packet_id = 0
+    if qos:
+        packet_id = data[at] << 8 | data[at + 1]
+        at += 2
+    properties, block = NO_PROPERTIES, b""
+    if is_v5:
+        properties, at = decode_properties(data, at, end, PacketType.PUBLISH)
+        if properties is not NO_PROPERTIES:
+            block = passed_on_block(properties)
+    expiry_s = properties.message_expiry_s
+    message = MqttMessage(
+        channel,
+        string_bytes(channel),
+        data[at:end],
+        qos,
+        False,
+        publisher,
+        received_ms,
+        properties,
+        block,
+        0 if expiry_s is None else received_ms + expiry_s * 1000,
+    )
+    return message, packet_id, properties.subscription_identifiers
+
+
+def divide(frames: Frames, label: int, count: int) -> Iterator[tuple[int, int, int]]:
+    """Let the members of the groups of a label's selection take turns.
+
+    Its `count` frames are divided evenly into pieces that follow each other. Gives for each piece
+    its own label, and which of the frames it has: from a first to before a last.
+    """
+    selection: Selection = frames.ways[label]
+    assert selection.groups is not None
+    turns = [group.choose(members, count) for group, members in selection.groups]
+    ends = sorted({end for turn in turns for end in _ends(len(turn), count)})
+    which = array("I")
+    ways: list[Selection] = []
+    start = 0
+    for end in ends:
+        members = tuple(turn[_piece_of(start, len(turn), count)] for turn in turns)
+        which.extend([len(ways)] * (end - start))
+        ways.append(selection.with_members(members))
+        start = end
+    first = frames.relabel(label, which, ways)
+    for piece, (start, end) in enumerate(pairwise([0, *ends])):
+        yield first + piece, start, end
+
+
+def _ends(pieces: int, count: int) -> list[int]:
+    """Where the pieces end: the first have one more, if it does not come out even."""
+    each, more = divmod(count, pieces)
+    return [each * piece + min(piece, more) for piece in range(1, pieces + 1)]
+
+
+def _piece_of(place: int, pieces: int, count: int) -> int:
+    return next(piece for piece, end in enumerate(_ends(pieces, count)) if place < end)
+
+
+def stored_run(run: MessageRun) -> StoredRun:
+    """The record of a run that was given numbers."""
+    events: list[tuple[int, int]] = []
+    for number in run.numbers():
+        if events and sum(events[-1]) == number:
+            events[-1] = (events[-1][0], events[-1][1] + 1)
+        else:
+            events.append((number, 1))
+    return StoredRun(
+        run.stored_as, run.frames, run.is_v5, run.publisher, run.queued_ms, tuple(events)
+    )
+
+
+def restored_run(record: StoredRun) -> Iterator[tuple[MqttMessage, tuple[int, ...]]]:
+    """The messages of a record; ProtocolError or ValueError where it is damaged."""
+    if sum(count for _, count in record.events) > len(record.frames):
+        raise ValueError("expected a frame for each event")
+    numbers = [number for first, count in record.events for number in range(first, first + count)]
+    found = _read_messages(
+        record.frames, numbers, record.is_v5, record.publisher, record.received_ms
+    )
+    for place, (message, identifiers) in enumerate(found):
+        message.stored_as = record.number + place
+        yield message, identifiers
+
+
+def _read_messages(
+    frames: bytes, numbers: list[int], is_v5: bool, publisher: str, received_ms: int
+) -> Iterator[tuple[MqttMessage, tuple[int, ...]]]:
+    """The messages of frames with these numbers, and their subscription identifiers."""
+    at = 0
+    for number in numbers:
+        length, body = read_varint(frames, at + 1, len(frames))
+        end = body + length
+        if end > len(frames):
+            raise ValueError("expected a frame for each event")
+        message, _, identifiers = read_message(frames, at, end, is_v5, publisher, received_ms)
+        message.number = number
+        yield message, identifiers
+        at = end

@@ -1,0 +1,1075 @@
+"""A client's session: its subscriptions and its messages, with or without a connection.
+
+A QoS 1 or 2 message gets its packet identifier when it is queued. It is `sent` while it waits for
+PUBACK or PUBREC, and `released` from PUBREC until PUBCOMP. When the connection is lost, what was
+sent goes back to the queue in its old place, to be sent again as a duplicate. A session that ends
+with its connection has nothing to send again, so its runs of QoS 1 messages get their identifiers
+when they are sent. Those of a durable session get them when they are queued, and are taken apart
+when the connection is lost.
+
+A durable session has every step on disk before the client can draw a conclusion from it: QoS 2
+messages are sent, and PUBREL answers given, only once recorded. So a crash repeats QoS 1 messages
+at most, and QoS 2 messages not at all.
+
+What policies grant a message decides its place in the queue. A message with a key takes the place
+of an older one that still waits; one that would arrive behind its deadline is not sent at all; and
+one that its link could not carry in time is shaped first, if its receiver is content with that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, cast
+
+from accord.core.broker.broker_context import BrokerContext, ConnectionPort, ShapingWaiter
+from accord.core.broker.delivery import (
+    DENIED,
+    EXPIRED,
+    GONE,
+    OFFLINE,
+    PACKET_TOO_LARGE,
+    QUEUE_FULL,
+    QUEUED,
+    REFUSED,
+    RELEASED,
+    REPLACED,
+    SENT,
+    SESSION_ENDED,
+    SLOW_READER,
+    WAITING,
+    ClientDelivery,
+    expires_ms,
+)
+from accord.core.broker.delivery_accounting import (
+    count_lost,
+    count_sent,
+    received_ms,
+    record_outcome,
+)
+from accord.core.broker.message import DUPLICATE, PUBLISH, RETAINED, MqttMessage
+from accord.core.broker.message_shaping import join_shaping, shape_for
+from accord.core.broker.runs import CutThrough, MessageRun, stored_run
+from accord.core.broker.session_records import Done, DoneRun, Queued, QueuedRun, Released
+from accord.core.model.channels import filter_selects, selects_any
+from accord.core.monitoring.ledger import EXPIRED as EXPIRED_OUTCOME
+from accord.core.monitoring.ledger import REFUSED as REFUSED_OUTCOME
+from accord.core.monitoring.ledger import REPLACED as REPLACED_OUTCOME
+from accord.core.monitoring.ledger import (
+    SHED,
+    deadline_detail,
+    replacement_detail,
+)
+from accord.core.mqtt.codes import V5, V311
+from accord.core.mqtt.packets import Will
+from accord.core.native import cut, number, rewrite
+from accord.core.policy.policies import Entity, Grant
+from accord.core.router.fan_out import Receiver, RouterSubscription
+from accord.core.router.message import Message
+from accord.core.scheduling.importance_rates import ImportanceRates
+from accord.core.scheduling.link_estimator import LinkEstimator
+from accord.core.scheduling.outbox import EventRun, Outbox, QueueEntry
+from accord.core.scheduling.pacing import Gate
+from accord.core.scheduling.timers import Timer
+
+_LAST_PACKET_ID: Final = 65_535
+_PUBREL: Final = b"\x62\x02"
+
+# What sessions have that get nothing but QoS 0, and so most that are idle: nothing is ever added.
+_NO_KEYS: Final[dict[tuple[str, str], ClientDelivery]] = {}
+_NO_RUNS: Final[dict[int, InFlightRun | CutThrough]] = {}
+_NO_IDS: Final[set[int]] = set()
+_NO_ALIASES: Final[dict[bytes, int]] = {}
+# Parcels with the bytes that they were sent as, until they are counted.
+_NOTHING_TAKEN: Final[list[tuple[MessageRun | ClientDelivery, int]]] = []
+
+
+class MqttSession(Receiver):
+    __slots__ = (
+        "_taken",
+        "alias_limit",
+        "aliases",
+        "being_shaped",
+        "denied",
+        "ends_ms",
+        "expiry_s",
+        "flows",
+        "follows",
+        "hub",
+        "in_flight",
+        "in_flight_bytes",
+        "is_durable",
+        "is_held",
+        "last_packet_id",
+        "line",
+        "outbox",
+        "owner",
+        "packet_limit",
+        "predicates",
+        "published",
+        "queued_ids",
+        "received",
+        "replaceable",
+        "sent",
+        "sent_bytes",
+        "sent_runs",
+        "shed",
+        "subscriptions",
+        "timer",
+        "unacknowledged",
+        "version",
+        "wants_names",
+        "will",
+        "will_due_ms",
+        "window",
+    )
+
+    def __init__(self, client: str, hub: BrokerContext) -> None:
+        super().__init__(client, Entity(client, "", (), hub.node))
+        limits = hub.limits
+        self.hub = hub
+        self.line: ConnectionPort | None = None
+        self.owner = ""  # the user whose client it is
+        self.denied: tuple[str, ...] = ()  # filters of channels whose events it never gets
+        self.expiry_s = 0
+        self.is_durable = False
+        self.will: Will | None = None
+        self.will_due_ms = 0
+        self.ends_ms = 0  # when it is forgotten, 0 while connected
+        self.follows = 0  # where it is recorded that the one before it ended
+        self.timer: Timer | None = None
+        self.subscriptions: dict[str, RouterSubscription] = {}
+        self.predicates = 0
+        self.outbox = Outbox(
+            bytes_limit=limits.outbox_bytes,
+            tracked_limit=limits.queue_messages,
+            tracked_bytes_limit=limits.queue_bytes,
+            discipline=hub.discipline,
+        )
+        # Those that wait and would give way to a later message of the same channel and key; of
+        # those that are being shaped there are few.
+        self.replaceable = _NO_KEYS
+        self.being_shaped: tuple[ClientDelivery, ...] = ()
+        self.flows: ImportanceRates | None = None  # once something is to be shaped
+        self.unacknowledged: dict[int, ClientDelivery] = {}
+        # By each packet identifier that is not acknowledged.
+        self.sent_runs = _NO_RUNS
+        self.queued_ids = _NO_IDS  # those of runs that wait, in a durable session
+        # QoS 2 messages of the client, until released; False while they wait to be matched.
+        self.received: dict[int, bool] = {}
+        self.in_flight = 0
+        self.in_flight_bytes = 0
+        self.last_packet_id = 0
+        # Messages, for those who watch.
+        self.published = 0
+        self.sent = 0
+        self.sent_bytes = 0
+        self.shed = 0
+        self._taken = _NOTHING_TAKEN
+        self.is_held = False  # whether it advertised how much it publishes at most
+        # What the present connection takes.
+        self.version = V311
+        self.window = limits.inflight
+        self.packet_limit = 0
+        self.alias_limit = 0
+        self.aliases = _NO_ALIASES
+        self.wants_names = False
+
+    def attach(
+        self,
+        line: ConnectionPort,
+        version: int,
+        window: int,
+        packet_limit: int,
+        alias_limit: int,
+        wants_names: bool = False,
+    ) -> None:
+        """A connection for this session: what was under way is sent again."""
+        self.line = line
+        self.is_connected = True
+        self.ends_ms = 0
+        self.version = version
+        self.window = min(window, self.hub.limits.inflight)
+        self.packet_limit = packet_limit
+        self.alias_limit = alias_limit
+        self.aliases = {} if alias_limit else _NO_ALIASES
+        self.wants_names = wants_names
+        self.dialect = 0 if packet_limit or alias_limit or wants_names else version
+        self.run_qos = 1
+        self.forget_routes()
+        for delivery in self.unacknowledged.values():
+            if delivery.stage == RELEASED:
+                line.reply(_PUBREL + delivery.packet_id.to_bytes(2, "big"))
+        if not self.outbox.is_empty():
+            self.hub.wake(line)
+
+    def detach(self) -> None:
+        """The connection is gone: QoS 0 messages are too, the others wait for the next one."""
+        self.line = None
+        self.is_connected = False
+        self.dialect = 0
+        self.forget_routes()
+        for parcel in self.outbox.drop_untracked():
+            self._shed(parcel, OFFLINE)
+        self.replaceable = {
+            key: each for key, each in self.replaceable.items() if each.qos and each.stage == QUEUED
+        }
+        if self.is_durable:
+            self._take_runs_apart()
+        if self.outbox.tracked or self.unacknowledged:
+            self.requeue()
+
+    def requeue(self) -> None:
+        """Bring the queue to what is not yet with the client, in the order of arrival."""
+        self._drop_tracked(OFFLINE)
+        self.in_flight = 0
+        self.in_flight_bytes = 0
+        for delivery in self.unacknowledged.values():
+            if delivery.stage == RELEASED:
+                self.in_flight += 1
+                self.in_flight_bytes += delivery.size
+            elif delivery.stage != WAITING:
+                delivery.stage = QUEUED
+                self.outbox.put_tracked(delivery, is_promised=True)
+
+    def deny(self, patterns: tuple[str, ...]) -> None:
+        """Let it get no events of these channels from now on, but for those that wait already."""
+        if patterns != self.denied:
+            self.denied = patterns
+            for subscription in self.subscriptions.values():
+                subscription.denied = patterns
+            self.forget_routes()
+
+    def drop_denied(self) -> None:
+        """Let nothing wait for a client without a connection that it may not get any more."""
+        denied = [
+            each
+            for each in self.unacknowledged.values()
+            if each.stage != RELEASED and selects_any(self.denied, each.message.channel)
+        ]
+        for delivery in denied:
+            self._drop(delivery, DENIED, REFUSED_OUTCOME, DENIED)
+        if denied:
+            self.requeue()
+
+    def forget_routes(self) -> None:
+        """Routes know whether a receiver is connected and which frames it takes."""
+        for subscription in self.subscriptions.values():
+            self.hub.router.invalidate(subscription.pattern)
+
+    def forward(self, run: EventRun) -> None:
+        line = self.line
+        if line is None:
+            self._shed(run, OFFLINE)
+            return
+        assert isinstance(run, MessageRun)
+        if run.qos and self.is_durable:
+            owned = self._owned(run)
+            if owned is None:
+                for message, identifiers in run.messages():
+                    self._deliver_tracked(message, run.qos, False, identifiers, run.grant)
+                return
+            run = owned
+        shed = self.outbox.put_tracked(run) if run.qos else self.outbox.put(run)
+        if shed is not None:
+            self._give_way(shed)
+        if not line.is_dirty:
+            line.is_dirty = True
+            self.hub.dirty.append(line)
+
+    def deliver(
+        self,
+        message: Message,
+        qos: int,
+        is_retained: bool,
+        identifiers: tuple[int, ...],
+        grant: Grant,
+    ) -> None:
+        assert isinstance(message, MqttMessage)
+        if qos > 0:
+            self._deliver_tracked(message, qos, is_retained, identifiers, grant)
+            return
+        hub = self.hub
+        counts = message.counts
+        if (
+            self.dialect
+            and counts is not None
+            and not (
+                is_retained or identifiers or message.key or grant.shaping or grant.keeps_order
+            )
+            and message.expiry_s < 0
+        ):
+            run = MessageRun(
+                message.frame(self.version),
+                1,
+                grant,
+                hub.now_ms,
+                message.number,
+                message.channel,
+                message.publisher,
+                counts,
+                self.version == V5,
+            )
+            if message.expires_ms:
+                run.expires_ms = expires_ms(message, grant)
+            self.forward(run)
+            return
+        delivery = ClientDelivery(message, 0, is_retained, identifiers, 0, hub.now_ms, grant)
+        if self.line is None:
+            self._shed(delivery, OFFLINE)
+        elif grant.keeps_order and self.is_durable and hub.has_pending():
+            self._hold(delivery)  # as those before it
+        elif not self._starts_shaping(delivery):
+            self._queue(delivery)
+
+    def deliver_kept(
+        self,
+        message: MqttMessage,
+        qos: int,
+        identifiers: tuple[int, ...],
+        grant: Grant,
+        bin_: int = -1,
+    ) -> ClientDelivery | None:
+        """Deliver an event of the past, in a given bin if any; None where that can't be.
+
+        It is not recorded: it is on disk already, and who asked for it can ask again.
+        """
+        hub = self.hub
+        packet_id = self._new_packet_id() if qos else 0
+        delivery = ClientDelivery(message, qos, False, identifiers, packet_id, hub.now_ms, grant)
+        if bin_ >= 0:
+            delivery.bin = bin_
+        if qos and packet_id == 0:
+            self._count(QUEUE_FULL, 1)
+            self._note(delivery, REFUSED_OUTCOME, QUEUE_FULL)
+            return None
+        if qos:
+            self.unacknowledged[packet_id] = delivery
+        elif self.line is None:
+            self._shed(delivery, OFFLINE)
+            return None
+        if not self._starts_shaping(delivery):
+            self._queue(delivery)
+        return delivery
+
+    def subscription_to(self, channel: str) -> RouterSubscription | None:
+        """One by which the client gets what is sent on `channel`, if there is any."""
+        if self.denied and selects_any(self.denied, channel):
+            return None
+        exact = self.subscriptions.get(channel)
+        if exact is not None:
+            return exact
+        for each in self.subscriptions.values():
+            if not each.group and each.predicate is None and filter_selects(each.pattern, channel):
+                return each
+        return None
+
+    def _queue(self, delivery: ClientDelivery) -> None:
+        """Let a message wait for its turn, or for its client to come back."""
+        if delivery.message.key and delivery.grant.is_replacing and self._replaces(delivery):
+            pass
+        elif delivery.is_tracked:
+            refused = self.outbox.put_tracked(delivery)
+            if refused is not None:
+                self._give_way(refused)
+        else:
+            shed = self.outbox.put(delivery)
+            if shed is not None:
+                self._give_way(shed)
+        line = self.line
+        if line is not None and not line.is_dirty:
+            self.hub.wake(line)
+
+    def _replaces(self, delivery: ClientDelivery) -> bool:
+        """Whether `delivery` took the place of an older one with its key."""
+        key = (delivery.message.channel, delivery.message.key)
+        older = self.replaceable.get(key)
+        if older is not None and older.stage == QUEUED and _is_newer(older, delivery):
+            self._is_replaced(delivery, older)  # it was shaped, or on its way, for too long
+            return True
+        if not self.replaceable:
+            self.replaceable = {}
+        self.replaceable[key] = delivery
+        if older is None or older.stage != QUEUED or older.was_sent:
+            return False
+        is_tracked = older.qos > 0
+        self._is_replaced(older, delivery)
+        if is_tracked != (delivery.qos > 0) or older.bin != delivery.bin:
+            self.outbox.void(older, is_tracked)
+            return False
+        older.takes_over(delivery)
+        self.replaceable[key] = older
+        if is_tracked:
+            self.unacknowledged[older.packet_id] = older
+        given_way = self.outbox.resize(older, delivery.size, is_tracked, delivery.expires_ms)
+        if given_way is not None:
+            self._give_way(given_way)
+        return True
+
+    def _give_way(self, parcels: list[QueueEntry]) -> None:
+        """These had to go because the queue is full."""
+        for each in parcels:
+            if isinstance(each, ClientDelivery | MessageRun) and each.qos:
+                if isinstance(each, ClientDelivery):
+                    self._forget(each)
+                else:
+                    self._forget_run(each)
+                self._count(QUEUE_FULL, each.count)
+                self._note(each, REFUSED_OUTCOME, QUEUE_FULL)
+            else:
+                self._shed(each, SLOW_READER)
+
+    def _is_replaced(self, older: ClientDelivery, delivery: ClientDelivery) -> None:
+        if older.qos:
+            self._forget(older)
+        self._count(REPLACED, 1)
+        counts = older.message.counts
+        if counts is not None:
+            counts.replaced += 1
+        if self.hub.ledger.is_on:
+            self._note(older, REPLACED_OUTCOME, replacement_detail(delivery.number))
+
+    def _overtakes(self, delivery: ClientDelivery) -> None:
+        """What is being shaped gives way to a later message of its key, too."""
+        message = delivery.message
+        left: list[ClientDelivery] = []
+        for older in self.being_shaped:
+            if older.message.key == message.key and older.message.channel == message.channel:
+                self._is_replaced(older, delivery)
+                older.stage = GONE
+            else:
+                left.append(older)
+        self.being_shaped = tuple(left)
+
+    def _starts_shaping(self, delivery: ClientDelivery) -> bool:
+        """Whether `delivery` has to wait until its message is shaped."""
+        if self.being_shaped and delivery.message.key and delivery.grant.is_replacing:
+            self._overtakes(delivery)
+        hub = self.hub
+        line = self.line
+        if not delivery.grant.shaping or not hub.is_shaping or not hub.has_workers or line is None:
+            return False
+        if self.flows is None:
+            self.flows = ImportanceRates(hub.now_ms)
+        shape = shape_for(delivery, line.link, self.outbox, self.flows, hub.now_ms)
+        if shape is None:
+            return False
+        shaped = delivery.message.shaped
+        if shaped is not None and shape in shaped:
+            delivery.becomes(shaped[shape])
+            return False
+        if not join_shaping(hub, delivery, shape, HeldDelivery(self, delivery)):
+            return False
+        delivery.stage = WAITING
+        delivery.waits += 1
+        if delivery.message.key:
+            self.being_shaped += (delivery,)
+        return True
+
+    def pull(self, bytes_wanted: int, frames: list[bytes]) -> None:
+        """Add to `frames` what is to be sent next."""
+        outbox = self.outbox
+        # Not once only: all that was taken may have expired.
+        while outbox.bytes or outbox.tracked:
+            window = self._free_window() if outbox.tracked else 0
+            line = self.line
+            if line is None or (window <= 0 and not outbox.bytes):
+                return
+            gate = line.link.gate
+            if gate is None:
+                single = outbox.take_single(bytes_wanted, window)
+                parcels = outbox.take(bytes_wanted, window) if single is None else [single]
+            else:
+                parcels = outbox.take_admitted(bytes_wanted, window, gate)
+                if not parcels:
+                    if self._gives_up(gate, line.link):
+                        continue
+                    return
+            if self._to_frames(parcels, line, frames):
+                return
+
+    def _to_frames(
+        self, parcels: list[QueueEntry], line: ConnectionPort, frames: list[bytes]
+    ) -> bool:
+        """Add those that are still useful to `frames`; False if none is."""
+        now_ms = self.hub.now_ms
+        link = line.link
+        useful: Iterable[QueueEntry] = parcels
+        # One alone, on a link that is not known to take long, only has to be in time now.
+        if len(parcels) > 1 or (
+            parcels[0].expires_ms > 0
+            and (parcels[0].expires_ms <= now_ms or link.rate_bps or link.limit_bps)
+        ):
+            useful = self._still_useful(parcels, link)
+        taken = self._taken or []
+        for parcel in useful:
+            if isinstance(parcel, MessageRun):
+                is_aged = parcel.expiry_s >= 0 and now_ms - parcel.queued_ms >= 1000
+                is_ready = not parcel.qos and not is_aged
+                frame = parcel.frames if is_ready else self._frames_of(parcel)
+            else:
+                assert isinstance(parcel, ClientDelivery)
+                frame = self._encode(parcel)
+                if 0 < self.packet_limit < len(frame):
+                    self._shed(parcel, PACKET_TOO_LARGE)
+                    continue
+                if parcel.message.key:
+                    self._is_unreplaceable(parcel)
+                if parcel.qos:
+                    parcel.stage = SENT
+                    parcel.was_sent = True
+                    parcel.expires_ms = 0  # the client may have it: it must be brought to an end
+                    self.in_flight += 1
+                    self.in_flight_bytes += parcel.size
+            frames.append(frame)
+            taken.append((parcel, len(frame)))
+        self._taken = taken
+        return bool(taken)
+
+    def count_taken(self) -> None:
+        """Count and note what `pull` has given: to be called when that is on its way."""
+        taken = self._taken
+        if not taken:
+            return
+        self._taken = _NOTHING_TAKEN
+        hub = self.hub
+        counters = hub.counters
+        now_ms = hub.now_ms
+        # Those that were queued together are counted together.
+        waited_ms = 0
+        importance = 0
+        waited = 0
+        sent = 0
+        sent_bytes = 0
+        for parcel, size in taken:
+            count = parcel.count
+            wait_ms = now_ms - parcel.queued_ms
+            if self.flows is not None:
+                self.flows.sent(parcel.importance, size)
+            count_sent(hub, self.line, self.name, parcel, size, wait_ms)
+            if wait_ms != waited_ms or parcel.importance != importance:
+                if waited:
+                    counters.waited(importance, waited_ms, waited)
+                waited_ms = wait_ms
+                importance = parcel.importance
+                waited = 0
+            waited += count
+            sent += count
+            sent_bytes += size
+            counters.publishes_sent[parcel.qos] += count
+        counters.waited(importance, waited_ms, waited)
+        counters.publish_bytes_sent += sent_bytes
+        counters.packets_sent += sent
+        self.sent += sent
+        self.sent_bytes += sent_bytes
+
+    def _still_useful(self, parcels: list[QueueEntry], link: LinkEstimator) -> Iterator[QueueEntry]:
+        """What of them will arrive in time, as far as is known."""
+        now_ms = self.hub.now_ms
+        size = 0
+        for parcel in parcels:
+            if parcel.expires_ms > 0:
+                due_ms = now_ms + link.sending_ms(size + parcel.size)
+                if parcel.expires_ms <= due_ms:
+                    if not isinstance(parcel, MessageRun) or parcel.count == 1:
+                        self._expire(parcel)
+                        continue
+                    for is_expired, piece in parcel.by_expiry(due_ms):
+                        if is_expired:
+                            self._expire(piece)
+                        else:
+                            size += piece.size
+                            yield piece
+                    continue
+            size += parcel.size
+            yield parcel
+
+    def _frames_of(self, run: MessageRun) -> bytes:
+        """A run as it is sent now."""
+        frames = run.frames
+        waited_s = (self.hub.now_ms - run.queued_ms) // 1000 if run.expiry_s >= 0 else 0
+        if waited_s > 0:
+            frames = rewrite(frames, run.is_v5, run.is_v5, run.qos, waited_s, b"")
+        if not run.qos:
+            return frames
+        if run.first_id:
+            ids: Sequence[int] = range(run.first_id, run.first_id + run.count)
+            self.queued_ids.difference_update(ids)
+        else:
+            ids = self._new_packet_ids(run.count)
+        sent: dict[int, InFlightRun | CutThrough] = dict.fromkeys(ids, InFlightRun(run, ids))
+        if self.sent_runs:
+            self.sent_runs.update(sent)
+        else:
+            self.sent_runs = sent
+        self.in_flight += run.count
+        self.in_flight_bytes += run.size
+        if isinstance(ids, range):
+            return number(frames, ids.start)
+        numbered: list[bytes] = []
+        for packet_id in ids:
+            size, _ = cut(frames, 1, 1, 1)
+            numbered.append(number(frames[:size], packet_id))
+            frames = frames[size:]
+        return b"".join(numbered)
+
+    def has_window(self) -> bool:
+        """Whether a QoS 1 message may be sent that need not be recorded."""
+        return not self.is_durable and self._free_window() > 0
+
+    def tracks(self, made: CutThrough) -> None:
+        """Give it a packet identifier, and wait for that to be acknowledged."""
+        packet_id = made.packet_id = self._new_packet_id()
+        made.frame = number(made.frame, packet_id)
+        if self.sent_runs:
+            self.sent_runs[packet_id] = made
+        else:
+            self.sent_runs = {packet_id: made}
+        self.in_flight += 1
+        self.in_flight_bytes += len(made.frame)
+
+    def _gives_up(self, gate: Gate, link: LinkEstimator) -> bool:
+        """Not let others wait for what could not arrive in time anyway; False if it could."""
+        head = self.outbox.peek(self._free_window())
+        if head is None or head.expires_ms == 0 or head.count > 1:
+            return False
+        takes_ms = gate.wait_us // 1_000 + link.sending_ms(head.size)
+        if head.expires_ms > self.hub.now_ms + takes_ms:
+            return False
+        self.outbox.void(head, is_tracked(head))
+        self._expire(head)
+        return True
+
+    def peek(self, gate: Gate | None) -> QueueEntry | None:
+        """What `pull` would begin with, as far as `gate` lets it."""
+        outbox = self.outbox
+        head = outbox.peek(self._free_window(), 1, gate)
+        line = self.line
+        while head is None and gate is not None and line is not None:
+            if not self._gives_up(gate, line.link):
+                break
+            head = outbox.peek(self._free_window(), 1, gate)
+        return head
+
+    def expire(self) -> None:
+        """Drop what waits and is of no use any more."""
+        for parcel in self.outbox.expire(self.hub.now_ms):
+            self._expire(parcel)
+
+    def has_waiting(self) -> bool:
+        """Whether `pull` would find something now."""
+        outbox = self.outbox
+        return outbox.bytes > 0 or (outbox.tracked > 0 and self._free_window() > 0)
+
+    def is_window_full(self) -> bool:
+        """Whether the client has to acknowledge something before it gets more of that kind."""
+        return self._free_window() <= 0
+
+    def _free_window(self) -> int:
+        """How many more may be on their way: their bytes count as if they were still queued."""
+        if self.in_flight_bytes >= self.outbox.tracked_bytes_limit:
+            return 0
+        return self.window - self.in_flight
+
+    def acknowledged(self, packet_id: int) -> bool:
+        """The client has a QoS 1 message; False where it could not mean one."""
+        return self.acknowledged_run(packet_id, 1)
+
+    def acknowledged_run(self, first: int, count: int) -> bool:
+        """The same for `count` packet identifiers from `first` on; False if it means none."""
+        done: list[tuple[int, int]] = []
+        for packet_id in range(first, first + count):
+            if not self._is_acknowledged(packet_id):
+                continue
+            if done and sum(done[-1]) == packet_id:
+                done[-1] = (done[-1][0], done[-1][1] + 1)
+            else:
+                done.append((packet_id, 1))
+        if not done:
+            return False
+        if self.is_durable:
+            for start, several in done:
+                self.hub.record(DoneRun(self.name, start, several))
+        if self.outbox.tracked and self.line is not None:
+            self.hub.wake(self.line)
+        return True
+
+    def _is_acknowledged(self, packet_id: int) -> bool:
+        sent = self.sent_runs.pop(packet_id, None)
+        if sent is not None:
+            sent.left -= 1
+            self.in_flight -= 1
+            if sent.left == 0:
+                self.in_flight_bytes -= sent.size
+            return True
+        delivery = self.unacknowledged.get(packet_id)
+        if delivery is None or delivery.qos != 1 or delivery.stage != SENT:
+            return False
+        del self.unacknowledged[packet_id]
+        self.in_flight -= 1
+        self.in_flight_bytes -= delivery.size
+        return True
+
+    def taken(self, packet_id: int, is_refused: bool) -> bool:
+        """PUBREC: the client has a QoS 2 message, or will not have it."""
+        delivery = self.unacknowledged.get(packet_id)
+        if delivery is None or delivery.qos != 2 or delivery.stage < SENT:
+            return False
+        if is_refused:
+            self._count(REFUSED, 1)
+            self._note(delivery, REFUSED_OUTCOME, REFUSED)
+            self._finish(delivery)
+            return True
+        line = self.line
+        if delivery.stage == SENT:
+            delivery.stage = RELEASED
+            if self.is_durable:
+                self.hub.record(Released(self.name, packet_id))
+        if line is not None:
+            frame = _PUBREL + packet_id.to_bytes(2, "big")
+            if self.is_durable and self.hub.has_pending():
+                line.hold(frame)
+            else:
+                line.reply(frame)
+        return True
+
+    def completed(self, packet_id: int) -> bool:
+        """PUBCOMP: the client has forgotten a QoS 2 message's identifier."""
+        delivery = self.unacknowledged.get(packet_id)
+        if delivery is None or delivery.stage != RELEASED:
+            return False
+        self._finish(delivery)
+        return True
+
+    def admit(self, delivery: ClientDelivery) -> None:
+        """One thing less to wait for: queue what is recorded and shaped by now."""
+        delivery.waits -= 1
+        if delivery.waits > 0 or delivery.stage == GONE:
+            return
+        if delivery in self.being_shaped:
+            self.being_shaped = tuple(each for each in self.being_shaped if each is not delivery)
+        if delivery.qos:
+            if self.unacknowledged.get(delivery.packet_id) is not delivery:
+                return
+        elif self.line is None:
+            self._shed(delivery, OFFLINE)
+            return
+        delivery.stage = QUEUED
+        self._queue(delivery)
+
+    def abandon(self) -> None:
+        """The session ends: whatever waits in it is shed."""
+        for delivery in self.unacknowledged.values():
+            self._count(SESSION_ENDED, 1)
+            self._note(delivery, SHED, SESSION_ENDED)
+        for sent in dict.fromkeys(self.sent_runs.values()):
+            self._count(SESSION_ENDED, sent.left)
+            marks = bytes(self.sent_runs.get(each) is sent for each in sent.ids)
+            for is_left, piece in sent.run.pieces(marks):
+                if is_left:
+                    self._note(piece, SHED, SESSION_ENDED)
+        self.unacknowledged = {}
+        self.sent_runs = _NO_RUNS
+        self.queued_ids = _NO_IDS
+        self.replaceable = _NO_KEYS
+        self.being_shaped = ()
+        self._drop_tracked(SESSION_ENDED)
+        for subscription in self.subscriptions.values():
+            self.hub.router.remove(subscription)
+        self.subscriptions = {}
+        self.predicates = 0
+
+    def check_invariants(self) -> None:
+        stages = [delivery.stage for delivery in self.unacknowledged.values()]
+        assert self.in_flight == sum(stage >= SENT for stage in stages) + len(self.sent_runs)
+        sent_runs = set(self.sent_runs.values())
+        assert self.in_flight_bytes == sum(
+            delivery.size for delivery in self.unacknowledged.values() if delivery.stage >= SENT
+        ) + sum(sent.size for sent in sent_runs)
+        assert sum(sent.left for sent in sent_runs) == len(self.sent_runs)
+        assert not self.sent_runs.keys() & self.unacknowledged.keys()
+        assert self.queued_ids.isdisjoint(self.sent_runs.keys() | self.unacknowledged.keys())
+        waiting = [each for each in self.outbox.tracked_parcels() if isinstance(each, MessageRun)]
+        assert len(self.queued_ids) == sum(run.count for run in waiting if run.first_id)
+        assert self.in_flight <= max(self.window, sum(stage == RELEASED for stage in stages))
+        for parcel in self.outbox.tracked_parcels():
+            assert (
+                isinstance(parcel, MessageRun)
+                or not cast("ClientDelivery", parcel).qos
+                or self.unacknowledged.get(cast("ClientDelivery", parcel).packet_id) is parcel
+            )
+
+    def _drop_tracked(self, cause: str) -> None:
+        """Empty that part of the queue; of what is acknowledged the session knows without it."""
+        for parcel in self.outbox.drop_tracked():
+            if isinstance(parcel, MessageRun) or not cast("ClientDelivery", parcel).qos:
+                self._shed(parcel, cause)
+
+    def _deliver_tracked(
+        self,
+        message: MqttMessage,
+        qos: int,
+        is_retained: bool,
+        identifiers: tuple[int, ...],
+        grant: Grant,
+    ) -> None:
+        hub = self.hub
+        packet_id = self._new_packet_id()
+        delivery = ClientDelivery(
+            message, qos, is_retained, identifiers, packet_id, hub.now_ms, grant
+        )
+        if packet_id == 0:
+            self._count(QUEUE_FULL, 1)
+            self._note(delivery, REFUSED_OUTCOME, QUEUE_FULL)
+            return
+        self.unacknowledged[packet_id] = delivery
+        if self.is_durable and hub.is_durable:
+            number = hub.store(message)
+            hub.record(Queued(self.name, packet_id, number, qos, is_retained, identifiers))
+            if qos == 2 or grant.keeps_order:
+                self._hold(delivery)
+        if not self._starts_shaping(delivery) and delivery.waits == 0:
+            self._queue(delivery)
+
+    def _hold(self, delivery: ClientDelivery) -> None:
+        """It is queued when all that was recorded so far is on disk."""
+        delivery.stage = WAITING
+        delivery.waits += 1
+        self.hub.hold(HeldDelivery(self, delivery))
+
+    def _owned(self, run: MessageRun) -> MessageRun | None:
+        """A run as this durable session has it, recorded; None where it has no identifiers."""
+        ids = self._free_range(run.count)
+        if ids is None:
+            return None
+        hub = self.hub
+        if hub.is_durable:
+            if not run.stored_as:
+                run.stored_as = hub.new_number(run.count)
+                hub.record(stored_run(run))
+            hub.record(QueuedRun(self.name, ids.start, run.stored_as, run.count))
+        if self.queued_ids:
+            self.queued_ids.update(ids)
+        else:
+            self.queued_ids = set(ids)
+        return run.owned(ids.start)
+
+    def _forget_run(self, run: MessageRun) -> None:
+        """Nothing of it will be sent."""
+        if run.first_id:
+            self.queued_ids.difference_update(range(run.first_id, run.first_id + run.count))
+            self.hub.record(DoneRun(self.name, run.first_id, run.count))
+
+    def in_order(self) -> Iterator[ClientDelivery | tuple[MessageRun, bool]]:
+        """What is not acknowledged, in the order in which it came; of runs, whether it was sent."""
+        runs: list[tuple[MessageRun, bool]] = []
+        for parcel in self.outbox.tracked_parcels():
+            if isinstance(parcel, MessageRun) and parcel.first_id:
+                runs.append((parcel, False))
+        for sent in dict.fromkeys(self.sent_runs.values()):
+            marks = bytes(self.sent_runs.get(each) is sent for each in sent.ids)
+            for is_left, piece in sent.run.pieces(marks):
+                if is_left:
+                    runs.append((piece, True))
+        runs.sort(key=lambda each: each[0].arrival, reverse=True)
+        for delivery in self.unacknowledged.values():
+            while runs and runs[-1][0].arrival < (delivery.queued_ms, delivery.number, 0):
+                yield runs.pop()
+            yield delivery
+        yield from reversed(runs)
+
+    def _take_runs_apart(self) -> None:
+        """Let messages in runs be like all others, because they have to be sent again."""
+        if not self.sent_runs and not self.queued_ids:
+            return
+        found = list(self.in_order())
+        self.unacknowledged = {}
+        for each in found:
+            if isinstance(each, ClientDelivery):
+                self.unacknowledged[each.packet_id] = each
+                continue
+            run, was_sent = each
+            if not was_sent:
+                self.outbox.void(run, True)
+            for packet_id, (message, identifiers) in enumerate(run.messages(), run.first_id):
+                delivery = ClientDelivery(
+                    message, run.qos, False, identifiers, packet_id, run.queued_ms, run.grant
+                )
+                delivery.was_sent = was_sent
+                self.unacknowledged[packet_id] = delivery
+        self.sent_runs = _NO_RUNS
+        self.queued_ids = _NO_IDS
+
+    def _is_free(self, packet_id: int) -> bool:
+        return not (
+            packet_id in self.unacknowledged
+            or packet_id in self.sent_runs
+            or packet_id in self.queued_ids
+        )
+
+    def unfinished(self) -> int:
+        """How many messages wait to be sent or acknowledged."""
+        return max(len(self.unacknowledged), self.outbox.tracked + self.in_flight)
+
+    def _new_packet_id(self) -> int:
+        used = len(self.unacknowledged) + len(self.sent_runs) + len(self.queued_ids)
+        if used >= _LAST_PACKET_ID:
+            return 0
+        packet_id = self.last_packet_id
+        while True:
+            packet_id = packet_id + 1 if packet_id < _LAST_PACKET_ID else 1
+            if self._is_free(packet_id):
+                self.last_packet_id = packet_id
+                return packet_id
+
+    def _free_range(self, count: int) -> range | None:
+        """So many identifiers that follow each other, taken, if there are."""
+        for first in (self.last_packet_id + 1, 1):
+            ids = range(first, first + count)
+            if (
+                ids.stop <= _LAST_PACKET_ID + 1
+                and self.unacknowledged.keys().isdisjoint(ids)
+                and self.sent_runs.keys().isdisjoint(ids)
+                and self.queued_ids.isdisjoint(ids)
+            ):
+                self.last_packet_id = ids.stop - 1
+                return ids
+        return None
+
+    def _new_packet_ids(self, count: int) -> Sequence[int]:
+        """So many that are free; there are as many, because no more are on their way."""
+        ids = self._free_range(count)
+        if ids is not None:
+            return ids
+        found: list[int] = []
+        while len(found) < count:
+            packet_id = self._new_packet_id()
+            assert packet_id
+            found.append(packet_id)
+        return found
+
+    def _encode(self, delivery: ClientDelivery) -> bytes:
+        message = delivery.message
+        first = PUBLISH | delivery.qos << 1
+        if delivery.is_retained:
+            first |= RETAINED
+        if delivery.was_sent:
+            first |= DUPLICATE
+        is_special = delivery.identifiers or self.alias_limit or self.wants_names
+        if delivery.qos and not is_special and (self.version != V5 or message.expiry_s < 0):
+            return message.tracked_frame(self.version, first, delivery.packet_id)
+        alias = 0
+        is_alias_known = False
+        if self.alias_limit and self._surely_fits(delivery):
+            alias = self.aliases.get(message.topic, 0)
+            is_alias_known = alias > 0
+            if not is_alias_known and len(self.aliases) < self.alias_limit:
+                alias = len(self.aliases) + 1
+                self.aliases[message.topic] = alias
+        return message.encode(
+            self.version,
+            first,
+            delivery.packet_id,
+            delivery.identifiers,
+            alias,
+            is_alias_known,
+            self.hub.now_ms,
+            message.name_block(self.hub.node) if self.wants_names else b"",
+        )
+
+    def _surely_fits(self, delivery: ClientDelivery) -> bool:
+        """An alias must not be set up by a packet that is then too large to be sent."""
+        size = delivery.size + 32 + 5 * len(delivery.identifiers)
+        if self.wants_names:
+            size += len(delivery.message.name_block(self.hub.node))
+        return self.packet_limit == 0 or size <= self.packet_limit
+
+    def _finish(self, delivery: ClientDelivery) -> None:
+        self.in_flight -= 1
+        self.in_flight_bytes -= delivery.size
+        self._forget(delivery)
+        if self.outbox.tracked and self.line is not None:
+            self.hub.wake(self.line)
+
+    def _forget(self, delivery: ClientDelivery) -> None:
+        del self.unacknowledged[delivery.packet_id]
+        if delivery.message.key:
+            self._is_unreplaceable(delivery)
+        if self.is_durable:
+            self.hub.record(Done(self.name, delivery.packet_id))
+
+    def _is_unreplaceable(self, delivery: ClientDelivery) -> None:
+        key = (delivery.message.channel, delivery.message.key)
+        if self.replaceable.get(key) is delivery:
+            del self.replaceable[key]
+
+    def _expire(self, parcel: QueueEntry) -> None:
+        """Not send what could not arrive in time."""
+        detail = deadline_detail(parcel.expires_ms - received_ms(parcel))
+        self._drop(parcel, EXPIRED, EXPIRED_OUTCOME, detail)
+
+    def _shed(self, parcel: QueueEntry, cause: str) -> None:
+        self._drop(parcel, cause, SHED, cause)
+
+    def _drop(self, parcel: QueueEntry, cause: str, outcome: int, detail: str) -> None:
+        self._count(cause, parcel.count)
+        count_lost(parcel, outcome == EXPIRED_OUTCOME)
+        if isinstance(parcel, ClientDelivery):
+            if parcel.message.key:
+                self._is_unreplaceable(parcel)
+            if parcel.qos and parcel.packet_id:
+                self._forget(parcel)
+        elif isinstance(parcel, MessageRun):
+            self._forget_run(parcel)
+        self._note(parcel, outcome, detail)
+
+    def _note(self, parcel: QueueEntry, outcome: int, detail: str) -> None:
+        if self.hub.ledger.is_on:
+            record_outcome(self.hub, self.line, self.name, parcel, outcome, parcel.size, detail)
+
+    def _count(self, cause: str, count: int) -> None:
+        self.shed += count
+        self.hub.counters.shed(cause, self.name, count)
+
+
+class InFlightRun:
+    """QoS 1 messages of which `left` are not acknowledged yet; they have the packet `ids`."""
+
+    __slots__ = ("ids", "left", "run", "size")
+
+    def __init__(self, run: MessageRun, ids: Sequence[int]) -> None:
+        self.run = run
+        self.size = run.size
+        self.ids = ids
+        self.left = run.count
+
+
+class HeldDelivery(ShapingWaiter):
+    """A message that may be queued once it is recorded, or shaped."""
+
+    def __init__(self, session: MqttSession, delivery: ClientDelivery) -> None:
+        super().__init__()
+        self.session = session
+        self.delivery = delivery
+
+    def release(self) -> None:
+        self.session.admit(self.delivery)
+
+    def is_shaped(self, message: MqttMessage | None) -> None:
+        if message is not None:
+            self.delivery.becomes(message)
+        self.release()
+
+
+def _is_newer(one: ClientDelivery, other: ClientDelivery) -> bool:
+    """By number if they are of one node; nodes count for themselves, so otherwise by time."""
+    ours, theirs = one.original, other.original
+    if ours.home == theirs.home:
+        return one.number > other.number
+    return ours.received_ms > theirs.received_ms
+
+
+def is_tracked(parcel: QueueEntry) -> bool:
+    """Whether it waits for acknowledged delivery."""
+    if isinstance(parcel, MessageRun):
+        return parcel.qos > 0
+    return isinstance(parcel, ClientDelivery) and parcel.is_tracked

@@ -1,0 +1,73 @@
+"""Why a subscription was not admitted, in words for people and in facts for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from accord.core.admission.resources import Resource
+from accord.core.admission.subscription_requests import AdmissionRefusal
+from accord.core.model.units import BANDWIDTHS_BPS
+from accord.core.mqtt.codes import Reason
+
+Facts = tuple[tuple[str, str], ...]
+
+ADMITTED: Final = "admitted"  # the user property with the share of nodes that carry it
+_SIZES: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+class SubackResult(Struct, frozen=True):
+    """What a SUBACK says of one filter; the problem is empty where it is taken."""
+
+    problem: str = ""
+    facts: Facts = ()
+    reason: Reason = Reason.QUOTA_EXCEEDED
+
+
+ACCEPTED: Final = SubackResult()
+
+
+def refused(refusal: AdmissionRefusal) -> SubackResult:
+    return SubackResult(refusal_text(refusal), facts_of(refusal))
+
+
+def taken_by(share: float) -> SubackResult:
+    return SubackResult("", ((ADMITTED, f"{share:.4g}"),))
+
+
+def refusal_text(refusal: AdmissionRefusal) -> str:
+    if refusal.resource is Resource.PATH:
+        return f"node {refusal.node} does not answer"
+    whose = f" of {_whose(refusal)}" if refusal.of else ""
+    asked, free = (amount_text(refusal.resource, each) for each in (refusal.asked, refusal.free))
+    return f"node {refusal.node} lacks {refusal.resource}{whose}: {asked} asked, {free} free"
+
+
+def amount_text(resource: str, amount: float) -> str:
+    if resource == Resource.BANDWIDTH:
+        return _rounded(amount, BANDWIDTHS_BPS)
+    if resource == Resource.MEMORY:
+        return _rounded(amount, _SIZES)
+    return f"{amount:,.4g} events/s"
+
+
+def facts_of(refusal: AdmissionRefusal) -> Facts:
+    """Bytes of memory, events per second of CPU, bits per second of bandwidth."""
+    named = [("node", refusal.node), ("resource", str(refusal.resource))]
+    if refusal.of:
+        named.append(("of", _whose(refusal)))
+    return (*named, ("asked", f"{refusal.asked:.15g}"), ("free", f"{refusal.free:.15g}"))
+
+
+def _whose(refusal: AdmissionRefusal) -> str:
+    """Without the mark of what no client is called."""
+    return refusal.of.replace("\0", "")
+
+
+def _rounded(amount: float, units: Mapping[str, int]) -> str:
+    """In the largest unit that it has at least one of."""
+    fitting = [(unit, factor) for unit, factor in units.items() if factor <= max(abs(amount), 1)]
+    unit, factor = fitting[-1]
+    return f"{amount / factor:.4g} {unit}"

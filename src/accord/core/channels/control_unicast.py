@@ -1,0 +1,216 @@
+"""Messages of a template to the same template at any node, over as many hops as that takes.
+
+Each hop keeps a message until the next node has said that it got it, so that one over many links
+that lose much arrives almost as soon as one over a single link. Each hop finds the next by its own
+map, again at each try, and over links that don't count where no others lead there: one that loses
+many pings lets many messages through. As a map may be wrong about any of them, what is not answered
+soon goes to the other neighbours, too, in turn; copies are known by their numbers. What gets
+nowhere for a while is dropped: whoever asks asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from accord.core.channels.trees.spanner import Graph, distances, graph_of
+from accord.core.overlay.duplicate_filter import Duplicates
+from accord.core.overlay.link_state import LinkStateMap
+
+_GIVE_UP_US: Final = 5_000_000
+_MIN_US: Final = 50_000
+_LOOK_US: Final = 1_000_000  # at all links, whether they count or not
+_STRAIGHT: Final = 3  # times by the shortest way, before every second time is by another
+_MOST: Final = 4_096
+MAX_BYTES: Final = 32 << 20  # of all that wait; one may always
+
+_Key = tuple[str, int, int]
+
+
+class UnicastMessage(msgspec.Struct, frozen=True, array_like=True, tag="letter"):
+    """`number` counts those of its origin."""
+
+    origin: str
+    incarnation: int
+    number: int
+    to: str
+    body: bytes
+
+
+class HopAck(msgspec.Struct, frozen=True, array_like=True, tag="got"):
+    """One hop back: a letter has come."""
+
+    origin: str
+    incarnation: int
+    number: int
+
+
+class _Waiting:
+    """`others` have been tried besides the shortest way; those that are True have said `HopAck`."""
+
+    __slots__ = ("channel", "due_us", "letter", "origin", "others", "size", "tries", "until_us")
+
+    def __init__(self, letter: UnicastMessage, channel: str, origin: str, now_us: int) -> None:
+        self.letter = letter
+        self.channel = channel
+        self.size = len(letter.body) + len(channel)
+        self.origin = origin  # the neighbour it came from; empty if from nobody
+        self.others: dict[str, bool] = {}
+        self.tries = 0
+        self.due_us = now_us
+        self.until_us = now_us + _GIVE_UP_US
+
+    def may_take(self, neighbour: str) -> bool:
+        """Not who has had it already."""
+        return neighbour not in (self.origin, self.letter.origin)
+
+
+# (neighbour, channel, message), and (origin, channel, body, now_us)
+Say = Callable[[str, str, UnicastMessage | HopAck], None]
+OnLetter = Callable[[str, str, bytes, int], None]
+
+
+class ControlUnicast:
+    def __init__(
+        self, name: str, incarnation: int, net: LinkStateMap, say: Say, on_letter: OnLetter
+    ) -> None:
+        self._name = name
+        self._incarnation = incarnation
+        self._map = net
+        self._say = say
+        self._on_letter = on_letter
+        self._number = 0
+        self._waiting: dict[_Key, _Waiting] = {}
+        self._bytes = 0
+        self._duplicates = Duplicates()
+        self._looked: tuple[int, int] = (-1, 0)  # at which map, and when
+        self._graph: Graph = {}  # of all links
+        self._nearest: dict[str, list[str]] = {}  # the neighbours, by where letters go
+
+    def post(self, to: str, channel: str, body: bytes, now_us: int) -> None:
+        if to == self._name:
+            self._on_letter(to, channel, body, now_us)
+            return
+        self._number += 1
+        letter = UnicastMessage(self._name, self._incarnation, self._number, to, body)
+        self._keep(letter, channel, "", now_us)
+
+    def came(self, neighbour: str, channel: str, letter: UnicastMessage, now_us: int) -> None:
+        self._say(neighbour, channel, HopAck(letter.origin, letter.incarnation, letter.number))
+        if letter.origin == self._name:
+            return
+        if not self._duplicates.is_new(letter.origin, letter.incarnation, letter.number):
+            return
+        if letter.to == self._name:
+            self._on_letter(letter.origin, channel, letter.body, now_us)
+        else:
+            self._keep(letter, channel, neighbour, now_us)
+
+    def got(self, neighbour: str, message: HopAck) -> None:
+        """Who is on another than the shortest way may not get any further with it."""
+        key = (message.origin, message.incarnation, message.number)
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            return
+        if neighbour in waiting.others and neighbour != waiting.letter.to:
+            waiting.others[neighbour] = True
+        else:
+            self._drop(key)
+
+    def advance(self, now_us: int) -> None:
+        for key, waiting in list(self._waiting.items()):
+            if waiting.until_us <= now_us:
+                self._drop(key)
+            elif waiting.due_us <= now_us:
+                self._send(waiting, now_us)
+
+    def next_due_us(self) -> int | None:
+        due_us: int | None = None
+        for each in self._waiting.values():
+            if due_us is None or each.due_us < due_us:
+                due_us = each.due_us
+        return due_us
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def check_invariants(self) -> None:
+        assert len(self._waiting) <= _MOST
+        assert self._bytes == sum(each.size for each in self._waiting.values())
+        assert self._bytes <= MAX_BYTES or len(self._waiting) == 1
+        self._duplicates.check_invariants()
+
+    def _keep(self, letter: UnicastMessage, channel: str, origin: str, now_us: int) -> None:
+        key = (letter.origin, letter.incarnation, letter.number)
+        waiting = _Waiting(letter, channel, origin, now_us)
+        if key in self._waiting:
+            self._drop(key)
+        while self._waiting and (
+            len(self._waiting) >= _MOST or self._bytes + waiting.size > MAX_BYTES
+        ):
+            self._drop(next(iter(self._waiting)))
+        self._waiting[key] = waiting
+        self._bytes += waiting.size
+        self._send(waiting, now_us)
+
+    def _drop(self, key: _Key) -> None:
+        self._bytes -= self._waiting.pop(key).size
+
+    def _send(self, waiting: _Waiting, now_us: int) -> None:
+        neighbour = self._next(waiting, now_us)
+        latency_us = 0
+        if neighbour:
+            latency_us = self._map.latency_us(self._name, neighbour) or 0
+            self._say(neighbour, waiting.channel, waiting.letter)
+        waiting.tries += 1
+        waiting.due_us = min(now_us + max(_MIN_US, 3 * latency_us), waiting.until_us)
+
+    def _next(self, waiting: _Waiting, now_us: int) -> str:
+        """The neighbour to try now; empty where none is."""
+        straight = self._straight(waiting, now_us)
+        if waiting.tries >= _STRAIGHT and waiting.tries % 2:
+            near = self._near(waiting, now_us)
+            others = [each for each in near if each != straight and not waiting.others.get(each)]
+            if others:
+                other = others[waiting.tries // 2 % len(others)]
+                waiting.others.setdefault(other, False)
+                return other
+        waiting.others.pop(straight, None)
+        return straight
+
+    def _straight(self, waiting: _Waiting, now_us: int) -> str:
+        """On the shortest way over links that count, or else over all."""
+        to = waiting.letter.to
+        before = self._map.distances(self._name).before
+        node = to
+        while node in before:
+            if before[node] == self._name:
+                if waiting.may_take(node):
+                    return node
+                break
+            node = before[node]
+        return next(iter(self._near(waiting, now_us)), "")
+
+    def _near(self, waiting: _Waiting, now_us: int) -> list[str]:
+        """Neighbours from which a way leads there, over all links, by its length."""
+        version, looked_us = self._looked
+        if version != self._map.version or now_us - looked_us >= _LOOK_US:
+            self._looked = (self._map.version, now_us)
+            self._graph = graph_of(self._map)
+            self._nearest.clear()
+        to = waiting.letter.to
+        nearest = self._nearest.get(to)
+        if nearest is None and to in self._graph:
+            nearest = self._nearest[to] = self._by_length(to)
+        return [each for each in nearest or () if waiting.may_take(each)]
+
+    def _by_length(self, to: str) -> list[str]:
+        links = self._graph.get(self._name, {})
+        others = {node: ends for node, ends in self._graph.items() if node != self._name}
+        far, _ = distances(others, to)
+        return sorted(
+            (each for each in links if each in far),
+            key=lambda each: (links[each] + far[each], each),
+        )

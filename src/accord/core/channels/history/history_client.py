@@ -1,0 +1,350 @@
+"""Who asks nodes for what they have kept: a `HistoryReplay` for each subscription.
+
+They are all told how the journals of the nodes stand. What has to be known of these, and how they
+are asked, is up to who asks (`PeerPort`): a backbone node sees them itself, a secondary one through
+its active parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+from accord.core.channels.history.child_event_dedup import ChildEventId, ChildEventLog
+from accord.core.channels.history.history_replay import HistoryReplay, ReplayBudget
+from accord.core.channels.history.messages import (
+    MAX_BYTES,
+    MAX_ROWS,
+    CutReply,
+    CutRequest,
+    HistoryPage,
+    HistoryRequest,
+    HistorySelector,
+    PageInProgress,
+    PageRequest,
+    PageUnavailable,
+    Stamp,
+    is_cut,
+)
+from accord.core.channels.history.peer_replay import READING, PeerReplay, Position
+from accord.core.channels.history.peer_watermarks import PeerWatermarks
+
+MAX_ASKED: Final = 64  # pages that are under way for this node
+LOOK_US: Final = 200_000  # between two looks at who is there
+FORGET_US: Final = 86_400_000_000  # a node is gone for so long until it is forgotten
+MAX_GONE: Final = 1_000  # nodes that are gone and remembered
+_MIN_ROWS: Final = 10
+_MIN_BYTES: Final = 16 << 10
+
+Room = Callable[[], tuple[int, int] | None]  # events and bytes that a client has room for
+
+
+class PeerState(NamedTuple):
+    """How it stands with a node: `incarnation` is 0 where nothing is known of it.
+
+    `since` differs from what it was if the node was away in between, where that can't be seen.
+    """
+
+    is_here: bool = False
+    incarnation: int = 0
+    has_kept: bool = False
+    since: int = 0
+
+
+class PeerPort(Protocol):
+    """What who asks sees of the nodes."""
+
+    def version(self) -> int:
+        """Changes with who is there."""
+
+    def names(self) -> Iterable[str]:
+        """All that may have kept something."""
+
+    def standing(self, node: str) -> PeerState: ...
+
+    def noted(self) -> Stamp | None:
+        """Where all that is needed now stands in what this node tells; None before it does."""
+
+    def needed(self, noted: Stamp) -> Stamp | None:
+        """What nodes must have heard to know what is needed; None where that is not said yet."""
+
+    def come_us(self, now_us: int) -> int:
+        """Since then nothing waits on its way here that had got through to who is next to it."""
+
+    def ask(self, node: str, question: HistoryRequest, now_us: int) -> None: ...
+
+
+class HistoryClient:
+    """`has_woken` is set when subscriptions that were live have a past, until that is noticed."""
+
+    def __init__(self, name: str, incarnation: int, around: PeerPort) -> None:
+        self.name = name
+        self.peers: dict[str, PeerWatermarks] = {}
+        self.originals = ChildEventLog()
+        self.recalls: dict[HistoryReplay, Room] = {}
+        self.active: dict[HistoryReplay, Room] = {}  # those with a past
+        self.has_woken = False
+        self._around = around
+        self._budget = ReplayBudget()
+        self._last = incarnation * 1_000_000  # of the questions asked
+        self._asked: dict[int, tuple[HistoryReplay, PeerReplay]] = {}  # pages that were asked for
+        self._look_us = 0
+        self._version = -1
+
+    # --------------------------------------------------------------------------- for its node
+
+    def recall(self, wanted: HistorySelector, room: Room, now_us: int) -> HistoryReplay:
+        """What a new subscription gets; all nodes that are there are asked."""
+        recall = self._add(wanted, room)
+        self.look(now_us)
+        return recall
+
+    def resume(
+        self,
+        wanted: HistorySelector,
+        room: Room,
+        positions: dict[str, Position] | None,
+        now_us: int,
+    ) -> HistoryReplay:
+        """The same for a subscription from before; without positions it was a live one."""
+        recall = self._add(wanted, room)
+        recall.has_gone_live = positions is None
+        self.look(now_us)
+        if positions is None:
+            for peer in self.peers.values():
+                recall.resume(peer, None, now_us)
+        else:
+            for node, position in positions.items():
+                recall.resume(self.peers.setdefault(node, PeerWatermarks(node)), position, now_us)
+        return recall
+
+    def end(self, recall: HistoryReplay) -> None:
+        recall.end()
+        self.recalls.pop(recall, None)
+        self.active.pop(recall, None)
+        self._asked = {key: each for key, each in self._asked.items() if each[0] is not recall}
+        if not self.recalls:
+            self.peers.clear()  # who subscribes next asks them for everything
+
+    def arrived(
+        self,
+        node: str,
+        incarnation: int,
+        number: int,
+        now_us: int,
+        *,
+        original: ChildEventId | None = None,
+    ) -> bool:
+        """An event of a persistent channel came as it was published, from this node or another.
+
+        `original` is what a secondary node calls it, if it goes to clients now. True where
+        subscriptions have a past, which must get it first, and did not have one before.
+        """
+        if not self.recalls:
+            return False
+        peer = self.peers.get(node)
+        if peer is None:
+            peer = self.peers[node] = PeerWatermarks(node)
+        if not peer.has_sent:
+            peer.has_sent = True
+            for recall, room in self.recalls.items():
+                recall.add(peer, now_us)
+                self._go_on_with(recall, room)
+        if peer.has_begun_anew(incarnation, now_us):
+            self._lose(peer, now_us)
+        peer.arrived(number)
+        if original is not None:
+            self.originals.came(original)
+        return self.has_woken
+
+    def has_kept(self) -> None:
+        """This node has a past that others may ask for, if they can."""
+
+    def places(self) -> dict[str, tuple[int, list[int]]]:
+        """By node, up to where all is here, and which numbers besides: for a start after this."""
+        return {
+            name: (peer.safe_offset, list(peer.seen))
+            for name, peer in self.peers.items()
+            if peer.safe_offset or peer.seen
+        }
+
+    def restore(self, places: dict[str, tuple[int, list[int]]]) -> None:
+        for name, (offset, seen) in places.items():
+            self.peers[name] = PeerWatermarks(name, offset, dict.fromkeys(seen, True))
+
+    def look(self, now_us: int) -> None:
+        """See who is there, and who may have sent what did not arrive."""
+        around = self._around
+        self._look_us = now_us + LOOK_US
+        self._version = around.version()
+        for name in dict.fromkeys((*self.peers, *around.names())):
+            peer = self.peers.get(name)
+            if peer is None:
+                peer = self.peers[name] = PeerWatermarks(name)
+            standing = around.standing(name)
+            if peer.look(standing.is_here, standing.incarnation, now_us, standing.since):
+                self._lose(peer, now_us)
+            if peer.is_here or peer.has_sent or standing.has_kept:
+                for recall in self.active:
+                    recall.add(peer, now_us)
+            if standing.is_here or standing.incarnation:
+                peer.gone_us = None
+            elif peer.gone_us is None:
+                peer.gone_us = now_us
+        self._forget(now_us)
+
+    def go_on(self, now_us: int) -> None:
+        """Ask for what is wanted now; also to be called when clients may have room again."""
+        if not self.recalls:
+            return
+        self._asked = {
+            number: each for number, each in self._asked.items() if each[1].page == number
+        }
+        noted = self._around.noted()
+        for recall, room in list(self.active.items()):
+            if recall.noted is None:
+                recall.noted = noted
+            if recall.needed is None and recall.noted is not None:
+                recall.needed = self._around.needed(recall.noted)
+            recall.step(self.peers, now_us)
+            self._ask_for_pages(recall, room, now_us)
+            if recall.is_calm:
+                del self.active[recall]
+                recall.met.begin_spell()
+        for peer in self.peers.values():
+            if round_ := peer.question(now_us, self._last):
+                self._last = max(self._last, round_)
+                self._around.ask(peer.name, CutRequest(round_), now_us)
+
+    def need_anew(self, now_us: int) -> None:
+        """What is needed is told to others than before: nobody knows it yet."""
+        for recall in self.recalls:
+            recall.needed = None
+        if self.recalls:
+            self.look(now_us)
+
+    # -------------------------------------------------------------------------- what nodes answer
+
+    def answered(
+        self, node: str, answer: CutReply | PageUnavailable | PageInProgress, now_us: int
+    ) -> None:
+        if isinstance(answer, CutReply):
+            peer = self.peers.get(node)
+            if peer is not None and is_cut(answer):
+                peer.answered(answer, now_us, self._around.come_us(now_us))
+            return
+        _, source = self._asked.get(answer.id, (None, None))
+        if source is None or source.node != node:
+            return
+        if isinstance(answer, PageInProgress):
+            source.heard(now_us)
+        else:
+            source.put_off(answer.problem, now_us)
+
+    def take_page(self, node: str, page: HistoryPage, now_us: int) -> None:
+        recall, source = self._asked.get(page.id, (None, None))
+        if recall is None or source is None or source.node != node:
+            return
+        del self._asked[page.id]
+        if source.page == page.id:
+            source.take_page(page, now_us)
+
+    # ----------------------------------------------------------------------------------- as it goes
+
+    def look_if_due(self, now_us: int) -> None:
+        if self.recalls and (now_us >= self._look_us or self._version != self._around.version()):
+            self.look(now_us)
+
+    def next_due_us(self) -> int | None:
+        if not self.recalls:
+            return None
+        dues = [self._look_us]
+        dues += [due for each in self.active if (due := each.next_due_us(self.peers)) is not None]
+        dues += [due for each in self.peers.values() if (due := each.next_due_us()) is not None]
+        return min(dues)
+
+    def left(self) -> dict[str, int]:
+        return {
+            "recalls": len(self.recalls),
+            "pages asked for": len(self._asked),
+            "bytes waiting": self._budget.bytes,
+        }
+
+    def check_invariants(self) -> None:
+        assert len(self._asked) <= MAX_ASKED
+        for peer in self.peers.values():
+            peer.check_invariants()
+        for recall in self.recalls:
+            recall.check_invariants()
+            assert recall.is_calm or recall in self.active
+        for number, (recall, source) in self._asked.items():
+            assert recall in self.recalls
+            assert source.page in (number, 0)
+
+    # -------------------------------------------------------------------------------------- inside
+
+    def _add(self, wanted: HistorySelector, room: Room) -> HistoryReplay:
+        recall = HistoryReplay(wanted, self.name, self._budget, self.originals)
+        self.recalls[recall] = self.active[recall] = room
+        return recall
+
+    def _forget(self, now_us: int) -> None:
+        """Nodes that are gone for good and owe nothing, and those that are too many."""
+        gone = [
+            (peer.gone_us, name) for name, peer in self.peers.items() if peer.gone_us is not None
+        ]
+        too_many = len(gone) - MAX_GONE
+        for place, (since_us, name) in enumerate(sorted(gone)):
+            is_over = since_us + FORGET_US <= now_us
+            if place < too_many or (
+                is_over and not any(each.awaits(name) for each in self.recalls)
+            ):
+                del self.peers[name]
+                for recall in self.recalls:
+                    recall.forget(name, now_us)
+
+    def _lose(self, peer: PeerWatermarks, now_us: int) -> None:
+        if peer.name == self.name:
+            return
+        had = dict(peer.seen)
+        for recall, room in self.recalls.items():
+            recall.lose(peer, had, now_us)
+            self._go_on_with(recall, room)
+
+    def _go_on_with(self, recall: HistoryReplay, room: Room) -> None:
+        """It has a past again, if it is not calm any more."""
+        if not recall.is_calm:
+            self.has_woken = self.has_woken or recall not in self.active
+            self.active[recall] = room
+            recall.met.end_spell()
+
+    def _ask_for_pages(self, recall: HistoryReplay, room: Room, now_us: int) -> None:
+        wanting = [
+            each
+            for each in recall.sources.values()
+            if each.wants_page(now_us) and self.peers[each.node].is_here
+        ]
+        if not wanting:
+            return
+        free = room()
+        reading = sum(each.phase == READING for each in recall.sources.values())
+        for source in wanting:
+            number = source.page if source.page in self._asked else 0
+            if free is None or (not number and len(self._asked) >= MAX_ASKED):
+                source.no_room(now_us)
+                continue
+            if not number:
+                self._last += 1
+                number = self._last
+                self._asked[number] = recall, source
+            source.page_asked(number, now_us)
+            asked = PageRequest(
+                number,
+                recall.wanted,
+                source.start,
+                source.before,
+                source.cursor,
+                min(MAX_ROWS, max(_MIN_ROWS, free[0] // reading)),
+                min(MAX_BYTES, max(_MIN_BYTES, free[1] // reading)),
+            )
+            self._around.ask(source.node, asked, now_us)

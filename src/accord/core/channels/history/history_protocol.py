@@ -1,0 +1,224 @@
+"""Persistent channels among nodes: who asks whom for what was kept, and who answers.
+
+A node with others makes one of these, by `Channels.serve`. It asks for its own clients (`asker`),
+and relays what secondary nodes ask whose parent it is, and the answers. As who is asked it hands
+what is wanted of its own journal to its driver (`orders`), a few pages at a time, and sends what
+comes of it. It remembers nothing of those who ask: each question says all that is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from accord.core.channels.control_unicast import ControlUnicast, HopAck, UnicastMessage
+from accord.core.channels.history.history_client import HistoryClient, PeerState
+from accord.core.channels.history.journal_reads import JournalReads, MakeCut, ReadPage
+from accord.core.channels.history.messages import (
+    SERVICE,
+    Body,
+    CutReply,
+    CutRequest,
+    HistoryPage,
+    HistoryReply,
+    HistoryRequest,
+    PageInProgress,
+    PageRequest,
+    PageUnavailable,
+    Stamp,
+    bodies,
+    encode,
+    pages,
+    problem_with_question,
+)
+from accord.core.channels.history.peer_list import Nodes, PeerList
+from accord.core.channels.template import Context, Template
+from accord.core.model.decoding import decode_or_none
+from accord.core.overlay.interests import InterestTable
+from accord.core.overlay.route_manager import Requirement
+from accord.core.overlay.signalling import Carried
+from accord.core.overlay.state_store import StateStore
+
+HISTORY: Final = "past"  # the fact that a node has kept events of persistent channels
+_HISTORY_BYTES: Final = 1 << 10  # that nothing else takes, of what a node may say
+IMPORTANCE: Final = 1  # of the past on its way
+_ANYHOW: Final = Requirement(0, 1, 0.0)
+
+_letters: Final[msgspec.msgpack.Decoder[UnicastMessage | HopAck]] = msgspec.msgpack.Decoder(
+    UnicastMessage | HopAck
+)
+
+OnAnswer = Callable[[str, str, HistoryReply, int], None]  # to a child, from a node
+
+
+class HistoryProtocol(HistoryClient, Template):
+    """`dropped` counts what others said that made no sense.
+
+    `on_answer` is given what nodes answered to secondary ones, whose parent this node is.
+    """
+
+    def __init__(self, context: Context, store: StateStore, needs: InterestTable) -> None:
+        Template.__init__(self, context)
+        HistoryClient.__init__(self, context.name, context.incarnation, self)
+        self.letters = ControlUnicast(
+            context.name, context.incarnation, context.map, self._say, self._letter
+        )
+        self.answers = JournalReads(self._post)
+        self.orders = self.answers.orders
+        self.on_answer: OnAnswer = lambda *_: None
+        self._roster = PeerList(self)
+        self.dropped = 0
+        self.sent = 0  # events of the past, to other nodes
+        self._store = store
+        self._needs = needs
+        store.reserve(HISTORY, _HISTORY_BYTES)
+
+    # ------------------------------------------------------------------------ what is around here
+
+    def version(self) -> int:
+        return self.context.map.version
+
+    def names(self) -> Iterable[str]:
+        return [*self._reached(), *(origin for origin, _, _ in self._store.all(HISTORY))]
+
+    def standing(self, node: str) -> PeerState:
+        has_kept = self._store.get(node, HISTORY, "") is not None
+        return PeerState(node in self._reached(), self._store.stamp(node)[0], has_kept)
+
+    def noted(self) -> Stamp | None:
+        return None if self._needs.has_changed() else self._store.stamp(self.name)
+
+    def needed(self, noted: Stamp) -> Stamp | None:
+        return noted
+
+    def come_us(self, now_us: int) -> int:
+        return now_us
+
+    def ask(self, node: str, question: HistoryRequest, now_us: int) -> None:
+        self._post(node, question, now_us)
+
+    def _reached(self) -> Mapping[str, object]:
+        return self.context.map.distances(self.name).costs
+
+    # --------------------------------------------------------------------------- for its node
+
+    def has_kept(self) -> None:
+        """This node has a past that others may ask for."""
+        self._store.put(HISTORY, "", b"")
+
+    def relay(self, child: str, node: str, question: HistoryRequest, now_us: int) -> None:
+        """A secondary node asks one that this one knows."""
+        if isinstance(question, PageRequest) and (problem := problem_with_question(question)):
+            self.on_answer(child, node, PageUnavailable(question.id, problem), now_us)
+        elif node in self._reached():
+            self._post(node, msgspec.structs.replace(question, child=child), now_us)
+
+    def heard(self) -> Stamp:
+        """Who has heard that of this node knows all that it needs; zeros before it is told."""
+        return self.noted() or (0, 0)
+
+    def roster(self, now_us: int) -> tuple[int, Nodes]:
+        """Who there are, for secondary nodes, with a version."""
+        self._roster.ask(now_us)
+        return self._roster.version, self._roster.nodes
+
+    # ------------------------------------------------------------------- what its driver answers
+
+    def cut_made(self, order: MakeCut, offset: int, number: int, now_us: int) -> None:
+        heard = self._store.stamp(order.to)
+        made = CutReply(order.round, self.context.incarnation, offset, number, heard, order.child)
+        self._post(order.to, made, now_us)
+
+    def page_made(self, order: ReadPage, page: HistoryPage, now_us: int) -> None:
+        self.answers.done(order)
+        if order.asked.child:
+            page = msgspec.structs.replace(page, child=order.asked.child)
+        if order.to == self.name:
+            self._take(self.name, page, now_us)
+            return
+        self.sent += len(page.events)
+        event = Carried(
+            "", 0, 0, (), SERVICE, encode(page), qos=1, importance=IMPORTANCE, event=page.id
+        )
+        self.context.carry(event, [order.to], _ANYHOW)
+
+    def no_page(self, order: ReadPage, problem: str, now_us: int) -> None:
+        self.answers.done(order)
+        asked = order.asked
+        self._post(order.to, PageUnavailable(asked.id, problem[:500], asked.child), now_us)
+
+    def page_came(self, event: Carried, now_us: int) -> None:
+        """A page from another node."""
+        page = decode_or_none(pages, event.payload)
+        if page is None:
+            self.dropped += 1
+        else:
+            self._take(event.source, page, now_us)
+
+    # ---------------------------------------------------------------------------------- template
+
+    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
+        message = decode_or_none(_letters, body)
+        if message is None:
+            self.dropped += 1
+        elif isinstance(message, UnicastMessage):
+            self.letters.came(neighbour, channel, message, now_us)
+        else:
+            self.letters.got(neighbour, message)
+
+    def advance(self, now_us: int) -> None:
+        self.look_if_due(now_us)
+        self._roster.look_if_due(now_us)
+        self.go_on(now_us)
+        self.letters.advance(now_us)
+
+    def next_due_us(self) -> int | None:
+        dues = (
+            self.letters.next_due_us(),
+            HistoryClient.next_due_us(self),
+            self._roster.next_due_us(),
+        )
+        return min((due for due in dues if due is not None), default=None)
+
+    def left(self) -> dict[str, int]:
+        return {
+            "letters": len(self.letters),
+            "pages being read": len(self.answers),
+            **HistoryClient.left(self),
+        }
+
+    def check_invariants(self) -> None:
+        HistoryClient.check_invariants(self)
+        self.letters.check_invariants()
+        self.answers.check_invariants()
+
+    # ------------------------------------------------------------------------------------ inside
+
+    def _post(self, to: str, body: Body, now_us: int) -> None:
+        self.letters.post(to, "", encode(body), now_us)
+
+    def _say(self, neighbour: str, channel: str, message: UnicastMessage | HopAck) -> None:
+        self.context.say(neighbour, channel, encode(message))
+
+    def _letter(self, origin: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
+        message = decode_or_none(bodies, body)
+        match message:
+            case None:
+                self.dropped += 1
+            case CutRequest():
+                self.answers.cut_asked(origin, message)
+            case PageRequest():
+                self.answers.page_asked(origin, message, now_us)
+            case CutReply() | PageUnavailable() | PageInProgress():
+                if message.child:
+                    self.on_answer(message.child, origin, message, now_us)
+                else:
+                    self.answered(origin, message, now_us)
+
+    def _take(self, node: str, page: HistoryPage, now_us: int) -> None:
+        if page.child:
+            self.on_answer(page.child, node, page, now_us)
+        else:
+            self.take_page(node, page, now_us)

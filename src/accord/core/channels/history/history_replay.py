@@ -1,0 +1,332 @@
+"""What one subscription gets of persistent channels: what all nodes have kept, then what is live.
+
+Each node's past comes in its order; those of several are merged by the times at which they were
+received, as far as nodes answer. What comes live waits until no node has anything left that is
+older; then it follows, and the subscription is a live one. Nodes that can't be reached are not
+waited for: the client is told, and their part follows when they are back.
+
+Only so much waits. If there is more it is forgotten, and read from the journals instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from accord.core.channels.history.child_event_dedup import (
+    ChildEventDedup,
+    ChildEventId,
+    ChildEventLog,
+)
+from accord.core.channels.history.messages import HistoryEvent, HistorySelector, Stamp
+from accord.core.channels.history.peer_replay import (
+    ASKING,
+    LIVE,
+    READ,
+    READING,
+    PeerReplay,
+    Position,
+)
+from accord.core.channels.history.peer_watermarks import PeerWatermarks
+
+MAX_WAITING: Final = 1_000
+MAX_WAITING_BYTES: Final = 4 << 20
+ALL_WAITING_BYTES: Final = 64 << 20
+GONE_US: Final = 60_000_000  # away for so long, a node is not looked for any more
+
+
+class ReplayedEvent(msgspec.Struct, frozen=True):
+    """An event of the past, of a page that began at `before`.
+
+    If it is the last of its page, `after` is where to go on at its node once the client has it. One
+    that `is_again` came before, from another node: it is not for the client.
+    """
+
+    node: str
+    event: HistoryEvent
+    before: Position
+    after: Position | None
+    is_again: bool = False
+
+
+class HistoryGap(msgspec.Struct, frozen=True):
+    """What a node had kept can't be had now, or only in part: so many records of it are gone."""
+
+    node: str
+    why: str
+
+
+class ReplayBudget:
+    """What waits for all subscriptions together."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+class _Waiting:
+    __slots__ = ("item", "node", "number", "original", "size")
+
+    def __init__(
+        self, node: str, number: int, item: Any, size: int, original: ChildEventId | None
+    ) -> None:
+        self.node = node
+        self.number = number
+        self.item = item
+        self.size = size
+        self.original = original
+
+
+class HistoryReplay:
+    """`item`s are whatever live events are to who asks. `notices` are to be told and taken out."""
+
+    def __init__(
+        self,
+        wanted: HistorySelector,
+        own: str,
+        budget: ReplayBudget,
+        originals: ChildEventLog | None = None,
+    ) -> None:
+        self.wanted = wanted
+        self.noted: Stamp | None = None  # where what is needed stands in what this node tells
+        self.needed: Stamp | None = None  # what nodes must have heard to know what is needed
+        self.sources: dict[str, PeerReplay] = {}
+        self.lived: dict[str, bool] = {}  # other nodes that it is live at, and for long
+        self.is_calm = False  # all that can be reached are such
+        self.has_gone_live = False
+        self.notices: list[HistoryGap] = []
+        self.handed = 0  # events of the past
+        self.dropped = 0  # events that came live, and were or will be read
+        self.met = ChildEventDedup(originals or ChildEventLog())  # of events of secondary nodes
+        self._own = own
+        self._budget = budget
+        self._waiting: list[_Waiting] = []
+        self._waiting_bytes = 0
+
+    # ----------------------------------------------------------------------------------- events
+
+    def live(  # noqa: PLR0913 (an event has these)
+        self,
+        node: str,
+        number: int,
+        item: Any,
+        size: int,
+        now_us: int,
+        *,
+        original: ChildEventId | None = None,
+    ) -> bool:
+        """An event of `node` as it is published; True where it is for the client now."""
+        if self.is_calm:
+            original = None  # what comes now is known to all who are
+        if original is not None and original in self.met:
+            self.dropped += 1
+            return False
+        is_now = self._is_for_now(_Waiting(node, number, item, size, original), now_us)
+        if is_now:
+            self.met.add(original)
+        return is_now
+
+    def _is_for_now(self, event: _Waiting, now_us: int) -> bool:
+        node, number = event.node, event.number
+        source = self.sources.get(node)
+        if source is None:
+            if node in self.lived:
+                return True
+            source = self.sources[node] = self._begin(node, now_us)
+        if source.phase == LIVE:
+            is_new = not source.is_past(number)
+            self.dropped += not is_new
+            return is_new
+        is_past = source.is_past(number)
+        if source.is_missing and self.has_gone_live and not is_past:
+            return source.pass_by(number)
+        is_early = source.phase == ASKING and now_us < source.wanted_us
+        if is_early or is_past or not source.is_whole:
+            self.dropped += 1
+            return False
+        self._wait(event, now_us)
+        return False
+
+    def peek(self) -> HistoryEvent | None:
+        """What `next` would give."""
+        best = self._best()
+        return None if best is None else best.inbox[0]
+
+    def next(self, now_us: int) -> ReplayedEvent | None:
+        """The next event of the past, if no older one is still to come."""
+        best = self._best()
+        if best is None:
+            return None
+        before = best.position()
+        event, after = best.take(now_us)
+        is_again = not self.met.add((event.origin, event.original) if event.origin else None)
+        self.handed += not is_again
+        return ReplayedEvent(best.node, event, before, after, is_again)
+
+    def _best(self) -> PeerReplay | None:
+        best: PeerReplay | None = None
+        for source in self.sources.values():
+            if source.blocks():
+                return None
+            if source.inbox and (
+                best is None or source.inbox[0].received_ms < best.inbox[0].received_ms
+            ):
+                best = source
+        return best
+
+    def waiting(self) -> tuple[int, int] | None:
+        """How many events and bytes follow the past, if it is over; else None."""
+        phases = [each.phase for each in self.sources.values() if not each.is_missing]
+        if READ not in phases or any(each in (ASKING, READING) for each in phases):
+            return None
+        return len(self._waiting), self._waiting_bytes
+
+    def go_live(self, now_us: int) -> list[Any]:
+        """Be a live subscription from now on; gives what came meanwhile."""
+        waiting = self._take_waiting()
+        for source in self.sources.values():
+            if source.phase == READ:
+                source.phase = LIVE
+        found, left = [], []
+        for each in waiting:
+            source = self.sources[each.node]
+            if source.phase != LIVE:
+                left.append(each)
+            elif source.is_past(each.number) or not self.met.add(each.original):
+                self.dropped += 1
+            else:
+                found.append(each.item)
+        for each in left:
+            self._wait(each, now_us)
+        self.has_gone_live = True
+        return found
+
+    # ------------------------------------------------------------------------------------ nodes
+
+    def step(self, peers: dict[str, PeerWatermarks], now_us: int) -> None:
+        """Go on at all nodes as far as can be."""
+        for name, source in self.sources.items():
+            peer = peers[name]
+            source.look_for_cut(peer, self.needed, now_us)
+            self._look_whether_missing(source, peer, now_us)
+        is_begun = self.sources or self.lived  # else nobody is known yet
+        if is_begun and all(
+            _is_done(each, peers[each.node], now_us) for each in self.sources.values()
+        ):
+            self.is_calm = True
+            for name, source in list(self.sources.items()):
+                if source.phase == LIVE:
+                    self.lived[name] = True
+                    del self.sources[name]
+
+    def add(self, peer: PeerWatermarks, now_us: int) -> None:
+        """One more node that may have kept something."""
+        if peer.name not in self.lived and peer.name not in self.sources:
+            self.sources[peer.name] = self._begin(peer.name, now_us)
+            self.is_calm = False
+
+    def resume(self, peer: PeerWatermarks, position: Position | None, now_us: int) -> None:
+        """As one from before: at its position, or live up to where everything is safe."""
+        is_own = peer.name == self._own
+        if position is not None and position[1] >= 0:
+            self.sources[peer.name] = PeerReplay(peer.name, position, now_us=now_us, is_own=is_own)
+            return
+        start = peer.safe_offset if position is None else max(peer.safe_offset, position[0])
+        self.sources[peer.name] = PeerReplay(
+            peer.name, (start, start, ""), now_us=now_us, had=dict(peer.seen), is_own=is_own
+        )
+
+    def lose(self, peer: PeerWatermarks, had: dict[int, bool], now_us: int) -> None:
+        """Something of what it sent may be lost: read on from where nothing is."""
+        source = self.sources.get(peer.name)
+        if source is not None:
+            source.lose(now_us, peer.safe_offset, had)
+            self.is_calm = False
+        elif self.lived.pop(peer.name, False):
+            self.is_calm = False
+            position = (peer.safe_offset, peer.safe_offset, "")
+            self.sources[peer.name] = PeerReplay(peer.name, position, now_us=now_us, had=had)
+        else:
+            self.add(peer, now_us)
+
+    def awaits(self, node: str) -> bool:
+        """Whether there may be more of the past there."""
+        source = self.sources.get(node)
+        return source is not None and source.phase != LIVE
+
+    def forget(self, node: str, now_us: int) -> None:
+        """If it is ever back it counts as one that is new."""
+        self.lived.pop(node, None)
+        source = self.sources.pop(node, None)
+        if source is not None:
+            source.miss()
+            for each in self._take_waiting():
+                if each.node != node:
+                    self._wait(each, now_us)
+
+    def positions(self) -> tuple[tuple[str, Position], ...]:
+        """Where it is at each node, as far as was read; it ends at -1 where it is live."""
+        return tuple((each.node, each.position()) for each in self.sources.values())
+
+    def missing(self) -> list[str]:
+        return [each.node for each in self.sources.values() if each.is_missing]
+
+    def next_due_us(self, peers: dict[str, PeerWatermarks]) -> int | None:
+        dues = [each.next_due_us(peers[each.node]) for each in self.sources.values()]
+        return min((due for due in dues if due is not None), default=None)
+
+    def end(self) -> None:
+        """Nobody wants it any more."""
+        self._take_waiting()
+
+    def check_invariants(self) -> None:
+        assert len(self._waiting) <= MAX_WAITING
+        assert self._waiting_bytes == sum(each.size for each in self._waiting)
+        assert self._waiting_bytes <= self._budget.bytes
+        assert not self.is_calm or all(each.is_missing for each in self.sources.values())
+        assert not self.lived.keys() & self.sources.keys()
+        for name, source in self.sources.items():
+            assert source.node == name
+            source.check_invariants()
+        assert all(each.node in self.sources for each in self._waiting)
+
+    def _look_whether_missing(self, source: PeerReplay, peer: PeerWatermarks, now_us: int) -> None:
+        is_here = peer.is_here or source.is_own
+        if not source.is_missing and source.is_silent(is_here, now_us):
+            source.miss()
+            why = source.problem or "does not answer" if is_here else "can't be reached"
+            self.notices.append(HistoryGap(source.node, why))
+        if source.missing:
+            self.notices.append(HistoryGap(source.node, f"{source.missing} records are gone"))
+            source.missing = 0
+
+    def _begin(self, node: str, now_us: int) -> PeerReplay:
+        return PeerReplay(node, (0, 0, ""), now_us=now_us, is_own=node == self._own)
+
+    def _wait(self, waiting: _Waiting, now_us: int) -> None:
+        size = waiting.size
+        if (
+            len(self._waiting) < MAX_WAITING
+            and self._waiting_bytes + size <= MAX_WAITING_BYTES
+            and self._budget.bytes + size <= ALL_WAITING_BYTES
+        ):
+            self._waiting.append(waiting)
+            self._waiting_bytes += size
+            self._budget.bytes += size
+            return
+        self._take_waiting()
+        for source in self.sources.values():
+            source.forget_waiting(now_us)
+
+    def _take_waiting(self) -> list[_Waiting]:
+        waiting, self._waiting = self._waiting, []
+        self._budget.bytes -= self._waiting_bytes
+        self._waiting_bytes = 0
+        return waiting
+
+
+def _is_done(source: PeerReplay, peer: PeerWatermarks, now_us: int) -> bool:
+    """Whether nothing of the past can come of it, or not for long."""
+    if source.phase == LIVE:
+        return peer.safe_offset >= source.start
+    return source.is_missing and not peer.is_here and now_us - source.heard_us >= GONE_US

@@ -1,0 +1,213 @@
+"""Who is the sequencer of a channel, and what this node does where it is.
+
+That is the one of the latest epoch, as long as it is not lost (`contacts`), and else the rendezvous
+of all that can be reached. Whoever is asked by one that knows of no later epoch takes over: that
+is safe at any time, because it begins by asking all others. A node that has just been started
+waits, so that it hears of the others first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from accord.core.channels.ordering.failure_detector import FailureDetector
+from accord.core.channels.ordering.messages import (
+    Body,
+    CurrentEpoch,
+    Epoch,
+    EpochPromise,
+    HolderQuery,
+    PositionRequest,
+    PrepareEpoch,
+)
+from accord.core.channels.ordering.sequencer import COLLECT_US, Sequencer
+from accord.core.channels.ordering.source_queue import SourceQueue
+from accord.core.channels.rendezvous import Rendezvous
+from accord.core.channels.streams.source_stream import NEVER
+from accord.core.channels.template import Context
+
+STARTUP_GRACE_US: Final = 3_000_000
+
+# (to, channel, what, now_us)
+Post = Callable[[str, str, Body, int], None]
+
+
+class SequencerManager:
+    """Of one node, for all channels."""
+
+    def __init__(self, context: Context, desks: Mapping[str, SourceQueue], post: Post) -> None:
+        self.sequencers: dict[str, Sequencer] = {}
+        self._asking: dict[str, bool] = {}  # channels whose sequencer may wait for answers
+        self.contacts = FailureDetector(context.name, context.map)
+        self.rendezvous = Rendezvous(context.name, context.map)
+        self._context = context
+        self._desks = desks
+        self._post = post
+        self._began_us = -1
+        self._count = 0  # of the latest epoch that was forgotten
+        self._map_version = -1
+        self._nodes: dict[str, bool] = {}  # that could ever be reached
+
+    def head(self, channel: str, now_us: int) -> str:
+        """Whom to ask; it is expected to answer."""
+        name = self._desks[channel].latest[1]
+        if not name or self.contacts.is_lost(name, now_us):
+            name = self.rendezvous.of(channel)
+        self.contacts.ask(name, now_us)
+        return name
+
+    def asked_for_places(
+        self, origin: str, channel: str, message: PositionRequest, now_us: int
+    ) -> None:
+        sequencer = self._serving(origin, channel, message.latest, now_us)
+        if sequencer is not None:
+            self._post(origin, channel, sequencer.grant(origin, message, now_us), now_us)
+        elif (sequencer := self.sequencers.get(channel)) is not None:
+            sequencer.wish(origin, message)
+
+    def asked_who(self, origin: str, channel: str, message: HolderQuery, now_us: int) -> None:
+        sequencer = self._serving(origin, channel, message.latest, now_us)
+        if sequencer is not None:
+            self._post(origin, channel, sequencer.holders(message), now_us)
+
+    def collected(self, origin: str, channel: str, message: EpochPromise, now_us: int) -> None:
+        sequencer = self.sequencers.get(channel)
+        if sequencer is None:
+            return
+        for node in message.in_touch:
+            if node in sequencer.left_out:
+                self.contacts.vouched(node, now_us)
+        if sequencer.collected(origin, message):
+            self._grant_wishes(channel, sequencer, now_us)
+            return
+        self._desks[channel].heard_of(message.latest, now_us)
+        if self._is_gone(message.latest, now_us):
+            self._begin(channel, sequencer, message.latest, now_us)
+        else:
+            self.drop(channel)
+
+    def hear(self, node: str, now_us: int) -> None:
+        """Something came from it."""
+        if self.contacts.hear(node, now_us):
+            for channel, sequencer in self.sequencers.items():
+                sequencer.found([node])
+                self._asking[channel] = True
+
+    def step_down(self, channel: str, epoch: Epoch) -> None:
+        """Another begins an epoch."""
+        sequencer = self.sequencers.get(channel)
+        if sequencer is not None and sequencer.epoch < epoch:
+            self.drop(channel)
+
+    def drop(self, channel: str) -> None:
+        """Be its sequencer no more; if it is again, then with a later epoch."""
+        sequencer = self.sequencers.pop(channel, None)
+        if sequencer is not None:
+            self._count = max(self._count, sequencer.epoch[0])
+
+    def advance(self, now_us: int) -> None:
+        self._is_young(now_us)
+        if self._map_version != self._context.map.version:
+            self._map_version = self._context.map.version
+            self._look_round()
+        for channel in list(self._asking):
+            sequencer = self.sequencers.get(channel)
+            if sequencer is None or not sequencer.is_asking:
+                del self._asking[channel]
+            elif sequencer.asked_us + COLLECT_US <= now_us:
+                self._collect(channel, sequencer, now_us)
+
+    def next_due_us(self) -> int:
+        due_us = NEVER
+        for channel in self._asking:
+            sequencer = self.sequencers.get(channel)
+            if sequencer is not None and sequencer.is_asking:
+                due_us = min(due_us, sequencer.asked_us + COLLECT_US)
+        return due_us
+
+    def forget(self, before_us: int, now_us: int) -> None:
+        """What was not used since."""
+        for channel, sequencer in list(self.sequencers.items()):
+            if sequencer.used_us <= before_us:
+                self.drop(channel)
+        self.contacts.forget(now_us)
+
+    def check_invariants(self) -> None:
+        self.contacts.check_invariants()
+        self.rendezvous.check_invariants()
+        for channel, sequencer in self.sequencers.items():
+            sequencer.check_invariants()
+            assert channel in self._asking or not sequencer.is_asking
+
+    def _serving(self, origin: str, channel: str, latest: Epoch, now_us: int) -> Sequencer | None:
+        """If this is the sequencer, and has taken over; who asks is told what else there is."""
+        desk = self._desks[channel]
+        sequencer = self.sequencers.get(channel)
+        is_current = sequencer is not None and sequencer.epoch >= max(desk.latest, latest)
+        if not is_current and desk.latest > latest and not self._is_gone(desk.latest, now_us):
+            self._post(origin, channel, CurrentEpoch(desk.latest), now_us)
+            return None
+        if not is_current:
+            if self._is_young(now_us):
+                return None
+            if latest[1]:
+                self.contacts.told_lost(latest[1], now_us)
+            sequencer = self._take_over(channel, max(desk.latest, latest), now_us)
+        assert sequencer is not None
+        sequencer.used_us = now_us
+        if sequencer.is_ready:
+            return sequencer
+        self._post(origin, channel, CurrentEpoch(sequencer.epoch), now_us)
+        return None
+
+    def _take_over(self, channel: str, latest: Epoch, now_us: int) -> Sequencer:
+        sequencer = self.sequencers.get(channel)
+        if sequencer is None:
+            sequencer = Sequencer(self._context.name, self._context.incarnation, now_us)
+            self.sequencers[channel] = sequencer
+        self._begin(channel, sequencer, latest, now_us)
+        return sequencer
+
+    def _begin(self, channel: str, sequencer: Sequencer, latest: Epoch, now_us: int) -> None:
+        nodes = dict.fromkeys([*self._context.map.nodes(), self._context.name], True)
+        sequencer.begin(max(latest, (self._count, "", 0)), list(nodes))
+        self._asking[channel] = True
+        self._desks[channel].heard_of(sequencer.epoch, now_us)
+        self._collect(channel, sequencer, now_us)
+
+    def _collect(self, channel: str, sequencer: Sequencer, now_us: int) -> None:
+        sequencer.leave_out(lambda node: self.contacts.is_lost(node, now_us))
+        sequencer.asked_us = now_us
+        collect = PrepareEpoch(sequencer.epoch, sequencer.lost)
+        for node in sequencer.to_ask():
+            self.contacts.ask(node, now_us)
+            self._post(node, channel, collect, now_us)
+        self._grant_wishes(channel, sequencer, now_us)
+
+    def _grant_wishes(self, channel: str, sequencer: Sequencer, now_us: int) -> None:
+        """What was asked for before it was ready."""
+        for origin, wish in sequencer.take_wishes():
+            self._post(origin, channel, sequencer.grant(origin, wish, now_us), now_us)
+
+    def _look_round(self) -> None:
+        """Who can be reached, of those that sequencers here have left out or never knew?"""
+        nodes = self.rendezvous.nodes()
+        others = [each for each in nodes if each not in self._nodes]
+        if others:
+            known = dict.fromkeys(self._context.map.nodes(), True)
+            self._nodes = {each: True for each in (*self._nodes, *others) if each in known}
+        for channel, sequencer in self.sequencers.items():
+            sequencer.join(others)
+            if sequencer.left_out:
+                sequencer.found(nodes)
+            self._asking[channel] = True
+
+    def _is_gone(self, epoch: Epoch, now_us: int) -> bool:
+        """Whether its sequencer is lost, or was this node before it was started again."""
+        return epoch[1] == self._context.name or self.contacts.is_lost(epoch[1], now_us)
+
+    def _is_young(self, now_us: int) -> bool:
+        if self._began_us < 0:
+            self._began_us = now_us
+        return now_us - self._began_us < STARTUP_GRACE_US

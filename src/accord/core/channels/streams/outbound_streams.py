@@ -1,0 +1,62 @@
+"""The streams of which one node is the source, by channel.
+
+When there are many, another takes the place of one that was not used for long and has nothing to
+do; a few are looked at for that, each time others. One with members that were given up is kept for
+longer: another in its place would wait for them again, and not tell them what they have missed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.channels.streams.messages import StreamId
+from accord.core.channels.streams.stream_sender import StreamSender
+from accord.core.model.lru import find_evictable
+
+MOST: Final = 16_384
+_TELLING: Final = 1_024  # that are kept for members that were given up
+_LOOKED_AT: Final = 64
+
+
+class OutboundStreams(dict[str, StreamSender]):
+    """The one used or looked at last at the end."""
+
+    def __init__(self, node: str, incarnation: int, most: int = MOST) -> None:
+        super().__init__()
+        self._node = node
+        self._incarnation = incarnation
+        self._most = most
+        self._serial = 0
+
+    def use(self, channel: str, now_us: int) -> StreamSender:
+        sender = self.pop(channel, None)
+        if sender is None:
+            if len(self) >= self._most:
+                self._make_room()
+            self._serial += 1
+            sender = StreamSender(
+                channel, StreamId(self._node, self._incarnation, self._serial), now_us
+            )
+        self[channel] = sender
+        return sender
+
+    def forget_idle(self, now_us: int) -> None:
+        idle = [each for each in self.values() if each.is_idle(now_us)]
+        telling = [each for each in idle if each.is_to_tell()]
+        telling.sort(key=lambda each: each.used_us)
+        for sender in [each for each in idle if not each.is_to_tell()] + telling[:-_TELLING]:
+            del self[sender.stream.channel]
+
+    def check_invariants(self) -> None:
+        for channel, sender in self.items():
+            assert sender.stream.channel == channel
+            sender.check_invariants()
+
+    def _make_room(self) -> None:
+        channel = find_evictable(self, _is_free, _LOOKED_AT)
+        if channel is not None:
+            del self[channel]
+
+
+def _is_free(sender: StreamSender) -> bool:
+    return sender.is_done() and not sender.is_to_tell() and not sender.stream.paces

@@ -1,0 +1,197 @@
+"""Events along trees, each sent once: what links lose is lost.
+
+The node where an event is published chooses the tree, and every node on it passes the event on to
+all next to it but the one it came from. So an event goes over each link of its tree once, whatever
+else is on its way and whichever trees other nodes choose, and can't go round in circles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Final
+
+import msgspec
+
+from accord.core.channels.members import Members
+from accord.core.channels.option_checks import Check, number
+from accord.core.channels.rendezvous import Rendezvous
+from accord.core.channels.template import BEST_EFFORT, ONCE, Context, Template
+from accord.core.channels.trees.known_trees import KnownTrees
+from accord.core.channels.trees.spanner import FACTOR
+from accord.core.channels.trees.tree import Digest, Tree, problem_with_tree
+from accord.core.channels.trees.tree_cache import TreeCache
+from accord.core.model.decoding import decode_or_none
+from accord.core.overlay.channel_directory import ChannelDefinition
+from accord.core.overlay.duplicate_filter import Duplicates
+from accord.core.overlay.signalling import Carried
+
+SPANNER: Final = "spanner"  # the option of a channel: how much longer ways may be than they must
+LONGEST: Final = 1_000.0
+NO_PATH: Final = "no way to all members"
+_SWEEP_US: Final = 10_000_000
+
+
+class TreeHeader(msgspec.Struct, frozen=True, array_like=True):
+    """By which tree an event goes, and that tree if the next node may not know it."""
+
+    digest: Digest
+    tree: Tree | None = None
+
+
+class TreeAck(msgspec.Struct, frozen=True, array_like=True, tag="have"):
+    """A tree has come, and need not come again; or `is_missing`, and is wanted."""
+
+    digest: Digest
+    is_missing: bool = False
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_note: Final = msgspec.msgpack.Decoder(TreeHeader)
+_have: Final = msgspec.msgpack.Decoder(TreeAck)
+
+
+class TreeMulticast(Template):
+    """What `single_source` and `unreliable` share: all but where trees have their root."""
+
+    promises: ClassVar[tuple[str, ...]] = (ONCE, BEST_EFFORT)
+    options: ClassVar[Mapping[str, Check]] = {SPANNER: number(1, LONGEST)}
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.members = Members(context.watch)
+        self.rendezvous = Rendezvous(context.name, context.map)
+        self.growing = TreeCache(context.map)
+        self.trees = KnownTrees(context.name)
+        self._duplicates = Duplicates()
+        self._number = 0
+        self._sweep_us = 0  # 0: nothing to forget
+
+    def root(self, channel: str) -> str:
+        raise NotImplementedError
+
+    def published(
+        self,
+        event: Carried,
+        destinations: list[str],
+        definition: ChannelDefinition,
+        now_us: int,
+    ) -> None:
+        own = self.context.name
+        wanted = self._wanted(event.channel, destinations)
+        grown = self.growing.tree(self.root(event.channel), wanted, factor_of(definition), now_us)
+        reachable = self.context.map.distances(own).costs
+        if not all(each in reachable for each in destinations):
+            self.context.lose(event, NO_PATH)
+        self._number += 1
+        event = msgspec.structs.replace(
+            event,
+            source=own,
+            incarnation=self.context.incarnation,
+            number=self._number,
+            may_be_lost=True,
+        )
+        self._use(now_us)
+        self.trees.learn(grown.tree, grown.digest, now_us)
+        self._spread(event, grown.digest, "", now_us)
+
+    def tree(self, channel: str) -> Tree | None:
+        """By which the last event went that was published here; None where members have changed."""
+        definition = self.context.definition(channel)
+        if definition is None:
+            return None
+        return self.growing.known(self.root(channel), self._wanted(channel), factor_of(definition))
+
+    def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
+        note = decode_or_none(_note, event.note)
+        if note is None:
+            return
+        self._use(now_us)
+        if note.tree is not None and not self._learn(neighbour, event.channel, note, now_us):
+            return
+        if self.trees.next_to(note.digest, now_us) is None:
+            self._say(neighbour, event.channel, TreeAck(note.digest, is_missing=True))
+            return
+        if not self._duplicates.is_new(event.source, event.incarnation, event.number):
+            return
+        if self.members.has(event.channel, self.context.name):
+            self.context.deliver(event)
+        self._spread(event, note.digest, neighbour, now_us)
+
+    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
+        have = decode_or_none(_have, body)
+        if have is None:
+            return
+        if have.is_missing:
+            self.trees.lack(neighbour, have.digest)
+        else:
+            self.trees.confirm(neighbour, have.digest, now_us)
+
+    def advance(self, now_us: int) -> None:
+        if 0 < self._sweep_us <= now_us:
+            self.trees.forget(now_us)
+            self.growing.forget(now_us)
+            is_empty = not self.trees and not self.growing
+            self._sweep_us = 0 if is_empty else now_us + _SWEEP_US
+
+    def next_due_us(self) -> int | None:
+        return self._sweep_us or None
+
+    def left(self) -> dict[str, int]:
+        return {"trees": len(self.trees), "grown": len(self.growing)}
+
+    def check_invariants(self) -> None:
+        self.members.check_invariants()
+        self.rendezvous.check_invariants()
+        self.growing.check_invariants()
+        self.trees.check_invariants()
+        self._duplicates.check_invariants()
+
+    def _wanted(self, channel: str, destinations: Iterable[str] = ()) -> tuple[str, ...]:
+        """All nodes that a tree is to lead to, by name."""
+        return tuple(sorted({*self.members.of(channel), *destinations, self.context.name}))
+
+    def _learn(self, neighbour: str, channel: str, note: TreeHeader, now_us: int) -> bool:
+        """Take a tree that came with an event; False where it is none."""
+        tree = note.tree
+        assert tree is not None
+        if problem_with_tree(tree) or tree.digest() != note.digest:
+            return False
+        self.trees.learn(tree, note.digest, now_us)
+        self.trees.confirm(neighbour, note.digest, now_us)
+        self._say(neighbour, channel, TreeAck(note.digest))
+        return True
+
+    def _spread(self, event: Carried, digest: Digest, origin: str, now_us: int) -> None:
+        for neighbour in self.trees.next_to(digest, now_us) or ():
+            if neighbour != origin:
+                note = TreeHeader(digest, self.trees.to_attach(neighbour, digest, now_us))
+                self.context.pass_on(neighbour, msgspec.structs.replace(event, note=_encode(note)))
+
+    def _say(self, neighbour: str, channel: str, message: TreeAck) -> None:
+        self.context.say(neighbour, channel, _encode(message))
+
+    def _use(self, now_us: int) -> None:
+        self._sweep_us = self._sweep_us or now_us + _SWEEP_US
+
+
+class SingleSource(TreeMulticast):
+    """The tree begins at the node of the source: the shortest ways, for whom loss is bearable."""
+
+    def root(self, channel: str) -> str:  # noqa: ARG002
+        return self.context.name
+
+
+class Unreliable(TreeMulticast):
+    """One tree for all sources that are members too: it begins at the rendezvous."""
+
+    def root(self, channel: str) -> str:
+        return self.rendezvous.of(channel)
+
+
+def factor_of(definition: ChannelDefinition) -> float:
+    """How much longer the ways of a channel may be than they must."""
+    try:
+        factor = float(definition.options.get(SPANNER, FACTOR))
+    except ValueError:
+        return FACTOR
+    return factor if 1 <= factor <= LONGEST else FACTOR

@@ -1,0 +1,96 @@
+"""The trees a node has computed, each for as long as it is good.
+
+A tree stays while all its links count and it leads to all members: others know it then, and a
+little shorter one would not be worth telling. After a while it is computed anew all the same, as
+links get slower and faster.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.channels.trees.spanner import Graph, graph_of, spanner
+from accord.core.channels.trees.tree import Digest, Tree, build_tree
+from accord.core.overlay.link_state import LinkStateMap
+
+REFRESH_US: Final = 60_000_000
+_TREES: Final = 256
+
+_Key = tuple[str, tuple[str, ...], float]
+
+
+class CachedTree:
+    """A tree, and for which state of the map it was last found to be good."""
+
+    __slots__ = ("digest", "grown_us", "missing", "tree", "version")
+
+    def __init__(self, tree: Tree, members: tuple[str, ...], version: int, now_us: int) -> None:
+        self.tree = tree
+        self.digest: Digest = tree.digest()
+        self.version = version
+        self.grown_us = now_us
+        known = dict.fromkeys(tree.nodes, True)
+        self.missing = tuple(each for each in members if each not in known)
+
+
+class TreeCache:
+    def __init__(self, net: LinkStateMap) -> None:
+        self.grown = 0  # how many trees were computed
+        self._map = net
+        self._trees: dict[_Key, CachedTree] = {}
+        self._spanners: dict[float, Graph] = {}
+        self._version = -1
+
+    def tree(self, root: str, members: tuple[str, ...], factor: float, now_us: int) -> CachedTree:
+        """From `root` over all `members` that can be reached from there."""
+        key = (root, members, factor)
+        known = self._trees.get(key)
+        if known is not None and self._is_good(known, now_us):
+            known.version = self._map.version
+            return known
+        self.grown += 1
+        tree = build_tree(self._spanner(factor), root, members)
+        self._trees.pop(key, None)
+        while len(self._trees) >= _TREES:
+            del self._trees[next(iter(self._trees))]
+        grown = self._trees[key] = CachedTree(tree, members, self._map.version, now_us)
+        return grown
+
+    def known(self, root: str, members: tuple[str, ...], factor: float) -> Tree | None:
+        """The one that was asked for last, if it is still kept; asking for it changes nothing."""
+        grown = self._trees.get((root, members, factor))
+        return None if grown is None else grown.tree
+
+    def forget(self, now_us: int) -> None:
+        """Those that nobody asked for since they ought to have been computed anew."""
+        for key, grown in list(self._trees.items()):
+            if now_us - grown.grown_us >= 2 * REFRESH_US:
+                del self._trees[key]
+
+    def __len__(self) -> int:
+        return len(self._trees)
+
+    def check_invariants(self) -> None:
+        assert len(self._trees) <= _TREES
+        for (root, members, _), grown in self._trees.items():
+            assert grown.tree.nodes[0] == root
+            assert all(each in grown.tree.nodes or each in grown.missing for each in members)
+
+    def _is_good(self, grown: CachedTree, now_us: int) -> bool:
+        if now_us - grown.grown_us >= REFRESH_US:
+            return False
+        if grown.version == self._map.version:
+            return True
+        links = grown.tree.links()
+        return not grown.missing and all(self._map.link(*ends) is not None for ends in links)
+
+    def _spanner(self, factor: float) -> Graph:
+        if self._version != self._map.version:
+            self._version = self._map.version
+            self._spanners.clear()
+        found = self._spanners.get(factor)
+        if found is None:
+            while len(self._spanners) >= 8:
+                del self._spanners[next(iter(self._spanners))]
+            found = self._spanners[factor] = spanner(graph_of(self._map), factor)
+        return found

@@ -1,0 +1,198 @@
+"""Datagrams beside a link's connection, for what tolerates loss.
+
+A datagram is the id of its direction (8 bytes), its number (8), a truncated HMAC over both and the
+body (16), and a body as that of a frame. Nothing is sent again, nothing is put together: what does
+not fit goes by the connection.
+
+A network may let no datagrams through. So a side uses them only while the other confirms to have
+heard some, by the connection; as long as nothing else is sent, empty ones are, to be heard. The
+reports also tell a sender its loss. What is lost is known from the numbers, from the first on.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any, Final
+
+from accord.core.links.codec import LinkCodec, body_of
+from accord.core.links.errors import LinkError
+from accord.core.links.keys import ID_BYTES, DatagramKey
+from accord.core.links.messages import DatagramReport
+from accord.core.links.traffic import FrameCounts
+
+NUMBER_BYTES: Final = 8
+_MAC_BYTES: Final = 16
+SIGNED_BYTES: Final = ID_BYTES + NUMBER_BYTES
+OVERHEAD_BYTES: Final = SIGNED_BYTES + _MAC_BYTES
+_ARRAY_BYTES: Final = 3
+_WINDOW: Final = 1_024
+_WINDOW_MASK: Final = (1 << _WINDOW) - 1
+_SILENCES: Final = 3
+
+
+class Sealer:
+    """One direction's sender."""
+
+    def __init__(self, key: DatagramKey, datagram_bytes: int, count: FrameCounts) -> None:
+        self.message_bytes = datagram_bytes - OVERHEAD_BYTES - _ARRAY_BYTES
+        self.number = 0  # of the next one
+        self._key = key
+        self._count = count
+
+    def seal(self, messages: list[bytes]) -> bytes:
+        signed = self._key.id + self.number.to_bytes(NUMBER_BYTES)
+        self.number += 1
+        body = body_of(messages)
+        datagram = signed + mac_of(self._key, signed, body) + body
+        self._count.add(1, len(messages), len(datagram))
+        return datagram
+
+    def pack(self, messages: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+        """Datagrams, and the messages that are too large for one."""
+        datagrams: list[bytes] = []
+        too_large: list[bytes] = []
+        together: list[bytes] = []
+        size = 0
+        for message in messages:
+            if len(message) > self.message_bytes:
+                too_large.append(message)
+                continue
+            if size + len(message) > self.message_bytes:
+                datagrams.append(self.seal(together))
+                together, size = [], 0
+            together.append(message)
+            size += len(message)
+        if together:
+            datagrams.append(self.seal(together))
+        return datagrams, too_large
+
+
+class ReplayWindow:
+    """Lets each number pass once, if it is not too old; `first` is the lowest that may."""
+
+    def __init__(self, first: int = 0) -> None:
+        self.highest = first - 1
+        self.received = 0
+        self._first = first
+        self._seen = 0  # bit 0 is the highest number, bit 1 the one before
+
+    @property
+    def lost(self) -> int:
+        """As far as is known now: what is late still counts as lost."""
+        return self.highest + 1 - self._first - self.received
+
+    def admit(self, number: int) -> bool:
+        ahead = number - self.highest
+        if number < self._first:
+            return False
+        if ahead > 0:
+            self._seen = ((self._seen << min(ahead, _WINDOW)) | 1) & _WINDOW_MASK
+            self.highest = number
+        else:
+            bit = 1 << -ahead if -ahead < _WINDOW else 0
+            if bit == 0 or self._seen & bit:
+                return False
+            self._seen |= bit
+        self.received += 1
+        return True
+
+
+class DatagramReachability:
+    """Whether what this side sends gets through, as the other side reports it."""
+
+    def __init__(self, report_us: int, first: int = 0) -> None:
+        self.loss = 0.0
+        self._report_us = report_us
+        self._heard = DatagramReport(0, first - 1)
+        self._heard_us = -1
+
+    def is_open(self, now_us: int) -> bool:
+        """Whether the other side has heard something lately."""
+        return self._heard_us >= 0 and now_us - self._heard_us <= _SILENCES * self._report_us
+
+    def heard(self, received: int, highest: int, next_number: int, now_us: int) -> None:
+        """A report; one that can't be true is ignored."""
+        sent = highest - self._heard.highest
+        came = received - self._heard.received
+        if not (sent > 0 and came >= 0 and highest < next_number):
+            return
+        self._heard = DatagramReport(received, highest)
+        self._heard_us = now_us
+        self.loss += (max(1 - came / sent, 0.0) - self.loss) / 8
+
+
+class Opener(ReplayWindow):
+    """One direction's receiver."""
+
+    def __init__(self, key: DatagramKey, codec: LinkCodec, count: FrameCounts) -> None:
+        super().__init__()
+        self.refused = 0  # forged, or nothing that can be read
+        self.repeated = 0  # or too late to tell
+        self._key = key
+        self._codec = codec
+        self._count = count
+
+    @property
+    def id(self) -> bytes:
+        return self._key.id
+
+    def open(self, datagram: bytes) -> list[Any]:
+        """Its messages; none where it must not be believed."""
+        body = datagram[OVERHEAD_BYTES:]
+        signed = datagram[:SIGNED_BYTES]
+        mac = datagram[SIGNED_BYTES:OVERHEAD_BYTES]
+        if not hmac.compare_digest(mac, mac_of(self._key, signed, body)):
+            self.refused += 1
+            return []
+        if not self.admit(int.from_bytes(signed[ID_BYTES:])):
+            self.repeated += 1
+            return []
+        try:
+            messages = self._codec.decode(body)
+        except LinkError:
+            self.refused += 1
+            return []
+        self._count.add(1, len(messages), len(datagram))
+        return messages
+
+
+class Datagrams:
+    """Both directions of a link, and whether they get through."""
+
+    def __init__(self, sealer: Sealer, opener: Opener, *, report_us: int, now_us: int) -> None:
+        self.sealer = sealer
+        self.opener = opener
+        self.due_us = now_us
+        self._report_us = report_us
+        self._hearing = DatagramReachability(report_us)
+        self._reported = -1
+        self._probed = 0  # what had been sent at the last look
+
+    @property
+    def loss(self) -> float:
+        """Of what was sent, as the other side reports it."""
+        return self._hearing.loss
+
+    def is_open(self, now_us: int) -> bool:
+        """Whether the other side has heard a datagram lately."""
+        return self._hearing.is_open(now_us)
+
+    def heard(self, report: DatagramReport, now_us: int) -> None:
+        """The other side's report."""
+        self._hearing.heard(report.received, report.highest, self.sealer.number, now_us)
+
+    def advance(self, now_us: int) -> tuple[bytes | None, DatagramReport | None]:
+        """When due: an empty datagram to send, and a report."""
+        if now_us < self.due_us:
+            return None, None
+        self.due_us = now_us + self._report_us
+        probe = self.sealer.seal([]) if self.sealer.number == self._probed else None
+        self._probed = self.sealer.number
+        if self.opener.highest == self._reported:
+            return probe, None
+        self._reported = self.opener.highest
+        return probe, DatagramReport(self.opener.received, self.opener.highest)
+
+
+def mac_of(key: DatagramKey, signed: bytes, body: bytes) -> bytes:
+    return hmac.digest(key.secret, signed + body, "sha256")[:_MAC_BYTES]

@@ -1,0 +1,204 @@
+"""Who is at the other end: greetings both ways, then proofs both ways.
+
+    dialer     Hello →        → Proof
+    listener           ← Hello         ← Proof
+
+Who opened the connection speaks and proves first: a stranger who connects learns nothing that
+depends on the key. The listener's proof also says that it accepts; with it the link is there for
+both. Either may end the conversation at any step, and says why.
+
+Without a shared key who is trusted follows from the connection alone: nodes on the same machine,
+and those whose certificate, checked by the transport, is for the name they give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from accord.core.links.errors import CloseReason, LinkError
+from accord.core.links.keys import DIALER, LISTENER, DatagramKey, SharedKey, transcript_of
+from accord.core.links.messages import (
+    MAGIC,
+    MAX_VERSION,
+    MIN_VERSION,
+    NONCE_BYTES,
+    SECONDARY,
+    Hello,
+    LinkMessage,
+    Proof,
+    encode_link_message,
+)
+from accord.core.links.names import name_problem
+
+_NO_FEATURES: Final[dict[str, int]] = {}
+
+
+class LocalIdentity(Struct, frozen=True, kw_only=True):
+    """This node, as it presents itself to others."""
+
+    node: str
+    incarnation: int
+    key: SharedKey = SharedKey()
+    least: int = MIN_VERSION
+    most: int = MAX_VERSION
+    features: dict[str, int] = _NO_FEATURES
+
+
+class RemoteEndpoint(Struct, frozen=True, kw_only=True):
+    """The other end, as the transport knows it; `certified` are the names of its certificate.
+
+    Where only one node will do, that is `expected`.
+    """
+
+    address: str
+    is_loopback: bool = False
+    is_encrypted: bool = False
+    certified: tuple[str, ...] = ()
+    expected: str = ""
+
+
+class LinkPeer(Struct, frozen=True, kw_only=True):
+    """The node at the other end, once that is proved; `is_dialed`: this node opened the link."""
+
+    node: str
+    incarnation: int
+    version: int
+    is_dialed: bool
+    features: dict[str, int]
+    sending: DatagramKey
+    receiving: DatagramKey
+
+
+# Why a node that has proved who it is can't be a neighbour now; None: it can.
+Admit = Callable[[LinkPeer], LinkError | None]
+
+
+class LinkHandshake:
+    """One end's part. What is to be sent is in `outgoing`, encoded; mistakes raise LinkError."""
+
+    def __init__(
+        self,
+        local: LocalIdentity,
+        remote: RemoteEndpoint,
+        *,
+        is_dialer: bool,
+        nonce: bytes,
+        admit: Admit,
+    ) -> None:
+        self.outgoing: list[bytes] = []
+        self._local = local
+        self._remote = remote
+        self._is_dialer = is_dialer
+        self._admit = admit
+        self._hello = Hello(
+            MAGIC,
+            local.least,
+            local.most,
+            local.node,
+            local.incarnation,
+            nonce,
+            local.key.is_set,
+            local.features,
+        )
+        self._own = encode_link_message(self._hello)
+        self._other: Hello | None = None
+        self._transcript = b""
+
+    def start(self) -> None:
+        """The connection is there."""
+        local, remote = self._local, self._remote
+        if not (local.key.is_set or remote.is_loopback or remote.certified):
+            problem = "without a shared key or certificates only nodes of the same machine link"
+            raise LinkError(CloseReason.NO_KEY, problem)
+        if self._is_dialer:
+            self.outgoing.append(self._own)
+
+    def receive(self, message: LinkMessage, encoded: bytes) -> LinkPeer | None:
+        """The next message of the other side; gives who it is when all is said."""
+        other = self._other
+        if other is None:
+            if not isinstance(message, Hello):
+                raise LinkError(CloseReason.GARBAGE, "expected a greeting first")
+            self._greeted(message, encoded)
+            return None
+        if not isinstance(message, Proof):
+            raise LinkError(CloseReason.GARBAGE, "expected a proof after the greeting")
+        return self._proved(message, other)
+
+    def _greeted(self, hello: Hello, encoded: bytes) -> None:
+        self._check(hello)
+        self._other = hello
+        key = self._local.key
+        if self._is_dialer:
+            self._transcript = transcript_of(self._own, encoded)
+            proof = Proof(key.proof(DIALER, self._transcript))
+            self.outgoing.append(encode_link_message(proof))
+        else:
+            self._transcript = transcript_of(encoded, self._own)
+            self.outgoing.append(self._own)
+
+    def _proved(self, proof: Proof, other: Hello) -> LinkPeer:
+        key = self._local.key
+        role, other_role = (DIALER, LISTENER) if self._is_dialer else (LISTENER, DIALER)
+        if not key.is_proof(proof.mac, other_role, self._transcript):
+            raise LinkError(CloseReason.KEY, f"node {other.node} has not the same shared key")
+        neighbour = LinkPeer(
+            node=other.node,
+            incarnation=other.incarnation,
+            version=min(self._local.most, other.most),
+            is_dialed=self._is_dialer,
+            features=other.features,
+            sending=key.datagram_key(role, self._transcript),
+            receiving=key.datagram_key(other_role, self._transcript),
+        )
+        refused = self._admit(neighbour)
+        if refused is not None:
+            raise refused
+        if not self._is_dialer:
+            answer = Proof(key.proof(role, self._transcript))
+            self.outgoing.append(encode_link_message(answer))
+        return neighbour
+
+    def _check(self, hello: Hello) -> None:
+        local = self._local
+        if hello.magic != MAGIC:
+            raise LinkError(CloseReason.GARBAGE, "expected the greeting of a node")
+        if hello.least > local.most or hello.most < local.least or hello.least > hello.most:
+            problem = (
+                f"node {local.node} speaks versions {local.least} to {local.most} of the link "
+                f"protocol, the other {hello.least} to {hello.most}"
+            )
+            raise LinkError(CloseReason.VERSION, problem)
+        problem = name_problem(hello.node)
+        if problem:
+            raise LinkError(CloseReason.NAME, problem)
+        if len(hello.nonce) != NONCE_BYTES or hello.nonce == self._hello.nonce:
+            raise LinkError(CloseReason.GARBAGE, "expected a fresh nonce in the greeting")
+        if hello.node == local.node:
+            if hello.incarnation == local.incarnation:
+                raise LinkError(CloseReason.ITSELF, f"node {local.node} has reached itself")
+            raise LinkError(CloseReason.SAME_NAME, f"both nodes are called {local.node}")
+        if self._remote.expected not in ("", hello.node):
+            problem = f"expected node {self._remote.expected} there, found {hello.node}"
+            raise LinkError(CloseReason.OTHER, problem)
+        if SECONDARY in hello.features and SECONDARY in local.features:
+            problem = f"nodes {local.node} and {hello.node} are both secondary"
+            raise LinkError(CloseReason.TIER, problem)
+        self._check_trust(hello)
+
+    def _check_trust(self, hello: Hello) -> None:
+        local, remote = self._local, self._remote
+        if hello.has_key != local.key.is_set:
+            with_key, without = (
+                (local.node, hello.node) if local.key.is_set else (hello.node, local.node)
+            )
+            problem = f"node {with_key} asks for a shared key, and node {without} has none"
+            raise LinkError(CloseReason.KEY, problem)
+        if local.key.is_set or remote.is_loopback or hello.node in remote.certified:
+            return
+        names = ", ".join(remote.certified)
+        problem = f"node {hello.node} has a certificate for {names} only"
+        raise LinkError(CloseReason.CERTIFICATE, problem)

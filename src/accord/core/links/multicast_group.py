@@ -1,0 +1,210 @@
+"""Datagrams to a multicast group: one for all neighbours on a LAN that need the same.
+
+A datagram is the id of the group's key (8 bytes), its number among those of its sender (8), a
+truncated HMAC over all that follows and precedes it (16), and a body: its length and the head, who
+sent it; then messages as in a frame. The key is that of all nodes, made from their shared key: who
+has it is a node, and which one is believed as far as nodes believe each other.
+
+Nothing is believed of a node that is not linked, or was started anew since: its incarnation is in
+the head. By the link both sides tell from which number on datagrams are for it. So what somebody
+has recorded passes no second time, neither at a node that has had it, nor at one that came later.
+
+A network may let no multicast through, or only to some. So a neighbour counts as reached only while
+it confirms, by the link, that it hears what this node sends; beacons see to it that there is
+something to hear. They may also say where a node listens, for those that look for neighbours.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from accord.core.links.codec import LinkCodec, body_of
+from accord.core.links.datagrams import (
+    NUMBER_BYTES,
+    OVERHEAD_BYTES,
+    SIGNED_BYTES,
+    DatagramReachability,
+    ReplayWindow,
+    mac_of,
+)
+from accord.core.links.errors import LinkError
+from accord.core.links.keys import ID_BYTES, DatagramKey
+from accord.core.links.messages import MulticastReport
+from accord.core.links.names import name_problem
+from accord.core.links.traffic import FrameCounts
+
+MAX_ADDRESSES: Final = 8
+ADDRESS_CHARACTERS: Final = 300
+_LENGTH_BYTES: Final = 2
+_ARRAY_BYTES: Final = 3
+_FEATURE_BYTES: Final = 6
+
+
+class MulticastHeader(Struct, frozen=True, array_like=True):
+    """Who has sent a datagram; in a beacon, where it listens."""
+
+    sender: str
+    incarnation: int
+    addresses: tuple[str, ...] = ()
+
+
+class GroupDatagram(Struct, frozen=True):
+    """One that was sent by somebody with the key; `body` has its messages."""
+
+    head: MulticastHeader
+    number: int
+    body: bytes
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_head: Final = msgspec.msgpack.Decoder(MulticastHeader)
+
+
+class MulticastGroup:
+    """This node's place in it: seals what it sends, and opens what others do."""
+
+    def __init__(
+        self,
+        key: DatagramKey,
+        codec: LinkCodec,
+        *,
+        node: str,
+        incarnation: int,
+        datagram_bytes: int,
+    ) -> None:
+        self.number = 0  # of the next one
+        self.sent = FrameCounts()
+        self.received = FrameCounts()
+        self.refused = 0  # forged, or nothing that can be read
+        self._key = key
+        self._codec = codec
+        self._head = MulticastHeader(node, incarnation)
+        self._own = _encode(self._head)
+        overhead = OVERHEAD_BYTES + _LENGTH_BYTES + len(self._own) + _ARRAY_BYTES
+        self.message_bytes = datagram_bytes - overhead
+
+    @property
+    def feature(self) -> int:
+        """Tells those in the same group with the same key."""
+        return int.from_bytes(self._key.id[:_FEATURE_BYTES])
+
+    def beacon(self, addresses: tuple[str, ...]) -> bytes:
+        head = MulticastHeader(self._head.sender, self._head.incarnation, addresses[:MAX_ADDRESSES])
+        return self._seal(_encode(head), [])
+
+    def pack(self, messages: list[bytes]) -> list[bytes]:
+        """Datagrams of them, each of which must be small enough."""
+        datagrams: list[bytes] = []
+        together: list[bytes] = []
+        size = 0
+        for message in messages:
+            if together and size + len(message) > self.message_bytes:
+                datagrams.append(self._seal(self._own, together))
+                together, size = [], 0
+            together.append(message)
+            size += len(message)
+        if together:
+            datagrams.append(self._seal(self._own, together))
+        return datagrams
+
+    def open(self, datagram: bytes) -> GroupDatagram | None:
+        """None where it must not be believed."""
+        found = self._opened(datagram)
+        if found is None:
+            self.refused += 1
+        return found
+
+    def messages(self, datagram: GroupDatagram) -> list[Any]:
+        """Those of one that is believed; none where they can't be read."""
+        try:
+            found = self._codec.decode(datagram.body)
+        except LinkError:
+            self.refused += 1
+            return []
+        self.received.add(1, len(found), len(datagram.body))
+        return found
+
+    def _opened(self, datagram: bytes) -> GroupDatagram | None:
+        signed, body = datagram[:SIGNED_BYTES], datagram[OVERHEAD_BYTES:]
+        mac = datagram[SIGNED_BYTES:OVERHEAD_BYTES]
+        if signed[:ID_BYTES] != self._key.id:
+            return None
+        if not hmac.compare_digest(mac, mac_of(self._key, signed, body)):
+            return None
+        end = _LENGTH_BYTES + int.from_bytes(body[:_LENGTH_BYTES])
+        try:
+            head = _head.decode(body[_LENGTH_BYTES:end])
+        except (ValueError, RecursionError, OverflowError):
+            return None
+        if name_problem(head.sender) or not _are_addresses(head.addresses):
+            return None
+        return GroupDatagram(head, int.from_bytes(signed[ID_BYTES:]), body[end:])
+
+    def _seal(self, head: bytes, messages: list[bytes]) -> bytes:
+        signed = self._key.id + self.number.to_bytes(NUMBER_BYTES)
+        self.number += 1
+        body = b"".join((len(head).to_bytes(_LENGTH_BYTES), head, body_of(messages)))
+        datagram = signed + mac_of(self._key, signed, body) + body
+        self.sent.add(1, len(messages), len(datagram))
+        return datagram
+
+
+class MulticastPeer:
+    """One neighbour of the same group: whether it hears this node, and what it has sent."""
+
+    def __init__(self, group: MulticastGroup, *, report_us: int, now_us: int) -> None:
+        self.due_us = now_us
+        self.repeated = 0
+        self._group = group
+        self._first = group.number
+        self._hearing = DatagramReachability(report_us, self._first)
+        self._window: ReplayWindow | None = (
+            None  # not before the other side has told where it begins
+        )
+        self._report_us = report_us
+        self._reported: MulticastReport | None = None
+
+    @property
+    def loss(self) -> float:
+        """Of what this node sends, there."""
+        return self._hearing.loss
+
+    def is_open(self, now_us: int) -> bool:
+        """Whether it has heard this node lately."""
+        return self._hearing.is_open(now_us)
+
+    def told(self, report: MulticastReport, now_us: int) -> None:
+        if self._window is None:
+            self._window = ReplayWindow(max(report.first, 0))
+            self.due_us = now_us
+        self._hearing.heard(report.received, report.highest, self._group.number, now_us)
+
+    def admit(self, number: int) -> bool:
+        """Whether a datagram of the neighbour counts: once, and not what was sent before."""
+        if self._window is None or not self._window.admit(number):
+            self.repeated += 1
+            return False
+        return True
+
+    def advance(self, now_us: int) -> MulticastReport | None:
+        """When due: what to tell the neighbour, if that has changed."""
+        if now_us < self.due_us:
+            return None
+        self.due_us = now_us + self._report_us
+        window = self._window
+        received, highest = (0, -1) if window is None else (window.received, window.highest)
+        report = MulticastReport(self._first, received, highest)
+        if report == self._reported:
+            return None
+        self._reported = report
+        return report
+
+
+def _are_addresses(addresses: tuple[str, ...]) -> bool:
+    return len(addresses) <= MAX_ADDRESSES and all(
+        len(each) <= ADDRESS_CHARACTERS for each in addresses
+    )

@@ -1,0 +1,346 @@
+"""One end of a link over one connection: bytes come in, messages and bytes to send come out.
+
+A session never raises for what comes in: when it is over, `ended` says why, and what it still has
+to send are its last words. Whoever drives it closes the connection after them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from accord.core.links.codec import CONTROL, DATA, LAST, LINK, PART, LinkCodec
+from accord.core.links.datagrams import Datagrams, Opener, Sealer
+from accord.core.links.errors import CloseReason, LinkError
+from accord.core.links.framing import HEADER_BYTES, LinkFramer
+from accord.core.links.handshake import (
+    Admit,
+    LinkHandshake,
+    LinkPeer,
+    LocalIdentity,
+    RemoteEndpoint,
+)
+from accord.core.links.messages import (
+    DATAGRAM_PORT,
+    GROUP,
+    KEEPALIVE_US,
+    MESSAGE_BYTES,
+    DatagramReport,
+    Hello,
+    LinkClose,
+    MulticastReport,
+    decode_link_message,
+    encode_link_message,
+)
+from accord.core.links.multicast_group import MulticastGroup, MulticastPeer
+from accord.core.links.options import LinkOptions
+from accord.core.links.send_queue import LinkSendQueue, Pull
+from accord.core.links.traffic import no_traffic
+
+_DEFAULTS: Final = LinkOptions()
+_MIN_MESSAGE_BYTES: Final = 4_096
+# Of a frame with several messages: nodes put no more together than a piece may have. Else one could
+# hold millions, and whoever takes them apart would have no time for anything else.
+_MAX_TOGETHER: Final = 1 << 20
+_ONE: Final = 0x91  # how a frame with one message begins
+_TLS: Final = b"\x16\x03"
+
+
+class LinkSession:
+    """`neighbour` is who is at the other end, once that is proved: then messages may be sent."""
+
+    def __init__(  # noqa: PLR0913 - once per connection
+        self,
+        codec: LinkCodec,
+        local: LocalIdentity,
+        remote: RemoteEndpoint,
+        *,
+        is_dialer: bool,
+        nonce: bytes,
+        admit: Admit,
+        now_us: int,
+        options: LinkOptions = _DEFAULTS,
+        group: MulticastGroup | None = None,
+    ) -> None:
+        self.remote = remote
+        self.neighbour: LinkPeer | None = None
+        self.claimed = ""  # what the other end calls itself, proved or not
+        self.ended: LinkError | None = None
+        self.traffic = no_traffic()
+        self.datagrams: Datagrams | None = None
+        self.in_group: MulticastPeer | None = None  # where both are in the same multicast group
+        self._group = group
+        self._codec = codec
+        self._options = options
+        self._features = _features(local, remote, options)
+        self._framer = LinkFramer(options.handshake_bytes)
+        self._outgoing = LinkSendQueue(options, self.traffic)
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._probe: bytes | None = None
+        self._started_us = self._received_us = self._sent_us = now_us
+        self._idle_us = options.silences * options.keepalive_us
+        self._handshake: LinkHandshake | None = LinkHandshake(
+            replace(local, features=self._features),
+            remote,
+            is_dialer=is_dialer,
+            nonce=nonce,
+            admit=admit,
+        )
+        try:
+            self._handshake.start()
+        except LinkError as error:
+            self._finish(error)
+        self._queue_handshake()
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._framer.buffered_bytes + self._parts_bytes + self._outgoing.buffered_bytes
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether something waits to be taken that needs no pulling."""
+        return self._outgoing.has_control or self._outgoing.has_data
+
+    def is_heard(self, quiet_us: int, now_us: int) -> bool:
+        """Whether the other end said something lately: within that time, if it need not sooner.
+
+        It says something at least once per keepalive.
+        """
+        keepalive_us = self._idle_us // self._options.silences
+        return now_us - self._received_us < min(quiet_us, keepalive_us * 3 // 2)
+
+    def receive(self, data: bytes, now_us: int) -> list[Any]:
+        """Bytes came; gives the messages that they complete."""
+        messages: list[Any] = []
+        if self.ended is not None or not data:
+            return messages
+        self._received_us = now_us
+        try:
+            self._framer.feed(data)
+            while (found := self._framer.take()) is not None:  # none once it has ended
+                self._receive_frame(found[0], found[1], messages, now_us)
+        except LinkError as error:
+            self._finish(self._explained(error, data))
+        return messages
+
+    def receive_datagram(self, datagram: bytes) -> list[Any]:
+        if self.ended is not None or self.datagrams is None:
+            return []
+        return self.datagrams.opener.open(datagram)
+
+    def send(self, message: Any) -> None:
+        """Queue a message of control; what could never be sent is counted in `traffic`."""
+        if self.neighbour is None or self.ended is not None:
+            return
+        try:
+            self._outgoing.put_control(self._codec.encode(message))
+        except LinkError as error:
+            self._finish(error)
+
+    def take_control(self, now_us: int) -> list[bytes]:
+        """Everything to send that is not data."""
+        frames = self._outgoing.take_control()
+        if frames:
+            self._sent_us = now_us
+        return frames
+
+    def take_data(self, room: int, pull: Pull, now_us: int) -> list[bytes]:
+        """Frames of data for `room` bytes, or a little more, from what `pull` gives."""
+        if self.neighbour is None or self.ended is not None:
+            return []
+        frames = self._outgoing.take_data(room, pull)
+        if frames:
+            self._sent_us = now_us
+        return frames
+
+    def take_datagrams(self, pull: Pull, now_us: int) -> list[bytes]:
+        """Datagrams to send; what is too large for one goes by the connection."""
+        datagrams = self.datagrams
+        if datagrams is None or self.ended is not None:
+            return []
+        taken = [] if self._probe is None else [self._probe]
+        self._probe = None
+        if datagrams.is_open(now_us) and not self._outgoing.has_data:
+            packed, too_large = datagrams.sealer.pack(pull(self._options.piece_bytes))
+            taken += packed
+            self._outgoing.put_data(too_large)
+        return taken
+
+    def end(self, why: CloseReason, problem: str) -> None:
+        """This side has had enough."""
+        if self.ended is None:
+            self._finish(LinkError(why, problem))
+
+    def next_due_us(self) -> int | None:
+        """When to call `advance` next; None: never."""
+        if self.ended is not None:
+            return None
+        if self.neighbour is None:
+            return self._started_us + self._options.handshake_us
+        due_us = min(self._received_us + self._idle_us, self._sent_us + self._options.keepalive_us)
+        if self.in_group is not None:
+            due_us = min(due_us, self.in_group.due_us)
+        return due_us if self.datagrams is None else min(due_us, self.datagrams.due_us)
+
+    def advance(self, now_us: int) -> None:
+        """Time has passed: give up waiting, or show that this side is still there."""
+        if self.ended is not None:
+            return
+        if self.neighbour is None:
+            limit_us = self._options.handshake_us
+            if now_us - self._started_us >= limit_us:
+                problem = f"the handshake took more than {limit_us / 1e6:g} s"
+                self._finish(LinkError(CloseReason.SLOW, problem))
+            return
+        if now_us - self._received_us >= self._idle_us:
+            problem = f"nothing was heard for {self._idle_us / 1e6:g} s"
+            self._finish(LinkError(CloseReason.IDLE, problem))
+            return
+        if self.datagrams is not None:
+            probe, report = self.datagrams.advance(now_us)
+            self._probe = probe or self._probe
+            if report is not None:
+                self._outgoing.put_link(encode_link_message(report))
+        if self.in_group is not None:
+            about_group = self.in_group.advance(now_us)
+            if about_group is not None:
+                self._outgoing.put_link(encode_link_message(about_group))
+        if now_us - self._sent_us >= self._options.keepalive_us:
+            self.touch()
+
+    def touch(self) -> None:
+        """Send something, so that a connection that is broken shows it."""
+        if self.neighbour is not None and self.ended is None and not self._outgoing.has_control:
+            self._outgoing.put_link(b"")
+
+    def check_invariants(self) -> None:
+        options = self._options
+        limit = options.handshake_bytes if self.neighbour is None else options.message_bytes
+        assert self._framer.buffered_bytes <= limit + HEADER_BYTES
+        assert self._parts_bytes == sum(map(len, self._parts)) <= options.message_bytes
+        assert self.neighbour is not None or not self._outgoing.buffered_bytes
+        assert self.ended is None or self.buffered_bytes == 0
+
+    def _receive_frame(self, kind: int, body: memoryview, messages: list[Any], now_us: int) -> None:
+        received = self.traffic.received
+        size = len(body) + HEADER_BYTES
+        if kind == LINK:
+            received.link.add(1, 1, size)
+            self._receive_about_link(body, now_us)
+        elif self.neighbour is None:
+            raise LinkError(CloseReason.GARBAGE, "a message before the handshake has ended")
+        elif kind in (PART, LAST):
+            received.data.add(1, int(kind == LAST), size)
+            self._receive_piece(body, kind == LAST, messages)
+        else:
+            if kind == DATA and self._parts:
+                raise LinkError(CloseReason.GARBAGE, "a message between the pieces of another")
+            if size > _MAX_TOGETHER and body[0] != _ONE:
+                problem = f"a frame of {size} bytes with several messages"
+                raise LinkError(
+                    CloseReason.TOO_LARGE, f"{problem}, at most {_MAX_TOGETHER} accepted"
+                )
+            found = self._codec.decode(body)
+            count = received.control if kind == CONTROL else received.data
+            count.add(1, len(found), size)
+            messages += found
+
+    def _receive_piece(self, body: memoryview, is_last: bool, messages: list[Any]) -> None:
+        self._parts_bytes += len(body)
+        if self._parts_bytes > self._options.message_bytes:
+            problem = f"a message of more than {self._options.message_bytes} bytes"
+            raise LinkError(CloseReason.TOO_LARGE, problem)
+        if body:
+            self._parts.append(bytes(body))
+        if is_last:
+            message = b"".join(self._parts)
+            self._forget_parts()
+            messages.append(self._codec.decode_one(message))
+
+    def _forget_parts(self) -> None:
+        self._parts = []
+        self._parts_bytes = 0
+
+    def _receive_about_link(self, body: memoryview, now_us: int) -> None:
+        handshake = self._handshake
+        if handshake is None and not body:
+            return  # a keepalive
+        message = decode_link_message(body)
+        if isinstance(message, Hello):
+            self.claimed = message.node
+        if isinstance(message, LinkClose):
+            self._finish(LinkError(message.why, message.problem, is_told=True))
+        elif handshake is not None:
+            self._framer.limit -= len(body) + HEADER_BYTES
+            neighbour = handshake.receive(message, bytes(body))
+            self._queue_handshake()
+            if neighbour is not None:
+                self._begin(neighbour, now_us)
+        elif isinstance(message, DatagramReport):
+            if self.datagrams is not None:
+                self.datagrams.heard(message, now_us)
+        elif isinstance(message, MulticastReport):
+            if self.in_group is not None:
+                self.in_group.told(message, now_us)
+        else:
+            raise LinkError(CloseReason.GARBAGE, "a second handshake")
+
+    def _queue_handshake(self) -> None:
+        handshake = self._handshake
+        if handshake is not None:
+            for encoded in handshake.outgoing:
+                self._outgoing.put_link(encoded)
+            handshake.outgoing.clear()
+
+    def _begin(self, neighbour: LinkPeer, now_us: int) -> None:
+        """The link is there."""
+        options = self._options
+        features = neighbour.features
+        self._handshake = None
+        self.neighbour = neighbour
+        self._framer.limit = options.message_bytes
+        accepted = features.get(MESSAGE_BYTES, options.message_bytes)
+        self._outgoing.message_bytes = max(accepted, _MIN_MESSAGE_BYTES)
+        keepalive_us = min(features.get(KEEPALIVE_US, 0), options.longest_keepalive_us)
+        self._idle_us = options.silences * max(keepalive_us, options.keepalive_us)
+        if DATAGRAM_PORT in features and DATAGRAM_PORT in self._features:
+            sent, received = self.traffic.sent, self.traffic.received
+            self.datagrams = Datagrams(
+                Sealer(neighbour.sending, options.datagram_bytes, sent.datagrams),
+                Opener(neighbour.receiving, self._codec, received.datagrams),
+                report_us=options.report_us,
+                now_us=now_us,
+            )
+        if self._group is not None and features.get(GROUP) == self._features.get(GROUP, 0):
+            self.in_group = MulticastPeer(self._group, report_us=options.report_us, now_us=now_us)
+
+    def _explained(self, error: LinkError, data: bytes) -> LinkError:
+        """What is no greeting at all comes from something else than a node."""
+        is_first = self.neighbour is None and self.traffic.received.link.frames == 0
+        if not is_first or error.why not in (CloseReason.GARBAGE, CloseReason.TOO_LARGE):
+            return error
+        got = "TLS" if data.startswith(_TLS) else repr(data[:16])
+        return LinkError(CloseReason.GARBAGE, f"expected the greeting of a node, got {got}")
+
+    def _finish(self, error: LinkError) -> None:
+        self.ended = error
+        self._handshake = None
+        self._framer.clear()
+        self._forget_parts()
+        self._outgoing.clear()
+        if not error.is_told:
+            last_words = LinkClose(error.why, error.problem)
+            self._outgoing.put_link(encode_link_message(last_words))
+
+
+def _features(local: LocalIdentity, remote: RemoteEndpoint, options: LinkOptions) -> dict[str, int]:
+    features = dict(local.features)
+    if remote.is_encrypted:
+        # Datagrams are not: nothing that TLS was to hide may go by them.
+        features.pop(DATAGRAM_PORT, None)
+        features.pop(GROUP, None)
+    features[MESSAGE_BYTES] = options.message_bytes
+    features[KEEPALIVE_US] = options.keepalive_us
+    return features

@@ -1,0 +1,267 @@
+"""The channel directory: which channels are defined, and how, at any node of the overlay.
+
+A view on the facts of the kind "channel". Every node writes its own definitions only, so that two
+may define the same name before they hear of each other. Then the one created last counts, at equal
+times that of the greater node name; every node finds the same. The node that lost takes its own
+back and is told, unless both say the same. To delete what another node has defined is to say later
+that it is deleted; that stays until somebody defines the name again, so that a node that was away
+does not bring the old definition back.
+
+Clocks differ: what is created or deleted in view of something else is always later than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from typing import Final
+
+import msgspec
+
+from accord.core.model.channels import ChannelMap, problem_with_filter
+from accord.core.overlay.state_messages import MAX_KEY, MAX_STAMP
+from accord.core.overlay.state_store import StateStore
+
+CHANNEL: Final = "channel"
+MAX_PATHS: Final = 8
+MAX_OPTIONS: Final = 64
+MAX_TEXT: Final = 1_024
+MAX_LEVELS: Final = 64
+_DELETED_LIMIT: Final = 256
+_CACHE_LIMIT: Final = 4_096
+_ROOM_BYTES: Final = 64 << 10  # for definitions, that nothing else takes of what a node may say
+
+
+class ChannelDefinition(msgspec.Struct, frozen=True, array_like=True, tag="channel"):
+    """How the events of a channel, or of all that a filter selects, get from node to node."""
+
+    name: str  # or a filter, as uav/#
+    template: str = "routed"
+    max_delay_us: int = 0  # 0: any
+    paths: int = 1
+    resiliency: float = 0.0
+    options: dict[str, str] = msgspec.field(default_factory=dict)
+    created_us: int = 0
+
+
+class ChannelTombstone(msgspec.Struct, frozen=True, array_like=True, tag="deleted"):
+    """Older definitions of this name do not count."""
+
+    name: str
+    created_us: int
+
+
+DirectoryEntry = ChannelDefinition | ChannelTombstone
+# One's own definition, what counts instead (None: it was deleted), and at which node.
+Lost = Callable[[ChannelDefinition, ChannelDefinition | None, str], None]
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decoder: Final[msgspec.msgpack.Decoder[DirectoryEntry]] = msgspec.msgpack.Decoder(DirectoryEntry)
+
+
+def problem_with_definition(definition: ChannelDefinition) -> str | None:
+    """What can't be accepted of it, and what was expected, or None."""
+    if problem := problem_with_filter(definition.name):
+        return f"name: {problem}"
+    if len(definition.name) > MAX_KEY:
+        return f"name: {len(definition.name)} characters, at most {MAX_KEY} accepted"
+    if (levels := definition.name.count("/") + 1) > MAX_LEVELS:
+        return f"name: {levels} levels, at most {MAX_LEVELS} accepted"
+    if not 0 < len(definition.template) <= MAX_TEXT:
+        return f"template: expected 1 to {MAX_TEXT} characters, got {len(definition.template)}"
+    if not 0 <= definition.max_delay_us <= MAX_STAMP:
+        return f"max_delay_us: expected 0 or more, got {definition.max_delay_us}"
+    if not 1 <= definition.paths <= MAX_PATHS:
+        return f"paths: expected 1 to {MAX_PATHS}, got {definition.paths}"
+    if not (isfinite(definition.resiliency) and 0 <= definition.resiliency <= 1):
+        return f"resiliency: expected 0 to 1, got {definition.resiliency}"
+    if len(definition.options) > MAX_OPTIONS:
+        return f"options: {len(definition.options)}, at most {MAX_OPTIONS} accepted"
+    for name, value in definition.options.items():
+        if not (0 < len(name) <= MAX_TEXT and len(value) <= MAX_TEXT):
+            return f"options: expected at most {MAX_TEXT} characters each, got {name[:32]!r}"
+    if not 0 <= definition.created_us <= MAX_STAMP:
+        return f"created_us: expected 0 or more, got {definition.created_us}"
+    return None
+
+
+class ChannelDirectory:
+    """`version` changes with everything that may change an answer of `look_up`."""
+
+    def __init__(self, store: StateStore, on_lost: Lost | None = None) -> None:
+        self.version = 0
+        self.malformed = 0
+        self._store = store
+        self._on_lost = on_lost
+        self._claims: dict[str, dict[str, DirectoryEntry]] = {}  # by name and origin
+        self._defined: ChannelMap[ChannelDefinition] = ChannelMap()
+        self._found: dict[str, ChannelDefinition | None] = {}
+        store.reserve(CHANNEL, _ROOM_BYTES)
+        for origin, name, value in store.all(CHANNEL):
+            self._told(origin, name, value)
+        store.watch(CHANNEL, self._told)
+
+    def create(self, definition: ChannelDefinition, *, replace: bool = False) -> str | None:
+        """Define a channel here; gives why not, or None. Once more the same changes nothing."""
+        if problem := problem_with_definition(definition):
+            return problem
+        name = definition.name
+        known = self.get(name)
+        if known is not None and is_same(known, definition):
+            return None
+        if known is not None and not replace:
+            where = f"{name!r} is defined at node {self.origin_of(name)!r} already"
+            return f"{where}: delete it first, or replace it (--replace, replaces)"
+        created_us = max(definition.created_us, self._latest_us(name) + 1)
+        return self._claim(msgspec.structs.replace(definition, created_us=created_us))
+
+    def delete(self, name: str) -> str | None:
+        """Delete it, whoever has defined it; gives why not, or None."""
+        if self.get(name) is None:
+            return f"{name!r} is not defined; `accord channel ls` shows what is"
+        if list(self._claims[name]) == [self._store.name]:
+            self._store.drop(CHANNEL, name)
+            return None
+        if not self._has_room_to_delete():
+            return f"{_DELETED_LIMIT} deletions have not reached their nodes yet: try again later"
+        return self._claim(ChannelTombstone(name, self._latest_us(name) + 1))
+
+    def get(self, name: str) -> ChannelDefinition | None:
+        """The definition of just this name or filter."""
+        return self._defined.get(name)
+
+    def origin_of(self, name: str) -> str:
+        """The node whose definition of `name` counts; empty if there is none."""
+        winner = self._winner(name)
+        return "" if self.get(name) is None or winner is None else winner
+
+    def look_up(self, channel: str) -> ChannelDefinition | None:
+        """The definition that counts for a channel: the most specific one that selects it."""
+        if channel in self._found:
+            return self._found[channel]
+        found = self._defined.select(channel)
+        best = max(found, key=specificity, default=None)
+        if len(channel) <= MAX_KEY:
+            if len(self._found) >= _CACHE_LIMIT:
+                self._found.clear()
+            self._found[channel] = best
+        return best
+
+    def all(self) -> list[ChannelDefinition]:
+        """By name."""
+        found = [self.get(name) for name in sorted(self._claims)]
+        return [each for each in found if each is not None]
+
+    def check_invariants(self) -> None:
+        for name, claims in self._claims.items():
+            assert claims
+            winner = self._winner(name)
+            claim = None if winner is None else claims[winner]
+            assert self.get(name) == (claim if isinstance(claim, ChannelDefinition) else None)
+            for origin, each in claims.items():
+                assert each.name == name
+                assert _decoded(self._store.get(origin, CHANNEL, name)) == each
+        assert all(
+            self._defined.get(found.name) is found for found in self._found.values() if found
+        )
+
+    def _claim(self, claim: DirectoryEntry) -> str | None:
+        if claim.created_us > MAX_STAMP:
+            return f"the clock of node {self.origin_of(claim.name)!r} is beyond all bounds"
+        if self._store.put(CHANNEL, claim.name, _encode(claim)):
+            return None
+        return f"there is no room for another definition at node {self._store.name!r}"
+
+    def _told(self, origin: str, name: str, value: bytes | None) -> None:
+        claims = self._claims.setdefault(name, {})
+        claim = _decoded(value)
+        if claim is not None and claim.name == name:
+            claims[origin] = claim
+        else:
+            self.malformed += value is not None
+            claims.pop(origin, None)
+        self._decide(name, claims)
+
+    def _decide(self, name: str, claims: dict[str, DirectoryEntry]) -> None:
+        winner = self._winner(name)
+        claim = None if winner is None else claims[winner]
+        definition = claim if isinstance(claim, ChannelDefinition) else None
+        before = self._defined.get(name)
+        if definition != before:
+            if definition is not None:
+                self._defined.set(name, definition)
+            else:
+                self._defined.remove(name)
+            self._found.clear()
+            self.version += 1
+        if not claims:
+            del self._claims[name]
+        elif winner is not None and winner != self._store.name:
+            self._yield(name, claims, definition, winner)
+
+    def _yield(
+        self,
+        name: str,
+        claims: dict[str, DirectoryEntry],
+        definition: ChannelDefinition | None,
+        winner: str,
+    ) -> None:
+        """Take an own claim back that another one has beaten."""
+        mine = claims.get(self._store.name)
+        if mine is None or self._store.get(self._store.name, CHANNEL, name) is None:
+            return  # or taken back already
+        if isinstance(mine, ChannelTombstone):
+            self._store.drop(CHANNEL, name)
+        elif definition is None or not is_same(mine, definition):
+            self._store.drop(CHANNEL, name)
+            if self._on_lost is not None:
+                self._on_lost(mine, definition, winner)
+
+    def _winner(self, name: str) -> str | None:
+        claims = self._claims.get(name, {})
+        return max(claims, key=lambda origin: (claims[origin].created_us, origin), default=None)
+
+    def _latest_us(self, name: str) -> int:
+        claims = self._claims.get(name, {})
+        return max((claim.created_us for claim in claims.values()), default=-1)
+
+    def _has_room_to_delete(self) -> bool:
+        """Own deletions are bounded: for one more the oldest goes that nobody contradicts."""
+        own = self._store.name
+        deleted = [
+            name
+            for name, claims in self._claims.items()
+            if isinstance(claims.get(own), ChannelTombstone)
+        ]
+        if len(deleted) < _DELETED_LIMIT:
+            return True
+        past = [name for name in deleted if len(self._claims[name]) == 1]
+        if not past:
+            return False
+        oldest = min(past, key=lambda name: (self._claims[name][own].created_us, name))
+        self._store.drop(CHANNEL, oldest)
+        return True
+
+
+def is_same(one: ChannelDefinition, other: ChannelDefinition) -> bool:
+    """Whether they say the same, whenever each was created."""
+    return msgspec.structs.replace(one, created_us=other.created_us) == other
+
+
+def _decoded(value: bytes | None) -> DirectoryEntry | None:
+    """None where it is nothing that a node could have said."""
+    if value is None:
+        return None
+    try:
+        claim = _decoder.decode(value)
+    except (ValueError, RecursionError, OverflowError):
+        return None
+    if isinstance(claim, ChannelDefinition):
+        return None if problem_with_definition(claim) else claim
+    return claim if 0 <= claim.created_us <= MAX_STAMP else None
+
+
+def specificity(definition: ChannelDefinition) -> tuple[int, ...]:
+    """Level by level: a name before `+`, that before `#`; and the end before `#`."""
+    kinds = {"#": 0, "+": 1}
+    return (*(kinds.get(level, 2) for level in definition.name.split("/")), 3)

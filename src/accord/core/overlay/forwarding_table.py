@@ -1,0 +1,214 @@
+"""The routes that lead through a node or end at it: established, refreshed, torn down, forgotten.
+
+A way is noted only when everything behind it is there, on the answer's way back to the source. From
+then on it stays as it is until its source tears it down, its next link is gone, or no refresh has
+come for a while. Each route is one simple path, and events are taken only from the node before on
+it: whatever is lost or late of the signals, no event can go round. Events that have no other way
+may follow the signal that asks for one: they get as far as it does.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.overlay.budgets import Budgets, equal_shares
+from accord.core.overlay.signalling import (
+    Acknowledge,
+    Establish,
+    Established,
+    NotEstablished,
+    TearDown,
+)
+
+MAX_HOPS: Final = 64
+MAX_ENTRIES: Final = 100_000
+MAX_WAYS_OF_ONE: Final = 20_000
+
+Key = tuple[str, int]  # a source, and the number of a route there
+Signal = Establish | Established | NotEstablished | TearDown | Acknowledge
+Sent = tuple[str, Signal]  # to which neighbour what is to be sent
+
+
+class ForwardingEntry:
+    """A route at one node of its path.
+
+    `before` is the node that events come from, `after` the one they go to, empty at the end. Before
+    everything behind it is there it `is_open` for refreshes only.
+    """
+
+    __slots__ = ("after", "before", "dies_us", "is_open", "signal")
+
+    def __init__(self, before: str, after: str, signal: Establish, dies_us: int) -> None:
+        self.before = before
+        self.after = after
+        self.signal = signal
+        self.dies_us = dies_us
+        self.is_open = False
+
+
+class ForwardingTable:
+    """`sends` collects what is to be said to neighbours."""
+
+    def __init__(self, name: str, budgets: Budgets, *, patience_us: int) -> None:
+        self.name = name
+        self.budgets = budgets  # of all routes here, also those that begin here
+        self.patience_us = patience_us  # how long a way lasts without a refresh
+        self.passages: dict[Key, ForwardingEntry] = {}
+        self.sends: list[Sent] = []
+        self.refused = 0
+        self._counts: dict[str, int] = {}  # by source
+        self._neighbours: dict[str, bool] = {}
+        self._sweep_us = 0
+
+    def link_up(self, neighbour: str) -> None:
+        self._neighbours[neighbour] = True
+
+    def link_down(self, neighbour: str) -> None:
+        """Tell the sources of all ways that go on over this link, so that they need not wait."""
+        self._neighbours.pop(neighbour, None)
+        for key, passage in list(self.passages.items()):
+            if passage.after == neighbour:
+                self._break(key, passage, f"the link to {neighbour} is down")
+
+    def establish(self, neighbour: str, signal: Establish, now_us: int) -> None:
+        """One that came from `neighbour`: a new way, or one that is to last longer."""
+        key = (signal.source, signal.route)
+        if problem := self._problem(neighbour, signal):
+            self.refused += 1
+            self._refuse(neighbour, signal, problem)
+            return
+        after = self._after(signal)
+        if after and after not in self._neighbours:
+            self._refuse(neighbour, signal, f"no link to {after}")
+            return
+        passage = self.passages.get(key)
+        if passage is None:
+            if problem := self._full(signal.source):
+                self.refused += 1
+                self._refuse(neighbour, signal, problem)
+                return
+            passage = ForwardingEntry(neighbour, after, signal, now_us + self.patience_us)
+            self.passages[key] = passage
+            self._counts[signal.source] = self._counts.get(signal.source, 0) + 1
+        elif (passage.before, passage.after) != (neighbour, after):
+            self._refuse(neighbour, signal, "its number is that of another route")
+            return
+        passage.dies_us = now_us + self.patience_us
+        passage.signal = signal
+        if share_us := share_of(signal, self.name):
+            self.budgets.set(key, share_us)
+        if after:
+            self.sends.append((after, signal))
+        else:
+            passage.is_open = True
+            self.sends.append((neighbour, Established(signal.source, signal.route)))
+
+    def established(self, neighbour: str, signal: Established) -> None:
+        key = (signal.source, signal.route)
+        passage = self.passages.get(key)
+        if passage is not None and passage.after == neighbour:
+            passage.is_open = True
+            self.sends.append((passage.before, signal))
+
+    def not_established(self, neighbour: str, signal: NotEstablished) -> None:
+        key = (signal.source, signal.route)
+        passage = self.passages.get(key)
+        if passage is not None and passage.after == neighbour:
+            self._forget(key)
+            self.sends.append((passage.before, signal))
+
+    def tear_down(self, neighbour: str, signal: TearDown) -> None:
+        key = (signal.source, signal.route)
+        passage = self.passages.get(key)
+        if passage is not None and passage.before == neighbour:
+            self._forget(key)
+            if passage.after in self._neighbours:
+                self.sends.append((passage.after, signal))
+
+    def acknowledge(self, neighbour: str, signal: Acknowledge) -> None:
+        """Pass an acknowledgement back towards the source."""
+        passage = self.passages.get((signal.source, signal.route))
+        if passage is not None and passage.after == neighbour:
+            self.sends.append((passage.before, signal))
+
+    def passage(
+        self, neighbour: str, source: str, route: int, *, is_early: bool = False
+    ) -> ForwardingEntry | None:
+        """Where an event that came from `neighbour` goes on; None where it has no business.
+
+        What `is_early` need not wait until everything behind is there.
+        """
+        found = self.passages.get((source, route))
+        if found is None or not (found.is_open or is_early) or found.before != neighbour:
+            return None
+        return found
+
+    def lost(self, neighbour: str, source: str, route: int) -> None:
+        """An event came by a way that is not known here: its source should know that, too."""
+        signal = NotEstablished(source, route, self.name, "the way is not known there")
+        self.sends.append((neighbour, signal))
+
+    def advance(self, now_us: int) -> None:
+        """Forget the ways that nobody refreshes any more."""
+        if now_us < self._sweep_us:
+            return
+        self._sweep_us = now_us + self.patience_us // 4
+        for key, passage in list(self.passages.items()):
+            if passage.dies_us <= now_us:
+                self._forget(key)
+
+    def next_due_us(self) -> int | None:
+        return self._sweep_us if self.passages else None
+
+    def check_invariants(self) -> None:
+        assert sum(self._counts.values()) == len(self.passages) <= MAX_ENTRIES
+        for (source, route), passage in self.passages.items():
+            path = passage.signal.path
+            place = path.index(self.name)
+            assert (path[0], passage.signal.route) == (source, route)
+            assert passage.before == path[place - 1]
+            assert passage.after == (path[place + 1] if place + 1 < len(path) else "")
+            assert place > 0
+
+    def _problem(self, neighbour: str, signal: Establish) -> str:
+        path = signal.path
+        if not 2 <= len(path) <= MAX_HOPS or len(set(path)) != len(path):
+            return f"expected a path of 2 to {MAX_HOPS} different nodes"
+        if path[0] != signal.source or len(signal.delays_us) not in (0, len(path) - 1):
+            return "expected a path that begins at its source, and a delay of each link"
+        if self.name not in path[1:] or path[path.index(self.name) - 1] != neighbour:
+            return f"{neighbour} and {self.name} do not follow each other on the path"
+        return ""
+
+    def _full(self, source: str) -> str:
+        if len(self.passages) >= MAX_ENTRIES or self._counts.get(source, 0) >= MAX_WAYS_OF_ONE:
+            return "too many routes"
+        return ""
+
+    def _after(self, signal: Establish) -> str:
+        place = signal.path.index(self.name) + 1
+        return signal.path[place] if place < len(signal.path) else ""
+
+    def _refuse(self, neighbour: str, signal: Establish, reason: str) -> None:
+        refusal = NotEstablished(signal.source, signal.route, self.name, reason)
+        self.sends.append((neighbour, refusal))
+
+    def _break(self, key: Key, passage: ForwardingEntry, reason: str) -> None:
+        self._forget(key)
+        self.sends.append((passage.before, NotEstablished(*key, self.name, reason)))
+
+    def _forget(self, key: Key) -> None:
+        del self.passages[key]
+        self.budgets.drop(key)
+        self._counts[key[0]] -= 1
+        if not self._counts[key[0]]:
+            del self._counts[key[0]]
+
+
+def share_of(signal: Establish, node: str) -> int:
+    """What of a route's margin is `node`'s to spend; 0 where it has none, or nothing to send."""
+    place, hops = signal.path.index(node), len(signal.path) - 1
+    if not signal.max_delay_us or place == hops:
+        return 0
+    margin_us = signal.max_delay_us - sum(signal.delays_us)
+    return equal_shares(margin_us, hops)[place]

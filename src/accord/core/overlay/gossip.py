@@ -1,0 +1,206 @@
+"""Who is to be told what, and when: news to all neighbours, answers to those who asked, digests.
+
+News is pushed while that is cheap. What is large, or too much at a time, is only offered: most
+neighbours get it from elsewhere too, and need not get it twice. Whatever is lost on the way, the
+periodic digests of two neighbours differ until it is made up for: then one sends all its stamps,
+the other says what it has beyond them, and both ask for what they lack.
+
+While much changes everywhere, digests differ because news are on their way. All stamps are long in
+a large network, so a difference has to be earned: every digest that differs earns a few entries.
+They are sent at once where the digests were equal before, or where asking for what is not new
+shows that something was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from accord.core.overlay.origin_replica import OriginReplica, told_bytes
+from accord.core.overlay.state_messages import (
+    FactMessage,
+    StateDelta,
+    StateDigest,
+    StateOptions,
+    VersionVector,
+)
+
+_EARNED: Final = 64
+_JITTER: Final = 0.2
+
+Sends = list[tuple[str, FactMessage]]
+
+
+class GossipPeer:
+    """What it is still to be told: of which origins what changed since which version."""
+
+    def __init__(self, name: str, digest_due_us: int, now_us: int) -> None:
+        self.name = name
+        self.asked: dict[str, int] = {}
+        self.news: dict[str, int] = {}
+        self.pushed_bytes = 0  # since the last digest
+        self.digest_due_us = digest_due_us
+        self.told_us = now_us  # when it was sent all stamps
+        self.joined_us = now_us
+        self.earned = 0
+
+
+class Gossip:
+    def __init__(self, options: StateOptions, random: Callable[[], float]) -> None:
+        self.neighbours: dict[str, GossipPeer] = {}
+        self.flush_due_us = 0  # not before
+        self._options = options
+        self._random = random
+
+    def link_up(self, name: str, now_us: int) -> None:
+        self.neighbours[name] = GossipPeer(name, self._digest_due_us(now_us), now_us)
+
+    def link_down(self, name: str) -> None:
+        self.neighbours.pop(name, None)
+
+    def news(self, origin: str, base: int, source: str) -> None:
+        """All but `source`, who told it, and the origin may lack what is after `base`."""
+        for neighbour in self.neighbours.values():
+            if neighbour.name == source:
+                neighbour.asked.pop(origin, None)
+                neighbour.news.pop(origin, None)
+            elif neighbour.name != origin:
+                neighbour.news[origin] = min(base, neighbour.news.get(origin, base))
+                if origin in neighbour.asked:
+                    neighbour.asked[origin] = min(base, neighbour.asked[origin])
+
+    def lacks(self, name: str, origin: str, base: int) -> None:
+        """`name` has not what is after `base`."""
+        news = self.neighbours[name].news
+        news[origin] = min(base, news.get(origin, base))
+
+    def ask(self, name: str, origin: str, base: int) -> None:
+        """`name` asks for what is after `base`."""
+        asked = self.neighbours[name].asked
+        asked[origin] = min(base, asked.get(origin, base))
+
+    def has(self, name: str, origin: str) -> None:
+        """`name` has as much of it as there is."""
+        neighbour = self.neighbours[name]
+        neighbour.asked.pop(origin, None)
+        neighbour.news.pop(origin, None)
+
+    def forget(self, origin: str) -> None:
+        for neighbour in self.neighbours.values():
+            neighbour.asked.pop(origin, None)
+            neighbour.news.pop(origin, None)
+
+    def flush(self, replicas: dict[str, OriginReplica], now_us: int, sends: Sends) -> None:
+        """Everything that is due by now, digests apart."""
+        if now_us < self.flush_due_us:
+            return
+        made: dict[tuple[str, int], StateDelta] = {}
+        for neighbour in self.neighbours.values():
+            if neighbour.asked or neighbour.news:
+                self.flush_due_us = now_us + self._options.flush_us
+                self._answer(neighbour, replicas, made, sends)
+                self._tell(neighbour, replicas, made, sends)
+
+    def send_digests(self, digest: int, now_us: int, sends: Sends) -> None:
+        for neighbour in self.neighbours.values():
+            if now_us >= neighbour.digest_due_us:
+                neighbour.digest_due_us = self._digest_due_us(now_us)
+                neighbour.pushed_bytes = 0
+                sends.append((neighbour.name, StateDigest(digest)))
+
+    def is_worth_all_stamps(self, name: str, is_equal: bool, origins: int, now_us: int) -> bool:
+        """Whether a digest of that neighbour, equal or not, is to be answered with all stamps."""
+        neighbour = self.neighbours[name]
+        if is_equal:
+            neighbour.earned = origins
+            return False
+        # Its digests may come as often as it likes.
+        if now_us < neighbour.told_us + self._options.digest_us // 2:
+            return False
+        neighbour.earned += _EARNED
+        return neighbour.earned >= origins
+
+    def told_all(self, name: str, now_us: int) -> None:
+        """It was sent all stamps."""
+        neighbour = self.neighbours[name]
+        neighbour.told_us = now_us
+        neighbour.earned = 0
+
+    def has_joined_lately(self, name: str, now_us: int) -> bool:
+        """What it lacks it asks for, as it was sent all stamps when its link came up."""
+        return now_us < self.neighbours[name].joined_us + self._options.digest_us // 2
+
+    def has_missed(self, name: str, origins: int) -> None:
+        """It was told something in vain."""
+        self.neighbours[name].earned = origins
+
+    def next_due_us(self) -> int | None:
+        due_us: int | None = None
+        for neighbour in self.neighbours.values():
+            own_us = neighbour.digest_due_us
+            if neighbour.asked or neighbour.news:
+                own_us = min(own_us, self.flush_due_us)
+            if due_us is None or own_us < due_us:
+                due_us = own_us
+        return due_us
+
+    def check_invariants(self, replicas: dict[str, OriginReplica]) -> None:
+        for neighbour in self.neighbours.values():
+            assert all(origin in replicas for origin in neighbour.asked)
+            assert all(origin in replicas for origin in neighbour.news)
+            assert neighbour.name not in neighbour.news
+
+    def _answer(
+        self,
+        neighbour: GossipPeer,
+        replicas: dict[str, OriginReplica],
+        made: dict[tuple[str, int], StateDelta],
+        sends: Sends,
+    ) -> None:
+        room = self._options.answer_bytes
+        for origin, base in list(neighbour.asked.items()):
+            if room <= 0:
+                break
+            del neighbour.asked[origin]
+            neighbour.news.pop(origin, None)
+            message = _since(replicas[origin], base, made)
+            room -= told_bytes(message)
+            sends.append((neighbour.name, message))
+
+    def _tell(
+        self,
+        neighbour: GossipPeer,
+        replicas: dict[str, OriginReplica],
+        made: dict[tuple[str, int], StateDelta],
+        sends: Sends,
+    ) -> None:
+        offered = {}
+        for origin, base in neighbour.news.items():
+            if origin in neighbour.asked:
+                continue  # its turn comes
+            message = _since(replicas[origin], base, made)
+            size = told_bytes(message)
+            room = self._options.push_bytes - neighbour.pushed_bytes
+            if size > min(room, self._options.push_limit):
+                offered[origin] = replicas[origin].stamp
+            else:
+                neighbour.pushed_bytes += size
+                sends.append((neighbour.name, message))
+        neighbour.news.clear()
+        if offered:
+            sends.append((neighbour.name, VersionVector(offered)))
+
+    def _digest_due_us(self, now_us: int) -> int:
+        share = 1 + _JITTER * (self._random() - 0.5)
+        return now_us + max(round(self._options.digest_us * share), 1)
+
+
+def _since(
+    replica: OriginReplica, base: int, made: dict[tuple[str, int], StateDelta]
+) -> StateDelta:
+    """One message for all neighbours that lack the same."""
+    at = replica.origin, base
+    message = made.get(at)
+    if message is None:
+        message = made[at] = replica.since(base)
+    return message

@@ -1,0 +1,245 @@
+"""The map of the overlay: what all nodes report of their links and themselves.
+
+A link is a directed thing here, because latencies differ, but it counts only where both ends report
+that it is up. Entering a node costs the link's latency, as the node at its beginning reports it,
+and what the node entered needs for processing.
+
+A source must find out quickly whether a change concerns it. So every change of a link that counts,
+counted before or ceases to count is one step of `version` and is noted; who asks with the version
+it has seen gets the links that have changed since. A node that takes longer (or is less reliable)
+than before is a change of all links that enter it. The last few hundred changes are kept: who has
+slept for longer has to look at everything.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from sys import intern
+from typing import Final
+
+from accord.core.overlay.shortest_path_tree import DirectedLink, Links, ShortestPathTree
+
+MAX_US: Final = 1 << 36  # for one hop: nineteen hours
+_CHANGES: Final = 512
+_DISTANCES: Final = 8
+
+
+class _Node:
+    """What a node reports of itself."""
+
+    __slots__ = ("failure", "processing_us")
+
+    def __init__(self, processing_us: dict[str, int], failure: float) -> None:
+        self.processing_us = processing_us
+        self.failure = failure
+
+
+class LinkStateMap:
+    """One node's; it also tells how likely it is that nodes and links fail."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.openings = 0  # how often a link began to count
+        self._links: Links = {}
+        self._nodes: dict[str, _Node] = {}
+        self._changes: deque[tuple[str, str]] = deque(maxlen=_CHANGES)
+        # By source and class of channels: kept until something changes.
+        self._distances: dict[tuple[str, str], ShortestPathTree] = {}
+        self._distances_version = 0
+
+    def set_link(  # noqa: PLR0913, PLR0917
+        self,
+        source: str,
+        target: str,
+        latency_us: int,
+        loss: float,
+        is_up: bool,
+        failure: float,
+    ) -> None:
+        """What `source` reports of its link to `target`."""
+        if source == target:
+            raise ValueError(f"link: expected two different nodes, got {source} twice")
+        place = f"link {source} to {target}"
+        _check_us(place, "latency_us", latency_us)
+        _check_share(place, "loss", loss)
+        _check_share(place, "failure", failure)
+        link = DirectedLink(latency_us, loss, is_up, failure)
+        # Each report comes with strings of its own: one of each name is enough.
+        source, target = intern(source), intern(target)
+        ends = self._links.setdefault(source, {})
+        old = ends.get(target)
+        if old is not None and old.is_same(link):
+            return
+        ends[target] = link
+        self._recount(source, target, old)
+
+    def drop_link(self, source: str, target: str) -> None:
+        """`source` does not report anything of it any more."""
+        ends = self._links.get(source)
+        old = ends.pop(target, None) if ends is not None else None
+        if old is None:
+            return
+        if not ends:
+            del self._links[source]
+        self._recount(source, target, old)
+
+    def set_node(self, name: str, processing_us: Mapping[str, int], failure: float) -> None:
+        """What a node needs for processing, by class of channels, and how likely it fails."""
+        place = f"node {name}"
+        for channel_class, spent_us in processing_us.items():
+            _check_us(place, f"processing_us of {channel_class!r}", spent_us)
+        _check_share(place, "failure", failure)
+        new = _Node(dict(processing_us), failure)
+        old = self._nodes.get(name)
+        self._nodes[name] = new
+        if old is None:
+            is_same = not any(new.processing_us.values()) and failure == 0
+        else:
+            is_same = (old.processing_us, old.failure) == (new.processing_us, failure)
+        if not is_same:
+            self._node_changed(name)
+
+    def drop_node(self, name: str) -> None:
+        """Nothing is known of it any more, nor what it reported of its links."""
+        if self._nodes.pop(name, None) is not None:
+            self._node_changed(name)
+        for target in list(self._links.get(name, ())):
+            self.drop_link(name, target)
+
+    def changed_since(self, version: int) -> list[tuple[str, str]] | None:
+        """The links that have changed since, each once; None: perhaps any."""
+        count = self.version - version
+        if count <= 0:
+            return []
+        if count > len(self._changes):
+            return None
+        if count == 1:
+            return [self._changes[-1]]
+        return list(dict.fromkeys(islice(reversed(self._changes), count)))
+
+    def link(self, source: str, target: str) -> DirectedLink | None:
+        """If it counts."""
+        ends = self._links.get(source)
+        found = ends.get(target) if ends is not None else None
+        return found if found is not None and found.counts else None
+
+    def latency_us(self, source: str, target: str) -> int | None:
+        found = self.link(source, target)
+        return None if found is None else found.latency_us
+
+    def delay_us(self, nodes: Sequence[str], channel_class: str = "") -> int | None:
+        """How long a path takes; None where a link of it does not count."""
+        total_us = 0
+        for place in range(1, len(nodes)):
+            link = self.link(nodes[place - 1], nodes[place])
+            if link is None:
+                return None
+            total_us += link.latency_us + self.processing_us(nodes[place], channel_class)
+        return total_us
+
+    def processing_us(self, name: str, channel_class: str = "") -> int:
+        """0 where it is not known."""
+        node = self._nodes.get(name)
+        return 0 if node is None else node.processing_us.get(channel_class, 0)
+
+    def node_failure(self, name: str) -> float:
+        """How likely it is that a node is not there."""
+        node = self._nodes.get(name)
+        return 0.0 if node is None else node.failure
+
+    def link_failure(self, source: str, target: str) -> float:
+        """How likely it is that a link is not there: both directions are one, the worse counts."""
+        there = self.link(source, target)
+        back = self.link(target, source)
+        return 1.0 if there is None or back is None else max(there.failure, back.failure)
+
+    def nodes(self) -> list[str]:
+        """All that have said something or are said to be somebody's neighbour, by name."""
+        known = dict.fromkeys(self._nodes, True)
+        for source, ends in self._links.items():
+            known[source] = True
+            for target in ends:
+                known[target] = True
+        return sorted(known)
+
+    def links(self) -> list[tuple[str, str, DirectedLink]]:
+        """All that is reported, by name."""
+        return [
+            (source, target, ends[target])
+            for source, ends in sorted(self._links.items())
+            for target in sorted(ends)
+        ]
+
+    def neighbours(self, name: str) -> list[str]:
+        """Those over links that count, in either direction: both count or none does."""
+        return [end for end, link in self._links.get(name, {}).items() if link.counts]
+
+    def is_reachable(self, source: str, target: str) -> bool:
+        return target in self.distances(source).costs
+
+    def distances(self, source: str, channel_class: str = "") -> ShortestPathTree:
+        """From `source` to everywhere; one computation serves until the map changes."""
+        if self._distances_version != self.version:
+            self._distances.clear()
+            self._distances_version = self.version
+        key = (source, channel_class)
+        found = self._distances.get(key)
+        if found is None:
+            while len(self._distances) >= _DISTANCES:
+                del self._distances[next(iter(self._distances))]
+            found = ShortestPathTree(self._links, self._processing(channel_class), source)
+            self._distances[key] = found
+        return found
+
+    def check_invariants(self) -> None:
+        assert len(self._changes) == min(self.version, _CHANGES)
+        for source, ends in self._links.items():
+            assert ends
+            for target, link in ends.items():
+                back = self._links.get(target, {}).get(source)
+                assert link.counts == (back is not None and link.is_up and back.is_up)
+
+    def _processing(self, channel_class: str) -> dict[str, int]:
+        spent = {}
+        for name, node in self._nodes.items():
+            if spent_us := node.processing_us.get(channel_class, 0):
+                spent[name] = spent_us
+        return spent
+
+    def _recount(self, source: str, target: str, old: DirectedLink | None) -> None:
+        """After `source` has reported something else of its link to `target` than `old`."""
+        there = self._links.get(source, {}).get(target)
+        back = self._links.get(target, {}).get(source)
+        counts = there is not None and back is not None and there.is_up and back.is_up
+        counted = old is not None and old.counts
+        # How likely a link fails is what the worse of its ends says.
+        is_other = there is None or old is None or there.failure != old.failure
+        if there is not None:
+            there.counts = counts
+        if back is not None:
+            back.counts = counts
+        self.openings += counts and not counted
+        if counts or counted:
+            self._changed(source, target)
+            if counts != counted or is_other:
+                self._changed(target, source)
+
+    def _node_changed(self, name: str) -> None:
+        for neighbour in self.neighbours(name):
+            self._changed(neighbour, name)
+
+    def _changed(self, source: str, target: str) -> None:
+        self.version += 1
+        self._changes.append((source, target))
+
+
+def _check_us(place: str, field: str, value: int) -> None:
+    if not 0 <= value < MAX_US:
+        raise ValueError(f"{place}: {field}: expected 0 to {MAX_US:,}, got {value:,}")
+
+
+def _check_share(place: str, field: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError(f"{place}: {field}: expected 0 to 1, got {value}")

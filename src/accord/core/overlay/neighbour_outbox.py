@@ -1,0 +1,211 @@
+"""Events on their way to a neighbour: they wait in its outbox, by importance, and within it by due
+time, until its link can take them.
+
+What an event may spend at a hop is the hop's share of its route's margin; from this follows when it
+is due here. It is sent all the same when that has passed: only its own deadline makes an event
+useless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from accord.core.overlay.budgets import Budgets
+from accord.core.overlay.signalling import Carried
+from accord.core.overlay.transport_selection import MULTICAST, TCP, TransportSelector
+from accord.core.scheduling.outbox import Outbox
+from accord.core.scheduling.queue_entries import QueueEntry
+from accord.core.scheduling.strategies import STRICT, Discipline
+
+EXPIRED: Final = "deadline passed"
+QUEUE_FULL: Final = "queue full"
+LINK_DOWN: Final = "link down"
+_SHARE: Final = 1 / 16
+_HALF_US: Final = 1_000_000  # in which half of a wait is forgotten that is not seen again
+_OVERHEAD: Final = 100  # bytes that are not payload, about
+OVERHEAD_BYTES: Final = 400  # at most, with long names and many routes
+
+
+# Which event of which template: its channel, its source, and its number there.
+Passed = tuple[str, str, str, int]
+
+
+def _passed(carried: Carried) -> Passed:
+    return carried.template, carried.channel, carried.source, carried.number
+
+
+class QueuedTransitEvent(QueueEntry):
+    """An event that waits for a link."""
+
+    __slots__ = ("arrived_us", "carried")
+
+    def __init__(self, carried: Carried, due_us: int, now_us: int) -> None:
+        super().__init__(
+            len(carried.payload) + len(carried.block) + _OVERHEAD,
+            1,
+            carried.importance,
+            now_us // 1000,
+            due_us // 1000 if due_us else 0,
+            carried.number,
+        )
+        self.carried = carried
+        self.arrived_us = now_us
+
+
+class NeighbourOutbox:
+    """What waits for one neighbour. `dropped` tells what was not sent, and why."""
+
+    def __init__(self, bytes_limit: int) -> None:
+        self.outbox = new_outbox(bytes_limit)
+        self.loose = new_outbox(bytes_limit)  # what goes by datagrams, if it can
+        self.dropped: list[tuple[Carried, str]] = []
+        self.sent = 0
+        self.waited_us = 0  # of those sent, in all
+        self._usual_us = 0.0  # how long they wait, smoothed
+        self._learnt_us = 0  # and as of when
+        self._passed: set[Passed] = set()  # of templates, what waits
+
+    def put(self, carried: Carried, due_us: int, now_us: int, is_loose: bool = False) -> None:
+        if carried.template:
+            self._passed.add(_passed(carried))
+        self._put(
+            self.loose if is_loose else self.outbox, QueuedTransitEvent(carried, due_us, now_us)
+        )
+
+    def is_waiting(self, passed: Passed) -> bool:
+        """Whether that event of a template's has not been sent yet."""
+        return passed in self._passed
+
+    def take(self, bytes_wanted: int, now_us: int) -> list[Carried]:
+        """What is to be sent next, about so much, as old as it is now."""
+        parcels = self.outbox.take(bytes_wanted, 0)
+        left = bytes_wanted - sum(parcel.size for parcel in parcels)
+        if left > 0 and not self.loose.is_empty():
+            parcels += self.loose.take(left, 0)
+        return self._sent(parcels, now_us)
+
+    def take_loose(self, bytes_wanted: int, message_bytes: int, now_us: int) -> list[Carried]:
+        """Of what may be lost, and is no larger than that; the rest goes as everything else."""
+        small: list[QueueEntry] = []
+        while bytes_wanted > 0 and (parcels := self.loose.take(1, 0)):
+            for parcel in parcels:
+                assert isinstance(parcel, QueuedTransitEvent)
+                if parcel.size + OVERHEAD_BYTES <= message_bytes:
+                    small.append(parcel)
+                    bytes_wanted -= parcel.size
+                else:
+                    self._put(self.outbox, parcel)
+        return self._sent(small, now_us)
+
+    def _put(self, outbox: Outbox, parcel: QueuedTransitEvent) -> None:
+        shed = outbox.put(parcel)
+        if shed is not None:
+            self._drop(shed, QUEUE_FULL)
+
+    def _sent(self, parcels: list[QueueEntry], now_us: int) -> list[Carried]:
+        taken: list[Carried] = []
+        for parcel in parcels:
+            assert isinstance(parcel, QueuedTransitEvent)
+            waited_us = now_us - parcel.arrived_us
+            carried = parcel.carried
+            if carried.template:
+                self._passed.discard(_passed(carried))
+            age_us = carried.age_us + waited_us
+            if 0 < carried.deadline_us <= age_us:
+                self.dropped.append((carried, EXPIRED))
+                continue
+            self.sent += 1
+            self.waited_us += waited_us
+            self._learn(waited_us, now_us)
+            taken.append(msgspec.structs.replace(carried, age_us=age_us))
+        return taken
+
+    def usual_us(self, now_us: int) -> int:
+        """How long events wait: less with time, as what is taken for slow is not used any more."""
+        if not self._usual_us:
+            return 0
+        return int(self._usual_us * 0.5 ** (max(now_us - self._learnt_us, 0) / _HALF_US))
+
+    def forget_waits(self) -> None:
+        """What has waited until now did so because the link was not there."""
+        self._usual_us = 0.0
+
+    def _learn(self, waited_us: int, now_us: int) -> None:
+        usual_us = self.usual_us(now_us)
+        self._usual_us = usual_us + (waited_us - usual_us) * _SHARE
+        self._learnt_us = now_us
+
+    def clear(self) -> None:
+        """The link is gone, and with it what waited for it."""
+        self._drop(self.outbox.drop_untracked(), LINK_DOWN)
+        self._drop(self.loose.drop_untracked(), LINK_DOWN)
+
+    def is_empty(self) -> bool:
+        return self.outbox.is_empty() and self.loose.is_empty()
+
+    def check_invariants(self) -> None:
+        self.outbox.check_invariants()
+        self.loose.check_invariants()
+        assert not self._passed or not self.is_empty()
+
+    def _drop(self, parcels: list[QueueEntry], cause: str) -> None:
+        for parcel in parcels:
+            assert isinstance(parcel, QueuedTransitEvent)
+            self.dropped.append((parcel.carried, cause))
+            self._passed.discard(_passed(parcel.carried))
+
+
+def new_outbox(bytes_limit: int) -> Outbox:
+    return Outbox(
+        bytes_limit=bytes_limit,
+        tracked_limit=0,
+        tracked_bytes_limit=0,
+        discipline=Discipline(STRICT, by_due=True),
+    )
+
+
+class NeighbourOutboxes:
+    """Of all neighbours that a transport leads to."""
+
+    def __init__(self, name: str, budgets: Budgets, *, bytes_limit: int) -> None:
+        self.name = name
+        self.budgets = budgets
+        self.bytes_limit = bytes_limit
+        self.carriage = TransportSelector()
+        # Takes what goes to several at once; False where it can't.
+        self.put_shared: Callable[[str, Carried, int, int], bool] | None = None
+        self.all: dict[str, NeighbourOutbox] = {}
+        self.ready: list[str] = []  # for whom something began to wait
+
+    def open(self, neighbour: str) -> None:
+        self.all[neighbour] = NeighbourOutbox(self.bytes_limit)
+
+    def close(self, neighbour: str) -> list[tuple[Carried, str]]:
+        """Gives what is not sent any more, and why."""
+        transit = self.all.pop(neighbour)
+        transit.clear()
+        return transit.dropped
+
+    def pass_on(self, event: Carried, routes: dict[str, list[int]], now_us: int) -> None:
+        """Queue one copy of `event` for each neighbour, with the routes that go on there."""
+        trail = (*event.trail, (self.name, event.age_us))
+        way = self.carriage.way(event, len(routes))
+        put_shared = self.put_shared if way == MULTICAST else None
+        for neighbour, numbers in routes.items():
+            transit = self.all.get(neighbour)
+            if transit is not None:
+                if transit.is_empty():
+                    self.ready.append(neighbour)
+                copy = msgspec.structs.replace(event, routes=tuple(numbers), trail=trail)
+                due_us = self._due_us(event.source, numbers, now_us)
+                if put_shared is None or not put_shared(neighbour, copy, due_us, now_us):
+                    transit.put(copy, due_us, now_us, way != TCP)
+
+    def _due_us(self, source: str, numbers: list[int], now_us: int) -> int:
+        """As the tightest of its routes says; 0 for whenever."""
+        found = [self.budgets.get((source, number)) for number in numbers]
+        tightest = min((each.budget_us for each in found if each is not None), default=None)
+        return 0 if tightest is None else max(1, now_us + tightest)

@@ -1,0 +1,187 @@
+"""Events that must arrive: numbered for each destination, kept until acknowledged, sent again.
+
+A failure may hit all routes of a flow at once, and what was on its way then is gone. So the source
+keeps what its destination has not acknowledged and sends it again, by the routes there are then,
+until it is, or too old, or there is no room for it any more. The destination tells which numbers it
+has: all up to one, and bits for those above. Each event says from which number on the source still
+has something to send (`base`), so neither side waits for what was given up, or what a destination
+that began anew has forgotten.
+
+No more than a window of numbers is on its way, which is what a destination can tell of; the rest
+waits at the source, in the room that there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from accord.core.overlay.signalling import Acknowledge, Carried, DeliverySequence
+
+NOT_ACKNOWLEDGED: Final = "not acknowledged"
+NO_ROOM: Final = "too many not acknowledged"
+WINDOW: Final = 4_096  # numbers beyond the first that is missing, at most
+_FIRST_US: Final = 250_000
+_MIN_US: Final = 50_000  # destinations take their time to acknowledge many at once
+_MAX_US: Final = 4_000_000
+
+
+class UnackedEvent:
+    """One event that its destination has not confirmed."""
+
+    __slots__ = ("again_us", "carried", "given_up_us", "sent_us", "size", "tries")
+
+    def __init__(self, carried: Carried, given_up_us: int) -> None:
+        self.carried = carried
+        self.size = len(carried.payload) + len(carried.block) + 100
+        self.given_up_us = given_up_us
+        self.sent_us = 0
+        self.again_us = 0
+        self.tries = 0
+
+
+class RetransmissionBuffer:
+    """What one destination is to acknowledge."""
+
+    def __init__(self, destination: str, *, bytes_limit: int) -> None:
+        self.destination = destination
+        self.bytes_limit = bytes_limit
+        self.bytes = 0
+        self.waiting: dict[int, UnackedEvent] = {}  # by number, in order
+        self.base = 1  # the first that may still be sent
+        self.sent_again = 0
+        self.round_trip_us = 0  # smoothed
+        self._number = 0
+        self._released = 0  # up to here they have been within the window
+        self._due_us = 0
+
+    def has_room(self, size: int) -> bool:
+        return self.bytes + size <= self.bytes_limit
+
+    def add(self, event: UnackedEvent) -> int:
+        """Gives its number."""
+        self._number += 1
+        self.waiting[self._number] = event
+        self.bytes += event.size
+        return self._number
+
+    def release(self) -> Iterator[tuple[int, UnackedEvent]]:
+        """Those that may be sent now, for the first time."""
+        while self._released < min(self._number, self.base + WINDOW - 1):
+            self._released += 1
+            event = self.waiting.get(self._released)
+            if event is not None:
+                yield self._released, event
+
+    def postponed(self, event: UnackedEvent, now_us: int) -> None:
+        """It could not be sent: there is no route."""
+        self._set_due(event, now_us + _FIRST_US)
+
+    def sent(self, event: UnackedEvent, now_us: int) -> None:
+        """It has just been sent, once more perhaps."""
+        patience_us = min(_MAX_US, max(_FIRST_US, 3 * self.round_trip_us) << event.tries)
+        event.sent_us = now_us
+        event.tries += 1
+        self._set_due(event, now_us + patience_us)
+
+    def hurry(self, now_us: int) -> None:
+        """There are other routes now: no more patience than what is usual."""
+        usual_us = max(_MIN_US, 2 * self.round_trip_us) if self.round_trip_us else _FIRST_US
+        for number, event in self.waiting.items():
+            if number > self._released:
+                break
+            again_us = max(now_us, event.sent_us + usual_us) if event.tries else now_us
+            self._set_due(event, min(event.again_us, again_us))
+
+    def acknowledge(self, signal: Acknowledge, now_us: int) -> list[int]:
+        """Gives the numbers that are done with by it."""
+        done: list[int] = []
+        beyond = int.from_bytes(signal.beyond[: WINDOW // 8], "little")
+        for number in list(self.waiting):
+            above = number - signal.through - 1
+            if above >= 0 and not (above < WINDOW and beyond >> above & 1):
+                if above >= WINDOW:
+                    break
+                continue
+            event = self.waiting.pop(number)
+            done.append(number)
+            self.bytes -= event.size
+            if event.tries == 1:
+                took_us = now_us - event.sent_us
+                self.round_trip_us += (took_us - self.round_trip_us) // (
+                    8 if self.round_trip_us else 1
+                )
+        self._move_base()
+        return done
+
+    def due(self, now_us: int) -> Iterator[tuple[int, UnackedEvent]]:
+        """What is to be sent again now; who is given the event says `sent`."""
+        if not self._due_us or now_us < self._due_us:
+            return
+        self._due_us = 0
+        for number, event in list(self.waiting.items()):
+            if number > self._released:
+                break
+            if event.again_us <= now_us:
+                yield number, event
+            if number in self.waiting and (not self._due_us or event.again_us < self._due_us):
+                self._due_us = event.again_us
+
+    def give_up(self, number: int) -> None:
+        self.bytes -= self.waiting.pop(number).size
+        self._move_base()
+
+    def next_due_us(self) -> int | None:
+        return self._due_us or None
+
+    def check_invariants(self) -> None:
+        assert self.bytes == sum(each.size for each in self.waiting.values()) <= self.bytes_limit
+        assert list(self.waiting) == sorted(self.waiting)
+        assert self.base == next(iter(self.waiting), self._number + 1)
+        assert self._released <= self._number
+        assert self._released < self.base + WINDOW
+
+    def _set_due(self, event: UnackedEvent, again_us: int) -> None:
+        event.again_us = again_us
+        if not self._due_us or again_us < self._due_us:
+            self._due_us = again_us
+
+    def _move_base(self) -> None:
+        self.base = next(iter(self.waiting), self._number + 1)
+
+
+class ReceiveWindow:
+    """What came of one source that it wants acknowledged."""
+
+    def __init__(self) -> None:
+        self.through = 0  # all up to this have come, or will not
+        self.beyond = 0  # bits for those above
+        self.tell_us = 0  # when to acknowledge; 0 while there is nothing new
+
+    def is_new(self, receipt: DeliverySequence) -> bool:
+        """Note an event; False where it has come before, or is out of all bounds."""
+        if receipt.base - 1 > self.through:
+            self._skip_to(receipt.base - 1)
+        above = receipt.number - self.through - 1
+        if above < 0 or above >= WINDOW or self.beyond >> above & 1:
+            return False
+        self.beyond |= 1 << above
+        self._join()
+        return True
+
+    def bits(self) -> bytes:
+        return self.beyond.to_bytes((self.beyond.bit_length() + 7) // 8, "little")
+
+    def check_invariants(self) -> None:
+        assert not self.beyond & 1
+        assert self.beyond.bit_length() <= WINDOW
+
+    def _skip_to(self, through: int) -> None:
+        self.beyond >>= min(through - self.through, WINDOW)
+        self.through = through
+        self._join()
+
+    def _join(self) -> None:
+        while self.beyond & 1:
+            self.beyond >>= 1
+            self.through += 1

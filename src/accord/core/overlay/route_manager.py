@@ -1,0 +1,420 @@
+"""The routes that begin at a node: chosen, established, watched, and exchanged without a gap.
+
+A flow is all there is towards one destination with one requirement; channels that require the same
+share it. Routes are left alone as long as they do what is required of them. Where one does not (a
+link of it failed, or it takes too long) others are computed: those of the present ones that are
+among them stay, the new ones are established, and only when these are there, or can't be had, the
+rest is torn down. New routes have new numbers, so old and new never mix. Tearing down waits a
+while: signals go before events, and those still on their way would find no way any more.
+
+Where nothing meets the maximum delay the shortest paths are taken, and the flow is `is_met` no
+more: late is better than never, and anybody can see it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from accord.core.overlay.anti_entropy import earlier
+from accord.core.overlay.budgets import Budgets
+from accord.core.overlay.disjoint_paths import are_disjoint, disjoint_paths
+from accord.core.overlay.forwarding_table import Sent, share_of
+from accord.core.overlay.k_shortest_paths import OverlayPath, shortest_paths
+from accord.core.overlay.link_state import LinkStateMap
+from accord.core.overlay.resiliency import choose, resiliency
+from accord.core.overlay.signalling import Establish, Established, NotEstablished, TearDown
+
+__all__ = ["DRAINING", "ESTABLISHED", "SETTING_UP", "Flow", "Requirement", "Route", "RouteManager"]
+
+SETTING_UP: Final = 0  # not yet answered
+ESTABLISHED: Final = 1
+DRAINING: Final = 2  # in use until others are ready
+
+_TRIES: Final = 5
+_FIRST_TRY_US: Final = 300_000
+_AGAIN_US: Final = 1_000_000  # between two attempts to do better
+_WORTH: Final = 0.5  # routes are exchanged for better ones if these fail half as often at most
+_AT_ONCE_US: Final = 50_000  # the same where there is no route at all, or a link came back
+_LINGER_US: Final = 2_000_000  # for what is on its way by a route that is left
+_AVOIDED_US: Final = 3_000_000  # before a path that could not be established is tried again
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """What a channel needs of its routes; 0 and 1 path mean: whatever is shortest.
+
+    With `resiliency` above 0 as many paths as that takes, at most `paths`; else just `paths`.
+    """
+
+    max_delay_us: int = 0
+    paths: int = 1
+    resiliency: float = 0.0
+    depth: int = 16
+
+
+class Route:
+    """A path in use, or about to be."""
+
+    __slots__ = ("delay_us", "number", "path", "refresh_us", "state", "tries")
+
+    def __init__(self, number: int, path: tuple[str, ...], delay_us: int) -> None:
+        self.number = number
+        self.path = path
+        self.delay_us = delay_us
+        self.state = SETTING_UP
+        self.tries = 0
+        self.refresh_us = 0  # when to say it (again)
+
+
+class Flow:
+    """Towards one destination, with one requirement."""
+
+    def __init__(self, destination: str, requirement: Requirement) -> None:
+        self.destination = destination
+        self.requirement = requirement
+        self.routes: list[Route] = []
+        self.resiliency = 0.0
+        self.is_met = False
+        self.used_us = 0
+        self.again_us = 0  # when to try to do better; 0 while all is well
+        self.changes = 0
+        self.version = 0  # of the map that it was computed from
+        self.openings = 0  # of that map
+        self.avoided: dict[tuple[str, ...], int] = {}
+
+    def usable(self) -> list[Route]:
+        """Those that events can go by; while there are ready ones they are enough."""
+        ready = [each for each in self.routes if each.state == ESTABLISHED]
+        return ready or [each for each in self.routes if each.state == DRAINING]
+
+    def in_use(self) -> list[Route]:
+        """Those that events go by: also old ones, as long as not all new ones are there."""
+        return [each for each in self.routes if each.state != SETTING_UP]
+
+
+class RouteManager:
+    """Of one source. `sends` collects what is to be said to neighbours."""
+
+    def __init__(  # noqa: PLR0913
+        self,
+        name: str,
+        incarnation: int,
+        map_: LinkStateMap,
+        budgets: Budgets,
+        *,
+        refresh_us: int,
+        idle_us: int,
+        on_ready: Callable[[Flow], None],
+        on_end: Callable[[Flow], None],
+    ) -> None:
+        self.name = name
+        self.map = map_
+        self.budgets = budgets
+        self.refresh_us = refresh_us
+        self.idle_us = idle_us  # a flow that nothing was sent by for so long is ended
+        self.flows: dict[tuple[str, Requirement], Flow] = {}
+        self.sends: list[Sent] = []
+        self.computed = 0
+        self._on_ready = on_ready
+        self._on_end = on_end
+        self._number = incarnation * 1_000
+        self._of: dict[int, Flow] = {}  # by number of route
+        self._over: dict[tuple[str, str], dict[Flow, bool]] = {}  # by link
+        self._left: deque[tuple[int, str, TearDown]] = deque()  # when to say it to whom
+        self._seen_version = map_.version
+        self._due_us = 0
+
+    def flow(self, destination: str, requirement: Requirement, now_us: int) -> Flow:
+        """The flow to use, begun if need be."""
+        key = (destination, requirement)
+        flow = self.flows.get(key)
+        if flow is None:
+            flow = Flow(destination, requirement)
+            self.flows[key] = flow
+            flow.used_us = now_us
+            self._compute(flow, now_us)
+        flow.used_us = now_us
+        return flow
+
+    def map_changed(self, now_us: int) -> None:
+        """Look at the flows that a change of the map concerns, and at those that lack something."""
+        changed = self.map.changed_since(self._seen_version)
+        self._seen_version = self.map.version
+        self._stop_avoiding()
+        concerned: dict[Flow, bool] = {}
+        if changed is None:  # too much to tell
+            concerned = dict.fromkeys(self.flows.values(), True)
+        else:
+            for link in changed:
+                for flow in self._over.get(link, ()):
+                    concerned[flow] = True
+        for flow in concerned:
+            self._look_at(flow, now_us)
+        for flow in self.flows.values():
+            if flow.again_us:
+                # A link that is there again may be all that it takes.
+                has_cause = not flow.is_met and flow.openings != self.map.openings
+                wait_us = _AT_ONCE_US if has_cause or not flow.routes else _AGAIN_US
+                flow.again_us = min(flow.again_us, now_us + wait_us)
+                self._due_us = min(self._due_us, flow.again_us)
+
+    def established(self, neighbour: str, signal: Established, now_us: int) -> None:
+        flow = self._of.get(signal.route)
+        if flow is None:
+            return
+        route = _numbered(flow, signal.route)
+        if route.path[1] != neighbour or route.state != SETTING_UP:
+            return
+        route.state = ESTABLISHED
+        route.tries = 0
+        route.refresh_us = now_us + self.refresh_us
+        self._settle(flow, now_us)
+        self._on_ready(flow)
+
+    def not_established(self, neighbour: str, signal: NotEstablished, now_us: int) -> None:
+        flow = self._of.get(signal.route)
+        if flow is None:
+            return
+        route = _numbered(flow, signal.route)
+        if route.path[1] == neighbour:
+            self._failed(flow, route, now_us)
+
+    def link_down(self, neighbour: str, now_us: int) -> None:
+        """Do not wait for the map to say so."""
+        for flow in list(self.flows.values()):
+            for route in list(flow.routes):
+                if route.path[1] == neighbour:
+                    self._failed(flow, route, now_us)
+
+    def advance(self, now_us: int) -> None:
+        while self._left and self._left[0][0] <= now_us:
+            _, neighbour, signal = self._left.popleft()
+            self.sends.append((neighbour, signal))
+        if now_us < self._due_us:
+            return
+        due_us = now_us + self.refresh_us
+        for key, flow in list(self.flows.items()):
+            if flow.used_us + self.idle_us <= now_us:
+                self._end(key, flow)
+                continue
+            if 0 < flow.again_us <= now_us:
+                self._try_again(flow, now_us)
+            for route in list(flow.routes):
+                if route.refresh_us <= now_us and route.number in self._of:
+                    self._say(flow, route, now_us)
+            due_us = min(
+                due_us,
+                flow.used_us + self.idle_us,
+                *(route.refresh_us for route in flow.routes),
+                flow.again_us or due_us,
+            )
+        self._due_us = due_us
+
+    def next_due_us(self) -> int | None:
+        due_us = self._due_us if self.flows else None
+        return earlier(due_us, self._left[0][0]) if self._left else due_us
+
+    def check_invariants(self) -> None:
+        numbers = [route.number for flow in self.flows.values() for route in flow.routes]
+        assert sorted(numbers) == sorted(self._of)
+        for flow in self.flows.values():
+            for route in flow.routes:
+                assert self._of[route.number] is flow
+                assert (route.path[0], route.path[-1]) == (self.name, flow.destination)
+                assert len(set(route.path)) == len(route.path)
+                for link in _links(route.path):
+                    assert flow in self._over[link]
+            if not flow.routes:
+                assert flow.again_us
+
+    def _look_at(self, flow: Flow, now_us: int) -> None:
+        """Only where a route does not do what is required any more, others are computed."""
+        is_broken = False
+        for route in flow.routes:
+            delay_us = self.map.delay_us(route.path)
+            if delay_us is None:
+                is_broken = True
+            else:
+                route.delay_us = delay_us
+                limit_us = flow.requirement.max_delay_us
+                is_broken = is_broken or (flow.is_met and 0 < limit_us < delay_us)
+        if is_broken:
+            self._compute(flow, now_us)
+        else:
+            flow.is_met = self._is_met(flow)
+
+    def _stop_avoiding(self) -> None:
+        """What the map says to be broken need not be avoided: the map says when it is not."""
+        for flow in self.flows.values():
+            for path in list(flow.avoided):
+                if self.map.delay_us(path) is None:
+                    del flow.avoided[path]
+
+    def _try_again(self, flow: Flow, now_us: int) -> None:
+        """Where paths are missing, or fail together, there may be others now."""
+        if not flow.is_met:
+            if flow.version != self.map.version or flow.avoided:
+                self._compute(flow, now_us)
+                return
+        elif flow.openings != self.map.openings or flow.avoided:
+            found = self._choose(flow, now_us)
+            if 1 - found[1] <= _WORTH * (1 - self._resiliency(flow)):
+                self._take(flow, *found, now_us)
+                return
+        flow.again_us = now_us + _AGAIN_US  # nothing would come of it
+
+    def _resiliency(self, flow: Flow) -> float:
+        """Of the routes there are, as the map is now."""
+        current = [each for each in flow.routes if each.state != DRAINING]
+        return resiliency([OverlayPath(each.path, each.delay_us) for each in current], self.map)
+
+    def _compute(self, flow: Flow, now_us: int) -> None:
+        self._take(flow, *self._choose(flow, now_us), now_us)
+
+    def _take(self, flow: Flow, chosen: list[OverlayPath], reached: float, now_us: int) -> None:
+        flow.again_us = 0
+        flow.resiliency = reached
+        wanted = {path.nodes: path.delay_us for path in chosen}
+        for route in list(flow.routes):
+            if route.path in wanted:
+                route.delay_us = wanted.pop(route.path)
+                if route.state == DRAINING:
+                    route.state = ESTABLISHED
+            elif route.state == SETTING_UP:
+                self._drop(flow, route)
+            else:
+                route.state = DRAINING
+        for path, delay_us in wanted.items():
+            self._add(flow, path, delay_us, now_us)
+        flow.changes += bool(wanted)
+        flow.is_met = self._is_met(flow)
+        if len(chosen) < flow.requirement.paths or not flow.is_met or not are_disjoint(chosen):
+            flow.again_us = now_us + _AGAIN_US
+        self._settle(flow, now_us)
+        self._due_us = min(self._due_us, flow.again_us or now_us)
+
+    def _choose(self, flow: Flow, now_us: int) -> tuple[list[OverlayPath], float]:
+        self.computed += 1
+        flow.version, flow.openings = self.map.version, self.map.openings
+        requirement = flow.requirement
+        for path, until_us in list(flow.avoided.items()):
+            if until_us <= now_us:
+                del flow.avoided[path]
+        depth = max(requirement.depth, requirement.paths)
+        for bound_us in (requirement.max_delay_us, 0):
+            found = shortest_paths(self.map, self.name, flow.destination, depth, bound_us)
+            usable = [path for path in found if path.nodes not in flow.avoided]
+            if usable:
+                return self._best(flow, usable, bound_us)
+            if not requirement.max_delay_us:
+                break
+        return [], 0.0
+
+    def _best(
+        self, flow: Flow, paths: list[OverlayPath], bound_us: int
+    ) -> tuple[list[OverlayPath], float]:
+        found = self._combine(paths, flow.requirement)
+        if are_disjoint(found[0]):
+            return found
+        others = disjoint_paths(self.map, paths[0], flow.requirement.paths - 1, bound_us)
+        more = [each for each in others if each.nodes not in flow.avoided and each not in paths]
+        return self._combine(paths + more, flow.requirement) if more else found
+
+    def _combine(
+        self, paths: list[OverlayPath], requirement: Requirement
+    ) -> tuple[list[OverlayPath], float]:
+        least = 1 if requirement.resiliency else requirement.paths
+        for count in range(least, requirement.paths + 1):
+            chosen, reached = choose(paths, count, self.map)
+            if reached >= requirement.resiliency or count == requirement.paths:
+                return chosen, reached
+        return [], 0.0
+
+    def _is_met(self, flow: Flow) -> bool:
+        required = flow.requirement
+        current = [each for each in flow.routes if each.state != DRAINING]
+        return (
+            bool(current)
+            and flow.resiliency >= required.resiliency
+            and not any(0 < required.max_delay_us < each.delay_us for each in current)
+        )
+
+    def _add(self, flow: Flow, path: tuple[str, ...], delay_us: int, now_us: int) -> None:
+        self._number += 1
+        route = Route(self._number, path, delay_us)
+        flow.routes.append(route)
+        self._of[route.number] = flow
+        for link in _links(path):
+            self._over.setdefault(link, {})[flow] = True
+        self._say(flow, route, now_us)
+
+    def _say(self, flow: Flow, route: Route, now_us: int) -> None:
+        """Establish a route, or refresh it; the source hears no answer to the latter."""
+        if route.state != SETTING_UP:
+            route.refresh_us = now_us + self.refresh_us
+        elif route.tries == _TRIES:
+            self._failed(flow, route, now_us)
+            return
+        else:
+            route.refresh_us = now_us + max(_FIRST_TRY_US, 3 * route.delay_us) * (route.tries + 1)
+            route.tries += 1
+        delays_us = tuple(self.map.latency_us(*link) or 0 for link in _links(route.path))
+        limit_us = flow.requirement.max_delay_us
+        signal = Establish(self.name, route.number, route.path, limit_us, delays_us)
+        if share_us := share_of(signal, self.name):
+            self.budgets.set((self.name, route.number), share_us)
+        self.sends.append((route.path[1], signal))
+
+    def _failed(self, flow: Flow, route: Route, now_us: int) -> None:
+        """It is not there (any more); another is computed at once."""
+        if self._of.get(route.number) is not flow:
+            return  # nor wanted any more
+        flow.avoided[route.path] = now_us + _AVOIDED_US
+        self._drop(flow, route)
+        self._compute(flow, now_us)
+
+    def _settle(self, flow: Flow, now_us: int) -> None:
+        """Tear down what is no longer wanted, once the rest is there."""
+        if any(each.state == SETTING_UP for each in flow.routes):
+            return
+        if not any(each.state == ESTABLISHED for each in flow.routes):
+            return
+        for route in list(flow.routes):
+            if route.state == DRAINING:
+                self._drop(flow, route, now_us + _LINGER_US)
+
+    def _end(self, key: tuple[str, Requirement], flow: Flow) -> None:
+        for route in list(flow.routes):
+            self._drop(flow, route)
+        del self.flows[key]
+        self._on_end(flow)
+
+    def _drop(self, flow: Flow, route: Route, torn_us: int = 0) -> None:
+        """It is none of the flow's any more, and torn down then, or now."""
+        flow.routes.remove(route)
+        del self._of[route.number]
+        self.budgets.drop((self.name, route.number))
+        rest = {link: True for each in flow.routes for link in _links(each.path)}
+        for link in _links(route.path):
+            if link not in rest:
+                users = self._over[link]
+                users.pop(flow, None)
+                if not users:
+                    del self._over[link]
+        signal = TearDown(self.name, route.number)
+        if torn_us:
+            self._left.append((torn_us, route.path[1], signal))
+        else:
+            self.sends.append((route.path[1], signal))
+
+
+def _numbered(flow: Flow, number: int) -> Route:
+    return next(each for each in flow.routes if each.number == number)
+
+
+def _links(path: tuple[str, ...]) -> list[tuple[str, str]]:
+    return list(pairwise(path))

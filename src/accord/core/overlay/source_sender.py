@@ -1,0 +1,255 @@
+"""A node's own events on their way to others: by which routes, held while there are none, and kept
+until they are acknowledged where their publisher was promised that they arrive.
+
+Copies for several destinations, and for several routes to one, that begin with the same link are
+one copy there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from accord.core.overlay.anti_entropy import earlier
+from accord.core.overlay.neighbour_outbox import EXPIRED, NeighbourOutboxes
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.retransmission import (
+    NO_ROOM,
+    NOT_ACKNOWLEDGED,
+    RetransmissionBuffer,
+    UnackedEvent,
+)
+from accord.core.overlay.route_manager import Flow, Requirement, RouteManager
+from accord.core.overlay.signalling import Acknowledge, Carried, DeliverySequence
+
+NO_ROUTE: Final = "no route"
+_OVERHEAD: Final = 200  # bytes that an event takes besides
+CHANNELS: Final = 8  # of a flow that are told to those who look
+
+
+class RouteWaitQueue:
+    """Events that wait for a flow's first route."""
+
+    def __init__(self) -> None:
+        self.events: deque[tuple[Carried, int]] = deque()  # with when they came
+        self.bytes = 0
+
+
+class PendingDelivery:
+    """How an event that must arrive is sent: what its flow required then."""
+
+    __slots__ = ("event", "published_us", "requirement")
+
+    def __init__(self, event: UnackedEvent, requirement: Requirement, published_us: int) -> None:
+        self.event = event
+        self.requirement = requirement
+        self.published_us = published_us
+
+
+class SourceSender:
+    """`lost` tells which event was given up, for which destination, and why."""
+
+    def __init__(
+        self,
+        name: str,
+        incarnation: int,
+        options: OverlayOptions,
+        routes: RouteManager,
+        transits: NeighbourOutboxes,
+    ) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self.options = options
+        self.routes = routes
+        self.transits = transits
+        self.outgoing: dict[str, RetransmissionBuffer] = {}
+        self.channels: dict[Flow, dict[str, bool]] = {}
+        self.lost: list[tuple[Carried, str, str]] = []
+        self.published = 0
+        self._held: dict[Flow, RouteWaitQueue] = {}
+        self._promises: dict[
+            tuple[str, int], PendingDelivery
+        ] = {}  # by destination and number there
+
+    def publish(
+        self, event: Carried, destinations: list[str], requirement: Requirement, now_us: int
+    ) -> None:
+        """Send `event` (whose source, numbers and routes are set here) to those nodes."""
+        self.published += 1
+        event = msgspec.structs.replace(
+            event, source=self.name, incarnation=self.incarnation, number=self.published
+        )
+        if event.qos:
+            for destination in destinations:
+                self._promise(event, destination, requirement, now_us)
+            return
+        flows = [self._flow(each, requirement, event.channel, now_us) for each in destinations]
+        for flow in flows:
+            if not flow.in_use():
+                self._hold(flow, event, now_us)
+        self._send(event, flows, now_us)
+
+    def flow_ready(self, flow: Flow, now_us: int) -> None:
+        """There is another route: send what waited for one."""
+        held = self._held.pop(flow, None)
+        if held is not None:
+            for event, came_us in held.events:
+                aged = msgspec.structs.replace(event, age_us=event.age_us + now_us - came_us)
+                self._send(aged, [flow], now_us)
+        outgoing = self.outgoing.get(flow.destination)
+        if outgoing is not None:
+            outgoing.hurry(now_us)
+            self._send_due(flow.destination, outgoing, now_us)  # before anything newer
+
+    def acknowledge(self, signal: Acknowledge, now_us: int) -> None:
+        outgoing = self.outgoing.get(signal.destination)
+        if outgoing is None or signal.incarnation != self.incarnation:
+            return
+        for number in outgoing.acknowledge(signal, now_us):
+            del self._promises[signal.destination, number]
+        self._release(signal.destination, outgoing, now_us)
+
+    def unacknowledged(self, channel: str) -> dict[int, list[str]]:
+        """Events of a channel, by their `event`, with the destinations that have not confirmed."""
+        found: dict[int, list[str]] = {}
+        for (destination, _), promise in self._promises.items():
+            carried = promise.event.carried
+            if carried.channel == channel:
+                found.setdefault(carried.event, []).append(destination)
+        return found
+
+    def advance(self, now_us: int) -> None:
+        if not (self.outgoing or self._held):
+            return
+        for destination, outgoing in list(self.outgoing.items()):
+            self._send_due(destination, outgoing, now_us)
+        for flow, held in list(self._held.items()):
+            while held.events and held.events[0][1] + self.options.give_up_us <= now_us:
+                self._drop_held(flow, held, NO_ROUTE)
+            if not held.events:
+                del self._held[flow]
+
+    def next_due_us(self) -> int | None:
+        due_us: int | None = None
+        for outgoing in self.outgoing.values():
+            due_us = earlier(due_us, outgoing.next_due_us())
+        for held in self._held.values():
+            if held.events:
+                due_us = earlier(due_us, held.events[0][1] + self.options.give_up_us)
+        return due_us
+
+    def check_invariants(self) -> None:
+        for outgoing in self.outgoing.values():
+            outgoing.check_invariants()
+        promised = [
+            (destination, number)
+            for destination, outgoing in self.outgoing.items()
+            for number in outgoing.waiting
+        ]
+        assert sorted(promised) == sorted(self._promises)
+        for held in self._held.values():
+            assert held.bytes == sum(_size(event) for event, _ in held.events)
+            assert held.bytes <= self.options.held_bytes
+
+    def _promise(
+        self, event: Carried, destination: str, requirement: Requirement, now_us: int
+    ) -> None:
+        outgoing = self.outgoing.get(destination)
+        if outgoing is None:
+            limit = self.options.unacknowledged_bytes
+            outgoing = self.outgoing[destination] = RetransmissionBuffer(
+                destination, bytes_limit=limit
+            )
+        given_up_us = now_us + self.options.give_up_us
+        kept = UnackedEvent(event, given_up_us)
+        if not outgoing.has_room(kept.size):
+            self.lost.append((event, destination, NO_ROOM))
+            return
+        number = outgoing.add(kept)
+        self._promises[destination, number] = PendingDelivery(kept, requirement, now_us)
+        self._release(destination, outgoing, now_us)
+
+    def _send_due(self, destination: str, outgoing: RetransmissionBuffer, now_us: int) -> None:
+        for number, event in outgoing.due(now_us):
+            self._again(destination, outgoing, number, event, now_us)
+        self._release(destination, outgoing, now_us)
+
+    def _release(self, destination: str, outgoing: RetransmissionBuffer, now_us: int) -> None:
+        for number, event in outgoing.release():
+            self._again(destination, outgoing, number, event, now_us)
+
+    def _again(
+        self,
+        destination: str,
+        outgoing: RetransmissionBuffer,
+        number: int,
+        event: UnackedEvent,
+        now_us: int,
+    ) -> None:
+        promise = self._promises[destination, number]
+        carried = event.carried
+        age_us = carried.age_us + now_us - promise.published_us
+        is_expired = 0 < carried.deadline_us <= age_us
+        if is_expired or event.given_up_us <= now_us:
+            cause = EXPIRED if is_expired else NOT_ACKNOWLEDGED
+            self.lost.append((carried, destination, cause))
+            outgoing.give_up(number)
+            del self._promises[destination, number]
+            return
+        outgoing.sent_again += event.tries > 0
+        flow = self._flow(destination, promise.requirement, carried.channel, now_us)
+        if not flow.routes:
+            outgoing.postponed(event, now_us)
+            return
+        outgoing.sent(event, now_us)
+        receipts = (DeliverySequence(destination, number, outgoing.base),)
+        copy = msgspec.structs.replace(carried, age_us=age_us, receipts=receipts)
+        self._send(copy, [flow], now_us)
+
+    def _flow(self, destination: str, requirement: Requirement, channel: str, now_us: int) -> Flow:
+        flow = self.routes.flow(destination, requirement, now_us)
+        channels = self.channels.setdefault(flow, {})
+        if len(channels) < CHANNELS:
+            channels[channel] = True
+        return flow
+
+    def _send(self, event: Carried, flows: list[Flow], now_us: int) -> None:
+        """Hand one copy to each link that a route in use begins with.
+
+        Where none is in use, by those that are asked for: if one can be had it arrives earlier.
+        """
+        by_link: dict[str, list[int]] = {}
+        early: dict[str, list[int]] = {}
+        for flow in flows:
+            routes = flow.in_use()
+            links = by_link if routes else early
+            for route in routes or flow.routes:
+                links.setdefault(route.path[1], []).append(route.number)
+        self.transits.pass_on(event, by_link, now_us)
+        if early:
+            event = msgspec.structs.replace(event, is_early=True)
+            self.transits.pass_on(event, early, now_us)
+
+    def _hold(self, flow: Flow, event: Carried, now_us: int) -> None:
+        held = self._held.setdefault(flow, RouteWaitQueue())
+        held.events.append((event, now_us))
+        held.bytes += _size(event)
+        while held.bytes > self.options.held_bytes:
+            self._drop_held(flow, held, NO_ROUTE)
+
+    def _drop_held(self, flow: Flow, held: RouteWaitQueue, cause: str) -> None:
+        event, _ = held.events.popleft()
+        held.bytes -= _size(event)
+        self.lost.append((event, flow.destination, cause))
+
+    def flow_ended(self, flow: Flow) -> None:
+        self.channels.pop(flow, None)
+        held = self._held.pop(flow, None)
+        while held is not None and held.events:
+            self._drop_held(flow, held, NO_ROUTE)
+
+
+def _size(event: Carried) -> int:
+    return len(event.payload) + len(event.block) + _OVERHEAD

@@ -1,0 +1,228 @@
+"""What a node tells all others of itself, for those who look: its flows, and what came to it.
+
+Nobody needs these facts for anything but looking, so they must not crowd out those that are needed:
+there are only so many of them, they go out seldom, the less often the more there is to tell, and
+only where something has changed that one would look for. Exchanged routes are told soon. What takes
+a look at every flow to be noticed, such as that a path takes a little longer, has time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from accord.core.overlay.anti_entropy import earlier
+from accord.core.overlay.arrival_counts import LONGEST, ArrivalCounts, KeyPool
+from accord.core.overlay.channel_directory import ChannelDirectory
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.route_manager import SETTING_UP, Flow, RouteManager
+from accord.core.overlay.signalling import Carried
+from accord.core.overlay.source_sender import CHANNELS, SourceSender
+from accord.core.overlay.state_store import StateStore
+
+FLOW: Final = "flow"
+ARRIVED: Final = "arrived"
+MAX_FLOWS: Final = 256
+MAX_BYTES: Final = 128 << 10  # of all flows that are told
+_FLOW_BYTES_PER_S: Final = 16_000
+_ARRIVAL_BYTES_PER_S: Final = 2_000
+_ALL_US: Final = 2_000_000  # between two looks at what nothing points to
+_MIN_US: Final = 500  # delays that differ by less are the same
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+class RouteRecord(msgspec.Struct, frozen=True, array_like=True):
+    path: tuple[str, ...]
+    delay_us: int
+    state: int
+
+
+class FlowRecord(msgspec.Struct, frozen=True, array_like=True):
+    """As nodes tell it to each other; see `FlowStatus`."""
+
+    destination: str
+    max_delay_us: int
+    paths: int
+    resiliency: float
+    reached: float
+    is_met: bool
+    changes: int
+    routes: tuple[RouteRecord, ...]
+    channels: tuple[str, ...]
+    has_more: bool
+
+
+class PublishedFlow:
+    """A flow that the others know of."""
+
+    __slots__ = ("bytes", "key", "value")
+
+    def __init__(self, key: str, value: FlowRecord, size: int) -> None:
+        self.key = key
+        self.value = value
+        self.bytes = size
+
+
+class StatusPublisher:
+    """Of one node; `arrivals` counts what came to it, and `untold` flows there is no room for."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        registry: ChannelDirectory,
+        routes: RouteManager,
+        sending: SourceSender,
+        options: OverlayOptions,
+    ) -> None:
+        self.arrivals = ArrivalCounts()
+        self.delivered = 0
+        self.late = 0
+        self.untold = 0
+        self._store = store
+        self._registry = registry
+        self._routes = routes
+        self._sending = sending
+        self._tells_flows = options.tell_flows_us > 0
+        self._tells_arrivals = options.tell_arrivals_us > 0
+        self._options = options
+        self._told: dict[Flow, PublishedFlow] = {}
+        self._bytes = 0
+        self._keys = KeyPool(MAX_FLOWS)
+        self._seen = (0, 0)
+        self._is_unsettled = False
+        self._flows_us = 0  # when they may be told again
+        self._all_us = 0  # when all is looked at again
+        self._arrivals_us = 0
+
+    def came(self, event: Carried, now_us: int) -> None:
+        """An event of another node, for clients of this one."""
+        found = self._registry.look_up(event.channel)
+        is_late = found is not None and 0 < found.max_delay_us < event.age_us
+        self.delivered += 1
+        self.late += is_late
+        self.arrivals.came(
+            event.source,
+            event.channel,
+            "" if found is None else found.name,
+            is_late=is_late,
+            now_us=now_us,
+        )
+
+    def advance(self, now_us: int) -> None:
+        if self._tells_flows and now_us >= (self._flows_us if self._is_changed() else self._all_us):
+            self._tell_flows(now_us)
+        if self._tells_arrivals and now_us >= self._arrivals_us:
+            self._tell_arrivals(now_us)
+
+    def next_due_us(self) -> int | None:
+        """Only for what is new: the rest is seen to when something else is due."""
+        due_us = self._flows_us if self._tells_flows and self._is_changed() else None
+        if self._tells_arrivals and self.arrivals.has_news:
+            return earlier(due_us, self._arrivals_us)
+        return due_us
+
+    def flows(self) -> list[FlowRecord]:
+        """As they are now."""
+        return [self._value(flow) for flow in self._routes.flows.values()]
+
+    def check_invariants(self) -> None:
+        self.arrivals.check_invariants()
+        self._keys.check_invariants([told.key for told in self._told.values()])
+        assert self._bytes == sum(told.bytes for told in self._told.values()) <= MAX_BYTES
+
+    def _is_changed(self) -> bool:
+        return self._is_unsettled or self._seen != self._state()
+
+    def _state(self) -> tuple[int, int]:
+        """Different whenever a flow began, ended, or got other routes."""
+        return self._routes.computed, len(self._routes.flows)
+
+    def _tell_flows(self, now_us: int) -> None:
+        self._seen = self._state()
+        flows = self._routes.flows.values()
+        current = dict.fromkeys(flows, True)
+        for flow in list(self._told):
+            if flow not in current:
+                self._drop(flow)
+        self.untold = 0
+        self._is_unsettled = False
+        said = 0
+        for flow in flows:
+            self._is_unsettled |= any(route.state == SETTING_UP for route in flow.routes)
+            said += self._tell_flow(flow)
+        pause_us = said * 1_000_000 // _FLOW_BYTES_PER_S
+        self._flows_us = now_us + max(self._options.tell_flows_us, pause_us)
+        self._all_us = max(self._flows_us, now_us + _ALL_US)
+
+    def _tell_flow(self, flow: Flow) -> int:
+        """Gives how many bytes that took."""
+        value = self._value(flow)
+        told = self._told.get(flow)
+        if told is not None and not _differ(told.value, value):
+            return 0
+        encoded = _encode(value)
+        size = len(encoded)
+        if told is None and not self._keys.has_room:
+            self.untold += 1
+            return 0
+        if self._bytes + size - (0 if told is None else told.bytes) > MAX_BYTES:
+            self.untold += 1
+            if told is not None:  # better nothing than what is no longer so
+                self._drop(flow)
+            return 0
+        key = self._keys.take() if told is None else told.key
+        self._bytes += size - (0 if told is None else told.bytes)
+        self._told[flow] = PublishedFlow(key, value, size)
+        if not self._store.put(FLOW, key, encoded):
+            self.untold += 1
+            self._drop(flow)
+        return size
+
+    def _drop(self, flow: Flow) -> None:
+        told = self._told.pop(flow)
+        self._bytes -= told.bytes
+        self._keys.free(told.key)
+        self._store.drop(FLOW, told.key)
+
+    def _value(self, flow: Flow) -> FlowRecord:
+        required = flow.requirement
+        channels = self._sending.channels.get(flow, {})
+        return FlowRecord(
+            flow.destination,
+            required.max_delay_us,
+            required.paths,
+            required.resiliency,
+            flow.resiliency,
+            flow.is_met,
+            flow.changes,
+            tuple(RouteRecord(each.path, each.delay_us, each.state) for each in flow.routes),
+            tuple(each for each in channels if len(each) <= LONGEST),
+            len(channels) >= CHANNELS,
+        )
+
+    def _tell_arrivals(self, now_us: int) -> None:
+        said = 0
+        for key, value in self.arrivals.news(now_us):
+            if value is None:
+                self._store.drop(ARRIVED, key)
+            else:
+                encoded = _encode(value)
+                said += len(encoded)
+                self._store.put(ARRIVED, key, encoded)
+        pause_us = said * 1_000_000 // _ARRIVAL_BYTES_PER_S
+        self._arrivals_us = now_us + max(self._options.tell_arrivals_us, pause_us)
+
+
+def _differ(told: FlowRecord, value: FlowRecord) -> bool:
+    """Whether somebody who looks should know."""
+    if len(told.routes) != len(value.routes):
+        return True
+    for before, now in zip(told.routes, value.routes, strict=True):
+        if (before.path, before.state) != (now.path, now.state):
+            return True
+        if abs(now.delay_us - before.delay_us) > max(before.delay_us // 10, _MIN_US):
+            return True
+    bare = msgspec.structs.replace(value, routes=(), reached=0.0)
+    return msgspec.structs.replace(told, routes=(), reached=0.0) != bare

@@ -1,0 +1,212 @@
+"""All that a node knows of the overlay, put together for those who look at it.
+
+What concerns the node itself is taken as it is now; what concerns others, as they told it last. Of
+those that can't be reached nobody knows what they do: their flows and arrivals are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from accord.core.model.decoding import decode_or_none
+from accord.core.overlay import route_manager
+from accord.core.overlay.arrival_counts import ArrivalRecord
+from accord.core.overlay.channel_directory import ChannelDefinition, ChannelDirectory
+from accord.core.overlay.overlay import NEED, Overlay
+from accord.core.overlay.status import (
+    ASKED,
+    IN_USE,
+    LEAVING,
+    ArrivalStatus,
+    ChannelStatus,
+    FlowStatus,
+    LinkStatus,
+    NetStatus,
+    NodeStatus,
+    RouteStatus,
+    TimelinessStatus,
+    TransitCounts,
+    shortfall,
+)
+from accord.core.overlay.status_publisher import ARRIVED, FLOW, FlowRecord
+
+_STATES: Final = {
+    route_manager.SETTING_UP: ASKED,
+    route_manager.ESTABLISHED: IN_USE,
+    route_manager.DRAINING: LEAVING,
+}
+
+_flow: Final = msgspec.msgpack.Decoder(FlowRecord)
+_arrived: Final = msgspec.msgpack.Decoder(ArrivalRecord)
+
+
+def net_status(overlay: Overlay) -> NetStatus:
+    flows = tuple(_flows(overlay))
+    arrivals = tuple(_arrivals(overlay))
+    return NetStatus(
+        node=overlay.name,
+        nodes=tuple(_nodes(overlay)),
+        links=tuple(_links(overlay)),
+        channels=tuple(_channels(overlay.registry, flows, arrivals)),
+        flows=flows,
+        arrivals=arrivals,
+        carried=_carried(overlay),
+        in_time=tuple(
+            TimelinessStatus(channel=name, delivered=tally.delivered, late=tally.late)
+            for name, tally in overlay.telling.arrivals.by_definition.items()
+        ),
+        carry=overlay.transits.carriage.status(),
+        needs_widened=overlay.needs.widened(),
+        problem=overlay.store.problem,
+    )
+
+
+def channel_statuses(overlay: Overlay) -> list[ChannelStatus]:
+    """All that are defined, by name."""
+    return list(_channels(overlay.registry, _flows(overlay), _arrivals(overlay)))
+
+
+def _nodes(overlay: Overlay) -> Iterator[NodeStatus]:
+    reachable = overlay.map.distances(overlay.name).costs
+    for name in sorted({*overlay.map.nodes(), *overlay.store.origins()}):
+        yield NodeStatus(
+            name=name,
+            is_reachable=name == overlay.name or name in reachable,
+            needs=len(overlay.store.of(name, NEED)),
+            processing_us=overlay.map.processing_us(name),
+            started_ms=overlay.store.stamp(name)[0],
+        )
+
+
+def _links(overlay: Overlay) -> Iterator[LinkStatus]:
+    for source, target, link in overlay.map.links():
+        yield LinkStatus(
+            source=source,
+            target=target,
+            is_up=link.is_up,
+            is_used=link.counts,
+            latency_us=link.latency_us,
+            loss=link.loss,
+            failure=link.failure,
+        )
+
+
+def _flows(overlay: Overlay) -> Iterator[FlowStatus]:
+    """Of all nodes, this one first."""
+    for value in overlay.telling.flows():
+        yield _flow_status(overlay.name, value)
+    for origin, encoded in _told(overlay, FLOW):
+        found = decode_or_none(_flow, encoded)
+        if found is not None:  # a newer node may tell it otherwise
+            yield _flow_status(origin, found)
+
+
+def _flow_status(source: str, value: FlowRecord) -> FlowStatus:
+    return FlowStatus(
+        source=source,
+        destination=value.destination,
+        max_delay_us=value.max_delay_us,
+        paths=value.paths,
+        resiliency=value.resiliency,
+        reached=value.reached,
+        is_met=value.is_met,
+        changes=value.changes,
+        routes=tuple(
+            RouteStatus(
+                path=each.path, delay_us=each.delay_us, state=_STATES.get(each.state, ASKED)
+            )
+            for each in value.routes
+        ),
+        channels=value.channels,
+        has_more=value.has_more,
+    )
+
+
+def _arrivals(overlay: Overlay) -> Iterator[ArrivalStatus]:
+    """At all nodes, this one first."""
+    for (source, channel), tally in overlay.telling.arrivals.by_channel.items():
+        yield ArrivalStatus(
+            node=overlay.name,
+            source=source,
+            channel=channel,
+            delivered=tally.delivered,
+            late=tally.late,
+        )
+    for origin, encoded in _told(overlay, ARRIVED):
+        value = decode_or_none(_arrived, encoded)
+        if value is None:
+            continue
+        yield ArrivalStatus(
+            node=origin,
+            source=value.source,
+            channel=value.channel,
+            delivered=value.delivered,
+            late=value.late,
+        )
+
+
+def _channels(
+    registry: ChannelDirectory, flows: Iterable[FlowStatus], arrivals: Iterable[ArrivalStatus]
+) -> Iterator[ChannelStatus]:
+    """Each definition with what belongs to the channels it counts for."""
+    carrying: dict[str, list[FlowStatus]] = {}
+    for flow in flows:
+        for name in dict.fromkeys(_defined(registry, each) for each in flow.channels):
+            carrying.setdefault(name, []).append(flow)
+    came: dict[str, list[ArrivalStatus]] = {}
+    for arrival in arrivals:
+        came.setdefault(_defined(registry, arrival.channel), []).append(arrival)
+    for definition in registry.all():
+        name = definition.name
+        used = [flow for flow in carrying.get(name, []) if _is_for(flow, definition)]
+        counts = came.get(name, [])
+        yield ChannelStatus(
+            name=name,
+            template=definition.template,
+            max_delay_us=definition.max_delay_us,
+            paths=definition.paths,
+            resiliency=definition.resiliency,
+            node=registry.origin_of(name),
+            options=definition.options,
+            flows=len(used),
+            flows_met=sum(not shortfall(flow) for flow in used),
+            delivered=sum(each.delivered for each in counts),
+            late=sum(each.late for each in counts),
+        )
+
+
+def _defined(registry: ChannelDirectory, channel: str) -> str:
+    found = registry.look_up(channel)
+    return "" if found is None else found.name
+
+
+def _is_for(flow: FlowStatus, definition: ChannelDefinition) -> bool:
+    """One from before the definition was changed is not, though it is still there."""
+    required = (definition.max_delay_us, definition.paths, definition.resiliency)
+    return (flow.max_delay_us, flow.paths, flow.resiliency) == required
+
+
+def _carried(overlay: Overlay) -> TransitCounts:
+    return TransitCounts(
+        published=overlay.sending.published,
+        sent_again=sum(each.sent_again for each in overlay.sending.outgoing.values()),
+        delivered=overlay.telling.delivered,
+        late=overlay.telling.late,
+        lost=dict(overlay.lost),
+    )
+
+
+def _told(overlay: Overlay, kind: str) -> Iterator[tuple[str, bytes]]:
+    """What other nodes tell that can be reached, in an order that stays."""
+    reachable = overlay.map.distances(overlay.name).costs
+    told = [each for each in overlay.store.all(kind) if each[0] in reachable]
+    for origin, _, encoded in sorted(told, key=lambda each: (each[0], _number(each[1]))):
+        if origin != overlay.name:
+            yield origin, encoded
+
+
+def _number(key: str) -> int:
+    return int(key) if key.isascii() and key.isdigit() and len(key) < 10 else 0

@@ -1,0 +1,91 @@
+"""Which transport carries which channel, as this node sends it on: a matter of its site.
+
+The first rule that selects a channel counts; where none does, what may be lost goes by datagrams
+and everything else by connections. No rule makes an event less sure to arrive than it must be: what
+was published with QoS 1 or 2 stays on connections, unless its template says that it may be lost, or
+sends again itself what links lose. How often that was so is counted, for people who look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from accord.core.model.channels import filter_selects
+from accord.core.overlay.signalling import Carried
+from accord.core.overlay.status import TransportStatus
+
+TCP: Final = "tcp"
+UDP: Final = "udp"
+MULTICAST: Final = "multicast"
+TRANSPORTS: Final = (TCP, UDP, MULTICAST)
+_REMEMBERED: Final = 4_096  # channels
+_NONE: Final = -1
+
+
+class TransportRule(msgspec.Struct, frozen=True):
+    """Channels, as filters, and what they go by where they can."""
+
+    channels: tuple[str, ...]
+    transport: str
+
+
+class TransportSelector:
+    """`repairs` tells of a template, by name, whether it sends again what links lose."""
+
+    def __init__(
+        self, rules: Sequence[TransportRule] = (), repairs: Callable[[str], bool] | None = None
+    ) -> None:
+        for rule in rules:
+            if rule.transport not in TRANSPORTS:
+                raise ValueError(f"transport: expected one of {TRANSPORTS}, got {rule.transport}")
+        self.rules = tuple(rules)
+        self._repairs = repairs
+        self._by_channel: dict[str, int] = {}
+        self._carried = [0] * len(rules)
+        self._kept = [0] * len(rules)
+
+    def way(self, event: Carried, copies: int = 1) -> str:
+        """What it is to go by from here, to that many neighbours."""
+        number = self._rule(event.channel) if self.rules else _NONE
+        if number == _NONE:
+            return UDP if event.may_be_lost else TCP
+        transport = self.rules[number].transport
+        if transport != TCP and not self._may_be_lost(event):
+            self._kept[number] += copies
+            return TCP
+        self._carried[number] += copies
+        return transport
+
+    def status(self) -> tuple[TransportStatus, ...]:
+        return tuple(
+            TransportStatus(
+                channels=rule.channels, transport=rule.transport, copies=copies, kept=kept
+            )
+            for rule, copies, kept in zip(self.rules, self._carried, self._kept, strict=True)
+        )
+
+    def check_invariants(self) -> None:
+        assert len(self._by_channel) <= _REMEMBERED
+        assert all(_NONE <= each < len(self.rules) for each in self._by_channel.values())
+
+    def _may_be_lost(self, event: Carried) -> bool:
+        if event.may_be_lost or event.qos == 0:
+            return True
+        return bool(event.template) and self._repairs is not None and self._repairs(event.template)
+
+    def _rule(self, channel: str) -> int:
+        found = self._by_channel.get(channel)
+        if found is None:
+            if len(self._by_channel) >= _REMEMBERED:
+                self._by_channel.clear()
+            found = self._by_channel[channel] = self._find(channel)
+        return found
+
+    def _find(self, channel: str) -> int:
+        for number, rule in enumerate(self.rules):
+            if any(filter_selects(pattern, channel) for pattern in rule.channels):
+                return number
+        return _NONE

@@ -1,0 +1,80 @@
+"""Which events another node could have sent.
+
+Other nodes are believed, but not everything: what is out of bounds would only be noticed where it
+is encoded, added up or written to disk, and cost others there what they are owed. Channels and
+properties are looked at where an event becomes a message.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.model.channels import MAX_CHANNEL_BYTES, problem_with_filter
+from accord.core.model.importance import IMPORTANCES
+from accord.core.overlay.interests import MAX_CONDITION_BYTES, MAX_FILTER_BYTES, MAX_LEVELS, Need
+from accord.core.overlay.signalling import Carried
+
+MAX_NAME_BYTES: Final = 65_535
+MAX_NUMBER: Final = (1 << 63) - 1  # so that the difference of two fits into 64 bits
+MAX_EXPIRY_S: Final = 0xFFFF_FFFF
+MAX_QOS: Final = 2
+MAX_AGE_US: Final = 1 << 49  # almost 18 years
+MAX_DEADLINE_US: Final = 1 << 53  # longer than any expiry
+# Of one copy of an event: as many as there can be nodes, or paths to all of them.
+MAX_NODES: Final = 4_096
+MAX_ROUTES: Final = 8 * MAX_NODES
+DAMAGED: Final = "damaged on the way"
+_SURELY_SHORT: Final = MAX_NAME_BYTES // 4
+_FILTER_BYTES: Final = MAX_FILTER_BYTES + len("/#")
+
+
+def problem_with_event(event: Carried) -> str | None:
+    """Why no node can have sent it, or None where one can."""
+    if len(event.trail) > MAX_NODES or len(event.receipts) > MAX_NODES:
+        return f"expected {MAX_NODES} nodes at most"
+    if len(event.channel) > MAX_CHANNEL_BYTES:
+        return f"expected a channel of at most {MAX_CHANNEL_BYTES} bytes"
+    if len(event.routes) > MAX_ROUTES:
+        return f"expected {MAX_ROUTES} routes at most, got {len(event.routes)}"
+    for name in (event.publisher, event.source, event.origin):
+        if problem := problem_with_name(name):
+            return problem
+    for number in (event.event, event.original, event.number, event.incarnation):
+        if not 0 <= number <= MAX_NUMBER:
+            return f"expected a number from 0 to {MAX_NUMBER}, got {number}"
+    if not -1 <= event.expiry_s <= MAX_EXPIRY_S:
+        return f"expected an expiry up to {MAX_EXPIRY_S} s, got {event.expiry_s}"
+    if not 0 <= event.qos <= MAX_QOS:
+        return f"expected QoS 0, 1 or 2, got {event.qos}"
+    if not 0 <= event.importance < IMPORTANCES:
+        return f"expected an importance below {IMPORTANCES}, got {event.importance}"
+    if not 0 <= event.deadline_us <= MAX_DEADLINE_US:
+        return f"expected a deadline up to {MAX_DEADLINE_US} us, got {event.deadline_us}"
+    for age_us in (event.age_us, *[each for _, each in event.trail]):
+        if not 0 <= age_us <= MAX_AGE_US:
+            return f"expected an age up to {MAX_AGE_US} us, got {age_us}"
+    return None
+
+
+def problem_with_need(need: Need) -> str | None:
+    """Why no node can have said that, or None where one can.
+
+    What takes more is told wider than it is (`needs`): each level takes a lot more memory than its
+    name is long.
+    """
+    if problem := problem_with_filter(need.filter):
+        return problem
+    if need.filter.count("/") > MAX_LEVELS or len(need.filter.encode()) > _FILTER_BYTES:
+        return f"expected a filter of at most {MAX_LEVELS} levels and {MAX_FILTER_BYTES} bytes"
+    if len(need.where.encode()) + len(need.xpath.encode()) > MAX_CONDITION_BYTES:
+        return f"expected a condition of at most {MAX_CONDITION_BYTES} bytes"
+    return None
+
+
+def problem_with_name(name: str) -> str | None:
+    """Why it can't be the name of a node or client, or None where it can."""
+    if "\0" in name:
+        return "expected a name without a null character"
+    if len(name) > _SURELY_SHORT and len(name.encode()) > MAX_NAME_BYTES:
+        return f"expected a name of at most {MAX_NAME_BYTES} bytes"
+    return None

@@ -1,0 +1,106 @@
+"""Whom a change of policies would affect, of those that have something open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from accord.core.model.values import Value
+from accord.core.policy.policies import NO_SIDE, Entity, Grant, Policies, PolicySide
+from accord.core.policy.setting_text import SETTINGS, granted_by, settings_of
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOperation:
+    """Something open: an operation of an entity on a channel (not on a filter).
+
+    Where `resources` are not given, conditions on them count as they hold for the entity now, and
+    those that are new do not hold.
+    """
+
+    operation: str
+    channel: str
+    entity: Entity
+    resources: Mapping[str, Value] | None = None
+
+
+class SettingChange(Struct, frozen=True, kw_only=True):
+    """A setting before and after, in words."""
+
+    setting: str
+    before: str
+    after: str
+
+
+class Affected(Struct, frozen=True, kw_only=True):
+    """Something open for which the outcome changes.
+
+    `changes` are those that count for every event, with the policies that lead before and after.
+    `has_other_conditions`: for some events there are further changes, by what policies ask of them.
+    """
+
+    operation: str
+    channel: str
+    client: str
+    user: str
+    policy_before: str
+    policy_after: str
+    changes: tuple[SettingChange, ...]
+    has_other_conditions: bool
+
+
+def affected(old: Policies, new: Policies, open_: Iterable[OpenOperation]) -> list[Affected]:
+    """In the order of `open_`."""
+    found = (_compared(old, new, each) for each in open_)
+    return [each for each in found if each is not None]
+
+
+def _compared(old: Policies, new: Policies, asked: OpenOperation) -> Affected | None:
+    entity, resources = asked.entity, asked.resources
+    if resources is None:
+        before_holding, after_holding = entity.holding, new.carry(old, entity.holding)
+    else:
+        before_holding = old.holding(resources, entity)
+        after_holding = new.holding(resources, entity)
+    before_side, before = _outcome(old, asked, before_holding)
+    after_side, after = _outcome(new, asked, after_holding)
+    was, will = granted_by(before), granted_by(after)
+    changes = tuple(
+        SettingChange(setting=setting, before=was[setting], after=will[setting])
+        for setting in SETTINGS
+        if was[setting] != will[setting]
+    )
+    has_other_conditions = _conditional(before_side) != _conditional(after_side)
+    if not changes and not has_other_conditions:
+        return None
+    return Affected(
+        operation=asked.operation,
+        channel=asked.channel,
+        client=entity.client,
+        user=entity.user,
+        policy_before=before.policy,
+        policy_after=after.policy,
+        changes=changes,
+        has_other_conditions=has_other_conditions,
+    )
+
+
+def _outcome(policies: Policies, asked: OpenOperation, holding: int) -> tuple[PolicySide, Grant]:
+    """What counts for events that meet no condition."""
+    view = policies.view(asked.channel)
+    entity = asked.entity.with_holding(holding)
+    if asked.operation == "publish":
+        side = view.publisher(entity)
+    elif asked.operation == "subscribe":
+        side = view.receiver(entity)
+    else:
+        side = view.query(entity)
+    return side, view.grant(NO_SIDE, side)
+
+
+def _conditional(side: PolicySide) -> list[tuple[str, dict[str, str]]]:
+    return [
+        (str(rule.context.where), settings_of(rule.context)) for rule in side.rules if rule.where
+    ]

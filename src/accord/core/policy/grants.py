@@ -1,0 +1,170 @@
+"""From the rules of two sides to what counts for a delivery."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.model.importance import DEFAULT_IMPORTANCE
+from accord.core.policy.contexts import UNSET
+from accord.core.policy.rules import Rule
+
+
+class Grant:
+    """What was decided for one delivery: 0 and "" stand for none.
+
+    `policy` is the name of the one that decided the importance, or else the first that decided
+    anything; those that decided the deadline and the shaping may be others. `leaves_ms` is for
+    shaping alone: an event that would take longer is made smaller, and goes all the same. Where
+    `keeps_order`, no event of the channel may overtake another on its way to the receiver.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - made once, by position
+        self,
+        importance: int,
+        deadline_ms: int,
+        shaping: str,
+        max_bytes: int,
+        max_pixels: int,
+        is_replacing: bool,
+        policy: str,
+        deadline_policy: str = "",
+        shaping_policy: str = "",
+        leaves_ms: int = 0,
+        keeps_order: bool = False,
+    ) -> None:
+        self.importance: Final = importance
+        self.deadline_ms: Final = deadline_ms
+        self.shaping: Final = shaping
+        self.max_bytes: Final = max_bytes
+        self.max_pixels: Final = max_pixels
+        self.is_replacing: Final = is_replacing
+        self.policy: Final = policy
+        self.deadline_policy: Final = deadline_policy
+        self.shaping_policy: Final = shaping_policy
+        self.leaves_ms: Final = leaves_ms
+        self.keeps_order: Final = keeps_order
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Grant):
+            return False
+        return (
+            self.importance == other.importance
+            and self.deadline_ms == other.deadline_ms
+            and self.shaping == other.shaping
+            and self.max_bytes == other.max_bytes
+            and self.max_pixels == other.max_pixels
+            and self.is_replacing == other.is_replacing
+            and self.policy == other.policy
+            and self.leaves_ms == other.leaves_ms
+            and self.keeps_order == other.keeps_order
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.importance, self.deadline_ms, self.shaping, self.policy))
+
+    def __repr__(self) -> str:
+        return (
+            f"Grant({self.importance}, deadline_ms={self.deadline_ms}, shaping={self.shaping!r}, "
+            f"max_bytes={self.max_bytes}, max_pixels={self.max_pixels}, "
+            f"is_replacing={self.is_replacing}, policy={self.policy!r})"
+        )
+
+
+DEFAULT_GRANT: Final = Grant(DEFAULT_IMPORTANCE, 0, "", 0, 0, True, "")
+
+
+def ordered(grant: Grant, importance: int) -> Grant:
+    """The same on a channel whose order counts, where all events have that importance.
+
+    An event that is shaped comes behind later ones, and one that replaces another before earlier
+    ones: neither is done there.
+    """
+    policy, deadline_policy = grant.policy, grant.deadline_policy
+    return Grant(
+        importance, grant.deadline_ms, "", 0, 0, False, policy, deadline_policy, keeps_order=True
+    )
+
+
+class PolicySide:
+    """What one operation of one entity contributes on a channel.
+
+    `mask` are the bits of the conditions on events that it depends on.
+    """
+
+    def __init__(self, number: int, rules: list[Rule]) -> None:
+        self.number: Final = number
+        self.rules: Final = rules
+        mask = 0
+        for rule in rules:
+            mask |= rule.where
+        self.mask: Final = mask
+
+
+NO_SIDE: Final = PolicySide(0, [])
+
+
+def deciding(rules: list[Rule]) -> list[Rule]:
+    """Without those of which each setting is decided by one before, whatever the event."""
+    kept: list[Rule] = []
+    decided = 0
+    for rule in rules:
+        if rule.says & ~decided:
+            kept.append(rule)
+            if not rule.where:
+                decided |= rule.says
+    return kept
+
+
+def merged(left: list[Rule], right: list[Rule]) -> list[Rule]:
+    """One order over both."""
+    if not left or not right:
+        return left or right
+    by_rank: dict[int, Rule] = {rule.rank: rule for rule in left}
+    for rule in right:
+        by_rank[rule.rank] = rule
+    return [by_rank[rank] for rank in sorted(by_rank)]
+
+
+def decide(rules: list[Rule], matching: int) -> Grant:
+    """Each setting from the first rule that says it."""
+    importance = deadline_ms = replacement = UNSET
+    shaping: str | None = None
+    max_bytes = max_pixels = 0
+    policy = first = deadline_policy = shaping_policy = ""
+    for rule in rules:
+        if rule.where and not rule.where & matching:
+            continue
+        context = rule.context
+        is_deciding = False
+        if importance == UNSET and context.importance != UNSET:
+            importance = context.importance
+            policy = context.name
+            is_deciding = True
+        if deadline_ms == UNSET and context.deadline_ms != UNSET:
+            deadline_ms = context.deadline_ms
+            deadline_policy = context.name
+            is_deciding = True
+        if shaping is None and context.shaping is not None:
+            shaping = context.shaping
+            shaping_policy = context.name
+            max_bytes = context.max_bytes
+            max_pixels = context.max_pixels
+            is_deciding = True
+        if replacement == UNSET and context.replacement != UNSET:
+            replacement = context.replacement
+            is_deciding = True
+        if is_deciding and not first:
+            first = context.name
+    if not first:
+        return DEFAULT_GRANT
+    return Grant(
+        DEFAULT_IMPORTANCE if importance == UNSET else importance,
+        max(deadline_ms, 0),
+        shaping or "",
+        max_bytes,
+        max_pixels,
+        replacement != 0,
+        policy or first,
+        deadline_policy,
+        shaping_policy,
+    )

@@ -1,0 +1,353 @@
+"""What policies decide, resolved when something is opened and looked up after that.
+
+Three steps, each of which remembers its answers:
+- a *view* of a channel has the rules whose filters select it, still grouped by whom they are about;
+- a *side* is what one operation of one entity contributes there: the rules that apply to it, in the
+  order in which they decide, without those that can't decide anything any more. Equal sides are one
+  object;
+- a *grant* is made of two sides, publisher and receiver, and of the `where` conditions that the
+  event meets.
+
+Conditions on resources (`when`) and on events (`where`) are bits, one for each different condition
+of the book. Those on resources select the rules of a side; those on events stay open until a grant.
+A view only evaluates the conditions that one of its sides depends on. So a side must be made before
+`matching` is asked, or its conditions do not count for that event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from accord.core.model.channels import ChannelMap
+from accord.core.model.document import Document
+from accord.core.model.values import Value
+from accord.core.policy.conditions import Condition, Conditions, bits_of
+from accord.core.policy.contexts import PUBLISH, QUERY, SUBSCRIBE, PolicyContext
+from accord.core.policy.entity import Entity, Key
+from accord.core.policy.grants import (
+    DEFAULT_GRANT,
+    NO_SIDE,
+    Grant,
+    PolicySide,
+    decide,
+    deciding,
+    merged,
+    ordered,
+)
+from accord.core.policy.policy import CLIENT_RESOURCES, NODE_RESOURCES, PAYLOAD_BYTES
+from accord.core.policy.policy_set import PolicySet
+from accord.core.policy.rules import Rule, RuleIndex, in_order, selected
+from accord.core.predicates.index import FrameMatches, Index
+
+__all__ = [
+    "DEFAULT_GRANT",
+    "NO_SIDE",
+    "ChannelPolicies",
+    "Entity",
+    "Grant",
+    "Policies",
+    "PolicySide",
+]
+
+ORDERED_GRANT: Final = ordered(DEFAULT_GRANT, DEFAULT_GRANT.importance)
+
+# What is remembered at most; beyond it is worked out again.
+MAX_VIEWS: Final = 10_000
+MAX_CASES: Final = 500_000
+MAX_SIDES: Final = 200_000
+MAX_GRANTS: Final = 250_000
+MAX_CONCERNS: Final = 100_000
+_MAX_SIDES_OF_CASE: Final = 64
+
+
+class CandidateRules:
+    """The rules that may apply to one operation of one entity on one channel.
+
+    `mask` are the bits of the conditions on resources that it depends on, by which its sides are
+    known.
+    """
+
+    def __init__(self, rules: list[Rule]) -> None:
+        self.rules: Final = rules
+        mask = 0
+        for rule in rules:
+            mask |= rule.when
+        self.mask: Final = mask
+        self.sides: Final[dict[int, PolicySide]] = {}
+
+
+class ChannelPolicies:
+    """All that policies say of one channel.
+
+    `is_plain`: nothing, everything gets the default. `has_conditions`: `matching` must be asked for
+    each event, and if `needs_attributes`, with its attributes.
+    """
+
+    def __init__(self, channel: str, indexes: list[RuleIndex], policies: Policies) -> None:
+        self.channel: Final = channel
+        self.is_plain: Final = len(indexes) == 0
+        self.has_conditions = False
+        self.needs_attributes = False
+        self._indexes = indexes
+        self._policies = policies
+        self._grants = policies.grants
+        self._conditions: list[Condition] = []
+        self._index: Index | None = None  # of the same conditions, under their bits
+        self._needs_size = False
+        self._asked = 0
+        self._publishers: dict[Key, CandidateRules] = {}
+        self._receivers: dict[Key, CandidateRules] = {}
+        self._queries: dict[Key, CandidateRules] = {}
+
+    def publisher(self, entity: Entity) -> PolicySide:
+        return self._side(self._publishers, entity, PUBLISH)
+
+    def receiver(self, entity: Entity) -> PolicySide:
+        return self._side(self._receivers, entity, SUBSCRIBE)
+
+    def query(self, entity: Entity) -> PolicySide:
+        return self._side(self._queries, entity, QUERY)
+
+    def matching(
+        self, values: Mapping[str, Value], payload_bytes: int, document: Document | None = None
+    ) -> int:
+        """The bits of the conditions on events that hold for this one."""
+        if not self._conditions:
+            return 0
+        known: dict[str, Value] = dict(values)
+        known[PAYLOAD_BYTES] = payload_bytes
+        return bits_of(self._conditions, known, document)
+
+    def match_frames(self, data: bytes, spans: bytes) -> FrameMatches | None:
+        """The same for messages whose properties are at `spans`: each answer consists of bits.
+
+        None where some condition asks for more than properties.
+        """
+        if self._needs_size:
+            return None
+        if self._index is None:
+            self._index = Index()
+            for condition in self._conditions:
+                self._index.add(condition.bit, condition.predicate)
+        return self._index.match_frames(self.channel, data, spans)
+
+    def grant(self, publisher: PolicySide, receiver: PolicySide, matching: int = 0) -> Grant:
+        """What counts for a delivery from one to the other."""
+        relevant = matching & (publisher.mask | receiver.mask)
+        if relevant:
+            return self._policies.decide_conditional(publisher, receiver, relevant)
+        found = self._grants.get(publisher.number << 31 | receiver.number)
+        return self._policies.decide(publisher, receiver) if found is None else found
+
+    def ordered_grant(
+        self, publisher: PolicySide, receiver: PolicySide, matching: int, is_same_order: bool
+    ) -> Grant:
+        """The same on a channel whose order counts, of each publisher or of all.
+
+        Then all events have one importance: conditions on single ones don't decide it, and where
+        all publishers share an order, neither does who publishes.
+        """
+        if self.is_plain:
+            return ORDERED_GRANT
+        granted = self.grant(publisher, receiver, matching)
+        common = self.grant(NO_SIDE if is_same_order else publisher, receiver)
+        return ordered(granted, common.importance)
+
+    def publish_grant(self, publisher: PolicySide, matching: int = 0) -> Grant:
+        """What counts for one operation by itself: taking in an event, answering a query."""
+        return self.grant(publisher, NO_SIDE, matching)
+
+    def forget(self) -> None:
+        """Make room; what is asked again is worked out again."""
+        self._publishers.clear()
+        self._receivers.clear()
+        self._queries.clear()
+
+    def _side(self, cases: dict[Key, CandidateRules], entity: Entity, operation: int) -> PolicySide:
+        if self.is_plain:
+            return NO_SIDE
+        case = cases.get(entity.key)
+        if case is None:
+            case = self._case(cases, entity, operation)
+        holding = entity.holding & case.mask
+        side = case.sides.get(holding)
+        return self._resolve(case, holding) if side is None else side
+
+    def _case(
+        self, cases: dict[Key, CandidateRules], entity: Entity, operation: int
+    ) -> CandidateRules:
+        found: dict[int, Rule] = {}
+        for index in self._indexes:
+            index.find(entity, operation, found)
+        self._policies.count_case()
+        rules = selected(found, entity)
+        case = CandidateRules(rules) if rules else self._policies.no_case
+        cases[entity.key] = case
+        return case
+
+    def _resolve(self, case: CandidateRules, holding: int) -> PolicySide:
+        applying = [rule for rule in case.rules if not rule.when or rule.when & holding]
+        side = self._policies.side_of(deciding(applying))
+        for rule in side.rules:
+            if rule.where and not rule.where & self._asked:
+                self._ask(rule)
+        if len(case.sides) >= _MAX_SIDES_OF_CASE:
+            case.sides.clear()
+        case.sides[holding] = side
+        return side
+
+    def _ask(self, rule: Rule) -> None:
+        self._conditions.append(self._policies.where_of(rule))
+        self._asked |= rule.where
+        self._index = None
+        self._needs_size = self._needs_size or PAYLOAD_BYTES in rule.context.attributes
+        self.has_conditions = True
+        self.needs_attributes = self.needs_attributes or rule.context.needs_attributes
+
+
+class Policies:
+    """A book, ready to decide.
+
+    `contexts` are its policies made ready, where that was done before. `node_resources` and
+    `client_resources` are the resources that its conditions name.
+    """
+
+    def __init__(
+        self, book: PolicySet, contexts: list[PolicyContext] | None = None, is_indexed: bool = True
+    ) -> None:
+        """Not indexed, it must be so before it is asked: see `index`."""
+        self.book: Final = book
+        self.grants: Final[dict[int, Grant]] = {0: DEFAULT_GRANT}
+        self.no_case: Final = CandidateRules([])
+        self.node_resources: frozenset[str] = frozenset()
+        self.client_resources: frozenset[str] = frozenset()
+        self.rules: Final[list[Rule]] = []
+        self.guaranteeing: Final[list[Rule]] = []  # those that say what subscriptions are promised
+        self._conditional: dict[tuple[int, int], Grant] = {}
+        self._sides: dict[tuple[int, ...], PolicySide] = {(): NO_SIDE}
+        self._made = 0
+        self._views: dict[str, ChannelPolicies] = {}
+        self._cases = 0
+        self._whens = Conditions()
+        self._wheres = Conditions()
+        self._anywhere = RuleIndex()
+        self._by_channel: ChannelMap[RuleIndex] = ChannelMap()
+        self._resourceful = RuleIndex()
+        self._concerns: dict[Key, list[Condition]] = {}
+        if contexts is None:
+            contexts = [PolicyContext(policy) for policy in book.policies]
+        self._contexts = in_order(contexts)
+        if is_indexed:
+            self.index(len(contexts))
+
+    def index(self, count: int) -> bool:
+        """Index that many more of the policies; returns whether there are others left."""
+        start = len(self.rules)
+        for context in self._contexts[start : start + count]:
+            when = self._whens.add(context.when)
+            where = self._wheres.add(context.where)
+            rule = Rule(context, len(self.rules), when, where)
+            self.rules.append(rule)
+            if context.guarantee is not None:
+                self.guaranteeing.append(rule)
+            self._index(rule)
+        return len(self.rules) < len(self._contexts)
+
+    def view(self, channel: str) -> ChannelPolicies:
+        found = self._views.get(channel)
+        return self._view(channel) if found is None else found
+
+    def holding(self, resources: Mapping[str, Value], entity: Entity | None = None) -> int:
+        """The bits of the conditions on resources that hold; for an entity, those it depends on."""
+        if self._whens.is_empty:
+            return 0
+        return bits_of(self._whens.all() if entity is None else self._concerning(entity), resources)
+
+    def carry(self, old: Policies, holding: int) -> int:
+        """What holds by the bits of `old`, in those of this; what is new does not hold yet."""
+        return self._whens.carry(old._whens, holding) if holding else 0
+
+    def where_of(self, rule: Rule) -> Condition:
+        predicate = rule.context.where
+        assert predicate is not None
+        return self._wheres.get(predicate)
+
+    def side_of(self, rules: list[Rule]) -> PolicySide:
+        """The side of these rules, which are in order."""
+        key = tuple([rule.rank for rule in rules])
+        side = self._sides.get(key)
+        if side is None:
+            if len(self._sides) >= MAX_SIDES:
+                self._sides.clear()
+                self._sides[()] = NO_SIDE
+            self._made += 1
+            side = self._sides[key] = PolicySide(self._made, rules)
+        return side
+
+    def decide(self, publisher: PolicySide, receiver: PolicySide) -> Grant:
+        if len(self.grants) >= MAX_GRANTS:
+            self.grants.clear()
+            self.grants[0] = DEFAULT_GRANT
+        grant = decide(merged(publisher.rules, receiver.rules), 0)
+        self.grants[publisher.number << 31 | receiver.number] = grant
+        return grant
+
+    def decide_conditional(
+        self, publisher: PolicySide, receiver: PolicySide, matching: int
+    ) -> Grant:
+        key = (publisher.number << 31 | receiver.number, matching)
+        grant = self._conditional.get(key)
+        if grant is None:
+            if len(self._conditional) >= MAX_GRANTS:
+                self._conditional.clear()
+            grant = decide(merged(publisher.rules, receiver.rules), matching)
+            self._conditional[key] = grant
+        return grant
+
+    def count_case(self) -> None:
+        """Another case is remembered; too many of them are forgotten together."""
+        self._cases += 1
+        if self._cases > MAX_CASES:
+            for view in self._views.values():
+                view.forget()
+            self._cases = 1
+
+    def _view(self, channel: str) -> ChannelPolicies:
+        indexes = self._by_channel.select(channel)
+        if not self._anywhere.is_empty:
+            indexes.append(self._anywhere)
+        if len(self._views) >= MAX_VIEWS:
+            del self._views[next(iter(self._views))]
+        view = self._views[channel] = ChannelPolicies(channel, indexes, self)
+        return view
+
+    def _concerning(self, entity: Entity) -> list[Condition]:
+        conditions = self._concerns.get(entity.key)
+        if conditions is None:
+            found: dict[int, Rule] = {}
+            self._resourceful.find(entity, PUBLISH | SUBSCRIBE | QUERY, found)
+            named = {
+                rule.when: rule.context.when
+                for rule in found.values()
+                if rule.context.selects(entity)
+            }
+            conditions = [self._whens.get(when) for when in named.values() if when is not None]
+            if len(self._concerns) >= MAX_CONCERNS:
+                self._concerns.clear()
+            self._concerns[entity.key] = conditions
+        return conditions
+
+    def _index(self, rule: Rule) -> None:
+        if rule.when:
+            self._resourceful.add(rule)
+            self.node_resources |= rule.context.resources & NODE_RESOURCES
+            self.client_resources |= rule.context.resources & CLIENT_RESOURCES
+        if not rule.context.channels:
+            self._anywhere.add(rule)
+        for pattern in rule.context.channels:
+            index = self._by_channel.get(pattern)
+            if index is None:
+                index = RuleIndex()
+                self._by_channel.set(pattern, index)
+            index.add(rule)

@@ -1,0 +1,213 @@
+"""The book: everything that an administrator decides, in versions.
+
+It comes as TOML or as JSON, with the same fields. A change makes a new book with the next version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.core.model.errors import PolicyError
+from accord.core.model.importance import IMPORTANCES
+from accord.core.policy import document_fields
+from accord.core.policy.decoding import decode
+from accord.core.policy.document_fields import under
+from accord.core.policy.policy import Policy
+from accord.core.policy.policy_parser import policy_from
+from accord.core.policy.policy_writer import policy_document, write_toml
+
+__all__ = [
+    "STRATEGIES",
+    "ClientLimit",
+    "PolicySet",
+    "book_from",
+    "document",
+    "parse_policy_set",
+    "policy_document",
+    "policy_from",
+    "render_policy_set",
+    "with_policy",
+    "with_settings",
+    "with_version",
+    "without_policy",
+    "write_json",
+]
+
+STRATEGIES: Final = ("strict", "weighted fair", "laxity", "first come")
+DEFAULT_WEIGHTS: Final = tuple(2**importance for importance in range(IMPORTANCES))
+MAX_POLICIES: Final = 100_000
+MAX_LIMITS: Final = 100_000
+MAX_WEIGHT: Final = 1_000_000
+MAX_VERSION: Final = 2**53
+
+_SETTINGS: Final = ("strategy", "shaping", "bandwidth", "client_bandwidth", "weights", "limits")
+_LIMIT: Final = ("client", "bandwidth")
+
+
+class ClientLimit(Struct, frozen=True):
+    """What one client may be sent."""
+
+    client: str
+    bandwidth_bps: int
+
+
+class PolicySet(Struct, frozen=True, kw_only=True):
+    """`weights` are by importance; a bandwidth of None is no limit.
+
+    `bandwidth_bps` is for all clients together, `client_bandwidth_bps` for each that has no limit
+    of its own.
+    """
+
+    version: int = 0
+    strategy: str = "weighted fair"
+    shaping: bool = True
+    bandwidth_bps: int | None = None
+    client_bandwidth_bps: int | None = None
+    weights: tuple[int, ...] = DEFAULT_WEIGHTS
+    limits: tuple[ClientLimit, ...] = ()
+    policies: tuple[Policy, ...] = ()
+
+    def policy(self, name: str) -> Policy | None:
+        return next((policy for policy in self.policies if policy.name == name), None)
+
+
+def with_policy(book: PolicySet, policy: Policy) -> PolicySet:
+    """The next version, with `policy` in the place of the one of its name, or as the last."""
+    policies = list(book.policies)
+    places = [place for place, each in enumerate(policies) if each.name == policy.name]
+    if places:
+        policies[places[0]] = policy
+    elif len(policies) < MAX_POLICIES:
+        policies.append(policy)
+    else:
+        raise PolicyError("policies", f"at most {MAX_POLICIES} accepted")
+    return replace(book, version=book.version + 1, policies=tuple(policies))
+
+
+def without_policy(book: PolicySet, name: str) -> PolicySet:
+    """The next version, without the policy of that name."""
+    policies = tuple(policy for policy in book.policies if policy.name != name)
+    if len(policies) == len(book.policies):
+        raise PolicyError(f'policy "{name}"', "there is none of this name")
+    return replace(book, version=book.version + 1, policies=policies)
+
+
+def with_version(book: PolicySet, version: int) -> PolicySet:
+    return replace(book, version=version)
+
+
+def parse_policy_set(text: str, *, is_json: bool = False) -> PolicySet:
+    """The book that `text` says; raises PolicyError at the first mistake."""
+    return book_from(decode(text, is_json=is_json))
+
+
+def book_from(document: object) -> PolicySet:
+    """The same from what TOML or JSON was parsed to."""
+    given = document_fields.table(document, ("version", *_SETTINGS, "policies"), "")
+    settings: dict[str, object] = {name: given[name] for name in _SETTINGS if name in given}
+    book = _with_settings(PolicySet(), settings)
+    version = document_fields.integer(given.get("version", 0), 0, MAX_VERSION, "version")
+    listed = document_fields.items(given.get("policies", []), "policies", MAX_POLICIES)
+    policies = [policy_from(each, f"policies[{number}]") for number, each in enumerate(listed)]
+    _check_names([policy.name for policy in policies], "policies", "name")
+    return replace(book, version=version, policies=tuple(policies))
+
+
+def with_settings(book: PolicySet, document: object) -> PolicySet:
+    """The next version, with the settings that `document` names; null removes a bandwidth."""
+    if not isinstance(document, Mapping):
+        raise PolicyError("settings", f"expected a table, got {document_fields.shown(document)}")
+    document = dict(document)
+    document_fields.table(document, _SETTINGS, "")
+    return replace(_with_settings(book, document), version=book.version + 1)
+
+
+def document(book: PolicySet) -> dict[str, object]:
+    """For JSON: bandwidths in bit/s, durations in ms, null for no limit."""
+    return {
+        "version": book.version,
+        "strategy": book.strategy,
+        "shaping": book.shaping,
+        "bandwidth": book.bandwidth_bps,
+        "client_bandwidth": book.client_bandwidth_bps,
+        "weights": list(book.weights),
+        "limits": [
+            {"client": limit.client, "bandwidth": limit.bandwidth_bps} for limit in book.limits
+        ],
+        "policies": [policy_document(policy) for policy in book.policies],
+    }
+
+
+def write_json(book: PolicySet) -> str:
+    return msgspec.json.encode(document(book)).decode()
+
+
+def render_policy_set(book: PolicySet) -> str:
+    """As TOML, with units."""
+    return write_toml(document(book))
+
+
+def _with_settings(book: PolicySet, document: dict[str, object]) -> PolicySet:
+    for field, value in document.items():
+        if field in ("bandwidth", "client_bandwidth"):
+            limit = document_fields.bandwidth(value, field)
+            book = (
+                replace(book, bandwidth_bps=limit)
+                if field == "bandwidth"
+                else replace(book, client_bandwidth_bps=limit)
+            )
+        elif field == "strategy":
+            book = replace(book, strategy=document_fields.choice(value, STRATEGIES, field))
+        elif field == "shaping":
+            book = replace(book, shaping=document_fields.boolean(value, field))
+        elif field == "weights":
+            book = replace(book, weights=_weights(value))
+        else:
+            book = replace(book, limits=_limits(value))
+    return book
+
+
+def _weights(value: object) -> tuple[int, ...]:
+    listed = document_fields.items(value, "weights", IMPORTANCES)
+    if len(listed) != IMPORTANCES:
+        raise PolicyError("weights", f"expected {IMPORTANCES}, by importance, got {len(listed)}")
+    return tuple(
+        document_fields.integer(each, 1, MAX_WEIGHT, f"weights[{number}]")
+        for number, each in enumerate(listed)
+    )
+
+
+def _limits(value: object) -> tuple[ClientLimit, ...]:
+    listed = document_fields.items(value, "limits", MAX_LIMITS)
+    limits = tuple(_limit(each, f"limits[{number}]") for number, each in enumerate(listed))
+    _check_names([limit.client for limit in limits], "limits", "client")
+    return limits
+
+
+def _limit(value: object, place: str) -> ClientLimit:
+    given = document_fields.table(value, _LIMIT, place)
+    for field in _LIMIT:
+        if field not in given:
+            raise PolicyError(under(place, field), "expected, but missing")
+    bandwidth_bps = document_fields.bandwidth(given["bandwidth"], under(place, "bandwidth"))
+    if bandwidth_bps is None:
+        raise PolicyError(under(place, "bandwidth"), "expected a bandwidth, or no limit at all")
+    client = document_fields.pattern(given["client"], under(place, "client"))
+    if "*" in client:
+        problem = f"expected the name of one client, got {document_fields.shown(client)}"
+        raise PolicyError(under(place, "client"), problem)
+    return ClientLimit(client, bandwidth_bps)
+
+
+def _check_names(names: list[str], place: str, field: str) -> None:
+    first: dict[str, int] = {}
+    for number, name in enumerate(names):
+        before = first.setdefault(name, number)
+        if before != number:
+            problem = f"{document_fields.shown(name)} is the name of {place}[{before}] already"
+            raise PolicyError(f"{place}[{number}].{field}", problem)

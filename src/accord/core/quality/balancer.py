@@ -1,0 +1,217 @@
+"""What could be done for an expectation, what that would cost, and what it would break.
+
+Satisfying one expectation may worsen what others rely on: the publisher couples two properties, or
+a mechanism brings something with it. That is worked out before: whoever relies on the profile for a
+property that gets worse, and finds nobody else who satisfies it, would be broken. What would break
+at least as much utility as it brings is no option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from accord.core.quality.costs import cheapest
+from accord.core.quality.dependencies import ProfileDependencies, RequiredScores
+from accord.core.quality.match_groups import ProfileCopy
+from accord.core.quality.mechanisms import Mechanism, MechanismRepository, advises, better_way
+from accord.core.quality.notices import AdaptationDecision
+from accord.core.quality.profiles import Coupling, ScoredCapabilities, ScoredCapability
+from accord.core.quality.properties import Better, Property
+from accord.core.quality.strategies import (
+    AdaptationCase,
+    AdaptationChoice,
+    AdaptationStrategy,
+    Option,
+    PropertyMove,
+)
+
+MAX_OPTIONS: Final = 8  # or as many as publishers are missing
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A profile that could be made to satisfy; of remote ones couplings are not known."""
+
+    copy: ProfileCopy
+    offers: ScoredCapabilities
+    couplings: tuple[Coupling, ...] = ()
+
+    @property
+    def is_local(self) -> bool:
+        return not self.copy[1]
+
+
+class UnmetDemand(msgspec.Struct, frozen=True):
+    """Who asks: an expectation that is not satisfied."""
+
+    expectation: str
+    needs: RequiredScores
+    most: RequiredScores  # scores beyond which nothing is gained; those that are left out: none
+    utility: float
+    missing: int = 1
+    other_cost: float | None = None
+    is_outranked: bool = False
+
+
+class Balancer:
+    """`is_broken(who, copy)`: whether nobody but this one satisfies who relies on it."""
+
+    def __init__(
+        self,
+        repository: MechanismRepository,
+        reliance: ProfileDependencies,
+        is_broken: Callable[[str, ProfileCopy], bool],
+        utility_of: Callable[[str], float],
+    ) -> None:
+        self._repository = repository
+        self._reliance = reliance
+        self._is_broken = is_broken
+        self._utility_of = utility_of
+
+    def decide(
+        self, question: UnmetDemand, candidates: Iterable[Candidate], strategy: AdaptationStrategy
+    ) -> AdaptationChoice:
+        options: dict[str, Option] = {}
+        is_conflict = False
+        for candidate in candidates:
+            option = self._option(question, candidate)
+            if option is None:
+                is_conflict = True
+            else:
+                options.setdefault(candidate.copy[0], option)
+            if len(options) >= max(MAX_OPTIONS, question.missing):
+                break
+        if len(options) < question.missing:
+            return AdaptationChoice(
+                (), AdaptationDecision.CONFLICT if is_conflict else AdaptationDecision.FAILED
+            )
+        return strategy.decide(
+            AdaptationCase(
+                question.expectation,
+                question.utility,
+                question.missing,
+                tuple(options.values()),
+                question.other_cost,
+                question.is_outranked,
+            )
+        )
+
+    def _option(self, question: UnmetDemand, candidate: Candidate) -> Option | None:
+        """None where it would break as much as it brings, or the expectation itself."""
+        lacking = {
+            name: least
+            for name, least in question.needs.items()
+            if candidate.offers[name].current < least
+        }
+        moves: list[PropertyMove] = []
+        shifts: dict[str, float] = {}
+        cost = more = 0.0
+        for name in question.needs:
+            offer = candidate.offers[name]
+            if name not in lacking:
+                cost += offer.cost(offer.current)
+            else:
+                most = question.most.get(name, offer.best)
+                score, price = target_of(offer, lacking[name], most)
+                cost += price
+                more += price - offer.cost(offer.current)
+                ways = self._ways(question, candidate, name, score, lacking)
+                if candidate.is_local and not ways:
+                    return None
+                moves.append(PropertyMove(name, lacking[name], score, ways))
+                more += self._acting_cost(offer.property, ways)
+                for mechanism in ways[:1]:
+                    if not candidate.couplings and not mechanism.effects:
+                        continue  # nothing else moves with it
+                    for on, by in _shifts(candidate, mechanism, name, score, lacking).items():
+                        shifts[on] = shifts.get(on, 0.0) + by
+        broken = self._broken(question, candidate, shifts)
+        if broken is None:
+            return None
+        loss = sum(broken.values())
+        return Option(candidate.copy, tuple(moves), cost, more, tuple(broken), loss)
+
+    def _acting_cost(self, property_: Property, ways: tuple[Mechanism, ...]) -> float:
+        """Of what is elsewhere as it would be here: nodes hardly differ in that."""
+        known = ways or self._repository.of(property_, better_way(property_))
+        return known[0].cost if known else 0.0
+
+    def _ways(
+        self,
+        question: UnmetDemand,
+        candidate: Candidate,
+        name: str,
+        score: float,
+        lacking: RequiredScores,
+    ) -> tuple[Mechanism, ...]:
+        """Those that break less than is won: the least first, then the cheapest."""
+        if not candidate.is_local:
+            return ()
+        property_ = candidate.offers[name].property
+        mechanisms = self._repository.of(property_, better_way(property_))
+        if not candidate.couplings and not any(each.effects for each in mechanisms):
+            return mechanisms  # nothing else moves with it
+        ways: list[tuple[float, int, Mechanism]] = []
+        for number, mechanism in enumerate(mechanisms):
+            shifts = _shifts(candidate, mechanism, name, score, lacking)
+            broken = self._broken(question, candidate, shifts)
+            if broken is not None:
+                ways.append((sum(broken.values()), number, mechanism))
+        ways.sort(key=lambda way: way[:2])
+        return tuple(mechanism for _, _, mechanism in ways)
+
+    def _broken(
+        self, question: UnmetDemand, candidate: Candidate, shifts: RequiredScores
+    ) -> dict[str, float] | None:
+        """Who would lose what satisfies it, with its utility; None where that is too much."""
+        broken: dict[str, float] = {}
+        loss = 0.0
+        for name, by in shifts.items():
+            offer = candidate.offers[name]
+            now = offer.current
+            after = _flip(offer.property, _flip(offer.property, now) + by)
+            if after >= now:
+                continue
+            if name in question.needs and after < question.needs[name]:
+                return None
+            for who in self._reliance.between(candidate.copy, name, after, now):
+                if who in broken or who == question.expectation:
+                    continue
+                if self._is_broken(who, candidate.copy):
+                    broken[who] = self._utility_of(who)
+                    loss += broken[who]
+                    if loss >= question.utility:
+                        return None
+        return broken
+
+
+def target_of(offer: ScoredCapability, least: float, most: float) -> tuple[float, float]:
+    """The score to aim at, and its cost: the least of all that is good enough, and of use."""
+    property_ = offer.property
+    preferred = _flip(property_, least)
+    low, high = sorted((preferred, _flip(property_, min(most, offer.best))))
+    found, price = cheapest(offer.capability.cost, low, high, offer.places, preferred=preferred)
+    return _flip(property_, found), price
+
+
+def _shifts(
+    candidate: Candidate, mechanism: Mechanism, name: str, score: float, moved: RequiredScores
+) -> dict[str, float]:
+    """By how much other properties would move; those with targets of their own keep them."""
+    offer = candidate.offers[name]
+    by = _flip(offer.property, score) - _flip(offer.property, offer.current)
+    units = [(effect.on, effect.per_unit) for effect in mechanism.effects]
+    if advises(mechanism):
+        units += [(each.on, each.per_unit) for each in candidate.couplings if each.of == name]
+    shifts: dict[str, float] = {}
+    for on, per_unit in units:
+        if on in candidate.offers and on not in moved:
+            shifts[on] = shifts.get(on, 0.0) + per_unit * by
+    return shifts
+
+
+def _flip(property_: Property, score: float) -> float:
+    """From a score to the position, or back."""
+    return score if property_.better is Better.HIGHER else -score

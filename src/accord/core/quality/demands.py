@@ -1,0 +1,142 @@
+"""Who waits for a decision: expectations that are active here, and what neighbours ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from accord.core.quality.dependencies import RequiredScores
+from accord.core.quality.expectations import Expectation, RegisteredExpectation
+from accord.core.quality.match_groups import MatchGroup
+from accord.core.quality.matching import MatchState
+from accord.core.quality.notices import AdaptationDecision
+from accord.core.quality.profiles import ScoredCapabilities, Vector
+from accord.core.quality.upstream_requests import NeighbourDemand
+
+
+class Demand:
+    """Either an expectation, which a group matches, or the claim of a neighbour on one profile."""
+
+    __slots__ = (
+        "avoided",
+        "claim",
+        "decision",
+        "expectation",
+        "group",
+        "has_failed",
+        "id",
+        "least",
+        "most",
+        "needs",
+        "number",
+        "publishers",
+        "told",
+        "tried_until_us",
+        "utility",
+    )
+
+    def __init__(self, id_: str, needs: RequiredScores, least: Vector, utility: float) -> None:
+        self.id = id_
+        self.needs = needs
+        self.least = least
+        self.most: RequiredScores = {}
+        self.utility = utility
+        self.publishers = 1
+        self.number = 0  # in the order of registration
+        self.expectation: Expectation | None = None
+        self.group: MatchGroup | None = None
+        self.claim: NeighbourDemand | None = None
+        self.decision = AdaptationDecision.NONE
+        self.told: tuple[MatchState, AdaptationDecision] | None = None
+        self.has_failed = False  # something was tried and did not help, since it stands as it does
+        self.avoided: dict[str, int] = {}  # sources that did not help, and until when
+        self.tried_until_us = 0
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Among the alternatives of its subscription, the one that is wanted most first."""
+        return -self.utility, self.number
+
+
+def local_demand(held: RegisteredExpectation, group: MatchGroup, number: int) -> Demand:
+    expectation, wanted = held.expectation, held.wanted
+    needs = dict(zip(wanted.names, wanted.least, strict=True))
+    party = Demand(expectation.id, needs, wanted.least, expectation.utility)
+    party.most = dict(zip(wanted.names, wanted.most, strict=True))
+    party.publishers = expectation.publishers
+    party.number = number
+    party.expectation = expectation
+    party.group = group
+    return party
+
+
+def remote_demand(claim: NeighbourDemand) -> Demand:
+    party = Demand(claim.id, claim.needs, tuple(claim.needs.values()), claim.utility)
+    party.claim = claim
+    return party
+
+
+def state_of(needs: RequiredScores, offers: ScoredCapabilities) -> MatchState:
+    """Of one profile; see `matching`."""
+    states = [MatchState.SATISFIED]
+    for name, least in needs.items():
+        offer = offers.get(name)
+        if offer is None or offer.best < least:
+            return MatchState.UNSATISFIED
+        if offer.current < least:
+            states.append(MatchState.SATISFIABLE)
+    return min(states)
+
+
+class Demands:
+    def __init__(self) -> None:
+        self._parties: dict[str, Demand] = {}
+        self._subscriptions: dict[str, dict[str, Demand]] = {}
+        self._claims: dict[str, dict[str, Demand]] = {}  # by source
+
+    def __len__(self) -> int:
+        return len(self._parties)
+
+    def __iter__(self) -> Iterator[Demand]:
+        return iter(self._parties.values())
+
+    def get(self, id_: str) -> Demand | None:
+        return self._parties.get(id_)
+
+    def add(self, party: Demand) -> None:
+        self._parties[party.id] = party
+        if party.expectation is not None:
+            subscription = party.expectation.subscription
+            self._subscriptions.setdefault(subscription, {})[party.id] = party
+        if party.claim is not None:
+            self._claims.setdefault(party.claim.copy[0], {})[party.id] = party
+
+    def remove(self, id_: str) -> Demand | None:
+        party = self._parties.pop(id_, None)
+        if party is not None and party.expectation is not None:
+            _drop(self._subscriptions, party.expectation.subscription, id_)
+        if party is not None and party.claim is not None:
+            _drop(self._claims, party.claim.copy[0], id_)
+        return party
+
+    def alternatives(self, party: Demand) -> list[Demand]:
+        """The others of its subscription."""
+        if party.expectation is None:
+            return []
+        known = self._subscriptions.get(party.expectation.subscription, {})
+        return [each for each in known.values() if each is not party]
+
+    def claims_on(self, source: str) -> list[Demand]:
+        return list(self._claims.get(source, {}).values())
+
+    def check_invariants(self) -> None:
+        listed = [id_ for of in self._subscriptions.values() for id_ in of]
+        listed += [id_ for of in self._claims.values() for id_ in of]
+        assert sorted(listed) == sorted(self._parties)
+        assert all(self._subscriptions.values())
+        assert all(self._claims.values())
+
+
+def _drop(index: dict[str, dict[str, Demand]], key: str, id_: str) -> None:
+    del index[key][id_]
+    if not index[key]:
+        del index[key]

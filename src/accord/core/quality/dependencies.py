@@ -1,0 +1,118 @@
+"""Who relies on which copy of which profile, and how good each property has to be for them.
+
+For each property of a copy the scores that are needed are kept sorted: what is needed in all is the
+last of them, and who would lose something if a value got worse are those behind it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Mapping
+
+from accord.core.quality.match_groups import ProfileCopy
+
+RequiredScores = Mapping[str, float]  # by property the least score
+
+
+class _Relied:
+    __slots__ = ("by", "levels")
+
+    def __init__(self) -> None:
+        self.by: dict[str, float] = {}  # utilities
+        self.levels: dict[str, list[tuple[float, str]]] = {}
+
+
+class ProfileDependencies:
+    def __init__(self) -> None:
+        self._copies: dict[ProfileCopy, _Relied] = {}
+        self._of: dict[str, tuple[tuple[ProfileCopy, ...], RequiredScores]] = {}
+        self._changed: dict[ProfileCopy, bool] = {}
+
+    def rely(
+        self, who: str, copies: tuple[ProfileCopy, ...], needs: RequiredScores, utility: float
+    ) -> None:
+        """On these from now on, and on no others."""
+        if (copies, needs) == self._of.get(who) and all(
+            self._copies[copy].by[who] == utility for copy in copies
+        ):
+            return
+        self.release(who)
+        if not copies:
+            return
+        self._of[who] = copies, needs
+        for copy in copies:
+            relied = self._copies.setdefault(copy, _Relied())
+            relied.by[who] = utility
+            for name, least in needs.items():
+                insort(relied.levels.setdefault(name, []), (least, who))
+            self._changed[copy] = True
+
+    def release(self, who: str) -> None:
+        copies, needs = self._of.pop(who, ((), {}))
+        for copy in copies:
+            relied = self._copies[copy]
+            del relied.by[who]
+            for name, least in needs.items():
+                levels = relied.levels[name]
+                del levels[bisect_left(levels, (least, who))]
+                if not levels:
+                    del relied.levels[name]
+            if not relied.by:
+                del self._copies[copy]
+            self._changed[copy] = True
+
+    def copies(self, who: str) -> tuple[ProfileCopy, ...]:
+        found = self._of.get(who)
+        return found[0] if found else ()
+
+    def needs(self, copy: ProfileCopy) -> dict[str, float]:
+        """By property what is needed in all."""
+        relied = self._copies.get(copy)
+        return {} if relied is None else {name: at[-1][0] for name, at in relied.levels.items()}
+
+    def level(self, copy: ProfileCopy, name: str) -> float | None:
+        relied = self._copies.get(copy)
+        levels = None if relied is None else relied.levels.get(name)
+        return levels[-1][0] if levels else None
+
+    def between(self, copy: ProfileCopy, name: str, below: float, up_to: float) -> list[str]:
+        """Who needs more than `below`, but no more than `up_to`."""
+        relied = self._copies.get(copy)
+        levels = [] if relied is None else relied.levels.get(name, [])
+        # No name comes after this character.
+        first, end = (bisect_right(levels, (score, "\U0010ffff")) for score in (below, up_to))
+        return [who for _, who in levels[first:end]]
+
+    def all(self) -> list[ProfileCopy]:
+        """On which somebody relies."""
+        return list(self._copies)
+
+    def relying(self, copy: ProfileCopy) -> list[str]:
+        relied = self._copies.get(copy)
+        return [] if relied is None else list(relied.by)
+
+    def usage(self, copy: ProfileCopy) -> tuple[int, float]:
+        """By how many, and their utility in all."""
+        relied = self._copies.get(copy)
+        return (0, 0.0) if relied is None else (len(relied.by), sum(relied.by.values()))
+
+    def take_changed(self) -> list[ProfileCopy]:
+        """Copies on which others rely, or for something else, since the last time."""
+        changed = list(self._changed)
+        self._changed.clear()
+        return changed
+
+    def check_invariants(self) -> None:
+        for who, (copies, needs) in self._of.items():
+            assert copies
+            for copy in copies:
+                relied = self._copies[copy]
+                assert who in relied.by
+                assert all((least, who) in relied.levels[n] for n, least in needs.items())
+        for copy, relied in self._copies.items():
+            assert relied.by
+            assert all(copy in self._of[who][0] for who in relied.by)
+            for levels in relied.levels.values():
+                assert levels
+                assert levels == sorted(levels)
+                assert all(who in relied.by for _, who in levels)

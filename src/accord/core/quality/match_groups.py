@@ -1,0 +1,304 @@
+"""All expectations over the same channels and properties, matched against the skyline there.
+
+A profile may come over several paths as several copies. Of one source only those are kept that no
+other copy surpasses or equals (of equal ones the one over the shortest path); what is left goes to
+the skyline. Matching against the skyline gives the state that all profiles would give: what is not
+on it is surpassed by one that is (or by as many as there are publishers wanted) in current and
+best values, and these alone decide.
+
+For each expectation it is counted how many sources satisfy it, and how many could. When the
+skyline changes, one comparison with all expectations at once tells whose counts change with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.core.quality.matching import MatchState
+from accord.core.quality.points import at_least
+from accord.core.quality.profiles import ScoredCapabilities, Vector, vector_of
+from accord.core.quality.skyline import Skyline
+from accord.core.quality.vector_table import Mask, VectorTable
+
+Path = tuple[str, ...]  # over which nodes a copy came, the nearest first; a local one over none
+ProfileCopy = tuple[str, Path]  # of which source
+Scope = tuple[str, tuple[str, ...]]  # a channel filter, and properties
+
+_Counts = NDArray[np.int64]
+
+
+class MatchGroup:
+    def __init__(self, scope: Scope, depth: int = 1) -> None:
+        self.scope = scope
+        self.names = scope[1]
+        self.skyline: Skyline[ProfileCopy] = Skyline(2 * len(self.names), depth)
+        self._copies: dict[str, dict[Path, tuple[Vector, ScoredCapabilities]]] = {}
+        self._placed: dict[str, list[Path]] = {}  # by source: what the skyline knows of
+        self._counted: dict[str, tuple[Vector, ...]] = {}  # by source: what the counts include
+        self._rows: VectorTable[str] = VectorTable(len(self.names))
+        self._row: dict[str, int] = {}
+        self._wanted: dict[str, int] = {}  # by expectation: how many publishers
+        self._most: dict[int, int] = {}  # by that number: how many expectations
+        self._needed: _Counts = np.zeros(0, np.int64)
+        self._satisfying: _Counts = np.zeros(0, np.int64)
+        self._covering: _Counts = np.zeros(0, np.int64)
+        self._pending: dict[str, bool] = {}  # expectations whose state changed since `settle`
+        self._told: dict[ProfileCopy, bool] = {}  # copies that changed since `take_news`
+
+    def __len__(self) -> int:
+        """Expectations."""
+        return len(self._row)
+
+    @property
+    def publishers(self) -> int:
+        """The most that an expectation wants."""
+        return max(self._most, default=1)
+
+    # Copies
+
+    def set_copy(self, source: str, path: Path, offers: ScoredCapabilities) -> None:
+        """A new one, or what became of it; one that lacks a property is none."""
+        vector = vector_of(offers, self.names)
+        if vector is None:
+            self.remove_copy(source, path)
+            return
+        copies = self._copies.setdefault(source, {})
+        before = copies.get(path)
+        copies[path] = vector, offers
+        if before is None or before[0] != vector or len(copies) > 1:
+            self._place(source)
+        if (source, path) in self.skyline:
+            self._told[source, path] = True  # costs may have changed
+
+    def set_copies(self, copies: Iterable[tuple[str, Path, ScoredCapabilities]]) -> None:
+        """All at once, where there are none yet: local ones, which are not over several paths."""
+        for source, path, offers in copies:
+            vector = vector_of(offers, self.names)
+            if vector is not None:
+                self._copies.setdefault(source, {})[path] = vector, offers
+        self.deepen(self.skyline.depth)
+
+    def remove_copy(self, source: str, path: Path) -> None:
+        copies = self._copies.get(source)
+        if copies is None or copies.pop(path, None) is None:
+            return
+        if not copies:
+            del self._copies[source]
+        self._place(source)
+
+    def deepen(self, depth: int) -> None:
+        """Rebuild the skyline with another depth."""
+        before = self.skyline
+        self.skyline = Skyline(2 * len(self.names), depth)
+        self._placed = {source: _survivors(copies) for source, copies in self._copies.items()}
+        self.skyline.set_all(
+            ((source, path), source, self._copies[source][path][0])
+            for source, paths in self._placed.items()
+            for path in paths
+        )
+        changed = dict.fromkeys([*before.members(), *before.take_changes()], True)
+        changed |= dict.fromkeys(self.skyline.take_changes(), True)
+        self._changed(changed)
+
+    def offers(self, copy: ProfileCopy) -> ScoredCapabilities:
+        return self._copies[copy[0]][copy[1]][1]
+
+    def has(self, copy: ProfileCopy) -> bool:
+        return copy[1] in self._copies.get(copy[0], {})
+
+    def take_news(self) -> list[ProfileCopy]:
+        """Copies that are to be forwarded anew, or no more, since the last time."""
+        news = list(self._told)
+        self._told.clear()
+        return news
+
+    def retell(self, copies: Iterable[ProfileCopy]) -> None:
+        """These were forwarded before there was this group."""
+        self._told |= dict.fromkeys(copies, True)
+
+    def forwarded(self) -> list[ProfileCopy]:
+        return list(self.skyline.representatives())
+
+    # Expectations
+
+    def add(self, id_: str, least: Vector, publishers: int) -> None:
+        self._update()  # so that the counts include what is on the skyline, and nothing else
+        row = self._row[id_] = self._rows.add(id_, least)
+        self._wanted[id_] = publishers
+        self._most[publishers] = self._most.get(publishers, 0) + 1
+        if row >= len(self._needed):
+            self._needed = _grown(self._needed, row)
+            self._satisfying = _grown(self._satisfying, row)
+            self._covering = _grown(self._covering, row)
+        self._needed[row] = publishers
+        self._satisfying[row] = len(self._sources(least, 0))
+        self._covering[row] = len(self._sources(least, len(self.names)))
+
+    def remove(self, id_: str) -> None:
+        self._rows.remove(self._row.pop(id_))
+        self._pending.pop(id_, None)
+        publishers = self._wanted.pop(id_)
+        self._most[publishers] -= 1
+        if not self._most[publishers]:
+            del self._most[publishers]
+
+    def state(self, id_: str) -> MatchState:
+        """As of the last `settle`."""
+        row = self._row[id_]
+        return MatchState(int(self._states(slice(row, row + 1))[0]))
+
+    def settle(self) -> list[str]:
+        """Whose state changed with the copies since the last time."""
+        self._update()
+        changed = list(self._pending)
+        self._pending.clear()
+        return changed
+
+    def candidates(self, least: Vector) -> tuple[list[ProfileCopy], list[ProfileCopy]]:
+        """Both sets of figure 3: copies that satisfy, and others that could."""
+        satisfying = [copy for point in self.skyline.points(least) for copy in point.keys]
+        found = dict.fromkeys(satisfying)
+        covering = self.skyline.points(least, len(self.names))
+        others = [copy for point in covering for copy in point.keys if copy not in found]
+        return satisfying, others
+
+    def satisfying(self, least: Vector, most: int) -> list[ProfileCopy]:
+        """Up to `most` of those that satisfy, of as many points as possible."""
+        band = self.skyline.band
+        points = [band.owner(row) for row in band.first(band.at_least(least), most)]
+        if len(points) == most:
+            return [next(iter(point.keys)) for point in points]
+        found = [copy for point in points for copy in islice(point.keys, most)]
+        return found[:most]
+
+    def nearest(self, least: Vector, most: int) -> list[ProfileCopy]:
+        """Up to `most` copies on the skyline, those first that lack the fewest properties."""
+        band = self.skyline.band
+        never = band.below(least, len(self.names))
+        lacking = never * (len(self.names) + 1) + band.below(least)
+        lacking = np.where(band.at_least((-np.inf,)), lacking, np.iinfo(np.int64).max)
+        found: list[ProfileCopy] = []
+        for row in np.argsort(lacking, kind="stable")[: min(most, len(band))].tolist():
+            found += band.owner(row).keys
+            if len(found) >= most:
+                break
+        return found[:most]
+
+    def others_satisfying(self, least: Vector, source: str, most: int) -> int:
+        """How many sources but this one satisfy, up to `most`; also such outside the skyline."""
+        sources: set[str] = set()
+        for points_of in (self.skyline.points, self.skyline.points_outside):
+            for point in points_of(least):
+                sources.update(each for each in point.keys.values() if each != source)
+                if len(sources) >= most:
+                    return most
+        return len(sources)
+
+    def check_invariants(self) -> None:
+        self.skyline.check_invariants()
+        self._rows.check_invariants()
+        assert len(self._rows) == len(self._row) == len(self._wanted)
+        wanted = list(self._wanted.values())
+        assert self._most == {number: wanted.count(number) for number in set(wanted)}
+        placed = {copy for copy, _ in self.skyline.owned()}
+        assert placed == {
+            (source, path) for source, of in self._copies.items() for path in _survivors(of)
+        }
+        for (source, path), vector in self.skyline.members().items():
+            assert self._copies[source][path][0] == vector
+
+    def check_counts(self, id_: str, least: Vector) -> None:
+        """After `settle`."""
+        row = self._row[id_]
+        assert self._needed[row] == self._wanted[id_]
+        assert self._satisfying[row] == len(self._sources(least, 0))
+        assert self._covering[row] == len(self._sources(least, len(self.names)))
+
+    def _place(self, source: str) -> None:
+        """Put those copies on the skyline that no other copy of the source makes superfluous."""
+        copies = self._copies.get(source, {})
+        survivors = _survivors(copies)
+        for path in survivors:
+            self.skyline.set((source, path), source, copies[path][0])
+        for path in self._placed.pop(source, ()):
+            if path not in survivors:
+                self.skyline.remove((source, path))
+        if survivors:
+            self._placed[source] = survivors
+
+    def _update(self) -> None:
+        if changes := self.skyline.take_changes():
+            self._changed(dict.fromkeys(changes, True))
+
+    def _changed(self, copies: dict[ProfileCopy, bool]) -> None:
+        self._told |= copies
+        before = self._states(slice(0, self._rows.used))
+        for source in {source: True for source, _ in copies}:
+            self._count(source)
+        after = self._states(slice(0, self._rows.used))
+        if self._row:
+            self._pending |= dict.fromkeys(self._rows.owners(before != after), True)
+
+    def _count(self, source: str) -> None:
+        """Bring the counts up to what the skyline has of one source."""
+        paths = self._copies.get(source, {})
+        now = tuple(self.skyline.vector((source, p)) for p in paths if (source, p) in self.skyline)
+        before = self._counted.pop(source, ())
+        if now:
+            self._counted[source] = now
+        if not len(self._row):
+            return
+        used, width = self._rows.used, len(self.names)
+        satisfying, covering = self._satisfying[:used], self._covering[:used]
+        if before:
+            satisfying -= self._reached([vector[:width] for vector in before])
+            covering -= self._reached([vector[width:] for vector in before])
+        if now:
+            satisfying += self._reached([vector[:width] for vector in now])
+            covering += self._reached([vector[width:] for vector in now])
+
+    def _reached(self, vectors: list[Vector]) -> Mask:
+        """Expectations that one of the vectors is good enough for."""
+        mask = self._rows.at_most(vectors[0])
+        for vector in vectors[1:]:
+            mask |= self._rows.at_most(vector)
+        return mask
+
+    def _states(self, rows: slice) -> _Counts:
+        needed = self._needed[rows]
+        covered: _Counts = (self._covering[rows] >= needed).astype(np.int64)
+        covered += self._satisfying[rows] >= needed
+        return covered
+
+    def _sources(self, least: Vector, first: int) -> set[str]:
+        points = self.skyline.points(least, first)
+        return {source for point in points for source, _ in point.keys}
+
+
+def _survivors(copies: dict[Path, tuple[Vector, ScoredCapabilities]]) -> list[Path]:
+    """Without those that another copy surpasses, or equals over a shorter path."""
+    if len(copies) == 1:
+        return list(copies)
+    return [
+        path
+        for path, (vector, _) in copies.items()
+        if not any(
+            at_least(other, vector) and (other != vector or _rank(way) < _rank(path))
+            for way, (other, _) in copies.items()
+            if way != path
+        )
+    ]
+
+
+def _rank(path: Path) -> tuple[int, Path]:
+    return len(path), path
+
+
+def _grown(counts: _Counts, row: int) -> _Counts:
+    grown = np.zeros(max(16, 2 * (row + 1)), np.int64)
+    grown[: len(counts)] = counts
+    return grown

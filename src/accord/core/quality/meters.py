@@ -1,0 +1,114 @@
+"""What a node finds out of what publishers send: how often, how fast, how reliably.
+
+Only channels with profiles are watched. Of each profile events are counted, and of each channel
+what became of them for the clients here; once a second those of them are looked at that something
+happened on. Publishers declare a rate; where the measured one is another for a while, that counts.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.monitoring.channel_counts import ChannelCounts
+from accord.core.quality.client_quality import ClientProfile
+from accord.core.quality.measurements import Measurement
+
+RATE_US: Final = 3_000_000  # at least so long, and
+RATE_EVENTS: Final = 4  # so many events, or
+RATE_LONG_US: Final = 30_000_000  # this long
+IDLE_MS: Final = 0.0
+ORDERED: Final = "publisher"  # each publisher's events come in their order
+SAME_FOR_ALL: Final = "total"
+UNORDERED: Final = "none"  # where they take several ways
+_SMOOTHED: Final = 0.5
+_OFF: Final = 0.2  # of what is declared
+
+
+class RateMeter:
+    """How often one publisher publishes on one channel."""
+
+    def __init__(self, now_us: int) -> None:
+        self.count = 0
+        self.since_us = now_us
+        self.was_used = False
+        self.users: dict[ClientProfile, bool] = {}  # the profiles it counts for
+
+    def restart(self, now_us: int) -> None:
+        """Something else is declared: it is given time to come true."""
+        self.count = 0
+        self.since_us = now_us
+
+    def rate_hz(self, now_us: int) -> float | None:
+        """Measured anew each time that it is known; None until then."""
+        elapsed_us = now_us - self.since_us
+        self.was_used = self.was_used or self.count > 0
+        is_enough = self.count >= RATE_EVENTS and elapsed_us >= RATE_US
+        if not self.was_used or not (is_enough or elapsed_us >= RATE_LONG_US):
+            return None
+        # The time began before the first of them, not with it.
+        rate = self.count * 1e6 / elapsed_us
+        self.restart(now_us)
+        return rate
+
+
+def differs(declared: float, measured: float) -> bool:
+    return abs(measured - declared) > _OFF * declared
+
+
+class ChannelMeter:
+    """Latency, reliability and order of one channel, towards the clients of this node."""
+
+    def __init__(self, channel: str, counts: ChannelCounts) -> None:
+        self.channel = channel
+        self.counts = counts
+        self.latency_ms = IDLE_MS
+        self.reliability = 100.0
+        self.order = ORDERED
+        self._has_measured = False
+        self._delivered = counts.delivered
+        self._waited_ms = counts.waited_ms
+        self._lost = _lost(counts)
+
+    def first(self, order: str, best_reliability: float | None) -> list[Measurement]:
+        """What there is before anything was published."""
+        self.order = order
+        return [*self._measurements(best_reliability), self._of("order", order)]
+
+    def look(self, order: str, best_reliability: float | None) -> list[Measurement]:
+        """What was found out since the last look; nothing where nothing happened."""
+        found = self._look_at_events(best_reliability)
+        if order != self.order:  # its channel is defined otherwise
+            self.order = order
+            found.append(self._of("order", order))
+        return found
+
+    def _look_at_events(self, best_reliability: float | None) -> list[Measurement]:
+        counts = self.counts
+        delivered = counts.delivered - self._delivered
+        lost = _lost(counts) - self._lost
+        waited_ms = counts.waited_ms - self._waited_ms
+        self._delivered, self._waited_ms = counts.delivered, counts.waited_ms
+        self._lost += lost
+        if delivered + lost <= 0:
+            return []
+        share = _SMOOTHED if self._has_measured else 1.0
+        self._has_measured = True
+        if delivered:
+            self.latency_ms += share * (waited_ms / delivered - self.latency_ms)
+        self.reliability += share * (100.0 * delivered / (delivered + lost) - self.reliability)
+        return self._measurements(best_reliability)
+
+    def _measurements(self, best_reliability: float | None) -> list[Measurement]:
+        # What waits could go first.
+        latency_ms = self.latency_ms
+        return [
+            self._of("latency", latency_ms, min(latency_ms, 1.0)),
+            self._of("reliability", self.reliability, best_reliability),
+        ]
+
+    def _of(self, name: str, value: float | str, best: float | None = None) -> Measurement:
+        return Measurement(channel=self.channel, property=name, value=value, best=best)
+
+
+def _lost(counts: ChannelCounts) -> int:
+    return counts.shed + counts.expired + counts.refused

@@ -1,0 +1,420 @@
+"""Quality as it is negotiated at one node: profiles and expectations in, notices out.
+
+Everything that comes in is a call with the time, and what has to be told or done comes back as
+notices. What a change concerns is visited right away, up to a number of parties; if it concerns
+more, the rest follows with `advance`, which is due at once then. So no single call takes long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import TypeVar
+
+import msgspec
+
+from accord.core.quality.decision_engine import DecisionEngine
+from accord.core.quality.delta_sync import DeltaSender
+from accord.core.quality.demands import Demand, local_demand
+from accord.core.quality.errors import QualityError
+from accord.core.quality.expectations import (
+    Expectation,
+    ExpectationTable,
+    Lifecycle,
+    RegisteredExpectation,
+    wanted_of,
+)
+from accord.core.quality.local_profiles import LocalProfile, LocalProfiles
+from accord.core.quality.match_groups import ProfileCopy, Scope
+from accord.core.quality.matching import MatchState, UnmetReason
+from accord.core.quality.measurements import Measurement
+from accord.core.quality.mechanisms import MechanismRepository
+from accord.core.quality.messages import QualityMessage
+from accord.core.quality.neighbour_protocol import NeighbourProtocol
+from accord.core.quality.notices import AdaptationDecision, Notice, SendToNeighbour
+from accord.core.quality.profiles import Profile
+from accord.core.quality.properties import MAX_PROPERTIES, Property, PropertyRegistry, shown
+from accord.core.quality.reactions import PATIENCE_US, ReactionCoordinator
+from accord.core.quality.strategies import AdaptationStrategy, strategy_named
+from accord.core.quality.supersets import SuperSets
+from accord.core.quality.usage_reports import UsageReports
+from accord.core.quality.validation import Qualities
+
+T = TypeVar("T")
+
+
+class NegotiationOptions(msgspec.Struct, frozen=True, kw_only=True):
+    strategy: str = "pareto"
+    patience_us: int = PATIENCE_US  # in which what is tried has to help
+    remote_us: int = 20_000_000  # the same for what is asked of other nodes
+    retry_us: int = 30_000_000  # after which it is decided again what was declined or failed
+    usage_us: int = 1_000_000  # publishers hear of their usage no more often
+    visits: int = 4  # in one call
+    decisions: int = 1  # in one call: most visits are short, these are not
+    remeasured: int = 256  # profiles, in one call
+
+
+class ExpectationReport(msgspec.Struct, frozen=True):
+    """How one expectation stands, for people to see."""
+
+    expectation: Expectation
+    life: Lifecycle
+    state: MatchState | None = None  # None while it is suspended
+    decision: AdaptationDecision = AdaptationDecision.NONE
+    reasons: tuple[UnmetReason, ...] = ()
+    relies_on: tuple[ProfileCopy, ...] = ()
+
+
+class Negotiation:
+    """`incarnation` is higher each time the node starts.
+
+    A node that `is_leaf` tells its neighbours nothing of each other.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        incarnation: int = 1,
+        registry: PropertyRegistry | None = None,
+        options: NegotiationOptions | None = None,
+        is_leaf: bool = False,
+    ) -> None:
+        self.options = options or NegotiationOptions()
+        self.registry = registry or PropertyRegistry()
+        self.repository = MechanismRepository(self.registry)
+        self.book = ExpectationTable(self.registry)
+        self.sources = LocalProfiles(node, self.registry)
+        self.supersets = SuperSets(node, self.registry, DeltaSender(incarnation), is_leaf=is_leaf)
+        self.coordinator = ReactionCoordinator(self.repository, self.options.patience_us)
+        self.deciding = DecisionEngine(
+            self.sources,
+            self.coordinator,
+            strategy_named(self.options.strategy),
+            remote_us=self.options.remote_us,
+            retry_us=self.options.retry_us,
+        )
+        self.talking = NeighbourProtocol(node, self.registry, self.supersets, self.deciding)
+        self._stale: dict[str, bool] = {}  # sources of which something else is measured
+        self._usages = UsageReports(self.options.usage_us)
+        self._last_number = 0
+
+    # Properties and strategy
+
+    def define(self, *properties: Property, now_us: int) -> list[Notice]:
+        """All of them, or none: one that is in use keeps its meaning."""
+        known = {each.name: each for each in self.registry}
+        for each in properties:
+            if known.get(each.name, each) != each:
+                self._check_unused(each.name)
+            known[each.name] = each
+        if len(known) > MAX_PROPERTIES:
+            problem = f"{MAX_PROPERTIES} are accepted, {len(known)} would be defined"
+            raise QualityError("properties", problem)
+        for each in properties:
+            self.registry.define(each)
+            self.supersets.property_defined(each.name)
+        return self._finish(now_us)
+
+    def use(self, strategy: AdaptationStrategy, *, now_us: int) -> list[Notice]:
+        """Another strategy, by which everything is looked at again."""
+        self.deciding.strategy = strategy
+        self.deciding.dirty.add(party.id for party in self.deciding.parties)
+        return self._finish(now_us)
+
+    # Profiles
+
+    def register_profile(self, profile: Profile, *, now_us: int) -> list[Notice]:
+        return self._profile_changed(self.sources.register(profile), [], now_us)
+
+    def update_profile(self, profile: Profile, *, now_us: int) -> list[Notice]:
+        before = list(self.sources.find(profile.publisher, profile.channel).offers)
+        local = self.sources.update(profile)
+        return self._profile_changed(local, [n for n in before if n not in local.offers], now_us)
+
+    def revoke_profile(self, publisher: str, channel: str, *, now_us: int) -> list[Notice]:
+        return self._revoke(publisher, channel) + self._finish(now_us)
+
+    def publisher_gone(self, publisher: str, *, now_us: int) -> list[Notice]:
+        notices: list[Notice] = []
+        for channel in self.sources.channels_of(publisher):
+            notices += self._revoke(publisher, channel)
+        return notices + self._finish(now_us)
+
+    def measure(self, measurement: Measurement, *, now_us: int) -> list[Notice]:
+        for source in self.sources.measure(measurement):
+            self._stale[source] = True
+        return self._finish(now_us)
+
+    # Expectations
+
+    def register(self, expectation: Expectation, *, now_us: int) -> list[Notice]:
+        self._check_room(expectation)
+        return self._finish(now_us, self._activate(self.book.register(expectation)))
+
+    def update(self, expectation: Expectation, *, now_us: int) -> list[Notice]:
+        self._check_room(expectation)
+        held = self.book.update(expectation)
+        self._deactivate(expectation.id)
+        party = self._activate(held) if held.life is Lifecycle.ACTIVE else None
+        return self._finish(now_us, party)
+
+    def suspend(self, id_: str, *, now_us: int) -> list[Notice]:
+        self.book.suspend(id_)
+        self._deactivate(id_)
+        return self._finish(now_us)
+
+    def resume(self, id_: str, *, now_us: int) -> list[Notice]:
+        self._check_room(self.book.get(id_).expectation)
+        return self._finish(now_us, self._activate(self.book.resume(id_)))
+
+    def revoke(self, id_: str, *, now_us: int) -> list[Notice]:
+        self.book.revoke(id_)
+        self._deactivate(id_)
+        return self._finish(now_us)
+
+    def unsubscribe(self, subscription: str, *, now_us: int) -> list[Notice]:
+        for held in self.book.alternatives(subscription):
+            self.book.revoke(held.expectation.id)
+            self._deactivate(held.expectation.id)
+        return self._finish(now_us)
+
+    # Neighbours
+
+    def link_up(self, neighbour: str, qualities: Qualities, *, now_us: int) -> list[Notice]:
+        """`qualities`: what the link adds (a latency) or leaves (a reliability), by property."""
+        self.talking.link_up(neighbour, qualities, now_us)
+        return self._finish(now_us)
+
+    def link_changed(self, neighbour: str, qualities: Qualities, *, now_us: int) -> list[Notice]:
+        self.supersets.link_changed(neighbour, qualities)
+        return self._finish(now_us)
+
+    def link_down(self, neighbour: str, *, now_us: int) -> list[Notice]:
+        self.talking.link_down(neighbour, now_us)
+        return self._finish(now_us)
+
+    def receive(self, neighbour: str, message: QualityMessage, *, now_us: int) -> list[Notice]:
+        answer = self.talking.receive(neighbour, message, now_us)
+        notices = self._finish(now_us)
+        return notices if answer is None else [SendToNeighbour(neighbour, answer), *notices]
+
+    # Time
+
+    def next_due_us(self) -> int:
+        deciding = self.deciding
+        if deciding.dirty or self._stale:
+            return 0
+        due = [
+            self.coordinator.next_due_us(),
+            self.supersets.saying.next_due_us(),
+            self.talking.next_due_us(),
+            self._usages.due_us,
+        ]
+        due += _first(deciding.retries.values())
+        tried = [deciding.parties.get(id_) for id_ in _first(deciding.remote_tries)]
+        return min(due + [party.tried_until_us for party in tried if party is not None])
+
+    def advance(self, *, now_us: int) -> list[Notice]:
+        notices = self._give_up(now_us)
+        deciding = self.deciding
+        while deciding.retries and min(_first(deciding.retries.values())) <= now_us:
+            id_ = next(iter(deciding.retries))
+            del deciding.retries[id_]
+            deciding.dirty.add([id_])
+        return notices + self._finish(now_us) + self._usages.take(now_us)
+
+    # Looking
+
+    def standing(self, id_: str) -> ExpectationReport:
+        held = self.book.get(id_)
+        party = self.deciding.parties.get(id_)
+        if party is None:
+            return ExpectationReport(held.expectation, held.life)
+        state = self.deciding.state(party)
+        reasons = () if state is MatchState.SATISFIED else self.deciding.reasons(party)
+        relies_on = self.deciding.reliance.copies(id_)
+        return ExpectationReport(
+            held.expectation, held.life, state, party.decision, reasons, relies_on
+        )
+
+    def skyline(self, scope: Scope) -> list[ProfileCopy]:
+        """Of a channel filter and (in the order of their names) properties that are expected."""
+        group = self.supersets.groups.get(scope)
+        return [] if group is None else list(group.skyline.members())
+
+    def usage(self, publisher: str, channel: str) -> tuple[int, float]:
+        """How many expectations rely on a profile, and their utility in all."""
+        source = self.sources.find(publisher, channel).subject.source
+        return self.deciding.reliance.usage((source, ()))
+
+    def check_invariants(self) -> None:
+        for part in (
+            self.registry,
+            self.book,
+            self.sources,
+            self.supersets,
+            self.coordinator,
+            self.deciding,
+            self.talking,
+            self._usages,
+        ):
+            part.check_invariants()
+        for held in self.book:
+            party = self.deciding.parties.get(held.expectation.id)
+            assert (party is not None) == (held.life is Lifecycle.ACTIVE)
+            if party is not None and party.group is not None:
+                assert self.supersets.groups[party.group.scope] is party.group
+                party.group.check_counts(party.id, party.least)
+        for local in self.sources:
+            for name in local.offers:
+                reaction = self.coordinator.get((local.subject.source, name))
+                level = self.deciding.reliance.level((local.subject.source, ()), name)
+                if reaction is not None and reaction.due_us:
+                    assert level is not None
+                    assert level >= reaction.level
+                if level is not None:
+                    assert level <= self.coordinator.released((local.subject.source, name))
+
+    # Inside
+
+    def _profile_changed(self, local: LocalProfile, lost: list[str], now_us: int) -> list[Notice]:
+        notices = self.coordinator.gone(local.subject.source, lost)
+        return notices + self._offer(local) + self._finish(now_us)
+
+    def _offer(self, local: LocalProfile) -> list[Notice]:
+        """A profile as it is declared and measured now."""
+        source = local.subject.source
+        self.supersets.set_local(local.subject.channel, source, local.offers)
+        self.deciding.profile_changed(source, local.offers)
+        return self.coordinator.observed(source, local.offers)
+
+    def _revoke(self, publisher: str, channel: str) -> list[Notice]:
+        local = self.sources.revoke(publisher, channel)
+        source = local.subject.source
+        self.supersets.remove_local(channel, source)
+        self.deciding.profile_changed(source, None)
+        self._usages.forget(source)
+        return self.coordinator.gone(source, list(local.offers))
+
+    def _activate(self, held: RegisteredExpectation) -> Demand:
+        expectation = held.expectation
+        scope = expectation.channel, held.wanted.names
+        group = self.supersets.group(scope, expectation.publishers)
+        group.add(expectation.id, held.wanted.least, expectation.publishers)
+        self._last_number += 1
+        party = local_demand(held, group, self._last_number)
+        self.deciding.parties.add(party)
+        return party
+
+    def _deactivate(self, id_: str) -> None:
+        party = self.deciding.forget(id_)
+        if party is not None and party.group is not None:
+            party.group.remove(id_)
+            self.supersets.release(party.group.scope)
+
+    def _check_room(self, expectation: Expectation) -> None:
+        if not self.supersets.is_full:
+            return
+        scope = expectation.channel, wanted_of(expectation, self.registry).names
+        if scope not in self.supersets.groups:
+            problem = "too many sets of channels and properties are in use already"
+            raise QualityError(f"expectation {shown(expectation.id)}", problem)
+
+    def _check_unused(self, name: str) -> None:
+        is_used = (
+            any(name in local.offers for local in self.sources)
+            or any(name in held.wanted.names for held in self.book)
+            or any(name in names for _, names in self.supersets.groups)
+        )
+        if is_used:
+            problem = "is in use; its meaning can't change before nobody uses it any more"
+            raise QualityError(shown(name), problem)
+
+    def _finish(self, now_us: int, first: Demand | None = None) -> list[Notice]:
+        """Visit who is concerned, and see to what follows."""
+        notices = self._remeasure()
+        deciding = self.deciding
+        deciding.dirty.add_urgent(self.supersets.settle(now_us))
+        for copy, offers in self.supersets.take_changed():
+            deciding.copy_changed(copy, offers)
+        if first is not None:
+            notices += deciding.visit(first, now_us)
+        notices += self._visit(now_us) + self._see_to_reliance(now_us)
+        self.talking.answer_claims(now_us)
+        notices += [SendToNeighbour(*greeting) for greeting in self.talking.greetings(now_us)]
+        return notices + [SendToNeighbour(*send) for send in self.supersets.saying.take(now_us)]
+
+    def _visit(self, now_us: int) -> list[Notice]:
+        notices: list[Notice] = []
+        deciding = self.deciding
+        most = deciding.decisions + self.options.decisions
+        for _ in range(self.options.visits):
+            id_ = deciding.dirty.take()
+            if id_ is None:
+                break
+            party = deciding.parties.get(id_)
+            if party is not None:
+                notices += deciding.visit(party, now_us)
+            if deciding.decisions >= most:
+                break
+        return notices
+
+    def _remeasure(self) -> list[Notice]:
+        notices: list[Notice] = []
+        for source in _first(self._stale, self.options.remeasured):
+            del self._stale[source]
+            local = self.sources.complete(source)
+            if local is not None:
+                notices += self._offer(local)
+        return notices
+
+    def _see_to_reliance(self, now_us: int) -> list[Notice]:
+        """What is needed has changed: of publishers here, and of neighbours."""
+        notices: list[Notice] = []
+        reliance = self.deciding.reliance
+        for copy in reliance.take_changed():
+            source, path = copy
+            if path:
+                self.talking.asking.ask(copy, reliance, now_us)
+                continue
+            local = self.sources.get(source)
+            if local is None:
+                continue
+            for name, offer in local.offers.items():
+                level = reliance.level(copy, name)
+                frees = self.deciding.strategy.frees
+                notices += self.coordinator.needed((source, name), level, offer, frees)
+            self._usages.changed(local.subject, reliance.usage(copy), now_us)
+        return notices
+
+    def _give_up(self, now_us: int) -> list[Notice]:
+        """On what did not help in time."""
+        notices: list[Notice] = []
+        deciding = self.deciding
+        for place in self.coordinator.overdue(now_us):
+            source, name = place
+            local = self.sources.get(source)
+            assert local is not None
+            offer = local.offers[name]
+            more, is_tried = self.coordinator.give_up(place, offer, now_us)
+            notices += more
+            if not is_tried:
+                self._failed((source, ()), name, offer.current, now_us)
+        while deciding.remote_tries:
+            party = deciding.parties.get(next(iter(deciding.remote_tries)))
+            assert party is not None
+            if party.tried_until_us > now_us:
+                break
+            deciding.give_up_remote(party, now_us)
+        return notices
+
+    def _failed(self, copy: ProfileCopy, name: str, now: float, now_us: int) -> None:
+        for who in self.deciding.reliance.between(copy, name, now, float("inf")):
+            party = self.deciding.parties.get(who)
+            if party is not None:
+                self.deciding.fail(party, copy, now_us)
+
+
+def _first(values: Iterable[T], most: int = 1) -> list[T]:
+    return list(islice(values, most))

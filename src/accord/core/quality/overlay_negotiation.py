@@ -1,0 +1,175 @@
+"""Quality between nodes: what a negotiation tells its neighbours, over the links of the overlay.
+
+A link counts here where both of its ends say that it is up: then it is known how long it takes from
+the neighbour, which is the way that events come. That is what it adds to a latency, and to the age
+of what an event tells of; the share it loses is what it takes from a reliability.
+
+Neighbours are also the secondary nodes that this one is a parent of; and for a secondary node, its
+parents, of which it tells nothing to each other: it is a leaf.
+
+Whoever changes something of the negotiation hands what that returned to `take`. What is for
+neighbours goes there; everything else waits in `notices`, together with what follows from messages
+and from time, for whoever drives the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from accord.core.channels.template import Context, Template
+from accord.core.model.decoding import decode_or_none
+from accord.core.overlay.tier_links import TierLinks
+from accord.core.quality.errors import QualityError
+from accord.core.quality.messages import QualityMessage
+from accord.core.quality.negotiation import Negotiation
+from accord.core.quality.notices import Notice, SendToNeighbour
+from accord.core.quality.properties import PropertyRegistry
+from accord.core.quality.property_sync import PropertySync
+from accord.core.quality.validation import Qualities
+
+SERVICE: Final = "$quality"
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(QualityMessage)
+
+
+class TierNegotiation:
+    """Over links between tiers; a secondary node has no others."""
+
+    def __init__(self, negotiation: Negotiation, tiers: TierLinks) -> None:
+        self.negotiation = negotiation
+        self.notices: list[Notice] = []
+        self.malformed = 0  # messages that are none
+        self.defining = PropertySync(tiers)  # properties
+        self._tiers = tiers
+        self._links: dict[str, Qualities] = {}
+        self._seen = -1
+        tiers.serve(SERVICE, self.hear)
+
+    def take(self, notices: Iterable[Notice]) -> None:
+        """What the negotiation returned."""
+        for notice in notices:
+            if isinstance(notice, SendToNeighbour):
+                self._tell(notice.neighbour, _encoder.encode(notice.message))
+            else:
+                self.notices.append(notice)
+
+    def take_notices(self) -> list[Notice]:
+        """Those that wait; they do not any more."""
+        notices, self.notices = self.notices, []
+        return notices
+
+    def hear(self, neighbour: str, body: bytes, now_us: int) -> None:
+        message = decode_or_none(_decoder, body)
+        if message is None:
+            self.malformed += 1
+            return
+        self._look_at_links(now_us)
+        self.take(self.negotiation.receive(neighbour, message, now_us=now_us))
+
+    def advance(self, now_us: int) -> None:
+        self._look_at_links(now_us)
+        self.defining.advance(now_us)
+        if self.negotiation.next_due_us() <= now_us:
+            self.take(self.negotiation.advance(now_us=now_us))
+
+    def next_due_us(self) -> int:
+        if self._is_news():
+            return 0
+        return min(self.negotiation.next_due_us(), self.defining.next_due_us())
+
+    def check_invariants(self) -> None:
+        self.negotiation.check_invariants()
+
+    def _tell(self, neighbour: str, body: bytes) -> None:
+        self._tiers.say(neighbour, SERVICE, body)
+
+    def _is_news(self) -> bool:
+        """Whether links may be other than when they were looked at."""
+        return self._tiers.version != self._seen
+
+    def _look_at_links(self, now_us: int) -> None:
+        if not self._is_news():
+            return
+        before, self._links = self._links, self._find_links()
+        # What gets better first: when one parent takes over from another, nobody is to be without
+        # what it has before and after.
+        for neighbour, qualities in self._links.items():
+            if neighbour not in before:
+                self.take(self.negotiation.link_up(neighbour, qualities, now_us=now_us))
+        changed = [each for each, known in before.items() if self._links.get(each, known) != known]
+        for each in sorted(changed, key=lambda each: _worse_by(before[each], self._links[each])):
+            self.take(self.negotiation.link_changed(each, self._links[each], now_us=now_us))
+        for neighbour in before:
+            if neighbour not in self._links:
+                self.take(self.negotiation.link_down(neighbour, now_us=now_us))
+
+    def _find_links(self) -> dict[str, Qualities]:
+        """Those there are now."""
+        self._seen = self._tiers.version
+        return {
+            # What must not be lost is sent again until it is there.
+            neighbour: self._qualities(link.delay_us, 0.0)
+            for neighbour, link in self._tiers.links.items()
+        }
+
+    def _qualities(self, delay_us: float, loss: float) -> Qualities:
+        delay_ms = delay_us / 1_000
+        known = {"latency": delay_ms, "freshness": delay_ms, "reliability": 100 * (1 - loss)}
+        registry = self.negotiation.registry
+        return {name: value for name, value in known.items() if _has_room(registry, name, value)}
+
+
+class OverlayNegotiation(TierNegotiation, Template):
+    """For `Channels.serve(SERVICE, lambda context: QualityExchange(context, negotiation))`.
+
+    `tiers` are its links to secondary nodes.
+    """
+
+    def __init__(
+        self, context: Context, negotiation: Negotiation, tiers: TierLinks | None = None
+    ) -> None:
+        Template.__init__(self, context)
+        TierNegotiation.__init__(self, negotiation, TierLinks() if tiers is None else tiers)
+        self._sight: tuple[int, list[str]] = (-1, [])
+
+    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
+        self.hear(neighbour, body, now_us)
+
+    def _tell(self, neighbour: str, body: bytes) -> None:
+        if neighbour in self._tiers.links:
+            super()._tell(neighbour, body)
+        else:
+            self.context.say(neighbour, "", body)
+
+    def _is_news(self) -> bool:
+        return super()._is_news() or self._look() != self._sight
+
+    def _look(self) -> tuple[int, list[str]]:
+        return self.context.map.version, self.context.neighbours()
+
+    def _find_links(self) -> dict[str, Qualities]:
+        self._sight = self._look()
+        links: dict[str, Qualities] = {}
+        map_, here = self.context.map, self.context.name
+        for neighbour in self._sight[1]:
+            link, delay_us = map_.link(neighbour, here), map_.delay_us((neighbour, here))
+            if link is not None and delay_us is not None:
+                links[neighbour] = self._qualities(delay_us, link.loss)
+        return links | super()._find_links()
+
+
+def _worse_by(before: Qualities, after: Qualities) -> float:
+    return float(after.get("latency", 0.0)) - float(before.get("latency", 0.0))
+
+
+def _has_room(registry: PropertyRegistry, name: str, value: float) -> bool:
+    """Whether the property is defined, and so that the value makes sense."""
+    try:
+        registry.get(name).position(value)
+    except QualityError:
+        return False
+    return True

@@ -1,0 +1,80 @@
+"""Definitions of properties across tiers, where no facts go: told in a row until they are heard.
+
+Each end has a list to which it only adds. It tells a neighbour the next of them, and again until
+that says up to where it has heard; who begins to listen anew is told everything. To hear a
+definition twice does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from accord.core.model.decoding import decode_or_none
+from accord.core.overlay.change_log import ChangeLog, DeltaLimits
+from accord.core.overlay.tier_delta_sync import TierDeltaSender
+from accord.core.overlay.tier_links import MAX_BYTES, TierLinks
+from accord.core.quality.properties import MAX_PROPERTIES
+
+SERVICE: Final = "$properties"
+AGAIN_US: Final = 1_000_000
+_AT_ONCE: Final = 32
+_LIMITS: Final = DeltaLimits(changes=_AT_ONCE, bytes=MAX_BYTES // 8, gone=0)
+
+
+class PropertyDelta(msgspec.Struct, frozen=True, array_like=True, tag="define"):
+    """The definitions from the place `first` on."""
+
+    first: int
+    texts: tuple[str, ...]
+
+
+class PropertyAck(msgspec.Struct, frozen=True, array_like=True, tag="defined"):
+    """All before the place `next` were heard."""
+
+    next: int
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decoder: Final[msgspec.msgpack.Decoder[PropertyDelta | PropertyAck]] = msgspec.msgpack.Decoder(
+    PropertyDelta | PropertyAck
+)
+
+
+class PropertySync:
+    """`on_told` is called with what a neighbour defines, as a file has it."""
+
+    def __init__(self, tiers: TierLinks) -> None:
+        self.on_told: Callable[[str, str], object] = lambda *_: None
+        self._tiers = tiers
+        self._texts: ChangeLog[str, str] = ChangeLog(_LIMITS, lambda _, text: len(text or ""))
+        self._readers = TierDeltaSender(self._texts, tiers, AGAIN_US)
+        tiers.serve(SERVICE, self._hear)
+
+    def tell(self, name: str, text: str) -> None:
+        """To all who are there, or will be."""
+        if self._texts.get(name) is None and len(self._texts) < MAX_PROPERTIES:
+            self._texts.put(name, text)
+
+    def advance(self, now_us: int) -> None:
+        for neighbour, reader in self._readers.due(now_us):
+            _, changes = self._texts.after(reader.version)
+            define = PropertyDelta(reader.version, tuple(text or "" for _, _, text in changes))
+            self._tiers.say(neighbour, SERVICE, _encode(define))
+
+    def next_due_us(self) -> int:
+        return self._readers.next_due_us()
+
+    def _hear(self, neighbour: str, body: bytes, now_us: int) -> None:
+        message = decode_or_none(_decoder, body)
+        if isinstance(message, PropertyDelta):
+            if len(message.texts) > _AT_ONCE or not 0 <= message.first <= MAX_PROPERTIES:
+                return  # nobody has so many
+            for text in message.texts:
+                self.on_told(neighbour, text)
+            heard = PropertyAck(message.first + len(message.texts))
+            self._tiers.say(neighbour, SERVICE, _encode(heard))
+        elif isinstance(message, PropertyAck):
+            self._readers.heard(neighbour, message.next, now_us)

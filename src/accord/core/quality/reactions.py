@@ -1,0 +1,309 @@
+"""What is being done to make profiles satisfy: started, verified, replaced and withdrawn.
+
+A reaction moves one property of one profile to a level. Its mechanisms are tried one after the
+other: each has some time in which the value that is declared or measured must reach the level; else
+it is withdrawn and the next one is tried. When all have failed that is told. A reaction that helped
+is held as long as somebody needs it.
+
+When nobody does, what the node does is withdrawn. A publisher is advised to do less only where the
+strategy frees resources: down to what is needed still, or to where it was before. Where that is
+cheaper, the node keeps back what is too much instead, until somebody needs it.
+
+A publisher takes its time to do less. Until it does, others may come to rely on what it still
+gives: then it is advised anew. So what was advised last is never less than what is needed: who
+relied on it before is counted in the advice, and who does so afterwards has it advised again.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final
+
+import msgspec
+
+from accord.core.quality.mechanisms import Mechanism, MechanismRepository, advises, worse_way
+from accord.core.quality.notices import (
+    Advice,
+    ApplyMechanism,
+    MechanismStep,
+    Notice,
+    WithdrawMechanism,
+)
+from accord.core.quality.profiles import ScoredCapabilities, ScoredCapability
+from accord.core.quality.strategies import PropertyMove
+
+PATIENCE_US: Final = 5_000_000
+NEVER_US: Final = 2**62
+
+PropertyRef = tuple[str, str]  # a source and a property
+
+
+class ProfileRef(msgspec.Struct, frozen=True):
+    """A profile that is registered here."""
+
+    source: str
+    publisher: str
+    channel: str
+
+
+class Reaction:
+    """`due_us`: until when it must have helped; 0 when it has."""
+
+    __slots__ = (
+        "baseline",
+        "capped",
+        "due_us",
+        "level",
+        "mechanisms",
+        "number",
+        "released",
+        "subject",
+        "target",
+    )
+
+    def __init__(self, subject: ProfileRef, baseline: float) -> None:
+        self.subject = subject
+        self.baseline = baseline
+        self.level = baseline
+        self.target = baseline
+        self.mechanisms: tuple[Mechanism, ...] = ()  # the first is in effect
+        self.number = 0  # of what the node does for it
+        self.due_us = 0
+        self.capped = 0  # the number of what keeps back what is too much
+        self.released = inf  # down to where it was advised to go, and did not yet
+
+    @property
+    def advises(self) -> bool:
+        return any(advises(each) for each in self.mechanisms[:1])
+
+
+class ReactionCoordinator:
+    def __init__(self, repository: MechanismRepository, patience_us: int = PATIENCE_US) -> None:
+        self.repository = repository
+        self._patience_us = patience_us
+        self._reactions: dict[PropertyRef, Reaction] = {}
+        self._trying: dict[PropertyRef, bool] = {}  # in the order in which they are due
+        self._ended: dict[PropertyRef, Reaction] = {}  # released, which was not followed yet
+        self._last_number = 0
+
+    def __len__(self) -> int:
+        return len(self._reactions)
+
+    def get(self, place: PropertyRef) -> Reaction | None:
+        return self._reactions.get(place)
+
+    def released(self, place: PropertyRef) -> float:
+        """Down to where a publisher was advised to go, and did not yet."""
+        reaction = self._reactions.get(place) or self._ended.get(place)
+        return inf if reaction is None else reaction.released
+
+    def is_trying(self, place: PropertyRef, level: float) -> bool:
+        """To reach so much, or more."""
+        return place in self._trying and self._reactions[place].level >= level
+
+    def in_effect(self) -> list[int]:
+        """The numbers of all that the node was told to do, and not to undo."""
+        reactions = self._reactions.values()
+        return [n for each in reactions for n in (each.number, each.capped) if n]
+
+    def start(
+        self, subject: ProfileRef, move: PropertyMove, offer: ScoredCapability, now_us: int
+    ) -> list[Notice]:
+        """Do what was decided."""
+        place = subject.source, move.property
+        reaction = self._reactions.get(place)
+        if reaction is None:
+            reaction = self._ended.pop(place, None) or Reaction(subject, offer.current)
+            self._reactions[place] = reaction
+        elif place in self._trying and move.level <= reaction.level:
+            return []  # it was asked for already
+        reaction.baseline = min(reaction.baseline, offer.current)
+        notices = self._uncap(reaction)
+        if reaction.mechanisms[:1] != move.mechanisms[:1]:
+            notices += self._withdraw(reaction)
+        reaction.level = max(reaction.level, move.level) if reaction.due_us else move.level
+        reaction.target = move.target
+        reaction.released = inf
+        reaction.mechanisms = move.mechanisms
+        return notices + self._try(place, reaction, offer, now_us)
+
+    def needed(
+        self, place: PropertyRef, level: float | None, offer: ScoredCapability, frees: bool
+    ) -> list[Notice]:
+        """So much is needed now by all together."""
+        reaction = self._reactions.get(place) or self._resumed(place, level, offer)
+        if reaction is None:
+            return []
+        goal = reaction.baseline if level is None else max(level, reaction.baseline)
+        if goal >= reaction.level:
+            notices = self._uncap(reaction) if goal > reaction.level else []
+            if offer.current >= goal:
+                reaction.level = goal
+                notices += self._stay(reaction, offer) if goal > reaction.released else []
+            return notices
+        reaction.level = goal
+        self._hold(place, reaction, offer)
+        notices = self._less(reaction, offer) if frees and reaction.advises else []
+        if goal <= reaction.baseline and not reaction.capped:
+            notices += self._withdraw(reaction)
+            self._end(place)
+            if reaction.released < inf:
+                self._ended[place] = reaction
+        return notices
+
+    def observed(self, source: str, offers: ScoredCapabilities) -> list[Notice]:
+        """A profile as it is declared and measured now: what helped is held."""
+        notices: list[Notice] = []
+        for name, offer in offers.items():
+            place = source, name
+            if place in self._ended and offer.current <= self._ended[place].released:
+                del self._ended[place]
+            reaction = self._reactions.get(place)
+            if reaction is None:
+                continue
+            if offer.current <= reaction.released:
+                reaction.released = inf
+            # Who does less of its own accord is not told to do more when less is needed.
+            reaction.baseline = min(reaction.baseline, offer.current)
+            self._hold(place, reaction, offer)
+            if reaction.capped and offer.current <= reaction.level:
+                notices += self._uncap(reaction)
+                if reaction.level <= reaction.baseline:
+                    self._end(place)
+        return notices
+
+    def gone(self, source: str, names: list[str]) -> list[Notice]:
+        """The profile, or these of its capabilities: nobody is left to advise."""
+        notices: list[Notice] = []
+        for name in names:
+            self._ended.pop((source, name), None)
+            reaction = self._reactions.get((source, name))
+            if reaction is not None:
+                notices += self._uncap(reaction) + self._withdraw(reaction)
+                self._end((source, name))
+        return notices
+
+    def next_due_us(self) -> int:
+        for place in self._trying:
+            return self._reactions[place].due_us
+        return NEVER_US
+
+    def overdue(self, now_us: int) -> list[PropertyRef]:
+        """What did not help in time."""
+        found: list[PropertyRef] = []
+        for place in self._trying:
+            if self._reactions[place].due_us > now_us:
+                break
+            found.append(place)
+        return found
+
+    def give_up(
+        self, place: PropertyRef, offer: ScoredCapability, now_us: int
+    ) -> tuple[list[Notice], bool]:
+        """On what is tried; False where nothing else is left to try."""
+        reaction = self._reactions[place]
+        following = reaction.mechanisms[1:]
+        notices = self._withdraw(reaction)
+        if following:
+            reaction.mechanisms = following
+            return notices + self._try(place, reaction, offer, now_us), True
+        if offer.current > reaction.baseline and reaction.advises:
+            reaction.level = offer.current  # as far as it came: that is given back some time
+            self._hold(place, reaction, offer)
+        else:
+            self._end(place)
+        return notices, False
+
+    def check_invariants(self) -> None:
+        for place, reaction in self._reactions.items():
+            assert (place in self._trying) == (reaction.due_us > 0)
+            assert reaction.mechanisms
+            assert reaction.level > reaction.baseline or reaction.capped
+            assert place[0] == reaction.subject.source
+            assert place not in self._ended
+            assert reaction.level <= reaction.released
+        for reaction in self._ended.values():
+            assert reaction.level <= reaction.released < inf
+            assert not reaction.number
+            assert not reaction.capped
+        due = [self._reactions[place].due_us for place in self._trying]
+        assert due == sorted(due)
+
+    def _try(
+        self, place: PropertyRef, reaction: Reaction, offer: ScoredCapability, now_us: int
+    ) -> list[Notice]:
+        reaction.due_us = now_us + self._patience_us
+        self._trying.pop(place, None)
+        self._trying[place] = True
+        if not reaction.number and set(reaction.mechanisms[0].steps) != {MechanismStep.ADVISE}:
+            reaction.number = self._next_number()
+        mechanism, score = reaction.mechanisms[0], max(reaction.level, reaction.target)
+        return _orders(mechanism, reaction.subject, reaction.number, offer, score)
+
+    def _less(self, reaction: Reaction, offer: ScoredCapability) -> list[Notice]:
+        """Have no more than the level, in the cheapest way."""
+        for mechanism in self.repository.of(offer.property, worse_way(offer.property))[:1]:
+            if not advises(mechanism):
+                reaction.capped = reaction.capped or self._next_number()
+            else:
+                reaction.released = reaction.level
+            subject, level = reaction.subject, min(reaction.level, offer.best)
+            return _orders(mechanism, subject, reaction.capped, offer, level, is_release=True)
+        return []
+
+    def _stay(self, reaction: Reaction, offer: ScoredCapability) -> list[Notice]:
+        """Do less, but not as much less as was advised."""
+        reaction.released = reaction.level
+        who, target = reaction.subject, offer.property.from_score(reaction.level)
+        return [Advice(who.publisher, who.channel, offer.property.name, target, is_release=True)]
+
+    def _resumed(
+        self, place: PropertyRef, level: float | None, offer: ScoredCapability
+    ) -> Reaction | None:
+        """One that was released, where what it brought is there still and relied on again."""
+        reaction = self._ended.get(place)
+        if reaction is None or level is None or not reaction.level < level <= offer.current:
+            return None
+        self._reactions[place] = self._ended.pop(place)
+        return reaction
+
+    def _hold(self, place: PropertyRef, reaction: Reaction, offer: ScoredCapability) -> None:
+        if offer.current >= reaction.level:
+            reaction.due_us = 0
+            self._trying.pop(place, None)
+
+    def _uncap(self, reaction: Reaction) -> list[Notice]:
+        capped, reaction.capped = reaction.capped, 0
+        return [WithdrawMechanism(capped)] if capped else []
+
+    def _withdraw(self, reaction: Reaction) -> list[Notice]:
+        number, reaction.number = reaction.number, 0
+        return [WithdrawMechanism(number)] if number else []
+
+    def _end(self, place: PropertyRef) -> None:
+        self._reactions.pop(place).due_us = 0
+        self._trying.pop(place, None)
+
+    def _next_number(self) -> int:
+        self._last_number += 1
+        return self._last_number
+
+
+def _orders(  # noqa: PLR0913
+    mechanism: Mechanism,
+    subject: ProfileRef,
+    number: int,
+    offer: ScoredCapability,
+    score: float,
+    *,
+    is_release: bool = False,
+) -> list[Notice]:
+    """The steps of a mechanism as what is to be told."""
+    who, channel, name = subject.publisher, subject.channel, offer.property.name
+    target = offer.property.from_score(score)
+    return [
+        Advice(who, channel, name, target, is_release)
+        if step is MechanismStep.ADVISE
+        else ApplyMechanism(number, step, who, channel, name, target)
+        for step in mechanism.steps
+    ]

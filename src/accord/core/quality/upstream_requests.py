@@ -1,0 +1,163 @@
+"""What a node asks of its neighbours for copies that came from them, and what others ask of it.
+
+Who relies on a copy from elsewhere says so to the neighbour it came from: how good which property
+must be, and how much that matters. The neighbour does the same in turn, for itself and for all who
+asked it, until the node is reached where the profile is registered. There it counts like an
+expectation of that one profile: it is weighed against others, and what it needs is not freed.
+
+If it won't be had, an answer goes back the same way. An ask that is not answered is being tried, or
+has what it needs: that is seen from the copy itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from accord.core.quality.delta_sync import DeltaSender
+from accord.core.quality.dependencies import ProfileDependencies, RequiredScores
+from accord.core.quality.errors import QualityError
+from accord.core.quality.expectations import (
+    MAX_ID,
+    MAX_REQUIREMENTS,
+    MAX_UTILITY,
+    PropertyRequirement,
+    bounds_of,
+)
+from accord.core.quality.match_groups import ProfileCopy
+from accord.core.quality.matching import UnmetReason
+from accord.core.quality.messages import QualityRejection, QualityRequest
+from accord.core.quality.properties import Better, HopEffect, PropertyRegistry
+from accord.core.quality.validation import Qualities, is_path
+
+
+class NeighbourDemand(msgspec.Struct, frozen=True):
+    """What a neighbour asks: `copy` is this node's own name of what it relies on."""
+
+    id: str
+    asker: str
+    copy: ProfileCopy
+    needs: RequiredScores
+    utility: float
+
+
+class UpstreamRequests:
+    """`qualities(neighbour)`: of the link to it."""
+
+    def __init__(
+        self,
+        node: str,
+        registry: PropertyRegistry,
+        saying: DeltaSender,
+        qualities: Callable[[str], Qualities],
+    ) -> None:
+        self.malformed = 0
+        self._node = node
+        self._registry = registry
+        self._saying = saying
+        self._qualities = qualities
+        self._relayed: dict[
+            ProfileCopy, dict[str, NeighbourDemand]
+        ] = {}  # by claim; not those for local profiles
+        self._refused: dict[ProfileCopy, QualityRejection] = {}
+
+    # To where a copy came from
+
+    def ask(self, copy: ProfileCopy, reliance: ProfileDependencies, now_us: int) -> None:
+        """For what all need of a copy that came from a neighbour, as they do now."""
+        source, path = copy
+        needs = reliance.needs(copy)
+        ask: QualityRequest | None = None
+        if needs:
+            link = self._qualities(path[0])
+            requirements = tuple(self._requirement(name, needs[name], link) for name in needs)
+            utility = min(reliance.usage(copy)[1], MAX_UTILITY)
+            ask = QualityRequest(source, path, requirements, utility)
+        self._saying.say(("ask", source, *path), ask, now_us)
+
+    def refused(
+        self, neighbour: str, before: QualityRejection | None, after: QualityRejection | None
+    ) -> list[ProfileCopy]:
+        """Copies of which it is said now that there won't be more."""
+        if before is not None and self._is_mine(neighbour, before):
+            self._refused.pop((before.source, before.path), None)
+        if after is None or not self._is_mine(neighbour, after):
+            return []
+        copy = after.source, after.path
+        self._refused[copy] = after
+        return [copy]
+
+    # From those to whom a copy went
+
+    def claim(self, neighbour: str, ask: QualityRequest | None) -> NeighbourDemand | None:
+        """What a neighbour asks of this node; None where that is nothing."""
+        if ask is None or not ask.path or ask.path[0] != self._node:
+            return None
+        is_good = (
+            is_path(ask.path, self._node)
+            and neighbour not in ask.path
+            and 0 < len(ask.source) <= MAX_ID
+            and 0 < ask.utility <= MAX_UTILITY
+            and 1 <= len(ask.requirements) <= MAX_REQUIREMENTS * 2
+        )
+        needs: dict[str, float] = {}
+        try:
+            for requirement in ask.requirements:
+                needs[requirement.property] = bounds_of(requirement, self._registry)[0]
+        except QualityError:
+            is_good = False
+        self.malformed += not is_good
+        if not is_good:
+            return None
+        id_ = "\0".join(("", neighbour, ask.source, *ask.path))
+        return NeighbourDemand(id_, neighbour, (ask.source, ask.path[1:]), needs, ask.utility)
+
+    def relay(self, claim: NeighbourDemand, now_us: int) -> None:
+        """It is about a copy from elsewhere; who asked is told what is answered."""
+        self._relayed.setdefault(claim.copy, {})[claim.id] = claim
+        self.relay_answer(claim.copy, now_us)
+
+    def relayed(self) -> list[NeighbourDemand]:
+        return [claim for claims in self._relayed.values() for claim in claims.values()]
+
+    def forget(self, claim: NeighbourDemand, now_us: int) -> None:
+        relayed = self._relayed.get(claim.copy, {})
+        if relayed.pop(claim.id, None) is not None and not relayed:
+            del self._relayed[claim.copy]
+        self.answer(claim, None, now_us)
+
+    def answer(self, claim: NeighbourDemand, reason: UnmetReason | None, now_us: int) -> None:
+        """Why it won't be had; None: it may be."""
+        source, path = claim.copy
+        asked = (self._node, *path)
+        answer: QualityRejection | None = None
+        if reason is not None:
+            answer = QualityRejection(claim.asker, source, asked, reason.property, reason.now)
+        self._saying.say(("answer", claim.asker, source, *asked), answer, now_us)
+
+    def relay_answer(self, copy: ProfileCopy, now_us: int) -> None:
+        refused = self._refused.get(copy)
+        for claim in self._relayed.get(copy, {}).values():
+            reason = (
+                None if refused is None else UnmetReason(claim.id, refused.property, refused.now)
+            )
+            self.answer(claim, reason, now_us)
+
+    def check_invariants(self) -> None:
+        for copy, claims in self._relayed.items():
+            assert claims
+            assert all(claim.copy == copy and copy[1] for claim in claims.values())
+
+    def _requirement(self, name: str, least: float, link: Qualities) -> PropertyRequirement:
+        property_ = self._registry.get(name)
+        value = property_.from_score(least)
+        hop = link.get(name)
+        if hop is not None and property_.over_hops is not HopEffect.KEEP:
+            value = property_.before_hop(value, hop)
+        if property_.better is Better.HIGHER:
+            return PropertyRequirement(name, value, None)
+        return PropertyRequirement(name, None, value)
+
+    def _is_mine(self, neighbour: str, answer: QualityRejection) -> bool:
+        return answer.asker == self._node and is_path(answer.path, neighbour)

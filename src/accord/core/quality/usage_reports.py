@@ -1,0 +1,44 @@
+"""What publishers hear of how much their profiles are used: the newest, and not too often."""
+
+from __future__ import annotations
+
+from accord.core.quality.notices import Notice, UsageChanged
+from accord.core.quality.reactions import NEVER_US, ProfileRef
+
+Usage = tuple[int, float]  # how many expectations, and their utility in all
+
+_NONE: Usage = (0, 0.0)
+
+
+class UsageReports:
+    def __init__(self, every_us: int) -> None:
+        self.due_us = NEVER_US
+        self._every_us = every_us
+        self._told: dict[str, Usage] = {}  # by source, without those that are not used
+        self._changed: dict[str, tuple[ProfileRef, Usage]] = {}
+
+    def changed(self, subject: ProfileRef, usage: Usage, now_us: int) -> None:
+        self._changed[subject.source] = subject, usage
+        self.due_us = min(self.due_us, now_us + self._every_us)
+
+    def forget(self, source: str) -> None:
+        self._told.pop(source, None)
+        self._changed.pop(source, None)
+
+    def take(self, now_us: int) -> list[Notice]:
+        """What is to be told by now."""
+        if now_us < self.due_us:
+            return []
+        notices: list[Notice] = []
+        for source, (subject, usage) in self._changed.items():
+            if self._told.pop(source, _NONE) != usage:
+                notices.append(UsageChanged(subject.publisher, subject.channel, *usage))
+            if usage != _NONE:
+                self._told[source] = usage
+        self._changed.clear()
+        self.due_us = NEVER_US
+        return notices
+
+    def check_invariants(self) -> None:
+        assert bool(self._changed) <= (self.due_us < NEVER_US)
+        assert _NONE not in self._told.values()

@@ -1,0 +1,100 @@
+"""What a neighbour says is believed only where it makes sense; then as it is behind the link."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from accord.core.model.channels import problem_with_filter
+from accord.core.quality.errors import QualityError
+from accord.core.quality.expectations import MAX_ID, MAX_PUBLISHERS, MAX_REQUIREMENTS
+from accord.core.quality.match_groups import Path, Scope
+from accord.core.quality.measurements import is_close
+from accord.core.quality.messages import MAX_HOPS, ForwardedProfile, PropertyInterest
+from accord.core.quality.profiles import (
+    Capability,
+    ScoredCapabilities,
+    check_capabilities,
+    offers_of,
+)
+from accord.core.quality.properties import HopEffect, PropertyRegistry, Value, shown
+
+MAX_LEVELS: Final = 64  # of a filter: each takes far more memory than its name is long
+
+Qualities = Mapping[str, Value]  # of a link, by property
+
+
+class NeighbourValidator:
+    def __init__(self, node: str, registry: PropertyRegistry) -> None:
+        self.malformed = 0
+        self._node = node
+        self._registry = registry
+
+    def check(self, qualities: Qualities) -> None:
+        """Of a link, given by the node itself."""
+        for name, value in qualities.items():
+            if not math.isfinite(self._registry.get(name).position(value)):
+                raise QualityError(name, f"expected a finite value of a link, got {shown(value)}")
+
+    def is_close(self, before: Qualities, after: Qualities) -> bool:
+        return before.keys() == after.keys() and all(
+            is_close(self._registry.get(name), before[name], value) for name, value in after.items()
+        )
+
+    def want(self, neighbour: str, want: PropertyInterest) -> bool:
+        """Whether to take note of it: not where it came over this node."""
+        is_good = (
+            problem_with_filter(want.channel) is None
+            and want.channel.count("/") < MAX_LEVELS
+            and _is_set(want.properties)
+            and 1 <= want.publishers <= MAX_PUBLISHERS
+            and is_path(want.path, neighbour)
+        )
+        self.malformed += not is_good
+        return is_good and self._node not in want.path
+
+    def have(self, neighbour: str, have: ForwardedProfile) -> bool:
+        is_good = (
+            _is_set(have.properties)
+            and tuple(each.property for each in have.capabilities) == have.properties
+            and 0 < len(have.source) <= MAX_ID
+            and is_path(have.path, neighbour)
+        )
+        self.malformed += not is_good
+        return is_good and self._node not in have.path
+
+    def arrived(self, have: ForwardedProfile, qualities: Qualities) -> ScoredCapabilities | None:
+        """What is behind the link; None where it means nothing here, as it is defined now."""
+        try:
+            check_capabilities(have.capabilities, self._registry, "what a neighbour has")
+            arrived = tuple(self._over_hop(each, qualities) for each in have.capabilities)
+            return offers_of(arrived, self._registry)
+        except QualityError:
+            return None
+
+    def _over_hop(self, capability: Capability, qualities: Qualities) -> Capability:
+        property_ = self._registry.get(capability.property)
+        link = qualities.get(capability.property)
+        if link is None or property_.over_hops is HopEffect.KEEP:
+            return capability
+        return Capability(
+            capability.property,
+            property_.over_hop(capability.lower, link),
+            property_.over_hop(capability.upper, link),
+            property_.over_hop(capability.current, link),
+            capability.cost,
+        )
+
+
+def scope_of(said: PropertyInterest | ForwardedProfile) -> Scope:
+    return said.channel, said.properties
+
+
+def is_path(path: Path, neighbour: str) -> bool:
+    is_simple = len(set(path)) == len(path)
+    return is_simple and 1 <= len(path) <= MAX_HOPS and path[0] == neighbour
+
+
+def _is_set(names: tuple[str, ...]) -> bool:
+    return 1 <= len(names) <= MAX_REQUIREMENTS and list(names) == sorted(set(names))

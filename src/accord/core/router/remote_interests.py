@@ -1,0 +1,156 @@
+"""The other nodes as receivers: a node's own router finds which of them an event is for.
+
+What a node needs stands in the router like a client's subscription, so one look-up and one pass
+through the index of predicates finds local and remote receivers alike.
+
+To read long predicates takes a while, and a node may say many at once. So some are read at a time,
+and of the others all events count as wanted until it is their turn: too much may go there for a
+moment, never too little.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from accord.core.model.channels import filter_selects
+from accord.core.model.errors import PredicateError
+from accord.core.overlay.interests import Need
+from accord.core.policy.policies import Entity, Grant
+from accord.core.predicates.predicate import Predicate, parse, parse_xpath
+from accord.core.router.fan_out import Receiver, RouterSubscription
+from accord.core.router.message import Message
+from accord.core.router.router import Router
+from accord.core.scheduling.outbox import EventRun
+
+_ALL: Final = 1 << 62
+
+
+class RemoteNode(Receiver):
+    """Notes in `wanted` that it is to get the message that is being published."""
+
+    def __init__(self, name: str, wanted: dict[str, Grant]) -> None:
+        super().__init__(name, Entity("", node=name))
+        self.is_connected = True
+        self.is_remote = True
+        self.needs = 0
+        self._wanted = wanted
+
+    def deliver(
+        self,
+        message: Message,  # noqa: ARG002
+        qos: int,  # noqa: ARG002
+        is_retained: bool,  # noqa: ARG002
+        identifiers: tuple[int, ...],  # noqa: ARG002
+        grant: Grant,
+    ) -> None:
+        self._wanted[self.name] = grant
+
+    def forward(self, run: EventRun) -> None:
+        raise NotImplementedError  # it takes no client's frames: each event is made for it
+
+
+class RemoteInterests:
+    """`wanted` says which nodes want the message that was published last.
+
+    Who sets `at_once`, the characters of predicates to be read at a time, calls `read_on` then.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self.at_once = _ALL
+        self._left = _ALL
+        self._unread: dict[tuple[str, str], Need] = {}
+        self.router = router
+        self.nodes: dict[str, RemoteNode] = {}
+        self.wanted: dict[str, Grant] = {}
+        self._subscriptions: dict[tuple[str, str], RouterSubscription] = {}
+        # All events of a filter, by node and filter. Several keys may say so, while a node that
+        # began anew still takes back what it said before; the router has it once.
+        self._whole: dict[tuple[str, str], RouterSubscription] = {}
+        self._sharing: dict[RouterSubscription, int] = {}
+
+    def need(self, node: str, key: str, need: Need | None) -> None:
+        """What `node` says under `key`; None where it has taken that back."""
+        known = self._subscriptions.pop((node, key), None)
+        self._unread.pop((node, key), None)
+        if need is not None:
+            size = len(need.where) + len(need.xpath)
+            if size > self._left < self.at_once:
+                self._unread[node, key] = need
+                need = Need(need.filter)
+            else:
+                self._left -= size
+            self._subscriptions[node, key] = self._add(node, need)
+        if known is not None:
+            self._remove(node, known)
+
+    def has_unread(self) -> bool:
+        """Whether predicates wait to be read."""
+        return bool(self._unread)
+
+    def read_on(self) -> None:
+        """The next predicates, one at least."""
+        self._left = self.at_once
+        for (node, key), need in list(self._unread.items()):
+            if self._left < self.at_once and len(need.where) + len(need.xpath) > self._left:
+                break
+            self.need(node, key, need)
+
+    def selecting(self, channel: str) -> list[str]:
+        """All nodes that may want an event of that channel."""
+        found = {
+            node: True
+            for (node, _), each in self._subscriptions.items()
+            if filter_selects(each.pattern, channel)
+        }
+        return list(found)
+
+    def _add(self, node: str, need: Need) -> RouterSubscription:
+        receiver = self.nodes.get(node)
+        if receiver is None:
+            receiver = self.nodes[node] = RemoteNode(node, self.wanted)
+        receiver.needs += 1
+        predicate = predicate_of(need)
+        if predicate is None:
+            known = self._whole.get((node, need.filter))
+            if known is not None:
+                self._sharing[known] += 1
+                return known
+        subscription = RouterSubscription(
+            receiver,
+            need.filter,
+            qos=2,
+            keeps_retained_flag=True,
+            predicate=predicate,
+            where=need.where,
+            xpath=need.xpath,
+        )
+        if predicate is None:
+            self._whole[node, need.filter] = subscription
+            self._sharing[subscription] = 1
+        self.router.add(subscription)
+        return subscription
+
+    def _remove(self, node: str, subscription: RouterSubscription) -> None:
+        sharing = self._sharing.get(subscription, 1) - 1
+        if sharing:
+            self._sharing[subscription] = sharing
+        else:
+            if self._sharing.pop(subscription, None):
+                del self._whole[node, subscription.pattern]
+            self.router.remove(subscription)
+        receiver = self.nodes[node]
+        receiver.needs -= 1
+        if not receiver.needs:
+            del self.nodes[node]
+
+
+@lru_cache(maxsize=64)
+def predicate_of(need: Need) -> Predicate | None:
+    """None for all events: also where a newer node says what this one can't read."""
+    try:
+        if need.where:
+            return parse(need.where)
+        return parse_xpath(need.xpath) if need.xpath else None
+    except PredicateError:
+        return None

@@ -1,0 +1,438 @@
+"""Who gets what: subscriptions, and the routes of channels worked out from them.
+
+A route is worked out when a channel is first published to and remembered until a subscription that
+could select the channel changes, so a message usually costs one look-up. Subscriptions with a
+predicate are kept apart, in the index: only channels that they select make an event of a message.
+
+A receiver whose subscriptions overlap gets one copy, at the highest QoS among them. A shared
+subscription gives each message to one member of its group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Final
+
+from accord.core.model.channels import ChannelMap
+from accord.core.model.errors import EventError
+from accord.core.monitoring.channel_counts import ChannelTable
+from accord.core.overlay.channel_traits import DEFAULT_TRAITS, ChannelTraits
+from accord.core.policy.policies import (
+    DEFAULT_GRANT,
+    NO_SIDE,
+    ChannelPolicies,
+    Entity,
+    Grant,
+    Policies,
+    PolicySide,
+)
+from accord.core.predicates.index import FrameMatches, Index
+from accord.core.router.fan_out import (
+    DeferredMatchError,
+    FanOut,
+    FanOutTarget,
+    MessageOverride,
+    PublisherFanOut,
+    Receiver,
+    RouterSubscription,
+    Selection,
+    SharedGroup,
+    merge,
+)
+from accord.core.router.message import Message
+
+_REMEMBERED_ROUTES: Final = 10_000
+_REMEMBERED_LENGTH: Final = 1_024
+_REMEMBERED_SELECTIONS: Final = 100_000
+
+
+class Router:
+    """All subscriptions of a node."""
+
+    def __init__(self, kept: list[str], policies: Policies, *, match_limit: int = 0) -> None:
+        self.policies = policies
+        self.placed_for = policies  # those by which all predicates have their place in the index
+        self.channels = ChannelTable()
+        self.watched: dict[str, bool] = {}  # channels whose events are measured
+        self.bound: Callable[[str], ChannelTraits] = _unbound  # how a channel is
+        self.match_limit: int | None = match_limit or None
+        # By filter, those without predicate and group: the only one, or several by receiver.
+        self._plain: ChannelMap[RouterSubscription | dict[Receiver, RouterSubscription]] = (
+            ChannelMap()
+        )
+        self._shared: ChannelMap[dict[str, SharedGroup]] = ChannelMap()
+        self._conditional: ChannelMap[dict[RouterSubscription, bool]] = ChannelMap()
+        self._index = Index()
+        self._routes: dict[str, FanOut] = {}
+        self.changes = 0  # grows whenever a route may have become another
+        self._kept: ChannelMap[bool] = ChannelMap()
+        for pattern in kept:
+            self._kept.set(pattern, True)
+        self.size = 0
+        self.unreadable = 0  # messages that predicates could not look into
+        self.unmatched_work = 0  # messages whose matching was given up for the unimportant
+
+    @property
+    def predicates(self) -> int:
+        return len(self._index)
+
+    def add(self, subscription: RouterSubscription) -> None:
+        """Take `subscription` in; its receiver has no other for the same group and filter."""
+        pattern = subscription.pattern
+        self.size += 1
+        if subscription.group:
+            groups = self._shared.get(pattern)
+            if groups is None:
+                groups = {}
+                self._shared.set(pattern, groups)
+            if subscription.group not in groups:
+                groups[subscription.group] = SharedGroup()
+            groups[subscription.group].members.append(subscription)
+        if subscription.predicate is not None:
+            conditional = self._conditional.get(pattern)
+            if conditional is None:
+                conditional = {}
+                self._conditional.set(pattern, conditional)
+            conditional[subscription] = True
+            subscription.importance = self._importance(subscription)
+            self._index.add(
+                subscription,
+                subscription.predicate,
+                channel=pattern,
+                importance=subscription.importance,
+            )
+        elif not subscription.group:
+            known = self._plain.get(pattern)
+            if known is None:
+                self._plain.set(pattern, subscription)
+            elif isinstance(known, RouterSubscription):
+                both = {each.receiver: each for each in (known, subscription)}
+                self._plain.set(pattern, both)
+            else:
+                known[subscription.receiver] = subscription
+        self.invalidate(pattern)
+
+    def remove(self, subscription: RouterSubscription) -> None:
+        pattern = subscription.pattern
+        self.size -= 1
+        if subscription.group:
+            groups = self._shared.get(pattern)
+            assert groups is not None
+            group = groups[subscription.group]
+            group.members.remove(subscription)
+            if not group.members:
+                del groups[subscription.group]
+            if not groups:
+                self._shared.remove(pattern)
+        if subscription.predicate is not None:
+            self._index.remove(subscription)
+            conditional = self._conditional.get(pattern)
+            assert conditional is not None
+            del conditional[subscription]
+            if not conditional:
+                self._conditional.remove(pattern)
+        elif not subscription.group:
+            known = self._plain.get(pattern)
+            if isinstance(known, RouterSubscription):
+                assert known is subscription
+                self._plain.remove(pattern)
+            else:
+                assert known is not None
+                del known[subscription.receiver]
+                if not known:
+                    self._plain.remove(pattern)
+        self.invalidate(pattern)
+
+    def invalidate(self, pattern: str) -> None:
+        """Forget the routes of the channels that `pattern` selects."""
+        if "+" in pattern or "#" in pattern:
+            for route in self._routes.values():
+                route.is_valid = False
+            self._routes.clear()
+            self.changes += 1
+        else:
+            known = self._routes.pop(pattern, None)
+            if known is not None:
+                known.is_valid = False
+                self.changes += 1
+
+    def route(self, channel: str) -> FanOut:
+        """Where messages of `channel` go, from memory if possible."""
+        route = self._routes.get(channel)
+        if route is None:
+            route = self._work_out(channel)
+            if len(channel) <= _REMEMBERED_LENGTH and route.is_valid:
+                if len(self._routes) >= _REMEMBERED_ROUTES:
+                    self.invalidate("#")
+                self._routes[channel] = route
+            else:
+                route.is_valid = False  # for one message only: nobody would tell it of changes
+        return route
+
+    def publish(
+        self, message: Message, way: PublisherFanOut, special: MessageOverride | None = None
+    ) -> int:
+        """Deliver `message` along `way`; gives the number of receivers.
+
+        HeavyMatchError where its document defers conditions; then nothing has happened.
+        """
+        route = way.route
+        view = route.view
+        bound = route.bound
+        targets = route.targets
+        if route.has_predicates or route.groups:
+            targets = self._choose(message, route)
+        matching = self.matching_policies(message, view) if view.has_conditions else 0
+        reached = 0
+        for target in targets:
+            if target.is_local_excluded and target.receiver.name == message.publisher:
+                if target.own is None:
+                    continue
+                target = target.own  # noqa: PLW2901
+            reached += 1
+            if bound.keeps_order:
+                grant = view.ordered_grant(way.side, target.side, matching, bound.is_ordered)
+            elif view.is_plain:
+                grant = DEFAULT_GRANT
+            else:
+                grant = view.grant(way.side, target.side, matching)
+            if special is not None:
+                if target.receiver in special.skipped:
+                    continue
+                if special.lift is not None and not bound.keeps_order:
+                    grant = special.lift(grant)
+            target.receiver.deliver(
+                message,
+                target.qos if target.qos < message.qos else message.qos,
+                message.is_retained and target.keeps_retained_flag,
+                target.identifiers,
+                grant,
+            )
+        return reached
+
+    def grant(self, message: Message, publisher: Entity, receiver: Entity) -> Grant:
+        """What policies grant one message to one receiver, for whoever has no way at hand."""
+        view = self.policies.view(message.channel)
+        bound = self.bound(message.channel)
+        return self._decide(message, view, publisher, view.receiver(receiver), bound)
+
+    def query_grant(self, message: Message, publisher: Entity, asker: Entity) -> Grant:
+        """What policies grant one message to who asked for it."""
+        view = self.policies.view(message.channel)
+        return self._decide(message, view, publisher, view.query(asker))
+
+    def _decide(
+        self,
+        message: Message,
+        view: ChannelPolicies,
+        publisher: Entity,
+        other: PolicySide,
+        bound: ChannelTraits = DEFAULT_TRAITS,
+    ) -> Grant:
+        if view.is_plain and not bound.keeps_order:
+            return DEFAULT_GRANT
+        side = view.publisher(publisher)
+        matching = self.matching_policies(message, view) if view.has_conditions else 0
+        if bound.keeps_order:
+            return view.ordered_grant(side, other, matching, bound.is_ordered)
+        return view.grant(side, other, matching)
+
+    def switch(self, policies: Policies) -> None:
+        """Let other policies hold from now on, for all that is open too."""
+        self.policies = policies
+        self.invalidate("#")
+
+    def place(self, subscription: RouterSubscription) -> bool:
+        """Move a predicate to where its importance belongs now; False where it is there."""
+        predicate = subscription.predicate
+        if predicate is None:
+            return False
+        importance = self._importance(subscription)
+        if importance == subscription.importance:
+            return False
+        subscription.importance = importance
+        self._index.remove(subscription)
+        self._index.add(
+            subscription, predicate, channel=subscription.pattern, importance=importance
+        )
+        return True
+
+    def deliveries(self) -> Iterator[tuple[str, Receiver]]:
+        """Who gets what of the channels that are known."""
+        for channel, route in list(self._routes.items()):
+            for target in route.targets:
+                yield channel, target.receiver
+
+    def unused(self, subscriptions: Iterable[RouterSubscription]) -> list[str]:
+        """The channels of subscriptions to one channel on which nothing was published yet."""
+        return [
+            each.pattern
+            for each in subscriptions
+            if "+" not in each.pattern
+            and "#" not in each.pattern
+            and each.pattern not in self._routes
+        ]
+
+    def check_invariants(self) -> None:
+        for channel, route in self._routes.items():
+            assert route.is_valid
+            fresh = self._work_out(channel)
+            assert [target.facts() for target in fresh.targets] == [
+                target.facts() for target in route.targets
+            ]
+            assert fresh.groups == route.groups
+            assert fresh.has_predicates == route.has_predicates
+            assert fresh.is_watched == route.is_watched
+            assert fresh.bound == route.bound
+            assert fresh.has_runs == route.has_runs
+
+    def _choose(self, message: Message, route: FanOut) -> list[FanOutTarget]:
+        """The targets of one message: predicates decide, and shared subscriptions take turns."""
+        matching = self._matching(message) if route.has_predicates else []
+        chosen, wanting = self._candidates(route, matching)
+        targets = merge(chosen, route.view)
+        for key, candidates in wanting.items():
+            # A copy of its own: the receiver has it on behalf of the group.
+            (member,) = self._group(key).choose(candidates, 1)
+            targets.append(FanOutTarget(member, route.view))
+        return targets
+
+    def _candidates(
+        self, route: FanOut, matching: Iterable[Hashable]
+    ) -> tuple[list[RouterSubscription], dict[tuple[str, str], list[RouterSubscription]]]:
+        """Who gets a message for which the predicates of `matching` hold, and who may of groups."""
+        channel = route.channel
+        if route.open_groups is None:
+            members = {key: self._group(key).members for key in route.groups}
+            route.open_groups = {
+                key: found
+                for key, several in members.items()
+                if (found := [each for each in several if _is_open(each, channel)])
+            }
+        chosen = list(route.subscriptions)
+        wanting = {key: list(members) for key, members in route.open_groups.items()}
+        for each in matching:
+            assert isinstance(each, RouterSubscription)
+            if each.denied and each.denies(channel):
+                continue
+            if each.group:
+                wanting.setdefault((each.pattern, each.group), []).append(each)
+            else:
+                chosen.append(each)
+        return chosen, wanting
+
+    def fixed_selection(self, way: PublisherFanOut) -> Selection | None:
+        """Who gets all messages of `way` in runs; None where that depends on the message."""
+        if way.route.has_predicates:
+            return None
+        selection = self.select(way, ())
+        if selection.mask or selection.needs_events:
+            return None
+        selection.only = selection.single()
+        return selection
+
+    def select(self, way: PublisherFanOut, matching: tuple[RouterSubscription, ...]) -> Selection:
+        """Who gets the messages of `way` in runs for which the predicates of `matching` hold."""
+        known = way.selections.get(matching)
+        if known is not None:
+            return known
+        route = way.route
+        chosen, groups = self._candidates(route, matching)
+        targets = merge(chosen, route.view)
+        taking_turns: list[tuple[SharedGroup, list[RouterSubscription]]] = []
+        for key, members in groups.items():
+            if len(members) == 1:
+                targets.append(FanOutTarget(members[0], route.view))
+            else:
+                taking_turns.append((self._group(key), members))
+        selection = Selection(way, targets, taking_turns or None)
+        if len(way.selections) >= _REMEMBERED_SELECTIONS:
+            way.selections.clear()
+            way.distinct.clear()
+        if selection.groups is None:
+            received = tuple((each.receiver, each.rank, each.key) for each in selection.copies)
+            selection = way.distinct.setdefault(received, selection)
+        way.selections[matching] = selection
+        return selection
+
+    def _matching(self, message: Message) -> list[Hashable]:
+        """The subscriptions whose predicates match; none where the attributes can't be read.
+
+        Their publisher is not told: whether others get the message must not depend on who else
+        has subscribed.
+        """
+        try:
+            values, document = message.values(), message.document()
+        except EventError:
+            self.unreadable += 1
+            return []
+        limit = self.match_limit
+        found = self._index.match_values(message.channel, values, document, limit=limit)
+        if document is not None and document.deferred:
+            raise DeferredMatchError(document)
+        if limit is not None and found.work > limit:
+            self.unmatched_work += 1
+        return found.keys
+
+    def match_frames(self, route: FanOut, data: bytes, spans: bytes) -> FrameMatches:
+        """Which subscriptions' predicates hold for messages whose properties are at `spans`."""
+        return self._index.match_frames(route.channel, data, spans, limit=self.match_limit)
+
+    def matching_policies(self, message: Message, view: ChannelPolicies) -> int:
+        """Which policies' conditions hold for `message`: those on its attributes not, if bad."""
+        size = len(message.payload)
+        if view.needs_attributes:
+            try:
+                return view.matching(message.values(), size, message.document())
+            except EventError:
+                pass
+        return view.matching({}, size)
+
+    def _importance(self, subscription: RouterSubscription) -> int:
+        """The part of the index for a predicate: those of one importance are matched together."""
+        view = self.policies.view(subscription.pattern)
+        return view.grant(NO_SIDE, view.receiver(subscription.receiver.entity)).importance
+
+    def _group(self, group_key: tuple[str, str]) -> SharedGroup:
+        groups = self._shared.get(group_key[0])
+        assert groups is not None
+        return groups[group_key[1]]
+
+    def _work_out(self, channel: str) -> FanOut:
+        route = FanOut(channel, self.policies.view(channel), self.channels.get(channel))
+        for known in self._plain.select(channel):
+            subscriptions = known.values() if isinstance(known, dict) else (known,)
+            route.subscriptions += [
+                each for each in subscriptions if not each.denied or not each.denies(channel)
+            ]
+        for groups in self._shared.select(channel):
+            for name, group in groups.items():
+                route.groups.append((group.members[0].pattern, name))
+        route.targets = merge(route.subscriptions, route.view)
+        route.has_predicates = bool(self._conditional.select(channel))
+        route.is_kept_always = bool(self._kept.select(channel))
+        route.is_watched = channel in self.watched
+        route.bound = self.bound(channel)
+        is_kept_here = route.bound.is_persistent and not route.bound.goes_up
+        route.is_kept = route.is_kept_always or is_kept_here
+        route.is_valid = not route.bound.problem  # so that each message is looked at
+        route.has_runs = not (
+            channel.startswith("$")
+            or route.is_watched
+            or route.bound.is_ordered
+            or route.bound.keeps_order
+            or route.bound.is_persistent
+            or route.bound.goes_up
+            or route.bound.problem
+            or any(target.receiver.is_remote for target in route.targets)
+        )
+        return route
+
+
+def _unbound(_: str) -> ChannelTraits:
+    return DEFAULT_TRAITS
+
+
+def _is_open(member: RouterSubscription, channel: str) -> bool:
+    """Whether a member of a group may get each message of `channel`."""
+    return member.predicate is None and not (member.denied and member.denies(channel))

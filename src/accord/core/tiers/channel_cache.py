@@ -1,0 +1,189 @@
+"""How channels are defined, as far as a secondary node has asked for it.
+
+A child has no directory of its own: it asks its active parent, whose directory is a copy of the one
+that all backbone nodes share. If there are not too many definitions it fetches them all, page by
+page, and knows for every channel how it is defined; if there are, it asks for each channel that is
+used, and remembers so many. Both are asked for anew when the parent says that something has
+changed, and from time to time. What was known counts until the answer is there.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accord.core.channels.history.options import is_persistent
+from accord.core.model.channels import ChannelMap, filter_selects
+from accord.core.model.lru import LruMap
+from accord.core.overlay.channel_directory import (
+    ChannelDefinition,
+    problem_with_definition,
+    specificity,
+)
+from accord.core.overlay.channel_traits import ChannelTraits
+from accord.core.tiers.messages import MAX_ASKED, ChannelLookup, ChannelLookupReply, TemplateTraits
+from accord.core.tiers.options import TierOptions
+
+NEVER: Final = 1 << 62
+LOCAL: Final = "local"
+_UNDEFINED: Final = ChannelDefinition(name="#")
+_MOST: Final = 4_096  # definitions, and channels
+_AGAIN_US: Final = 500_000
+
+
+class ChannelCache:
+    """`news` is set when answers may have changed what `bound` says."""
+
+    def __init__(self, options: TierOptions) -> None:
+        self.news = False
+        self.templates: dict[str, TemplateTraits] = {}
+        self.definitions: dict[str, tuple[ChannelDefinition, str]] = {}  # with their nodes
+        self.is_complete = False
+        # Persistent channels from before a start, until it is known what is defined now.
+        self.remembered: tuple[str, ...] = ()
+        self._options = options
+        self._defined: ChannelMap[ChannelDefinition] = ChannelMap()
+        self._found: LruMap[str, ChannelDefinition | None] = LruMap(_MOST)  # by channel
+        self._wanted: dict[str, bool] = {}
+        self._directory: tuple[str, int, int] = ("", 0, 0)
+        self._page: list[tuple[ChannelDefinition, str]] = []
+        self._after: str | None = None  # where the page that is being asked for begins
+        self._fetched_us = 0
+        self._ask_us = NEVER
+
+    # -------------------------------------------------------------------------------------- answers
+
+    def bound(self, channel: str) -> ChannelTraits | None:
+        """What the template of a channel asks of this node; None where that is not known yet."""
+        name = self._template_of(channel)
+        if name is None:
+            return None
+        trait = self.templates.get(name)
+        if trait is None:
+            parent = self._directory[0]
+            return ChannelTraits(
+                problem=f"the template {name} of {channel} is not installed at {parent}"
+            )
+        # What is kept has its number where it is: it comes from there to clients of this node, too.
+        is_kept = self._is_kept(channel)
+        return ChannelTraits(
+            trait.is_ordered or is_kept,
+            can_be_full=True,
+            is_persistent=is_kept,
+            goes_up=name != LOCAL,
+            keeps_order=trait.keeps_order or is_kept,
+        )
+
+    def is_remembered(self, channel: str) -> bool:
+        """Whether a channel of which nothing is known yet was persistent before."""
+        return any(filter_selects(each, channel) for each in self.remembered)
+
+    def persistent_filters(self) -> list[str]:
+        """What selects persistent channels, as far as is known."""
+        defined = [name for name, (each, _) in self.definitions.items() if _is_kept(each)]
+        return list(dict.fromkeys((*defined, *self.remembered)))
+
+    def keeps_all(self, channel: str) -> bool:
+        """Whether its publishers wait rather than that something is lost."""
+        trait = self.templates.get(self._template_of(channel) or "")
+        return trait is not None and (trait.can_be_full or self._is_kept(channel))
+
+    def is_local(self, channel: str) -> bool:
+        """Whether its events stay at this node."""
+        return self._template_of(channel) == LOCAL
+
+    def look_up(self, channel: str) -> ChannelDefinition | None:
+        if self.is_complete:
+            found = self._defined.select(channel)
+            return max(found, key=specificity, default=None)
+        return self._found.get(channel)
+
+    # ------------------------------------------------------------------------------------ questions
+
+    def want(self, channel: str, now_us: int) -> None:
+        """Ask for a channel, if that is not known and not asked for."""
+        if self._is_known(channel) or len(self._wanted) >= _MOST:
+            return
+        self._wanted[channel] = True
+        self._ask_us = min(self._ask_us, now_us)
+
+    def hear(self, parent: str, incarnation: int, directory: int, now_us: int) -> None:
+        """The state of the active parent's directory."""
+        heard = (parent, incarnation, directory)
+        is_old = self._fetched_us + self._options.refresh_us <= now_us
+        if heard != self._directory or (is_old and self._after is None):
+            self._directory = heard
+            self._page = []
+            self._after = ""
+            self._wanted.update(dict.fromkeys([] if self.is_complete else self._found, True))
+            self._ask_us = now_us
+
+    def ask(self, now_us: int) -> ChannelLookup | None:
+        """What to ask the active parent now."""
+        if self._ask_us > now_us:
+            return None
+        channels = tuple(list(self._wanted)[:MAX_ASKED])
+        is_asking = bool(channels) or self._after is not None
+        self._ask_us = now_us + _AGAIN_US if is_asking else NEVER
+        return ChannelLookup(channels, self._after) if is_asking else None
+
+    def told(self, message: ChannelLookupReply, now_us: int) -> None:
+        if message.directory != self._directory[2]:
+            return
+        self.templates = message.templates
+        for channel, definition in message.channels:
+            self._wanted.pop(channel, None)
+            if definition is None or not problem_with_definition(definition):
+                self._found.put(channel, definition)
+                self.news = True
+        if message.after is not None and message.after == self._after:
+            self._turn_page(message, now_us)
+        if self._wanted or self._after is not None:
+            self._ask_us = now_us
+        else:
+            self._ask_us = NEVER
+
+    def next_due_us(self) -> int:
+        return self._ask_us
+
+    def check_invariants(self) -> None:
+        assert len(self.definitions) <= _MOST
+        assert len(self._found) <= _MOST
+        assert len(self._wanted) <= 2 * _MOST
+        assert len(self._page) <= _MOST
+        assert self._ask_us < NEVER or (not self._wanted and self._after is None)
+        for name in self.definitions:
+            assert self._defined.get(name) is not None
+
+    def _turn_page(self, message: ChannelLookupReply, now_us: int) -> None:
+        sound = [each for each in message.page if not problem_with_definition(each[0])]
+        self._page += sound[: _MOST - len(self._page)]
+        is_whole = len(sound) == len(message.page) and len(self._page) < _MOST
+        if not message.is_last and is_whole and message.page:
+            self._after = message.page[-1][0].name
+            return
+        for name in self.definitions:
+            self._defined.remove(name)
+        self.definitions = {each.name: (each, node) for each, node in self._page}
+        for each, _ in self.definitions.values():
+            self._defined.set(each.name, each)
+        self.is_complete = message.is_last and is_whole
+        self.news = True
+        self._page = []
+        self._after = None
+        self._fetched_us = now_us
+
+    def _is_known(self, channel: str) -> bool:
+        return self.is_complete or channel in self._found
+
+    def _is_kept(self, channel: str) -> bool:
+        """Whether a parent keeps what is published to it."""
+        return _is_kept(self.look_up(channel))
+
+    def _template_of(self, channel: str) -> str | None:
+        if not self._is_known(channel):
+            return None
+        return (self.look_up(channel) or _UNDEFINED).template
+
+
+def _is_kept(definition: ChannelDefinition | None) -> bool:
+    return definition is not None and definition.template != LOCAL and is_persistent(definition)

@@ -1,0 +1,399 @@
+"""What a parent keeps for one child, until the child has it.
+
+Events are kept in the order in which they came, each at a place of its own. While the child's flow
+comes from another parent they are only *offered*: by their names, and what the child has already is
+forgotten. When this parent becomes the active one it offers all once more, and when the child has
+answered it numbers what is left from 1 on and sends it, the most important first (`lanes`); what
+the child confirms is forgotten. When another takes over, what is not confirmed is offered again. So
+a change of parents costs nothing but time.
+
+What one source publishes to one channel is kept in its order. If the child has a later one of
+them, it was meant to go on without the earlier: they are passed over, never handed over too late.
+
+There is room for so many bytes and events. Where a channel promises that nothing is lost, this
+node takes no more of it when half of that is used (`is_full`): the other half is for what could not
+be stopped in time. Other channels get what is left, and shed the least important. What has to go
+all the same is *given up*: where the child may have it from elsewhere only its name is kept, and it
+is lost if it turns out that the child has it not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from accord.core.overlay.neighbour_outbox import EXPIRED
+from accord.core.overlay.signalling import Carried
+from accord.core.tiers.messages import (
+    MAX_OFFERED,
+    DownstreamEvent,
+    EventId,
+    Inventory,
+    InventoryReply,
+    Ranges,
+    child_incarnation_of,
+    event_id_of,
+)
+from accord.core.tiers.options import TierOptions
+from accord.core.tiers.priority_lanes import PriorityLanes
+from accord.core.tiers.sliding_windows import WINDOW
+
+NO_ROOM: Final = "no room for a secondary node"
+_OVERHEAD: Final = 200
+_OFFERED: Final = MAX_OFFERED
+_REOFFER: Final = 5  # rounds until all is offered again, if it is much
+_NAMES_PER_ROUND: Final = 64  # that a narrow link carries at least
+_NAMES: Final = 8  # kept of events that were given up, for each that may be kept whole
+
+
+class CustodyEntry:
+    """`event` is None once it was given up, for that `cause`; `number` is 0 until it is sent.
+
+    All of one `line` come in their order; None where no order is promised. What `is_promised`
+    must not be lost.
+    """
+
+    __slots__ = (
+        "at_us", "cause", "channel", "event", "is_promised", "key", "line", "number", "size",
+    )  # fmt: skip
+
+    def __init__(
+        self, event: Carried, now_us: int, *, is_in_order: bool, is_promised: bool
+    ) -> None:
+        self.event: Carried | None = event
+        self.cause = ""
+        self.is_promised = is_promised
+        self.key: EventId = event_id_of(event)
+        self.channel = event.channel
+        line = (event.origin or event.source, child_incarnation_of(event), event.channel)
+        self.line = line if is_in_order else None
+        self.size = len(event.payload) + len(event.block) + _OVERHEAD
+        self.at_us = now_us
+        self.number = 0
+
+
+class CustodyBuffer:
+    """`lost` and `losses` tell what the child does not get, and why; `top` is the last sent.
+
+    `moved_us` is when the child had got something, or had nothing to get.
+    """
+
+    def __init__(self, options: TierOptions, now_us: int) -> None:
+        self.entries: dict[int, CustodyEntry] = {}  # by place
+        self.bytes = 0
+        self.top = 0
+        self.turn = 0
+        self.is_active = False
+        self.moved_us = now_us
+        self.passed = 0  # which the child was not to get any more
+        self.lost: dict[str, int] = {}
+        self.losses: list[tuple[Carried, str]] = []
+        self._options = options
+        self._place = now_us  # so that no place is given twice
+        self._whole = 0  # entries with their events
+        self._promised = 0  # of them
+        self._promised_bytes = 0
+        self._through = 0
+        self._unsent = PriorityLanes()
+        self._sent: dict[int, int] = {}  # the place of each number
+        self._again: dict[int, bool] = {}
+        self._offered = 0  # up to this place
+        self._open: dict[int, Inventory] = {}  # by their last places, that were not answered yet
+        self._rounds = 0
+        self._all_round = 0  # when all was offered last
+        self._again_round = 0  # when an answer should have come; 0 if nothing was said
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def is_full(self, events: int = 0, events_bytes: int = 0) -> bool:
+        """Whether no more should come of what must not be lost, when these have."""
+        options = self._options
+        events_bytes += events * _OVERHEAD
+        return (
+            2 * (self._promised + events) >= options.kept_events
+            or 2 * (self._promised_bytes + events_bytes) >= options.kept_bytes
+        )
+
+    def behind_us(self, now_us: int) -> int:
+        """How long ago came what the child does not have yet."""
+        for entry in self.entries.values():
+            return now_us - entry.at_us
+        return 0
+
+    def put(
+        self,
+        event: Carried,
+        now_us: int,
+        *,
+        is_in_order: bool = True,
+        patience_us: int = 0,
+        is_elsewhere: bool = False,
+    ) -> None:
+        """`patience_us`: how long a child that gets nothing is waited for; 0 if events may be lost.
+
+        `is_elsewhere`: the child may well get it from its other parent.
+        """
+        was_full = self.is_full()
+        is_late = was_full and now_us - self.moved_us >= patience_us
+        if not self._whole:
+            self.moved_us = now_us
+        is_promised = patience_us > 0
+        entry = CustodyEntry(event, now_us, is_in_order=is_in_order, is_promised=is_promised)
+        self._place += 1
+        self.entries[self._place] = entry
+        self._count_in(entry, 1)
+        self._wait(self._place, entry)
+        while self._is_over() and (place := self._unsent.least()) is not None:
+            self._give_up(place, is_elsewhere=is_elsewhere)
+        # What comes while there is room is kept, however large it is.
+        while is_promised and ((was_full and self._is_over()) or (is_late and self.is_full())):
+            oldest = self._unsent.oldest(event.channel)
+            if oldest is None:
+                break
+            self._give_up(oldest, is_elsewhere=is_elsewhere)
+
+    def begin(self, turn: int, now_us: int, *, is_active: bool) -> None:
+        """The child has chosen its parents anew."""
+        self.turn = turn
+        self.is_active = is_active
+        self.moved_us = now_us
+        self.top = self._through = 0
+        self._sent.clear()
+        self._again.clear()
+        self._unsent = PriorityLanes()
+        self._offered = 0
+        for place, entry in self.entries.items():
+            entry.number = 0
+            if entry.event is not None:
+                self._wait(place, entry)
+        self._open = _by_last(self._all(0)) if is_active else {}
+        self._again_round = 0
+
+    # ------------------------------------------------------------------------------- as the active
+
+    def heard(self, through: int, missing: Ranges, now_us: int) -> None:
+        """The child has all up to `through`."""
+        while self._through < min(through, self.top):
+            self.moved_us = now_us
+            self._through += 1
+            self._again.pop(self._through, None)
+            place = self._sent.pop(self._through)
+            self._forget(place)
+        for first, last in missing:
+            for number in range(max(first, self._through + 1), min(last, self.top) + 1):
+                self._again[number] = True
+        self._lose_names()
+
+    def has_more(self) -> bool:
+        if not self.is_active or self._open:
+            return False
+        is_open = self.top < self._through + WINDOW
+        return bool(self._again) or (is_open and len(self._unsent) > 0)
+
+    def take(self, bytes_wanted: int, now_us: int) -> list[DownstreamEvent]:
+        """What to send next."""
+        taken: list[DownstreamEvent] = []
+        size = 0
+        while size < bytes_wanted and self.has_more():
+            if self._again:
+                number = next(iter(self._again))
+                del self._again[number]
+            else:
+                place = self._unsent.take()
+                if _is_expired(self.entries[place], now_us):
+                    self._lose(place, EXPIRED)
+                    continue
+                number = self.top = self.top + 1
+                self.entries[place].number = number
+                self._sent[number] = place
+            entry = self.entries[self._sent[number]]
+            assert entry.event is not None
+            age_us = entry.event.age_us + now_us - entry.at_us
+            aged = msgspec.structs.replace(entry.event, age_us=age_us)
+            taken.append(DownstreamEvent(self.turn, number, aged))
+            size += entry.size
+        return taken
+
+    # ------------------------------------------------------------------------------- as the standby
+
+    def offers(self) -> list[Inventory]:
+        """What to say of what is kept: what is new, and if that is much, all from time to time.
+
+        No more before that is answered, or should have been: the way to the child may be narrow.
+        """
+        self._rounds += 1
+        if self._rounds < self._again_round:
+            return []
+        is_little = len(self.entries) <= _OFFERED
+        if not self.is_active and (is_little or not self._open):
+            if is_little or self._rounds >= self._all_round + _REOFFER:
+                self._offered = 0
+                self._all_round = self._rounds
+            self._open = _by_last(self._all(self._offered))
+            self._offered = self._place
+            self._again_round = 0
+        offers = list(self._open.values())
+        if self._again_round:
+            offers = offers[:1]
+        self._wait_for_answers()
+        return offers
+
+    def had(self, message: InventoryReply, now_us: int) -> None:
+        """The child has some, and nothing before them is for it any more."""
+        if message.turn != self.turn or (self.is_active and message.last not in self._open):
+            return
+        if self._open.pop(message.last, None) is not None:
+            self._wait_for_answers()
+        latest: dict[tuple[str, int, str] | None, int] = {}
+        for place in message.places:
+            entry = self.entries.get(place)
+            if entry is not None:
+                self.moved_us = now_us
+                latest[entry.line] = max(place, latest.get(entry.line, 0))
+                self._forget(place)
+        latest.pop(None, None)
+        if latest:
+            for place, entry in list(self.entries.items()):
+                if place < latest.get(entry.line, 0):
+                    self.passed += 1
+                    self._forget(place)
+        self._lose_names()
+
+    # -------------------------------------------------------------------------------------- within
+
+    def keep_only(self, wants: Callable[[str], bool]) -> None:
+        """The child wants no other channels; what the active one has sent it gets all the same.
+
+        Else it would get, from this parent as the next one, what it was not to get from the other.
+        """
+        if not self.is_active:
+            wanted: dict[str, bool] = {}
+            for place, entry in list(self.entries.items()):
+                channel = entry.channel
+                if channel not in wanted:
+                    wanted[channel] = wants(channel)
+                if not wanted[channel]:
+                    self._forget(place)
+
+    def advance(self, now_us: int) -> None:
+        """Forget what is too old for anybody."""
+        for place, entry in list(self.entries.items()):
+            if entry.number == 0 and _is_expired(entry, now_us):
+                if self.is_active:
+                    self._lose(place, EXPIRED)
+                else:
+                    self._keep_name(place, EXPIRED)
+
+    def check_invariants(self) -> None:
+        options = self._options
+        whole = [entry for entry in self.entries.values() if entry.event is not None]
+        promised = [entry for entry in whole if entry.is_promised]
+        largest = max((entry.size for entry in whole), default=0)
+        assert self._whole == len(whole)
+        assert self.bytes == sum(entry.size for entry in whole)
+        assert self._promised == len(promised)
+        assert self._promised_bytes == sum(entry.size for entry in promised)
+        # What may be lost has no room beyond that, and so has what must not.
+        assert self._whole <= 2 * options.kept_events
+        assert self.bytes <= 2 * options.kept_bytes + largest
+        assert len(self.entries) <= self._whole + options.kept_events * _NAMES
+        assert list(self.entries) == sorted(self.entries)
+        for number, place in self._sent.items():
+            assert self.entries[place].number == number
+            assert self._through < number <= self.top
+        assert len(self._sent) == self.top - self._through
+        assert len(self._unsent) == self._whole - len(self._sent)
+        self._unsent.check_invariants()
+        assert all(number in self._sent for number in self._again)
+        assert not (self.is_active and self._open and self.top)
+
+    def _all(self, after: int) -> list[Inventory]:
+        """Names of what is kept beyond a place."""
+        names = [(place, *entry.key) for place, entry in self.entries.items() if place > after]
+        return [
+            Inventory(self.turn, tuple(names[first : first + _OFFERED]))
+            for first in range(0, len(names), _OFFERED)
+        ]
+
+    def _wait_for_answers(self) -> None:
+        for offer in self._open.values():
+            self._again_round = self._rounds + 1 + len(offer.events) // _NAMES_PER_ROUND
+            return
+        self._again_round = 0
+
+    def _wait(self, place: int, entry: CustodyEntry) -> None:
+        """Until it is sent."""
+        assert entry.event is not None
+        self._unsent.put(
+            place,
+            entry.channel,
+            entry.event.importance,
+            is_in_order=entry.line is not None,
+            is_loose=not entry.is_promised,
+        )
+
+    def _is_over(self) -> bool:
+        """Whether more is kept than may be; one event may always be."""
+        options = self._options
+        is_much = self._whole > options.kept_events or self.bytes > options.kept_bytes
+        return is_much and self._whole > 1
+
+    def _give_up(self, place: int, *, is_elsewhere: bool) -> None:
+        if self.is_active and not is_elsewhere:
+            self._lose(place, NO_ROOM)
+        else:
+            self._keep_name(place, NO_ROOM)
+
+    def _keep_name(self, place: int, cause: str) -> None:
+        """Of what was not sent: the child may have it."""
+        entry = self.entries[place]
+        self._unsent.remove(place)
+        self._count_in(entry, -1)
+        entry.event, entry.cause = None, cause
+        if len(self.entries) - self._whole > self._options.kept_events * _NAMES:
+            self._lose_name(next(at for at, each in self.entries.items() if each.event is None))
+
+    def _lose_names(self) -> None:
+        """The child has said what it has, and will get nothing else of what was given up."""
+        if self.is_active and not self._open and len(self.entries) > self._whole:
+            for place, entry in list(self.entries.items()):
+                if entry.event is None:
+                    self._lose_name(place)
+
+    def _lose_name(self, place: int) -> None:
+        self._count(self.entries.pop(place).cause)
+
+    def _lose(self, place: int, cause: str) -> None:
+        event = self.entries[place].event
+        assert event is not None
+        self.losses.append((event, cause))
+        self._count(cause)
+        self._forget(place)
+
+    def _count(self, cause: str) -> None:
+        self.lost[cause] = self.lost.get(cause, 0) + 1
+
+    def _forget(self, place: int) -> None:
+        entry = self.entries.pop(place)
+        self._unsent.remove(place)
+        if entry.event is not None:
+            self._count_in(entry, -1)
+
+    def _count_in(self, entry: CustodyEntry, sign: int) -> None:
+        self._whole += sign
+        self.bytes += sign * entry.size
+        if entry.is_promised:
+            self._promised += sign
+            self._promised_bytes += sign * entry.size
+
+
+def _by_last(offers: list[Inventory]) -> dict[int, Inventory]:
+    return {offer.events[-1][0]: offer for offer in offers}
+
+
+def _is_expired(entry: CustodyEntry, now_us: int) -> bool:
+    event = entry.event
+    return event is not None and 0 < event.deadline_us <= event.age_us + now_us - entry.at_us

@@ -1,0 +1,90 @@
+"""How answers to the sources of events find secondary nodes, which are on no map.
+
+Every backbone node tells all others whose parent it is: a fact for each child. Who has an answer
+for a secondary node sends it to all its parents, and these keep it for their child as they keep
+events. So the standby has it, too, when the active one fails, and the child takes it once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from accord.core.channels.channels import Channels
+from accord.core.overlay.signalling import Carried
+from accord.core.router.rights import FEEDBACK
+
+CHILD: Final = "child"  # the kind of fact: since when it has been there
+_ROOM_BYTES: Final = 32 << 10  # for these, that nothing else takes of what a node may say
+_MOST: Final = 8  # parents that get an answer; a child has two, and some that it has just left
+
+
+class FeedbackRouter:
+    """As one backbone node sends them."""
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+        self._overlay = channels.overlay
+        self._parents: dict[str, dict[str, bool]] = {}  # by child
+        self._copies: dict[int, int] = {}  # of answers that children gave, by their `event`
+        store = self._overlay.store
+        store.reserve(CHILD, _ROOM_BYTES)
+        for origin, child, value in store.all(CHILD):
+            self._told(origin, child, value)
+        store.watch(CHILD, self._told)
+
+    def joined(self, child: str, incarnation: int) -> None:
+        """This node is a parent of `child` now."""
+        self._overlay.store.put(CHILD, child, msgspec.msgpack.encode(incarnation))
+
+    def left(self, child: str) -> None:
+        self._overlay.store.drop(CHILD, child)
+
+    def ways(self, node: str) -> list[str]:
+        """Who is to get an answer for `node`: itself, or its parents; none where nobody knows it.
+
+        Of parents those that can be reached, because others don't say soon that they have it.
+        """
+        if self._is_reachable(node):
+            return [node]
+        parents = list(self._parents.get(node, ()))
+        if parents:
+            return ([each for each in parents if self._is_reachable(each)] or parents)[:_MOST]
+        return [node] if self._channels.knows(node) else []
+
+    def send(self, event: Carried, nodes: list[str], channel: str, now_us: int) -> None:
+        """To those that are not this one, as events of `channel` require."""
+        if event.origin and len(nodes) > 1:
+            self._copies[event.event] = len(nodes)
+        for node in nodes:
+            if node != self._overlay.name:
+                self._channels.feedback(event, node, channel, now_us)
+
+    def unsettled(self) -> list[int]:
+        """Those that were sent, by their `event`, and have not arrived as far as is known."""
+        waiting = self._overlay.sending.unacknowledged(FEEDBACK)
+        self._copies = {each: count for each, count in self._copies.items() if each in waiting}
+        return [each for each, nodes in waiting.items() if not self._is_with_others(each, nodes)]
+
+    def check_invariants(self) -> None:
+        assert all(self._parents.values())
+        assert all(1 < count <= _MOST for count in self._copies.values())
+
+    def _is_with_others(self, event: int, nodes: list[str]) -> bool:
+        """Whether those that lack it have failed, and another parent has it."""
+        is_elsewhere = len(nodes) < self._copies.get(event, 1)
+        return is_elsewhere and not any(self._is_reachable(each) for each in nodes)
+
+    def _is_reachable(self, node: str) -> bool:
+        own = self._overlay.name
+        return node == own or self._overlay.map.is_reachable(own, node)
+
+    def _told(self, parent: str, child: str, value: bytes | None) -> None:
+        parents = self._parents.setdefault(child, {})
+        if value is not None:
+            parents[parent] = True
+        else:
+            parents.pop(parent, None)
+        if not parents:
+            del self._parents[child]

@@ -1,0 +1,255 @@
+"""Which of its parents a secondary node uses, and for what.
+
+Of the parents it is linked with one is *active* and one stands by. The active one is left when its
+link goes down, when it is silent, when it has begun anew and knows nothing, and when it has been
+lacking for a while what the standby has: then it is cut off itself. A parent that is preferred, and
+that has been standing by for long enough, becomes the active one again; after each failure it has
+to do so for longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Final
+
+from accord.core.overlay.rtt_estimator import RttEstimator
+from accord.core.overlay.tier_status import ParentStatus
+from accord.core.tiers.messages import EventId, ParentHeartbeat
+from accord.core.tiers.options import TierOptions
+
+NEVER: Final = 1 << 62
+_MAX_DOUBLINGS: Final = 5
+_UNBORN: Final = (0, 0)
+
+
+class ParentState:
+    """A node that this one is linked with, or was."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.rank = 0  # the less the better
+        self.is_linked = False
+        self.is_sound = False  # it was not silent for long when that was looked at last
+        self.heard_us = 0
+        self.life = _UNBORN  # its incarnation, and since when it knows this node
+        self.version = 0  # of the needs, as it has confirmed
+        self.floor = 0  # of their log, when it knew none of them
+        self.told_us = -NEVER  # when it was told of needs
+        self.attend_us = NEVER  # when it is to hear of this node
+        self.through = 0  # of what went up
+        self.turn = 0  # for which it has answered
+        self.waiting = 0
+        self.lost = 0
+        self.failures = 0
+        self.steady_us = 0  # since when it stands by as it should
+        self.round_trip = RttEstimator()
+
+    def is_usable(self) -> bool:
+        return self.is_linked and self.is_sound
+
+    def is_known(self) -> bool:
+        """Whether it has answered, ever."""
+        return self.life != _UNBORN
+
+    def attend_by(self, due_us: int) -> None:
+        self.attend_us = min(self.attend_us, due_us)
+
+
+class ParentSelector:
+    """`turn` counts the choices of an active parent; `on_turn` is told of each.
+
+    `left` are those that this node has no more use for, to be told so.
+    """
+
+    def __init__(self, options: TierOptions, on_turn: Callable[[int], None]) -> None:
+        self.parents: dict[str, ParentState] = {}
+        self.active = ""
+        self.standby = ""
+        self.turn = 0
+        self.switches = 0
+        self.left: list[str] = []
+        self._options = options
+        self._on_turn = on_turn
+        self._lacks: tuple[EventId, int, int] | None = None  # what, since when, and when told last
+
+    def used(self) -> list[ParentState]:
+        """The active one and the standby, as far as there are."""
+        return [self.parents[name] for name in (self.active, self.standby) if name]
+
+    def met(self) -> ParentState | None:
+        """The active one, if it has answered since it is."""
+        active = self.parents.get(self.active)
+        return active if active is not None and active.turn == self.turn else None
+
+    def link_up(self, parent: str, rank: int, now_us: int) -> None:
+        known = self.parents.setdefault(parent, ParentState(parent))
+        known.rank = rank
+        known.is_linked = True
+        known.heard_us = known.steady_us = now_us
+        known.turn = 0
+        known.told_us = -NEVER
+        known.round_trip.begin_anew()
+        if parent == self.active:
+            self._begin_turn(now_us)
+        self.choose(now_us)
+        if known in self.used():
+            known.attend_us = now_us
+
+    def link_down(self, parent: str, now_us: int) -> None:
+        known = self.parents.get(parent)
+        if known is not None and known.is_linked:
+            known.is_linked = False
+            known.attend_us = NEVER
+            self.choose(now_us)
+
+    def served(self, parent: ParentState, message: ParentHeartbeat, now_us: int) -> bool:
+        """What a parent says of itself; False where that was before it began anew."""
+        life = (message.incarnation, message.birth)
+        if life < parent.life:
+            return False
+        if life > parent.life:
+            was_known = parent.is_known()
+            parent.life = life
+            parent.version = parent.through = 0
+            parent.steady_us = now_us
+            if was_known and parent.name == self.active:
+                self._begin_elsewhere(parent, now_us)
+        parent.waiting = message.waiting
+        parent.lost = message.lost
+        if message.at_us:
+            parent.round_trip.measure(max(0, now_us - message.at_us))
+        return True
+
+    def offered(self, lacking: list[EventId], seen: Container[EventId], now_us: int) -> None:
+        """The standby has these, and this node has not."""
+        if self._lacks is not None and self._lacks[0] in lacking:
+            self._lacks = (self._lacks[0], self._lacks[1], now_us)
+        elif self._lacks is None or self._lacks[0] in seen:
+            self._lacks = (lacking[0], now_us, now_us)
+
+    def choose(self, now_us: int, seen: Container[EventId] = (), version: int = 0) -> None:
+        """Who is active and who stands by; `version` is that of the needs."""
+        linked = [each for each in self.parents.values() if each.is_linked]
+        for each in linked:
+            each.is_sound = now_us - each.heard_us < self._options.dead_us
+        linked.sort(key=lambda each: (not each.is_sound, each.rank, each.name))
+        active = self.parents.get(self.active)
+        if active is None or not active.is_usable():
+            self._replace(active, linked, now_us)
+        elif self._is_behind(active, seen, now_us):
+            active.failures += 1
+            self._switch(self.standby, now_us)
+        elif self._is_standby_better(active, version, now_us):
+            self._switch(self.standby, now_us)
+        standby = next((each.name for each in linked if each.name != self.active), "")
+        if standby != self.standby:
+            self._set_standby(standby if self.active else "", now_us)
+
+    def next_due_us(self) -> int:
+        due_us = NEVER
+        for each in self.used():
+            if each.is_linked:
+                due_us = min(due_us, each.attend_us)
+                if each.is_sound:
+                    due_us = min(due_us, each.heard_us + self._options.dead_us)
+        return due_us
+
+    def status(self) -> list[ParentStatus]:
+        ordered = sorted(self.parents.values(), key=lambda each: (each.rank, each.name))
+        return [
+            ParentStatus(
+                name=each.name,
+                is_linked=each.is_linked,
+                is_active=each.name == self.active,
+                is_standby=each.name == self.standby,
+                latency_us=int(each.round_trip.mean_us) // 2,
+                waiting=each.waiting,
+                lost=each.lost,
+            )
+            for each in ordered
+        ]
+
+    def check_invariants(self) -> None:
+        assert not self.active or self.active != self.standby
+        assert not self.standby or self.active
+        for each in self.used():
+            assert self.parents[each.name] is each
+            assert each.is_linked
+            assert each.turn <= self.turn
+
+    def _replace(self, active: ParentState | None, linked: list[ParentState], now_us: int) -> None:
+        """The active one has failed, or there is none."""
+        others = [each for each in linked if each is not active]
+        usable = [each for each in others if each.is_sound]
+        ready = [each for each in usable if each.name == self.standby]
+        found = ready or usable
+        if not found and (active is None or not active.is_linked):
+            found = others
+        if found:
+            if active is not None:
+                active.failures += 1
+            self._switch(found[0].name, now_us)
+        elif active is not None and not active.is_linked:
+            self.active = ""
+
+    def _switch(self, parent: str, now_us: int) -> None:
+        before = self.parents.get(self.active)
+        self.active = parent
+        self.standby = ""
+        if before is not None:
+            self.switches += 1
+            if before.is_linked:
+                self.standby = before.name
+                before.steady_us = now_us
+        self._begin_turn(now_us)
+
+    def _begin_turn(self, now_us: int) -> None:
+        """Have the flow down begin anew, from whoever is active."""
+        self.turn += 1
+        self._lacks = None
+        for each in self.used():
+            each.attend_us = now_us
+        self._on_turn(now_us)
+
+    def _begin_elsewhere(self, active: ParentState, now_us: int) -> None:
+        """The active parent knows nothing of the flow so far."""
+        standby = self.parents.get(self.standby)
+        # One that may have failed, and has everything, before one that certainly has nothing.
+        if standby is not None and now_us - standby.heard_us < 2 * self._options.dead_us:
+            active.failures += 1
+            self._switch(standby.name, now_us)
+        else:
+            self._begin_turn(now_us)
+
+    def _set_standby(self, parent: str, now_us: int) -> None:
+        before = self.parents.get(self.standby)
+        if before is not None and before.name != self.active:
+            before.attend_us = NEVER
+            self.left.append(before.name)
+        self.standby = parent
+        self._lacks = None
+        if parent:
+            self.parents[parent].attend_us = now_us
+            self.parents[parent].steady_us = now_us
+
+    def _is_standby_better(self, active: ParentState, version: int, now_us: int) -> bool:
+        standby = self.parents.get(self.standby)
+        if standby is None or standby.rank >= active.rank:
+            return False
+        if not standby.is_usable() or standby.version != version or self._lacks is not None:
+            standby.steady_us = now_us
+        wait_us = self._options.return_us << min(standby.failures, _MAX_DOUBLINGS)
+        was_heard = now_us - standby.heard_us <= 2 * self._options.pulse_us
+        return was_heard and now_us - standby.steady_us >= wait_us
+
+    def _is_behind(self, active: ParentState, seen: Container[EventId], now_us: int) -> bool:
+        """Whether the standby has had something for long that the active one has not."""
+        if self._lacks is None:
+            return False
+        key, since_us, told_us = self._lacks
+        behind_us = self._options.behind_us
+        if key in seen or now_us - told_us >= behind_us or not self.standby:
+            self._lacks = None
+            return False
+        is_better = not active.waiting and self.parents[self.standby].is_usable()
+        return is_better and now_us - since_us >= behind_us

@@ -1,1 +1,0 @@
-"""Protocols towards clients and other nodes: codec and session, pure."""

@@ -1,8 +1,0 @@
-"""Packets from bytes and to bytes: `decoding` and `encoding` together."""
-
-from __future__ import annotations
-
-from accord.edges.mqtt.decoding import SHARED, decode, problem_with_subscription
-from accord.edges.mqtt.encoding import encode
-
-__all__ = ["SHARED", "decode", "encode", "problem_with_subscription"]

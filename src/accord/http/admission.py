@@ -1,0 +1,55 @@
+"""Admission over HTTP: what is advertised, promised and refused, and what would be needed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Protocol
+
+from fastapi import FastAPI, Query
+from fastapi.responses import Response
+from msgspec import Struct
+
+from accord.core.admission.errors import AdmissionError
+from accord.core.admission.status import AdmissionStatus, DemandStatus
+from accord.core.model.errors import AccordError
+from accord.http.admission_paths import ADMISSION, NEED
+from accord.http.policy_schemas import Problem
+from accord.http.responses import json_response, response_schemas
+
+Channel = Annotated[str, Query(max_length=65_535, description="A channel, or a filter")]
+Where = Annotated[str, Query(max_length=10_000, description="A predicate; none for all events")]
+Client = Annotated[
+    str, Query(max_length=65_535, description="Whose link and policies count; nobody's if empty")
+]
+
+
+class AdmissionView(Protocol):
+    """Admission at a node. Called on its event loop."""
+
+    def status(self) -> AdmissionStatus:
+        """Without filters, which is quick."""
+
+    async def show(self) -> AdmissionStatus: ...
+
+    async def need(self, channel: str, where: str, client_: str = "") -> DemandStatus:
+        """AccordError where that is no subscription."""
+
+
+def add_admission(app: FastAPI, admission: AdmissionView) -> list[type[Struct]]:
+    """Add the routes, which the guard keeps; the structs they return are to be described."""
+
+    @app.get(ADMISSION, response_class=Response, responses=response_schemas(AdmissionStatus))
+    async def status() -> Response:
+        """What is advertised, what is promised and free, and what was refused lately."""
+        return json_response(await admission.show())
+
+    @app.get(NEED, response_class=Response, responses=response_schemas(DemandStatus, _400=Problem))
+    async def need(channel: Channel, where: Where = "", client: Client = "") -> Response:
+        """What a subscription would need, and whether it would be admitted now."""
+        try:
+            return json_response(await admission.need(channel, where, client))
+        except AdmissionError as error:
+            return json_response(Problem(error.problem, error.part), 400)
+        except AccordError as error:
+            return json_response(Problem(str(error), "where"), 400)
+
+    return [AdmissionStatus, DemandStatus, Problem]

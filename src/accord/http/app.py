@@ -1,0 +1,167 @@
+"""The HTTP API of a node. Importing this loads FastAPI: do so only where HTTP is served."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import FastAPI, Query, Request
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.responses import HTMLResponse, Response
+
+from accord.core.monitoring.measurement_registry import MeasurementRegistry
+from accord.core.router.build import BUILD
+from accord.http.admission import AdmissionView, add_admission
+from accord.http.guard import Guard
+from accord.http.journal import add_journal
+from accord.http.ledger import LedgerView, add_ledger
+from accord.http.metrics import exposition, registry_of
+from accord.http.net import NetView, add_net
+from accord.http.page import HEADERS, landing_page
+from accord.http.policies import add_policies
+from accord.http.quality import QualityView, add_quality
+from accord.http.queries import PipelineView, QueryImportance, add_queries, add_registry
+from accord.http.responses import NOT_STORED, describe, json_response, response_schemas
+from accord.http.view import ClientPage, NodeSummary, NodeView
+from accord.runtime.policy_admin import PolicyAdmin
+from accord.runtime.users import Users
+
+Limit = Annotated[int, Query(ge=1, le=1_000, description="How many sessions at most")]
+Offset = Annotated[int, Query(ge=0, le=100_000_000, description="How many sessions to pass over")]
+
+
+class KeptView(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is of kept events: who finds them, where their journal is, what was measured."""
+
+    pipeline: PipelineView
+    registry: MeasurementRegistry
+    journal: Path | None = None
+
+
+def create_app(  # noqa: PLR0913 (the parts of a node)
+    view: NodeView,
+    *,
+    ledger: LedgerView | None = None,
+    administration: PolicyAdmin | None = None,
+    kept: KeptView | None = None,
+    net: NetView | None = None,
+    admission: AdmissionView | None = None,
+    quality: QualityView | None = None,
+    users: Users | None = None,
+    is_loopback: bool = True,
+    origins: tuple[str, ...] = (),
+) -> FastAPI:
+    """An application that shows `view`, to `users` where there are any.
+
+    With a `ledger` it tells what became of events, with an `administration` it shows and changes
+    policies, with `kept` it finds kept events, with a `net` it shows other nodes and defines
+    channels, with `admission` what is promised and refused, with `quality` what
+    is expected and offered. `is_loopback` says that it is served
+    on this machine only, and has to be addressed as that. Pages of `origins` may use it as its own.
+    """
+    app = FastAPI(
+        title="Accord",
+        version=view.version,
+        description="Status and metrics of a node.",
+        redoc_url=None,
+    )
+    _add_probes(app, view, net, admission, quality)
+    _add_status(app, view)
+    structs: list[type[msgspec.Struct]] = [NodeSummary, ClientPage]
+    if net is not None:
+        structs += add_net(app, net)
+    if admission is not None:
+        structs += add_admission(app, admission)
+    if quality is not None:
+        structs += add_quality(app, quality)
+    if ledger is not None:
+        structs += add_ledger(app, ledger)
+    if administration is not None:
+        structs += add_policies(app, administration)
+    if kept is not None:
+        importances = QueryImportance(administration, users, view.name)
+        structs += add_queries(app, kept.pipeline, importances)
+        structs += add_registry(app, kept.registry)
+        if kept.journal is not None:
+            structs += add_journal(app, kept.journal, view.name)
+    describe(app, structs)
+    app.add_middleware(Guard, users=users, is_loopback=is_loopback, origins=origins)
+    if origins:
+        # Outside of the guard: what browsers ask beforehand has no name and password.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["*"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
+    return app
+
+
+# Each operation is asynchronous, because others would run in a thread beside the node's own.
+
+
+def _add_probes(
+    app: FastAPI,
+    view: NodeView,
+    net: NetView | None,
+    admission: AdmissionView | None,
+    quality: QualityView | None,
+) -> None:
+    @app.get("/", include_in_schema=False)
+    async def page() -> HTMLResponse:
+        text = landing_page(name=view.name, version=view.version, is_ready=view.is_ready())
+        return HTMLResponse(text, headers=HEADERS)
+
+    @app.get("/health", response_class=Response, responses=_plain("It does"))
+    async def health() -> Response:
+        """Whether the process answers at all."""
+        return Response("ok\n", headers=NOT_STORED, media_type="text/plain")
+
+    @app.get("/ready", response_class=Response, responses=_plain("They are"))
+    async def ready() -> Response:
+        """Whether clients are served; 503 while the node starts or drains."""
+        is_ready = view.is_ready()
+        text, status = ("ready\n", 200) if is_ready else ("not ready\n", 503)
+        return Response(text, status, headers=NOT_STORED, media_type="text/plain")
+
+    registry = registry_of(
+        view,
+        None if net is None else net.status,
+        None if admission is None else admission.status,
+        None if quality is None else quality.totals,
+    )
+
+    @app.get("/metrics", response_class=Response, responses=_plain("Metrics"))
+    async def metrics(request: Request) -> Response:
+        """Everything that is counted, for Prometheus."""
+        text, media_type = exposition(registry, request.headers.get("accept", ""))
+        return Response(text, headers={**NOT_STORED, "Content-Type": media_type})
+
+
+def _add_status(app: FastAPI, view: NodeView) -> None:
+    @app.get("/api/v1/status", response_class=Response, responses=response_schemas(NodeSummary))
+    async def status() -> Response:
+        """What the node does and holds now."""
+        return json_response(
+            NodeSummary(
+                name=view.name,
+                version=view.version,
+                build=BUILD,
+                is_ready=view.is_ready(),
+                statistics=view.statistics(),
+            )
+        )
+
+    @app.get("/api/v1/clients", response_class=Response, responses=response_schemas(ClientPage))
+    async def clients(limit: Limit = 100, offset: Offset = 0) -> Response:
+        """Sessions of clients that are connected or away, page by page."""
+        page = tuple(islice(view.clients(), offset, offset + limit))
+        return json_response(
+            ClientPage(total=view.statistics().sessions, offset=offset, clients=page)
+        )
+
+
+def _plain(words: str) -> dict[int | str, dict[str, Any]]:
+    return {200: {"description": words, "content": {"text/plain": {}}}}

@@ -1,0 +1,143 @@
+"""Kept events as the API shows them. Light: commands import it too."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from msgspec import Struct
+
+from accord.core.model.errors import AccordError
+from accord.core.monitoring.ledger import event_id
+from accord.core.monitoring.measurement_registry import MeasuredValue
+from accord.core.queries.messages import QueryHit
+from accord.journal.events import KeptEvent
+
+QUERY: Final = "/api/v1/query"
+REPORT: Final = "/api/v1/report"
+REGISTRY: Final = "/api/v1/registry"
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SPACES: Final = frozenset("\t\n\r")
+
+
+class QueryEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A kept event: its payload as text where it is some, else as `payload_base64`.
+
+    `problem` says what of it can't be read as an event's.
+    """
+
+    id: str
+    channel: str
+    received: str
+    publisher: str
+    qos: int = 0
+    attributes: dict[str, str | int | float | bool] = {}
+    metadata: str | None = None
+    key: str | None = None
+    deadline_ms: int | None = None
+    payload: str | None = None
+    payload_base64: str | None = None
+    problem: str | None = None
+
+
+class QueryPage(Struct, frozen=True, kw_only=True):
+    """A page of events; with a `cursor` there are more, which it asks for.
+
+    The rest says what finding them took: files of the archive opened, files passed over, bytes of
+    those opened, records of the journal that were not archived yet, milliseconds.
+    """
+
+    events: tuple[QueryEvent, ...]
+    cursor: str | None
+    files: int
+    files_skipped: int
+    bytes: int
+    tail: int
+    took_ms: int
+
+
+class MeasuredValueList(Struct, frozen=True, kw_only=True):
+    """What was measured of the running system, and is still new enough to count."""
+
+    values: tuple[MeasuredValue, ...]
+
+
+def shown_events(events: Iterable[QueryHit]) -> tuple[QueryEvent, ...]:
+    return tuple(shown_event(each) for each in events)
+
+
+def shown_event(found: QueryHit) -> QueryEvent:
+    text = _text(found.payload)
+    event = _Contents()
+    try:
+        event = _contents(found)
+    except AccordError as error:
+        event.problem = str(error)
+    return QueryEvent(
+        id=event_id(found.number),
+        channel=found.channel,
+        received=iso_time(found.received_ms),
+        publisher=found.publisher,
+        qos=found.qos,
+        attributes=event.attributes,
+        metadata=event.metadata,
+        key=event.key,
+        deadline_ms=event.deadline_ms,
+        payload=text,
+        payload_base64=b64encode(found.payload).decode() if text is None else None,
+        problem=event.problem,
+    )
+
+
+def iso_time(ms: int) -> str:
+    moment = _EPOCH + timedelta(milliseconds=ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class _Contents(Struct):
+    """What the properties of an event say."""
+
+    attributes: dict[str, str | int | float | bool] = {}
+    metadata: str | None = None
+    key: str | None = None
+    deadline_ms: int | None = None
+    problem: str | None = None
+
+
+def _contents(found: QueryHit) -> _Contents:
+    kept = KeptEvent(
+        found.received_ms,
+        found.channel,
+        found.publisher,
+        found.qos,
+        -1,
+        found.properties,
+        found.payload,
+        found.number,
+    )
+    event = kept.event()
+    metadata = None if event.metadata is None else event.metadata.source
+    return _Contents(
+        attributes={
+            name: value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
+            for name, value in event.attributes.items()
+        },
+        metadata=None if metadata is None else metadata.decode(errors="replace"),
+        key=event.key,
+        deadline_ms=event.deadline_ms,
+    )
+
+
+def _text(payload: bytes) -> str | None:
+    """None where it is no text that people could read."""
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return None
+    is_readable = text.isprintable() or all(
+        character.isprintable() or character in _SPACES for character in text
+    )
+    return text if is_readable else None

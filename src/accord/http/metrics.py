@@ -1,0 +1,184 @@
+"""A node's statistics as Prometheus metrics.
+
+Nothing is counted here: each scrape takes one snapshot. What is shed is told by cause only; client
+ids come from outside, and each would be a time series of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from accord.core.admission.status import AdmissionStatus
+from accord.core.monitoring.statistics import (
+    WAIT_BOUNDS_MS,
+    JournalStatus,
+    PipelineStatus,
+    Queue,
+    Statistics,
+    Traffic,
+)
+from accord.core.overlay.status import NetStatus
+from accord.core.quality.status import QualityTotals
+from accord.http.admission_metrics import admission_metrics
+from accord.http.net_metrics import net_metrics
+from accord.http.quality_metrics import quality_metrics
+from accord.http.view import NodeView
+
+
+class NodeCollector(Collector):
+    def __init__(
+        self,
+        view: NodeView,
+        net: Callable[[], NetStatus] | None,
+        admission: Callable[[], AdmissionStatus] | None,
+        quality: Callable[[], QualityTotals] | None,
+    ) -> None:
+        self._view = view
+        self._net = net
+        self._admission = admission
+        self._quality = quality
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, so that registering does not take a snapshot."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        now = self._view.statistics()
+        info = GaugeMetricFamily("accord_info", "Which node this is", labels=["name", "version"])
+        info.add_metric([self._view.name, self._view.version], 1)
+        yield info
+        yield _gauge("ready", "1 while clients are served", self._view.is_ready())
+        yield _gauge("uptime_seconds", "Time since the node started", now.uptime_ms / 1_000)
+        yield from _clients(now)
+        yield from _traffic("received", "received from clients", now.received)
+        yield from _traffic("sent", "sent to clients", now.sent)
+        yield _counter("messages_matched", "Messages that a subscription wanted", now.matched)
+        yield _counter("messages_unmatched", "Messages that none wanted", now.unmatched)
+        yield from _queues(now.queues)
+        yield _by_name("shed", "Messages that did not reach a client", "cause", now.shed.causes)
+        if now.journal is not None:
+            yield from _journal(now.journal)
+        if now.pipeline is not None:
+            yield from _pipeline(now.pipeline)
+        if self._net is not None:
+            yield from net_metrics(self._net())
+        if self._admission is not None:
+            yield from admission_metrics(self._admission())
+        if self._quality is not None:
+            yield from quality_metrics(self._quality())
+
+
+def registry_of(
+    view: NodeView,
+    net: Callable[[], NetStatus] | None = None,
+    admission: Callable[[], AdmissionStatus] | None = None,
+    quality: Callable[[], QualityTotals] | None = None,
+) -> CollectorRegistry:
+    """Metrics of the node, of its part in the overlay, and of the process it runs in."""
+    registry = CollectorRegistry()
+    registry.register(NodeCollector(view, net, admission, quality))
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def exposition(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
+    """All metrics in a format that `accept` asks for, and its media type."""
+    encode, media_type = choose_encoder(accept)
+    return encode(registry), media_type
+
+
+def _clients(now: Statistics) -> Iterator[Metric]:
+    yield _gauge("connections", "Clients connected", now.connections)
+    yield _gauge("connections_peak", "Most clients connected at a time", now.connections_peak)
+    yield _counter("connects", "Connections accepted", now.connects)
+    yield _by_name("connects_refused", "Connections refused", "cause", now.connects_refused)
+    yield _by_name("disconnects", "Connections ended", "reason", now.disconnects)
+    yield _gauge("sessions", "Sessions of clients connected or away", now.sessions)
+    yield _gauge("subscriptions", "Subscriptions", now.subscriptions)
+    yield _gauge("predicates", "Subscriptions that have a predicate", now.predicates)
+    yield _gauge("retained_messages", "Retained messages", now.retained_messages)
+    yield _gauge("retained_bytes", "Bytes of retained messages", now.retained_bytes)
+
+
+def _traffic(direction: str, words: str, traffic: Traffic) -> Iterator[Metric]:
+    yield _counter(f"bytes_{direction}", f"Bytes {words}", traffic.bytes)
+    yield _counter(f"packets_{direction}", f"Packets {words}", traffic.packets)
+    qualities = traffic.publishes
+    counts = {"0": qualities.qos0, "1": qualities.qos1, "2": qualities.qos2}
+    yield _by_name(f"messages_{direction}", f"Messages {words}", "qos", counts)
+    yield _counter(
+        f"message_bytes_{direction}", f"Bytes of messages {words}", traffic.publish_bytes
+    )
+
+
+def _queues(queues: Iterable[Queue]) -> Iterator[Metric]:
+    label = ["importance"]
+    depth = GaugeMetricFamily("accord_queue_depth", "Messages waiting for clients", labels=label)
+    size = GaugeMetricFamily("accord_queue_bytes", "Bytes waiting for clients", labels=label)
+    waits = HistogramMetricFamily(
+        "accord_time_in_queue_seconds", "How long messages waited for a client", labels=label
+    )
+    for queue in queues:
+        importance = [str(queue.importance)]
+        depth.add_metric(importance, queue.messages)
+        size.add_metric(importance, queue.bytes)
+        buckets, reached = [], 0
+        bounds = [*(str(bound_ms / 1_000) for bound_ms in WAIT_BOUNDS_MS), "+Inf"]
+        for bound, count in zip(bounds, queue.waits.counts, strict=True):
+            reached += count
+            buckets.append((bound, float(reached)))
+        waits.add_metric(importance, buckets, sum_value=queue.waits.total_ms / 1_000)
+    yield from (depth, size, waits)
+
+
+def _journal(journal: JournalStatus) -> Iterator[Metric]:
+    yield _gauge("journal_segments", "Files of the journal", journal.segments)
+    yield _gauge("journal_bytes", "Size of the journal", journal.bytes)
+    yield _gauge("journal_first_offset", "Oldest record held", journal.first_offset)
+    yield _counter("journal_records", "Records appended, ever", journal.next_offset)
+    yield _gauge("journal_unsynced", "Records not yet on disk", journal.unsynced)
+    yield _gauge("journal_failed", "1 while it can't be written", journal.failure is not None)
+
+
+def _pipeline(pipeline: PipelineStatus) -> Iterator[Metric]:
+    def gauge(name: str, words: str, value: float) -> Metric:
+        return _gauge(f"pipeline_{name}", words, value)
+
+    yield gauge("up", "1 while it archives and answers", pipeline.state == "ready")
+    yield gauge("lag_seconds", "Age of the oldest record not archived", pipeline.lag_ms / 1_000)
+    yield gauge("lag_records", "Records not archived yet", pipeline.lag_records)
+    yield _counter("pipeline_events", "Events archived", pipeline.events)
+    yield _counter("pipeline_ledger_rows", "Entries of the ledger archived", pipeline.ledger_rows)
+    yield gauge("rows_per_second", "What it archives now", pipeline.rows_per_s)
+    yield gauge("archive_files", "Files of the archive", pipeline.files)
+    yield gauge("archive_bytes", "Size of the archive", pipeline.bytes)
+    yield _counter("pipeline_compactions", "Times that files were merged", pipeline.compactions)
+    yield _counter("pipeline_queries", "Questions answered", pipeline.queries)
+    yield gauge("queries_running", "Questions being answered", pipeline.queries_running)
+    yield gauge("queries_waiting", "Questions nobody works on yet", pipeline.queries_waiting)
+    yield _counter("pipeline_restarts", "Times it had to be started again", pipeline.restarts)
+
+
+def _gauge(name: str, words: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"accord_{name}", words, value)
+
+
+def _counter(name: str, words: str, value: float) -> Metric:
+    return CounterMetricFamily(f"accord_{name}", words, value)
+
+
+def _by_name(name: str, words: str, label: str, counts: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(f"accord_{name}", words, labels=[label])
+    for each, count in counts.items():
+        family.add_metric([each], count)
+    return family

@@ -1,0 +1,249 @@
+"""Policies over HTTP: see them, change them, ask what they decide.
+
+What is sent is JSON or TOML, as its content type says: a form of some web page is neither. The
+version is the entity tag, so that `If-Match` keeps two administrators from overwriting each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import Response
+from msgspec import Struct
+
+from accord.core.model.errors import AccordError, PolicyError
+from accord.core.policy.decoding import decode
+from accord.core.policy.explanation import Explanation
+from accord.core.policy.policy_parser import policy_from
+from accord.core.policy.policy_set import PolicySet, parse_policy_set, render_policy_set, write_json
+from accord.http.guard import caller_of
+from accord.http.policy_schemas import JSON, POLICIES, TOML, Changed, History, Problem
+from accord.http.request_bodies import BodyRefused, read_body
+from accord.http.responses import NOT_STORED, json_response, response_schemas
+from accord.runtime.policy_admin import (
+    MAX_TEXT,
+    ConflictError,
+    DryRun,
+    ExplainRequest,
+    PolicyAdmin,
+    TooManyChangesError,
+    UnknownPolicyError,
+)
+from accord.runtime.policy_requests import mistake
+from accord.runtime.policy_store import PolicyStoreError, UnknownVersionError
+
+_TAG: Final = re.compile(r'(?:W/)?"(\d{1,18})"')
+_CODES: Final[dict[type[AccordError], int]] = {
+    PolicyError: 400,
+    UnknownPolicyError: 404,
+    UnknownVersionError: 404,
+    ConflictError: 412,
+    TooManyChangesError: 503,
+    PolicyStoreError: 503,
+}
+
+_BOOK: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"description": "The book", "content": {JSON: {}, TOML: {}}}
+}
+_CHANGED: Final = response_schemas(Changed, _400=Problem, _404=Problem, _412=Problem)
+_TRIED: Final = response_schemas(DryRun, _400=Problem)
+_EXPLAINED: Final = response_schemas(Explanation, _400=Problem)
+_TAKING: Final[dict[str, Any]] = {
+    "response_class": Response,
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {JSON: {"schema": {"type": "object"}}, TOML: {"schema": {"type": "string"}}},
+        }
+    },
+}
+
+Handler = Callable[..., Awaitable[Response]]
+
+
+class _Wanted(Struct, frozen=True, forbid_unknown_fields=True):
+    version: int
+
+
+def add_policies(app: FastAPI, administration: PolicyAdmin) -> list[type[Struct]]:
+    """Add the routes, which the guard keeps; the structs they return are to be described."""
+    _add_reading(app, administration)
+    _add_changes(app, administration)
+    return [Problem, Changed, History, DryRun, Explanation]
+
+
+def _add_reading(app: FastAPI, administration: PolicyAdmin) -> None:
+    @app.get(POLICIES, response_class=Response, responses=_BOOK)
+    @_answering
+    async def policies(request: Request) -> Response:
+        """All that is decided now: strategy, limits, policies. As TOML if that is accepted."""
+        book = administration.book
+        if TOML in request.headers.get("accept", ""):
+            return _shown(render_policy_set(book), TOML, book)
+        return _shown(write_json(book), JSON, book)
+
+    @app.get(f"{POLICIES}/history", response_class=Response, responses=response_schemas(History))
+    @_answering
+    async def history() -> Response:
+        """Which versions are kept, and who made them."""
+        return json_response(History(tuple(administration.history())))
+
+    @app.get(f"{POLICIES}/explain", response_class=Response, responses=_EXPLAINED)
+    @_answering
+    async def explain_(  # noqa: PLR0913 (a parameter per parameter)
+        *,
+        operation: str,
+        channel: str,
+        client: str = "",
+        user: str | None = None,
+        group: Annotated[list[str] | None, Query()] = None,
+        publisher: str = "",
+        attribute: Annotated[list[str] | None, Query(description="NAME=VALUE")] = None,
+        payload_bytes: Annotated[int | None, Query(ge=0, le=1 << 40)] = None,
+    ) -> Response:
+        """Which policies decide about an operation, and why; user and groups if not connected."""
+        question = ExplainRequest(
+            operation=operation,
+            channel=channel,
+            client=client,
+            user=user,
+            groups=None if group is None else tuple(group),
+            publisher=publisher,
+            attributes=None if attribute is None else dict(map(_pair, attribute)),
+            payload_bytes=payload_bytes,
+        )
+        return json_response(administration.explain(question))
+
+    @app.post(f"{POLICIES}/dry-run", responses=_TRIED, **_TAKING)
+    @_answering
+    async def dry_run(request: Request) -> Response:
+        """Whom policies would affect, if they were put."""
+        return json_response(await administration.dry_run(await _read_book(request)))
+
+
+def _add_changes(app: FastAPI, administration: PolicyAdmin) -> None:
+    @app.put(POLICIES, responses=_CHANGED, **_TAKING)
+    @_answering
+    async def put_policies(request: Request) -> Response:
+        """Decide everything anew."""
+        book = await _read_book(request)
+        return _changed(await administration.replace(book, **_who(request)))
+
+    @app.patch(POLICIES, responses=_CHANGED, **_TAKING)
+    @_answering
+    async def patch_policies(request: Request) -> Response:
+        """Set some of strategy, shaping, bandwidth, client_bandwidth, weights, limits."""
+        settings = await _read_table(request)
+        return _changed(await administration.patch(settings, **_who(request)))
+
+    @app.post(f"{POLICIES}/rollback", responses=_CHANGED, **_TAKING)
+    @_answering
+    async def rollback(request: Request) -> Response:
+        """Let an earlier version count again."""
+        try:
+            wanted = msgspec.convert(await _read_table(request), _Wanted)
+        except msgspec.ValidationError as error:
+            raise mistake(error) from None
+        return _changed(await administration.rollback(wanted.version, **_who(request)))
+
+    @app.put(f"{POLICIES}/{{name:path}}", responses=_CHANGED, **_TAKING)
+    @_answering
+    async def put_policy(request: Request, name: str) -> Response:
+        """Add a policy, or replace the one of this name."""
+        policy = policy_from(await _read_table(request), name=name)
+        return _changed(await administration.put_policy(policy, **_who(request)))
+
+    @app.delete(f"{POLICIES}/{{name:path}}", response_class=Response, responses=_CHANGED)
+    @_answering
+    async def remove_policy(request: Request, name: str) -> Response:
+        """Remove a policy."""
+        return _changed(await administration.remove_policy(name, **_who(request)))
+
+
+def _answering(handler: Handler) -> Handler:
+    """Errors become answers that say what was expected, and where."""
+
+    @wraps(handler)
+    async def answer(*args: Any, **options: Any) -> Response:
+        try:
+            return await handler(*args, **options)
+        except BodyRefused as refusal:
+            return _refused(refusal.problem, refusal.code)
+        except PolicyError as error:
+            return _refused(Problem(error.problem, error.place), 400)
+        except AccordError as error:
+            code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), 500)
+            return _refused(Problem(str(error)), code)
+
+    return answer
+
+
+async def _read_book(request: Request) -> PolicySet:
+    """In a thread: there may be thousands of policies."""
+    text, is_json = await _read(request)
+    return await asyncio.to_thread(parse_policy_set, text, is_json=is_json)
+
+
+async def _read_table(request: Request) -> dict[str, Any]:
+    text, is_json = await _read(request)
+    return await asyncio.to_thread(_parse, text, is_json=is_json)
+
+
+def _parse(text: str, *, is_json: bool) -> dict[str, Any]:
+    table = decode(text, is_json=is_json)
+    if not isinstance(table, dict):
+        raise PolicyError("request", "expected an object")
+    return table
+
+
+async def _read(request: Request) -> tuple[str, bool]:
+    """The text that is sent, and whether it is JSON."""
+    data, kind = await read_body(request, (JSON, TOML), MAX_TEXT)
+    try:
+        return data.decode(), kind == JSON
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise PolicyError(f"line {line}", "expected UTF-8 text") from None
+
+
+def _who(request: Request) -> dict[str, Any]:
+    """Who changes something, and which version it is meant for."""
+    asker = caller_of(request.scope)
+    client = request.client
+    wanted = request.headers.get("if-match", "*").strip()
+    found = _TAG.fullmatch(wanted)
+    if wanted != "*" and found is None:
+        raise BodyRefused(412, f'expected a version such as "7" in If-Match, got {wanted[:40]}')
+    return {
+        "who": asker.name or (f"HTTP from {client.host}" if client else "HTTP"),
+        "if_version": int(found[1]) if found else None,
+    }
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise PolicyError("attribute", f"expected NAME=VALUE, got {text[:40]!r}")
+    return name, value
+
+
+def _changed(book: PolicySet) -> Response:
+    return json_response(Changed(book.version), headers=_tag(book))
+
+
+def _shown(text: str, media_type: str, book: PolicySet) -> Response:
+    return Response(text, headers={**NOT_STORED, **_tag(book)}, media_type=media_type)
+
+
+def _tag(book: PolicySet) -> dict[str, str]:
+    return {"ETag": f'"{book.version}"'}
+
+
+def _refused(problem: Problem, code: int) -> Response:
+    return json_response(problem, code, {"Retry-After": "1"} if code == 503 else None)

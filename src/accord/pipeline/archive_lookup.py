@@ -1,0 +1,249 @@
+"""The archive's part of an answer: files and conditions as one Spark job, its result as Arrow.
+
+A job costs tens of milliseconds whatever it does, so there is exactly one for each chunk, and no
+other: files are given by name with their schema, nothing is listed, inferred or counted.
+
+Rows that are much longer than usual come without their contents; who needs them asks for them by
+offset, a page at a time. So neither Java nor we ever hold a chunk of large payloads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import reduce
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from accord.pipeline.attributes import TYPES
+from accord.pipeline.columns import to_column
+from accord.pipeline.cursors import RemainingQuery
+from accord.pipeline.datasets.selection import selects, shows
+from accord.pipeline.query_checks import CheckedQuery
+from accord.pipeline.scan_plan import ScanRange
+from accord.pipeline.session import QUERY_POOL, is_connect, use_pool
+from accord.pipeline.tables import FileEntry, by_declared, read_files
+from accord.pipeline.tail import StaleError
+
+_CONTENT_BYTES: Final = 32 << 20  # of a chunk, at most
+_FRAMES: Final = 64
+_MISSING: Final = ("FILE_NOT_EXIST", "PATH_NOT_FOUND", "FileNotFoundException")
+_MAX_NAMED: Final = 32  # channels in a condition, instead of their filter
+_PLACE: Final = ("received", "offset")
+_COLUMNS: Final = ("offset", "number", "received", "channel", "publisher", "qos")
+_SETTINGS: Final = {
+    # Answers are small: planning them again between stages costs more than it gains.
+    "spark.sql.adaptive.enabled": "false",
+    # Each question has other constants, and with them would be compiled anew.
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Above so many paths Spark would list them with a job.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+    # Rows of which the payloads are in memory at once.
+    "spark.sql.parquet.columnarReaderBatchSize": "1024",
+    # A second task would mean a second step, and most of what is read is passed over anyway.
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.files.maxPartitionBytes": "64m",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+class ArchiveLookup:
+    """Asks the archive; several threads may."""
+
+    def __init__(self, spark: SparkSession, archive: str) -> None:
+        self.spark = spark if is_connect(spark) else spark.newSession()
+        for name, value in _SETTINGS.items():
+            self.spark.conf.set(name, value)
+        # A session's own tags are known to the thread that added them only; Connect has no other.
+        tagging = self.spark if is_connect(spark) else spark.sparkContext
+        self._add_tag = getattr(tagging, "addJobTag", self.spark.addTag)
+        self._remove_tag = getattr(tagging, "removeJobTag", self.spark.removeTag)
+        self._interrupt = getattr(tagging, "cancelJobsWithTag", self.spark.interruptTag)
+        self._archive = archive
+        self._frames: OrderedDict[tuple[str, ...], DataFrame] = OrderedDict()
+        self._columns: OrderedDict[tuple[object, ...], Column] = OrderedDict()
+        self._plentiful: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(
+        self, question: CheckedQuery, part: RemainingQuery, stretch: ScanRange, most: int
+    ) -> pa.Table:
+        """The first `most` rows of the stretch that the question asks for, in its order.
+
+        Few rows are put in order here, which spares Spark a step. Only where there are many does
+        Spark have to find the first of them: what had many once goes there at once.
+        """
+        frame = self._question(question, part, stretch, _CONTENT_BYTES // most)
+        ask = question.ask
+        wanted = (ask.channel, ask.where, ask.xpath)  # at any time
+        is_selective = question.has_predicate or ask.number is not None
+        if is_selective and wanted not in self._plentiful:
+            rows = _collect(frame.limit(most + 1))
+            if len(rows) <= most:
+                return rows.sort_by(_order(question))
+            with self._lock:
+                self._plentiful[wanted] = None
+                if len(self._plentiful) > _FRAMES:
+                    self._plentiful.popitem(last=False)
+        ascending = not question.is_newest_first
+        return _collect(frame.orderBy(*_PLACE, ascending=ascending).limit(most))
+
+    def _question(
+        self, question: CheckedQuery, part: RemainingQuery, stretch: ScanRange, limit: int
+    ) -> DataFrame:
+        place = conditions(question, part, stretch)
+        columns = (*_COLUMNS, *_contents(limit))
+        frames = []
+        for declared, files in by_declared(stretch.files):
+            named = _named_channels(question, files)
+            condition = F.expr(f"{place} AND {named}" if named else place)
+            if named is None:
+                condition &= shows(question.ask.channel)
+                for pattern in question.ask.without:
+                    condition &= ~selects(pattern)
+            if question.has_predicate:
+                condition &= self._content(question, declared)
+            frames.append(self._frame(files).where(condition).selectExpr(*columns))
+        return reduce(DataFrame.union, frames)
+
+    def _content(self, question: CheckedQuery, declared: dict[str, str]) -> Column:
+        key = (question.ask.where, question.ask.xpath, *sorted(declared.items()))
+        with self._lock:
+            column = self._columns.get(key)
+        if column is None:
+            kinds = {name: TYPES[kind] for name, kind in declared.items()}
+            column = to_column(question.predicate, kinds)
+            with self._lock:
+                self._columns[key] = column
+                if len(self._columns) > _FRAMES:
+                    self._columns.popitem(last=False)
+        return column
+
+    def contents(self, files: Sequence[FileEntry], offsets: Sequence[int]) -> pa.Table:
+        """Properties and payloads of these rows, in any order."""
+        chosen = [
+            file
+            for file in files
+            if any(file.first_offset <= offset <= file.last_offset for offset in offsets)
+        ]
+        listed = ", ".join(map(str, offsets))
+        frames = [
+            self._frame(each)
+            .where(f"offset IN ({listed})")
+            .select("offset", "properties", "payload", "payload_ref")
+            for _, each in by_declared(chosen)
+        ]
+        return _collect(reduce(DataFrame.union, frames))
+
+    @contextmanager
+    def tagged(self, tag: str) -> Iterator[None]:
+        """What this thread asks meanwhile can be stopped by `interrupt`."""
+        use_pool(self.spark, QUERY_POOL)
+        self._add_tag(tag)
+        try:
+            yield
+        finally:
+            with suppress(Exception):  # Java may be gone
+                self._remove_tag(tag)
+
+    def interrupt(self, tag: str) -> None:
+        """From any thread."""
+        with suppress(Exception):  # Java may be gone
+            self._interrupt(tag)
+
+    def _frame(self, files: Sequence[FileEntry]) -> DataFrame:
+        key = tuple(file.path for file in files)
+        with self._lock:
+            frame = self._frames.get(key)
+            if frame is not None:
+                self._frames.move_to_end(key)
+                return frame
+        with _missing_is_stale():
+            frame = read_files(self.spark, self._archive, files)
+        with self._lock:
+            self._frames[key] = frame
+            if len(self._frames) > _FRAMES:
+                self._frames.popitem(last=False)
+        return frame
+
+
+def _order(question: CheckedQuery) -> list[tuple[str, str]]:
+    direction = "descending" if question.is_newest_first else "ascending"
+    return [(name, direction) for name in _PLACE]
+
+
+def _collect(frame: DataFrame) -> pa.Table:
+    with _missing_is_stale():
+        return frame.toArrow()
+
+
+@contextmanager
+def _missing_is_stale() -> Iterator[None]:
+    """Files may go after they have been replaced: the manifest knows by which."""
+    try:
+        yield
+    except Exception as error:
+        if any(sign in str(error) for sign in _MISSING):
+            raise StaleError from error
+        raise
+
+
+def conditions(question: CheckedQuery, part: RemainingQuery, stretch: ScanRange) -> str:
+    """Place and time, as SQL."""
+    low, high = _time(stretch.low_ms), _time(stretch.high_ms)
+    found = [f"received >= {low}", f"received < {high}", f"offset < {part.before}"]
+    if part.first:
+        found.append(f"offset >= {part.first}")
+    if question.ask.number is not None:
+        found.append(f"number = {question.ask.number}")
+    if part.after is not None:
+        ms, offset = map(abs, part.after)
+        sign = "<" if question.is_newest_first else ">"
+        at = _time(ms)
+        found.append(f"(received {sign} {at} OR (received = {at} AND offset {sign} {offset}))")
+    return " AND ".join(found)
+
+
+def _time(ms: int) -> str:
+    return f"timestamp_millis({ms}L)"
+
+
+def _named_channels(question: CheckedQuery, files: Sequence[FileEntry]) -> str | None:
+    """Which channels, as SQL, by name: parts of files can be passed over by that.
+
+    Nothing where all are asked for, None where they can't be named.
+    """
+    channels: set[str] = set()
+    for file in files:
+        if file.channels is None:
+            return f"channel = {_text(question.ask.channel)}" if question.is_exact else None
+        channels.update(file.channels)
+    selected = sorted(filter(question.selects, channels))
+    if len(selected) == len(channels):
+        return ""
+    if len(selected) > _MAX_NAMED:
+        return None
+    if not selected:
+        return "false"
+    return f"channel IN ({', '.join(map(_text, selected))})"
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _contents(limit: int) -> tuple[str, ...]:
+    """Columns that may be large, null from `limit` on."""
+    return (
+        "octet_length(properties) AS properties_bytes",
+        "payload_bytes",
+        f"CASE WHEN octet_length(properties) < {limit} THEN properties END AS properties",
+        f"CASE WHEN payload_bytes < {limit} THEN payload END AS payload",
+        "payload_ref",
+    )

@@ -1,0 +1,240 @@
+"""Bulk brokering: events matched on Spark with a large set of registered predicates.
+
+For loads beyond one node. A predicate means the same here and in a node's own index. Events are the
+rows of a DataFrame, or of a stream, with the columns of the event table (`tables`): `channel`,
+attributes in columns of their own or in the map, `metadata`.
+
+    predicates = compile_set([Registered(key="high", channel="uav/#", where="altitude_m > 300")])
+    match(events, predicates)  # a row for each event and predicate that match
+
+A set is compiled once, on the driver, and travels with the query. A stream's query lives long: for
+it, publish the set in a `PredicateFolder` that all workers see. They look for a newer version
+between two batches, so an event is matched with the latest set there is when its turn comes.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from accord.core.model.errors import AccordError, PredicateError
+from accord.core.predicates.tree import Expr
+from accord.pipeline.bulk.compiling import (
+    SCHEMA,
+    ParseAll,
+    PredicateSet,
+    Registered,
+    RegistrationError,
+    Texts,
+    compile_set,
+    compile_table,
+    parse_here,
+)
+from accord.pipeline.bulk.events import CHANNEL
+from accord.pipeline.bulk.folder import FolderError, PredicateFolder
+from accord.pipeline.bulk.storing import pack
+from accord.pipeline.bulk.working import PREDICATE, PREDICATES, Carried, Looked, Origin, Work
+from accord.pipeline.tables import COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = [
+    "PREDICATE",
+    "PREDICATES",
+    "BrokeringError",
+    "FolderError",
+    "MatchSink",
+    "PredicateFolder",
+    "PredicateSet",
+    "Registered",
+    "RegistrationError",
+    "broker_stream",
+    "compile_frame",
+    "compile_set",
+    "compile_table",
+    "match",
+    "to_events",
+]
+
+PREFIX: Final = "matched/"
+_ATTRIBUTE_TYPES: Final = (
+    StringType,
+    BooleanType,
+    IntegralType,
+    FloatType,
+    DoubleType,
+    TimestampType,
+)
+# Fewer texts are parsed sooner than a job is started.
+_WORTH_A_JOB: Final = 2_000
+_TEXTS_PER_TASK: Final = 5_000
+_FEWEST_TASKS: Final = 8
+
+
+class BrokeringError(AccordError):
+    """A DataFrame whose rows are no events, or have no room for what is found."""
+
+
+def match(
+    events: DataFrame,
+    predicates: PredicateSet | PredicateFolder,
+    *,
+    declared: Collection[str] | None = None,
+    columns: Collection[str] | None = None,
+    explode: bool = True,
+) -> DataFrame:
+    """`events` with the keys of the predicates that match them.
+
+    With `explode` there is a row for each match, its key in the column `predicate`; without, a row
+    for each event, with all keys in a list `predicates`, the most important first. Only `columns`
+    are handed on, if given. Attributes in columns of their own are those that are `declared`, or
+    else all columns that the event table does not have, of types that values have.
+    """
+    schema = events.schema
+    attributes = _attributes(schema) if declared is None else tuple(declared)
+    handed_on = schema.names if columns is None else list(columns)
+    added = PREDICATE if explode else PREDICATES
+    _check(schema, attributes, handed_on, added)
+    work = Work(_origin(predicates), attributes, tuple(handed_on), not explode)
+    result = StructType([schema[name] for name in handed_on])
+    result.add(added, StringType() if explode else ArrayType(StringType()))
+    return events.mapInArrow(work, result)
+
+
+def to_events(matched: DataFrame, prefix: str = PREFIX) -> DataFrame:
+    """Matches as events to publish: each for the channel of its predicate.
+
+    That is `prefix` with the predicate's key, where `_` stands for what no channel may contain. The
+    column `predicate` becomes an attribute, and `matched_on` says the event's own channel.
+    """
+    key = F.regexp_replace(PREDICATE, "[+#\\x00]", "_")
+    return matched.withColumns(
+        {"matched_on": F.col(CHANNEL), CHANNEL: F.concat(F.lit(prefix), key)}
+    )
+
+
+class MatchSink(msgspec.Struct, frozen=True, kw_only=True):
+    """Where matches of a stream go: a format of Spark's, by default the one that publishes.
+
+    That needs the node's `url` in `options`. `trigger` is what `DataStreamWriter.trigger` takes.
+    """
+
+    checkpoint: str
+    format: str = "accord"
+    options: dict[str, str] = {}
+    trigger: dict[str, Any] = {}
+
+
+def broker_stream(
+    events: DataFrame,
+    predicates: PredicateSet | PredicateFolder,
+    sink: MatchSink,
+    *,
+    prefix: str = PREFIX,
+    declared: Collection[str] | None = None,
+) -> StreamingQuery:
+    """Match a stream of `events` and write what is found to `sink`, until the query is stopped.
+
+    Each match is an event of its own, for a channel of its predicate: see `address`.
+    """
+    matched = to_events(match(events, predicates, declared=declared), prefix)
+    writer = matched.writeStream.format(sink.format).outputMode("append")
+    writer = writer.options(**sink.options).option("checkpointLocation", sink.checkpoint)
+    return (writer.trigger(**sink.trigger) if sink.trigger else writer).start()
+
+
+def compile_frame(frame: DataFrame) -> PredicateSet:
+    """The predicates in a DataFrame with the columns of `Registered`; only `key` is needed.
+
+    Texts that have to be parsed one by one are parsed by all workers together.
+    """
+    table = frame.toArrow()
+    for name, value in (("channel", "#"), ("where", ""), ("xpath", ""), ("importance", 0)):
+        if name not in table.column_names:
+            kind = SCHEMA.field(name).type
+            table = table.append_column(name, pa.repeat(pa.scalar(value, kind), len(table)))
+    return compile_table(table, _parse_on(frame.sparkSession))
+
+
+def _parse_on(spark: SparkSession) -> ParseAll:
+    def parse_all(texts: Texts) -> Iterator[Expr | PredicateError]:
+        if len(texts) < _WORTH_A_JOB:
+            yield from parse_here(texts)
+            return
+        wheres, xpaths = zip(*texts, strict=True)
+        table = pa.table({"place": range(len(texts)), "where": wheres, "xpath": xpaths})
+        tasks = max(_FEWEST_TASKS, len(texts) // _TEXTS_PER_TASK)
+        frame = spark.createDataFrame(table).repartition(tasks)
+        parsed = frame.mapInArrow(_parse_batches, "place long, tree binary").toArrow()
+        trees: list[bytes | None] = [None] * len(texts)
+        for place, tree in zip(
+            parsed["place"].to_pylist(), parsed["tree"].to_pylist(), strict=True
+        ):
+            trees[place] = tree
+        for number, tree in enumerate(trees):
+            # What failed there fails here too, and says why.
+            yield pickle.loads(tree) if tree else parse_here([texts[number]])[0]  # noqa: S301
+
+    return parse_all
+
+
+def _parse_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        texts = [*zip(batch["where"].to_pylist(), batch["xpath"].to_pylist(), strict=True)]
+        trees = [
+            None if isinstance(tree, PredicateError) else pickle.dumps(tree)
+            for tree in parse_here(texts)
+        ]
+        yield pa.record_batch({"place": batch["place"], "tree": pa.array(trees, pa.binary())})
+
+
+def _origin(predicates: PredicateSet | PredicateFolder) -> Origin:
+    if isinstance(predicates, PredicateFolder):
+        predicates.latest()  # now rather than in a worker
+        return Looked(str(predicates.path))
+    return Carried(predicates.version, pack(predicates))
+
+
+def _attributes(schema: StructType) -> tuple[str, ...]:
+    return tuple(
+        field.name
+        for field in schema
+        if field.name not in COLUMNS and isinstance(field.dataType, _ATTRIBUTE_TYPES)
+    )
+
+
+def _check(
+    schema: StructType, attributes: Collection[str], handed_on: Collection[str], added: str
+) -> None:
+    known = ", ".join(schema.names)
+    for name in (CHANNEL, *attributes, *handed_on):
+        if name not in schema.names:
+            raise BrokeringError(f"expected a column {name!r}, got {known}")
+    if schema[CHANNEL].dataType != StringType():
+        kind = schema[CHANNEL].dataType.simpleString()
+        raise BrokeringError(f"{CHANNEL}: expected a column of strings, got {kind}")
+    if added.lower() in (name.lower() for name in handed_on):
+        raise BrokeringError(f"expected no column {added!r}, which is for what matches")
+    for name in attributes:
+        if not isinstance(schema[name].dataType, _ATTRIBUTE_TYPES):
+            kind = schema[name].dataType.simpleString()
+            raise BrokeringError(
+                f"{name}: expected strings, numbers, booleans or times, got {kind}"
+            )

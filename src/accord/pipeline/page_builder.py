@@ -1,0 +1,83 @@
+"""One page in the making: rows of the archive and hits of the journal's end, merged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from accord.core.queries.messages import PageQuery
+from accord.pipeline.chunks import Chunk, Row
+from accord.pipeline.cursors import RemainingQuery, SortRank
+from accord.pipeline.query_checks import CheckedQuery
+from accord.pipeline.tables import FileEntry
+from accord.pipeline.tail import Hit
+
+
+@dataclass(slots=True)
+class PageContext:
+    """A question, what of it is left to find, and what finding a page has taken so far."""
+
+    question: CheckedQuery
+    query: PageQuery
+    part: RemainingQuery
+    left: int | None  # how many events at most
+    check: Callable[[], object]  # raises when nobody waits any more
+    until_s: float
+    opened: dict[str, FileEntry] = field(default_factory=dict)
+    skipped: int = 0
+    tail: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many events the page may have."""
+        return self.query.rows if self.left is None else min(self.query.rows, self.left)
+
+
+class PageBuilder:
+    """Events of the page in their order, as many as it may have."""
+
+    def __init__(self, asked: PageContext, hits: Sequence[Hit]) -> None:
+        self.entries: list[Row | Hit] = []
+        self.is_full = False  # what comes next has no room
+        self.reached = asked.part.after
+        self._rows = asked.rows
+        self._bytes_left = asked.query.bytes
+        self._hits = hits
+        self._next_hit = 0
+
+    @property
+    def wanted(self) -> int:
+        return self._rows - len(self.entries)
+
+    def merge(self, chunk: Chunk) -> None:
+        """Take what comes next, up to the end of `chunk` or until there is no more room."""
+        first = chunk.index(self.reached)
+        rows = chunk.taken(first, self.wanted + 1)
+        ranks = chunk.ranks[first : first + len(rows)]
+        at = 0
+        while not self.is_full:
+            hit = self._hit(chunk.end)
+            if at < len(rows) and (hit is None or ranks[at] < hit.rank):
+                self._add(ranks[at], rows[at])
+                at += 1
+            elif hit is not None:
+                self._add(hit.rank, hit)
+                self._next_hit += 1
+            else:
+                break
+        if not self.is_full and chunk.end is not None:
+            self.reached = chunk.end
+
+    def _hit(self, end: SortRank | None) -> Hit | None:
+        if self._next_hit == len(self._hits):
+            return None
+        hit = self._hits[self._next_hit]
+        return hit if end is None or hit.rank <= end else None
+
+    def _add(self, rank: SortRank, entry: Row | Hit) -> None:
+        if self.entries and (not self.wanted or entry.size > self._bytes_left):
+            self.is_full = True
+            return
+        self.entries.append(entry)
+        self._bytes_left -= entry.size
+        self.reached = rank

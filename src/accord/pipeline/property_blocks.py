@@ -1,0 +1,103 @@
+"""Many blocks of MQTT properties taken apart at once, by numpy instead of one after the other.
+
+The blocks are places in one buffer; a step reads one property of every block that
+has one left, so there are as many steps as the longest block has properties, not as many as there
+are blocks. What is found are places in the buffer, nothing is copied.
+
+A block that is not of the usual form, which is what a node writes, is called odd, and is left to
+whoever can decode it in full: properties in another order or of another kind, lengths that do not
+fit, more user properties than MAX_STEPS. Whether texts are UTF-8 is not looked at here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from accord.pipeline.msgpack_fields import Flags, Places, TextSlices
+
+MAX_STEPS: Final = 64
+_PAYLOAD_FORMAT: Final = 1
+_CONTENT_TYPE: Final = 3
+_RESPONSE_TOPIC: Final = 8
+_CORRELATION_DATA: Final = 9
+_USER: Final = 38
+
+
+class PropertyBlocks:
+    """What is in the blocks of `data`, which goes on a little behind the last of them.
+
+    User properties are `names` and `values`, as many of one as of the other.
+    """
+
+    def __init__(self, data: bytes, places: TextSlices) -> None:
+        self._bytes = np.frombuffer(data, np.uint8)
+        self._at = places.starts.copy()
+        self._stop = places.ends
+        self.is_odd: Flags = np.zeros(len(self._at), np.bool_)
+        self._skip_flag()
+        self.content_types = self._take(_CONTENT_TYPE)
+        self.response_topics = self._take(_RESPONSE_TOPIC)
+        self._take(_CORRELATION_DATA)
+        self.names, self.values = self._take_pairs()
+
+    def _having(self, number: int) -> Places:
+        """The blocks whose next property is this."""
+        return np.flatnonzero((self._bytes[self._at] == number) & (self._at < self._stop))
+
+    def _skip_flag(self) -> None:
+        rows = self._having(_PAYLOAD_FORMAT)
+        at = self._at[rows]
+        self.is_odd[rows] |= (self._bytes[at + 1] > 1) | (at + 2 > self._stop[rows])
+        self._at[rows] = np.minimum(at + 2, self._stop[rows])
+
+    def _take(self, number: int) -> TextSlices:
+        """The text or data of this property."""
+        rows = self._having(number)
+        starts = self._at[rows] + 3
+        ends = starts + self._length(starts - 2)
+        stops = self._stop[rows]
+        self.is_odd[rows] |= ends > stops
+        ends = np.minimum(ends, stops)
+        self._at[rows] = ends
+        return TextSlices(rows, np.minimum(starts, ends), ends)
+
+    def _take_pairs(self) -> tuple[TextSlices, TextSlices]:
+        found: list[tuple[Places, Places, Places, Places]] = []
+        data = self._bytes
+        rows = np.flatnonzero((self._at < self._stop) & ~self.is_odd)
+        at, stop = self._at[rows], self._stop[rows]
+        for _ in range(MAX_STEPS):
+            if not len(rows):
+                break
+            middle = np.minimum(at + 3 + self._length(at + 1), stop)
+            last = middle + 2 + self._length(middle)
+            is_fine = (data[at] == _USER) & (last <= stop)
+            if not is_fine.all():
+                self.is_odd[rows[~is_fine]] = True
+                rows, at, stop = rows[is_fine], at[is_fine], stop[is_fine]
+                middle, last = middle[is_fine], last[is_fine]
+            found.append((rows, at, middle, last))
+            is_left = last < stop
+            rows, at, stop = rows[is_left], last[is_left], stop[is_left]
+        self.is_odd[rows] = True
+        return self._in_order(found)
+
+    def _length(self, places: Places) -> Places:
+        high = self._bytes[places].astype(np.int64)
+        return (high << 8) | self._bytes[places + 1]
+
+    def _in_order(
+        self, found: list[tuple[Places, Places, Places, Places]]
+    ) -> tuple[TextSlices, TextSlices]:
+        """Of all steps together, without what was begun of odd blocks."""
+        if not found:
+            none: Places = np.zeros(0, np.int64)
+            return TextSlices(none, none, none), TextSlices(none, none, none)
+        rows, at, middle, last = (np.concatenate(each) for each in zip(*found, strict=True))
+        order = np.argsort(rows, kind="stable")
+        if self.is_odd.any():
+            order = order[~self.is_odd[rows[order]]]
+        rows, at, middle, last = rows[order], at[order], middle[order], last[order]
+        return TextSlices(rows, at + 3, middle), TextSlices(rows, middle + 2, last)

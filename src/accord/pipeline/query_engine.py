@@ -1,0 +1,242 @@
+"""Pages of kept events: what the archive has and what the journal's end has, as one answer.
+
+The archive is looked at first, so that the tail begins exactly where that look ended: each record
+is in one of the two and none in both. Everything committed when the first page was asked for is
+part of the answer, and nothing else; so later pages do not depend on what is archived meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+
+from accord.core.queries.messages import MAX_FRAME, Page, PageQuery, QueryHit
+from accord.pipeline.archive_lookup import ArchiveLookup
+from accord.pipeline.chunks import NO_ROWS, Chunk, Chunks, Row
+from accord.pipeline.cursors import RemainingQuery, rank_of, read_cursor, write_cursor
+from accord.pipeline.journal_readers import open_journal
+from accord.pipeline.manifest import Manifest, Snapshot
+from accord.pipeline.page_builder import PageBuilder, PageContext
+from accord.pipeline.pruning import select
+from accord.pipeline.query_checks import InvalidQueryError, check
+from accord.pipeline.scan_plan import GROWTH, first_target, next_scan_range, rows_of_chunk
+from accord.pipeline.tables import EVENTS, FileEntry, TablesError, read_payload
+from accord.pipeline.tail import Hit, StaleError, Tail
+
+SOFT_S: Final = 10.0  # after which a page ends where it has got to
+_ATTEMPTS: Final = 4
+_TAIL_BEHIND: Final = 200_000  # records archived since, after which a chunk is asked for again
+_LARGEST: Final = MAX_FRAME - (1 << 20)
+
+
+class QueryEngine:
+    """Answers questions; several threads may ask."""
+
+    def __init__(
+        self, lookup: ArchiveLookup, manifest: Manifest, tail: Tail, *, node: str, journal: str
+    ) -> None:
+        self._lookup = lookup
+        self._manifest = manifest
+        self._tail = tail
+        self._node = node
+        self._journal = journal
+        self._chunks = Chunks()
+
+    def page(self, query: PageQuery, check_on: Callable[[], object] = lambda: None) -> Page:
+        """QuestionError for what can't be answered; `check_on` may raise to stop it."""
+        began_s = time.monotonic()
+        asked = self._begin(query, check_on, began_s + SOFT_S)
+        pile, chunk, events = self._answer(asked)
+        return Page(
+            id=query.id,
+            events=tuple(events),
+            cursor=self._cursor(asked, pile, chunk),
+            files=len(asked.opened),
+            files_skipped=asked.skipped,
+            bytes=sum(file.bytes for file in asked.opened.values()),
+            tail=asked.tail,
+            took_ms=round((time.monotonic() - began_s) * 1000),
+        )
+
+    def _begin(
+        self, query: PageQuery, check_on: Callable[[], object], until_s: float
+    ) -> PageContext:
+        question = check(query)
+        ask = question.ask
+        if query.cursor:
+            cursor = read_cursor(query.cursor, question.digest)
+            after = rank_of(cursor.place, is_newest_first=ask.is_newest_first)
+            # It comes from outside: nobody may ask for what is not there yet.
+            before = min(cursor.before_offset, self._committed())
+            part = RemainingQuery(ask.from_offset, before, after)
+            return PageContext(question, query, part, cursor.limit, check_on, until_s)
+        committed = self._committed()
+        before = committed if ask.before_offset is None else min(committed, ask.before_offset)
+        part = RemainingQuery(ask.from_offset, before, None)
+        return PageContext(question, query, part, ask.limit, check_on, until_s)
+
+    def _committed(self) -> int:
+        return open_journal(self._journal).extent().next_offset
+
+    def _answer(self, asked: PageContext) -> tuple[PageBuilder, Chunk, list[QueryHit]]:
+        digest, before = asked.question.digest, asked.part.before
+        lost_from = -1
+        for _ in range(_ATTEMPTS):
+            snapshot = self._manifest.snapshot()
+            archived = snapshot.archived.get(self._node, 0)
+            chunk = self._chunks.get(digest, before, asked.part.after)
+            if chunk is not None and min(archived, before) - chunk.archived > _TAIL_BEHIND:
+                chunk = None
+            try:
+                is_final = lost_from == archived
+                pile, chunk = self._pile(asked, snapshot, chunk, is_final=is_final)
+                return pile, chunk, self._events(pile, asked)
+            except StaleError:
+                self._chunks.drop(digest, before)
+                # What neither journal nor archive has, although nothing has moved, is lost.
+                lost_from = archived
+        raise InvalidQueryError("the archive changes faster than it can be read: ask again")
+
+    def _pile(
+        self, asked: PageContext, snapshot: Snapshot, chunk: Chunk | None, *, is_final: bool
+    ) -> tuple[PageBuilder, Chunk]:
+        part = asked.part
+        archived = chunk.archived if chunk else snapshot.archived.get(self._node, 0)
+        # From where the archive ends, whatever is asked for: others ask for the rest of it.
+        tail = RemainingQuery(archived, part.before, part.after)
+        asked.tail = max(0, tail.before - tail.first)
+        most = asked.rows + 1
+        hits = self._tail.find(asked.question, tail, most, is_final=is_final, check=asked.check)
+        pile = PageBuilder(asked, hits)
+        target = self._chunks.target(asked.question.digest, part.before, part.after)
+        while True:
+            if chunk is None:
+                rest = RemainingQuery(part.first, min(part.before, archived), pile.reached)
+                chunk = self._next_chunk(asked, snapshot, rest, target)
+            asked.opened.update((file.path, file) for file in chunk.files)
+            pile.merge(chunk)
+            is_over = pile.is_full or chunk.end is None or not pile.wanted
+            if is_over or time.monotonic() > asked.until_s:
+                return pile, chunk
+            asked.check()
+            target = chunk.target
+            chunk = None
+
+    def _next_chunk(
+        self, asked: PageContext, snapshot: Snapshot, part: RemainingQuery, target: int | None
+    ) -> Chunk:
+        """What the archive has behind the place where `part` begins."""
+        question = asked.question
+        is_newest = question.is_newest_first
+        files = self._select(asked, snapshot, part)
+        if not files:
+            return _no_more(part, is_newest)
+        most = rows_of_chunk(files, asked.rows, asked.left, is_first=not asked.query.cursor)
+        target = target or first_target(question, files, most)
+        chosen = next_scan_range(files, question, part.after, target)
+        if not chosen.files:
+            return _no_more(part, is_newest)
+        rows = self._lookup.find(question, part, chosen, most)
+        chunk = Chunk(
+            rows=rows,
+            start=part.after,
+            end=None,
+            archived=part.before,
+            files=chosen.files,
+            target=target,
+            is_newest_first=is_newest,
+        )
+        if rows.num_rows >= most:
+            chunk.end = chunk.ranks[-1]
+        elif not chosen.is_last:
+            chunk.end = rank_of(chosen.end(is_newest_first=is_newest), is_newest_first=is_newest)
+            chunk.target = target * GROWTH
+        return chunk
+
+    def _select(
+        self, asked: PageContext, snapshot: Snapshot, part: RemainingQuery
+    ) -> list[FileEntry]:
+        question, ask = asked.question, asked.question.ask
+        if part.first >= part.before:
+            return []
+        files = select(
+            snapshot,
+            channel=ask.channel,
+            since_ms=ask.since_ms,
+            until_ms=ask.until_ms,
+            from_offset=part.first,
+            before_offset=part.before,
+            number=ask.number,
+            node=self._node,
+            predicate=question.predicate if question.has_predicate else None,
+        )
+        own = sum(file.table == EVENTS and file.node == self._node for file in snapshot.files)
+        asked.skipped = own - len(files)
+        if part.after is None:
+            return files
+        ms = abs(part.after[0])
+        if question.is_newest_first:
+            return [file for file in files if file.first_ms <= ms]
+        return [file for file in files if file.last_ms >= ms]
+
+    def _cursor(self, asked: PageContext, pile: PageBuilder, chunk: Chunk) -> str:
+        """Nothing where that was all."""
+        question, before = asked.question, asked.part.before
+        left = None if asked.left is None else asked.left - len(pile.entries)
+        is_more = pile.is_full or chunk.end is not None
+        if not is_more or left == 0 or pile.reached is None:
+            self._chunks.drop(question.digest, before)
+            return ""
+        self._chunks.put(question.digest, before, chunk)
+        place = abs(pile.reached[0]), abs(pile.reached[1])
+        return write_cursor(question.digest, place, before_offset=before, left=left)
+
+    def _events(self, pile: PageBuilder, asked: PageContext) -> list[QueryHit]:
+        """The events themselves, with all they contain."""
+        if any(entry.size > _LARGEST for entry in pile.entries):
+            raise InvalidQueryError(
+                f"an event has more than the {_LARGEST:,} bytes a page can have"
+            )
+        self._complete([e for e in pile.entries if isinstance(e, Row) and not e.is_whole], asked)
+        fresh = [entry.offset for entry in pile.entries if isinstance(entry, Hit)]
+        of_tail = iter(self._tail.fetch(fresh))
+        found: list[QueryHit] = []
+        for entry in pile.entries:
+            if isinstance(entry, Hit):
+                found.append(next(of_tail))
+                continue
+            payload = entry.payload
+            if entry.payload_ref is not None:
+                try:
+                    payload = read_payload(self._manifest.archive, entry.payload_ref)
+                except TablesError:
+                    continue  # retention has just removed it
+            found.append(entry.found(payload or b""))
+        return found
+
+    def _complete(self, rows: list[Row], asked: PageContext) -> None:
+        """Get the contents of those rows that came without."""
+        if not rows:
+            return
+        table: pa.Table = self._lookup.contents(
+            list(asked.opened.values()), [row.offset for row in rows]
+        )
+        columns = (table[name].to_pylist() for name in ("offset", "properties", "payload"))
+        by_offset = {offset: rest for offset, *rest in zip(*columns, strict=True)}
+        for row in rows:
+            row.properties, row.payload = by_offset[row.offset]
+
+
+def _no_more(part: RemainingQuery, is_newest_first: bool) -> Chunk:
+    return Chunk(
+        rows=NO_ROWS,
+        start=part.after,
+        end=None,
+        archived=part.before,
+        files=(),
+        target=0,
+        is_newest_first=is_newest_first,
+    )

@@ -1,0 +1,174 @@
+"""A journal read over HTTP from the node that writes it.
+
+A request that fails for a reason that may pass is made again, a few times with growing pauses:
+a node that restarts meanwhile does not end a long reading. What is refused (a wrong password,
+missing rights) is told at once.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPException
+from typing import Final
+from urllib.error import HTTPError
+from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+import msgspec
+
+from accord.core.model.errors import AccordError
+from accord.core.queries.journal_http import (
+    JOURNAL,
+    RECORDS,
+    JournalChunk,
+    JournalExtent,
+    decode_part,
+)
+from accord.journal.reader import Extent, ReadResult, Retired
+from accord.journal.record import MAX_RECORD, Batch
+from accord.journal.segments import Damaged
+
+_TIMEOUT_S: Final = 30.0
+_PAUSES_S: Final = (0.1, 0.5, 2.0, 5.0)
+_PART_BYTES: Final = 4 << 20
+_MOST: Final = MAX_RECORD + (64 << 20)
+_RECORD_BYTES: Final = 1_000  # about, where nothing is known
+_PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class RemoteError(AccordError):
+    """A node did not give what was asked for."""
+
+    def __init__(self, problem: str, *, place: str) -> None:
+        self.problem = problem
+        self.place = place
+        super().__init__(f"journal of {place}: {problem}")
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """A node has no reason to send us elsewhere, and the password is for it alone."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+class RemoteReader:
+    """`url` is that of the node: `https://user:password@host:8080`."""
+
+    def __init__(self, url: str, *, pause: Callable[[float], object] = time.sleep) -> None:
+        parts = urlsplit(url)
+        host = (parts.netloc.rpartition("@")[2]).rstrip("/")
+        if parts.scheme not in ("http", "https") or not host:
+            raise RemoteError("expected http:// or https:// and a host", place=host or "?")
+        self._base = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+        self._headers = {"User-Agent": "accord"}
+        if parts.username is not None:
+            named = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            encoded = base64.b64encode(named.encode()).decode()
+            self._headers["Authorization"] = f"Basic {encoded}"
+        self._open = build_opener(_NoRedirects).open
+        self._pause = pause
+
+    def node(self) -> str:
+        """What the node calls itself."""
+        return self._told_extent().node
+
+    def extent(self) -> Extent:
+        told = self._told_extent()
+        return Extent(told.first_offset, told.next_offset)
+
+    def sizes(self, extent: Extent) -> list[tuple[int, int]]:
+        """A node does not say: a guess that keeps pieces of bounded length."""
+        records = extent.next_offset - extent.first_offset
+        return [(extent.first_offset, records * _RECORD_BYTES)] if records else []
+
+    def read(
+        self, offset: int, *, max_records: int | None = None, max_bytes: int | None = None
+    ) -> Iterator[ReadResult]:
+        """As `journal.reader.Reader.read`; `max_bytes` is met by whole parts."""
+        end = self.extent().next_offset
+        if max_records is not None:
+            end = min(end, offset + max_records)
+        left = max_bytes
+        while offset < end and (left is None or left > 0):
+            part = self._part(offset, _PART_BYTES if left is None else min(left, _PART_BYTES))
+            if part.retired is not None:
+                yield Retired(offset, part.retired)
+                return
+            if part.next_offset <= offset:
+                raise self._error(f"nothing at offset {offset}, expected records up to {end}")
+            for found in _found(part):
+                if isinstance(found, Batch):
+                    batch = found.between(offset, end)
+                    if batch.count:
+                        yield batch
+                elif found.offset < end:
+                    yield found
+            if left is not None:
+                left -= sum(len(batch.data) for batch in part.batches)
+            offset = part.next_offset
+
+    def _told_extent(self) -> JournalExtent:
+        try:
+            return msgspec.json.decode(self._get(JOURNAL), type=JournalExtent)
+        except msgspec.DecodeError as error:
+            raise self._error(f"an answer that is none: {error}") from error
+
+    def _part(self, offset: int, max_bytes: int) -> JournalChunk:
+        asked = urlencode({"offset": offset, "max_bytes": max_bytes})
+        try:
+            return decode_part(self._get(f"{RECORDS}?{asked}"))
+        except msgspec.DecodeError as error:
+            raise self._error(f"an answer that is none: {error}") from error
+
+    def _get(self, path: str) -> bytes:
+        request = Request(self._base + path, headers=self._headers)  # noqa: S310 (see __init__)
+        for pause_s in (*_PAUSES_S, None):
+            try:
+                return self._answer(request)
+            except HTTPError as error:
+                with error:
+                    problem = _refusal(error)
+                if error.code not in _PASSING:
+                    break
+            except (HTTPException, OSError) as error:
+                problem = f"not to be reached: {getattr(error, 'reason', None) or error}"
+            if pause_s is not None:
+                self._pause(pause_s)
+        raise self._error(problem)
+
+    def _answer(self, request: Request) -> bytes:
+        with self._open(request, timeout=_TIMEOUT_S) as answer:
+            body: bytes = answer.read(_MOST + 1)
+        if len(body) > _MOST:
+            raise self._error(f"an answer of more than {_MOST} bytes")
+        return body
+
+    def _error(self, problem: str) -> RemoteError:
+        return RemoteError(problem, place=self._base)
+
+
+def _found(part: JournalChunk) -> list[Batch | Damaged]:
+    """In the order of their offsets."""
+    batches: list[Batch | Damaged] = [
+        Batch(each.first_offset, each.time_ms, each.lengths, each.data, 0)
+        for each in part.batches
+        if sum(each.lengths) == len(each.data)
+    ]
+    gaps = [Damaged("", 0, gap.why, gap.first_offset, gap.next_offset) for gap in part.gaps]
+    return sorted([*batches, *gaps], key=_offset)
+
+
+def _offset(found: Batch | Damaged) -> int:
+    return found.first_offset if isinstance(found, Batch) else found.offset
+
+
+def _refusal(error: HTTPError) -> str:
+    try:
+        told = msgspec.json.decode(error.read(10_000))
+        why = next(str(told[name]) for name in ("error", "problem", "detail") if name in told)
+    except (OSError, msgspec.DecodeError, StopIteration, TypeError):
+        why = str(error.reason)
+    return f"HTTP {error.code}: {why[:300]}"

@@ -1,0 +1,114 @@
+"""Which part of the archive to look at next: a stretch of time with about so many rows in it.
+
+An answer is found in the order it is given. So it suffices to look at one stretch after the other
+until a page is full, and how long they should be depends on how much of them will be found, which
+nobody knows before. The first is short where all rows are asked for, and long enough for a quick
+answer otherwise; whenever one gave too little, the next is longer by a factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from accord.core.model.values import INTEGER_MAX
+from accord.pipeline.cursors import CursorPosition, SortRank
+from accord.pipeline.query_checks import CheckedQuery
+from accord.pipeline.tables import FileEntry
+
+MAX_CHUNK_ROWS: Final = 20_000
+MIN_CHUNK_ROWS: Final = 100
+CHUNK_BYTES: Final = 8 << 20
+SELECTIVE_ROWS: Final = 400_000  # of the first stretch, where only some rows are asked for
+GROWTH: Final = 4
+_WHOLE_FACTOR: Final = 1.25
+
+
+class ScanRange(msgspec.Struct, frozen=True):
+    """Times from `low_ms` up to `high_ms`; behind it there is nothing where it `is_last`."""
+
+    files: tuple[FileEntry, ...]
+    low_ms: int
+    high_ms: int
+    is_last: bool
+
+    def end(self, *, is_newest_first: bool) -> CursorPosition:
+        """The last place there could be in it."""
+        return (self.low_ms, 0) if is_newest_first else (self.high_ms - 1, INTEGER_MAX)
+
+
+def rows_of_chunk(
+    files: Sequence[FileEntry], page: int, left: int | None, *, is_first: bool
+) -> int:
+    """How many rows to ask for at once, so that they fit into memory and serve several pages."""
+    rows = sum(file.rows for file in files)
+    bytes_ = sum(file.raw_bytes or file.bytes for file in files)
+    fitting = CHUNK_BYTES * rows // bytes_ if bytes_ else MAX_CHUNK_ROWS
+    most = max(MIN_CHUNK_ROWS, min(MAX_CHUNK_ROWS, fitting))
+    if is_first:  # perhaps nobody wants a second page
+        most = min(most, 2 * page)
+    return min(most, left) if left is not None else most
+
+
+def first_target(question: CheckedQuery, files: Sequence[FileEntry], chunk_rows: int) -> int:
+    """How many rows the first stretch should have."""
+    if question.ask.number is not None:
+        return sum(file.rows for file in files)  # one event, and who knows when
+    if question.has_predicate:
+        return SELECTIVE_ROWS
+    is_whole = all(
+        file.channels is not None and all(map(question.selects, file.channels)) for file in files
+    )
+    return round(_WHOLE_FACTOR * chunk_rows) if is_whole else SELECTIVE_ROWS
+
+
+def next_scan_range(
+    files: Sequence[FileEntry], question: CheckedQuery, after: SortRank | None, target: int
+) -> ScanRange:
+    """The next one behind `after`, with about `target` rows."""
+    is_newest = question.is_newest_first
+    low, high = _bounds(files, question, after)
+    inside = [file for file in files if file.first_ms < high and file.last_ms >= low]
+    if _estimate(inside, low, high) <= target or high - low <= 1:
+        return ScanRange(tuple(inside), low, high, True)
+    near, far = (high, low) if is_newest else (low, high)  # the target is between them
+    while abs(far - near) > 1:
+        middle = (near + far) // 2
+        rows = _estimate(inside, middle, high) if is_newest else _estimate(inside, low, middle)
+        if rows < target:
+            near = middle
+        else:
+            far = middle
+    low, high = (far, high) if is_newest else (low, far)
+    chosen = [file for file in inside if file.first_ms < high and file.last_ms >= low]
+    is_last = far == (_bounds(files, question, after)[0 if is_newest else 1])
+    return ScanRange(tuple(chosen), low, high, is_last)
+
+
+def _bounds(
+    files: Sequence[FileEntry], question: CheckedQuery, after: SortRank | None
+) -> tuple[int, int]:
+    """Times between which the rest of the answer is."""
+    low = min(file.first_ms for file in files)
+    high = max(file.last_ms for file in files) + 1
+    if question.ask.since_ms is not None:
+        low = max(low, question.ask.since_ms)
+    if question.ask.until_ms is not None:
+        high = min(high, question.ask.until_ms)
+    if after is not None and question.is_newest_first:
+        high = min(high, 1 - after[0])
+    elif after is not None:
+        low = max(low, after[0])
+    return low, max(low, high)
+
+
+def _estimate(files: Sequence[FileEntry], low: int, high: int) -> float:
+    """Rows between these times, as if those of a file came evenly."""
+    found = 0.0
+    for file in files:
+        span = file.last_ms + 1 - file.first_ms
+        inside = min(high, file.last_ms + 1) - max(low, file.first_ms)
+        found += file.rows * max(0, inside) / span
+    return found

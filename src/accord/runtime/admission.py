@@ -1,0 +1,430 @@
+"""Admission at a running node: keeps its time and its measures, answers for it, and shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from accord.core.admission.admission import Admission
+from accord.core.admission.demand import Basis, Measured
+from accord.core.admission.demand import measured as measured_by
+from accord.core.admission.errors import AdmissionError
+from accord.core.admission.filter_index.filters import Filter
+from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind, Mode
+from accord.core.admission.overlay_admission import SERVICE, OverlayAdmission
+from accord.core.admission.reservation import ReservationState
+from accord.core.admission.resources import MEMORY, client, link
+from accord.core.admission.secondary_admission import SecondaryAdmission
+from accord.core.admission.status import (
+    AdmissionStatus,
+    DemandStatus,
+    FilterStatus,
+    PoolStatus,
+    PublisherStatus,
+    RefusalStatus,
+    filter_lines,
+    pool_lines,
+    range_of,
+)
+from accord.core.admission.subscription_requests import AdmissionOutcome
+from accord.core.broker.broker import Broker
+from accord.core.broker.broker_context import NodeRequest
+from accord.core.broker.session import MqttSession
+from accord.core.broker.suback_results import refusal_text
+from accord.core.broker.subscription_admission import SubscriptionAdmission
+from accord.core.model.decoding import decode_or_none
+from accord.core.monitoring.counter_rates import CounterRates
+from accord.core.monitoring.measurement_registry import MeasurementRegistry
+from accord.core.policy.policies import Entity
+from accord.core.policy.setting_text import guarantee_text
+from accord.core.predicates.predicate import parse
+from accord.runtime.admission_requests import answer
+from accord.runtime.clock import Clock
+from accord.runtime.connection_writer import clock_us
+from accord.runtime.logs import get_log
+from accord.runtime.monitor import Monitor
+from accord.runtime.overlay_service import OverlayService
+from accord.runtime.secondary_service import SecondaryService
+
+log = get_log(__name__)
+
+MAX_FILTERS: Final = 500
+MAX_LINES: Final = 1_000
+AT_A_TIME: Final = 1_000  # clients, in one look
+PATIENCE_S: Final = 10.0
+BOOKS: Final = "admission"  # the fact that says what a node has left
+_TELL_S: Final = 5
+_KNOWN: Final = 10  # events of a channel, from which on their size counts as known
+_SHOWN: Final = 300
+_QUESTIONS: Final = 32  # under way
+_BUSY: Final = 3  # looks in a row from which on the CPU counts as busy
+_MIN_HZ: Final = 100.0  # any CPU can do that: what is less keeps it busy with something else
+
+
+class NodeAdmissionOptions(Struct, frozen=True, kw_only=True):
+    """Of one node. Bandwidths in bit/s, 0 where they are to be measured."""
+
+    options: AdmissionOptions = AdmissionOptions(mode=Mode.OFF)
+    memory_bytes: int | None = None
+    link_bps: int = 0
+    links: dict[str, int] = {}
+
+
+class AdmissionService:
+    def __init__(  # noqa: PLR0913 (the parts of a node)
+        self,
+        settings: NodeAdmissionOptions,
+        broker: Broker,
+        clock: Clock,
+        *,
+        node: str,
+        incarnation: int,
+        registry: MeasurementRegistry,
+        due: Callable[[], None],
+        is_secondary: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.mode = settings.options.mode
+        options = settings.options
+        if is_secondary:
+            options = msgspec.structs.replace(options, timing=options.timing.of_child())
+        self.admission = Admission(node, incarnation, options)
+        self.admission.set_capacity(MEMORY, settings.memory_bytes)
+        self.admitting = SubscriptionAdmission(broker, self.admission, clock_us, self._estimate)
+        self._node = node
+        self._is_secondary = is_secondary
+        self._broker = broker
+        self._clock = clock
+        self._registry = registry
+        self._due = due
+        self._net: OverlayService | None = None
+        self._parents: SecondaryService | None = None  # what it is linked with, at a secondary node
+        self._incarnation = incarnation
+        self._meters: dict[str, CounterRates] = {}  # of clients
+        self._fresh: dict[str, CounterRates] = {}  # of those that were looked at in this round
+        self._round: Iterator[MqttSession] = iter(())
+        self._busy = 0  # looks in which the CPU was
+        self._link_meters: dict[str, CounterRates] = {}
+        self._asked = 0
+        self._looks = 0
+
+    @property
+    def is_on(self) -> bool:
+        return self.mode is not Mode.OFF
+
+    def start(self, net: OverlayService) -> None:
+        """Begin to ask; what was subscribed to before is booked."""
+        self._net = net
+        if not self.is_on:
+            return
+        exchange = net.channels.serve(
+            SERVICE,
+            lambda context: OverlayAdmission(context, net.overlay.store, self.admission, net.tiers),
+        )
+        self.admitting.door = exchange
+        self.admitting.advertising.board = exchange
+        net.after.append(self._heard)
+        for neighbour, bps in self.settings.links.items():
+            self.admission.set_capacity(link(neighbour), bps)
+        self._begin()
+
+    def start_secondary(self, secondary: SecondaryService) -> None:
+        """The same, with others through its parents."""
+        self._parents = secondary
+        if not self.is_on:
+            return
+        exchange = SecondaryAdmission(self.admission, self._incarnation, secondary.tiers)
+        self.admitting.door = exchange
+        self.admitting.advertising.board = exchange
+        secondary.services.append(exchange)
+        secondary.after.append(self._heard)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._broker.admitting = self.admitting
+        self.admitting.restore()
+
+    # -------------------------------------------------------------------------------- as time goes
+
+    def turn(self) -> None:
+        """What came of the last turn of the event loop."""
+        if self.is_on:
+            self.admitting.settle()
+
+    def tick(self) -> None:
+        """A few times a second."""
+        if not self.is_on:
+            return
+        if self._net is None:
+            if self._parents is None:
+                self.admission.advance(clock_us())
+        elif self._linked(self._net) != len(self._link_meters):
+            self._look_at_links(self._clock.now_ms())  # what a new one carries counts at once
+        self.admitting.advance()
+        self.admitting.settle()
+
+    def look(self, monitor: Monitor) -> None:
+        """Once a second: what is really used, and what there is."""
+        if not self.is_on:
+            return
+        now_ms = self._clock.now_ms()
+        carried_hz = self._look_at_links(now_ms)
+        load = monitor.load
+        self._look_at_cpu(load.cpu_percent / 100, load.sent_hz + carried_hz)
+        self.admission.set_used(MEMORY, load.queued_bytes)
+        self._look_at_clients(now_ms)
+        self._looks += 1
+        if self._net is not None and self._looks % _TELL_S == 0:
+            self._tell_others(self._net)
+
+    def answer(self, request: NodeRequest) -> bytes:
+        return answer(self.admitting if self.is_on else None, request, self.mode)
+
+    # ------------------------------------------------------------------------------- for who looks
+
+    async def show(self) -> AdmissionStatus:
+        """With filters, of which some are enough: each takes a while, so others get turns."""
+        filters: list[FilterStatus] = []
+        for each in filter_lines(self.admission.order, MAX_FILTERS):
+            filters.append(each)
+            await asyncio.sleep(0)
+        return msgspec.structs.replace(self.status(), filters=tuple(reversed(filters)))
+
+    def status(self) -> AdmissionStatus:
+        admission = self.admission
+        options = admission.options
+        advertising = self.admitting.advertising
+        advertised = (each for name in advertising.clients() for each in advertising.of(name))
+        return AdmissionStatus(
+            node=self._node,
+            mode=self.mode,
+            guarantee=_guarantee_text(options.guarantee),
+            basis=options.guarantee.basis,
+            advertisements=admission.order.advertisements,
+            filters_total=len(admission.order),
+            filters=(),
+            pools=(*pool_lines(self._node, admission.books), *self._other_pools()),
+            publishers=tuple(
+                PublisherStatus(**msgspec.structs.asdict(each))
+                for each in islice(advertised, MAX_LINES)
+            ),
+            limited=advertising.limited,
+            subscriptions=len(admission.subscriptions),
+            decided={str(state): count for state, count in admission.subscriptions.counts.items()},
+            refused=dict(self.admitting.refused),
+            lately=tuple(
+                RefusalStatus(
+                    at_ms=each.at_ms,
+                    client=each.client,
+                    filter=each.filter,
+                    where=each.where[:_SHOWN],
+                    problem="; ".join(map(refusal_text, each.refusals)),
+                    is_binding=each.is_binding,
+                )
+                for each in reversed(self.admitting.lately)
+            ),
+            is_secondary=self._is_secondary,
+        )
+
+    async def need(self, channel: str, where: str, client_: str = "") -> DemandStatus:
+        """What a subscription would need, and whether it would be admitted: asked, and given back.
+
+        AdmissionError or PredicateError where it is none.
+        """
+        if len(self.admitting.asked) >= _QUESTIONS:
+            raise AdmissionError("request", f"expected at most {_QUESTIONS} at a time, try again")
+        filter_ = Filter(channel, parse(where or "TRUE"))
+        admission = self.admission
+        session = self._broker.sessions.get(client_)
+        entity = Entity(client_, node=self._node) if session is None else session.entity
+        guarantee = self.admitting.guarantee_for(entity, channel)
+        measured = self._estimate(channel, where, "")
+        size = admission.options.event_bytes
+        if measured.event_bytes is not None:
+            size = round(measured.event_bytes)
+        need = admission.need(filter_, measured)
+        outcome = await self._try(filter_, guarantee, measured, size, client_)
+        return DemandStatus(
+            node=self._node,
+            mode=self.mode,
+            guarantee=_guarantee_text(guarantee),
+            channel=channel,
+            where=where,
+            client=client_,
+            rate_hz=range_of(need.rate_hz),
+            count=range_of(need.count),
+            paper_rate_hz=range_of(need.paper_rate_hz),
+            paper_count=range_of(need.paper_count),
+            is_advertised=need.is_advertised,
+            estimate_hz=need.estimate_hz,
+            asked_hz=admission.needs.asked_hz(filter_, guarantee.basis, measured=measured),
+            event_bytes=size,
+            state=outcome.state,
+            share=outcome.share,
+            problems=tuple(map(refusal_text, outcome.refusals)),
+            is_secondary=self._is_secondary,
+        )
+
+    # -------------------------------------------------------------------------------------- inside
+
+    async def _try(
+        self, filter_: Filter, guarantee: Guarantee, measured: Measured, size: int, client_: str
+    ) -> AdmissionOutcome:
+        """Ask as if somebody subscribed, who has what is left of the client's bandwidth."""
+        self._asked += 1
+        name, key = f"\0{client_ or 'nobody'}", self._asked
+        admission, door = self.admission, self.admitting.door
+        session = self._broker.sessions.get(client_)
+        if session is not None and session.line is not None:
+            bps = session.line.link.carries_bps()
+            taken = admission.books.state().get(client(client_))
+            left = 0 if taken is None else max(taken.promised, taken.used)
+            admission.set_capacity(client(name), max(bps - left, 0) if bps else None)
+        decided: asyncio.Future[AdmissionOutcome] = asyncio.get_running_loop().create_future()
+
+        def hear(outcome: AdmissionOutcome) -> None:
+            if not decided.done():  # it may change its mind before this task goes on
+                decided.set_result(outcome)
+
+        self.admitting.asked[name, key] = hear
+        try:
+            outcome = door.subscribe(
+                name,
+                key,
+                filter_,
+                now_us=clock_us(),
+                guarantee=guarantee,
+                event_bytes=size,
+                measured=measured,
+            )
+            if outcome is None:
+                self._progress()
+                async with asyncio.timeout(PATIENCE_S):
+                    outcome = await decided
+        except TimeoutError:
+            outcome = AdmissionOutcome(
+                client=name, key=key, state=ReservationState.ASKING, share=0.0
+            )
+        finally:
+            del self.admitting.asked[name, key]
+            door.client_gone(name)
+            admission.set_capacity(client(name), None)
+            self._progress()
+        return outcome
+
+    def _progress(self) -> None:
+        for net in (self._net, self._parents):
+            if net is not None:
+                net.turn()
+
+    def _heard(self) -> None:
+        """Other nodes may have said something."""
+        if self.admission.decisions:
+            self._broker.hub.now_ms = self._clock.now_ms()
+            self.admitting.settle()
+            self._due()
+
+    def _estimate(self, channel: str, where: str, xpath: str) -> Measured:
+        """From the pipeline, or else what this node has seen of a channel."""
+        now_ms = self._clock.now_ms()
+
+        def known(kind: str, subject: str, name: str) -> float | None:
+            return self._registry.get(kind, subject, name, now_ms=now_ms)
+
+        found = measured_by(known, channel, where, xpath)
+        if found.event_bytes is None:
+            counts = self._broker.router.channels.counts.get(channel)
+            if counts is not None and counts.published >= _KNOWN:
+                size = counts.published_bytes / counts.published
+                return Measured(found.rate_hz, size)
+        return found
+
+    def _look_at_cpu(self, use: float, rate_hz: float) -> None:
+        """What it can do shows when it has been busy for a while, with events of clients."""
+        is_busy = use >= self.settings.options.cpu_threshold and rate_hz >= _MIN_HZ
+        self._busy = self._busy + 1 if is_busy else 0
+        self.admission.look_at_cpu(min(use, 1.0) if self._busy >= _BUSY else 0.0, rate_hz)
+
+    def _look_at_clients(self, now_ms: int) -> None:
+        """Some at a time, going on where the last look stopped."""
+        looked = 0
+        for session in islice(self._round, AT_A_TIME):
+            looked += 1
+            counts = (session.sent, session.sent_bytes)
+            meter = self._meters.get(session.name) or CounterRates(now_ms, counts)
+            meter.add(now_ms, counts)
+            self._fresh[session.name] = meter
+            self._look_at(session, *meter.rates())
+        if looked < AT_A_TIME:
+            self._round = iter(self.admitting.clients())
+            self._meters, self._fresh = self._fresh, {}
+
+    def _look_at(self, session: MqttSession, sent_hz: float, sent_bytes_hz: float) -> None:
+        self.admitting.look_at_link(session)
+        self.admission.set_used(client(session.name), round(8 * sent_bytes_hz))
+        booked = self.admitting.only_one(session)
+        if booked is None or sent_hz <= 0:
+            return
+        known = self.admission.subscriptions.get(*booked.which)
+        if known is not None and known.guarantee.basis is Basis.ESTIMATE:
+            self.admission.measured(*booked.which, sent_hz, round(sent_bytes_hz / sent_hz))
+
+    def _look_at_links(self, now_ms: int) -> float:
+        """Gives the events per second that were sent to other nodes."""
+        if self._net is None:
+            return 0.0
+        carried_hz = 0.0
+        present: dict[str, CounterRates] = {}
+        for each in self._net.links():
+            sent = each.traffic.sent
+            counts = (sent.data.messages + sent.datagrams.messages, sent.bytes)
+            meter = self._link_meters.get(each.node) or CounterRates(now_ms, counts)
+            meter.add(now_ms, counts)
+            present[each.node] = meter
+            events_hz, bytes_hz = meter.rates()
+            carried_hz += events_hz
+            capacity = self.settings.links.get(each.node) or self.settings.link_bps or each.rate_bps
+            self.admission.set_capacity(link(each.node), capacity or None)
+            self.admission.set_used(link(each.node), round(8 * bytes_hz))
+        self._link_meters = present
+        return carried_hz
+
+    def _linked(self, net: OverlayService) -> int:
+        """With how many nodes, of both tiers."""
+        return len(net.overlay.used_neighbours()) + len(net.tiers.links)
+
+    def _tell_others(self, net: OverlayService) -> None:
+        """What this node has and has promised, without its clients."""
+        lines = [
+            each
+            for each in pool_lines(self._node, self.admission.books)
+            if not each.of.startswith("client ")
+        ]
+        net.overlay.store.put(BOOKS, "", msgspec.msgpack.encode(lines[:MAX_LINES]))
+
+    def _other_pools(self) -> list[PoolStatus]:
+        if self._net is None:
+            return []
+        found: list[PoolStatus] = []
+        for origin, _, value in self._net.overlay.store.all(BOOKS):
+            if origin != self._node:
+                lines = decode_or_none(_lines, value)
+                if lines is None:
+                    log.warning("can't read what a node says of admission", node=origin)
+                else:
+                    found += lines
+        return found
+
+
+_lines: Final = msgspec.msgpack.Decoder(list[PoolStatus])
+
+
+def _guarantee_text(guarantee: Guarantee) -> str:
+    if guarantee.kind is GuaranteeKind.PERCENTAGE:
+        return guarantee_text(guarantee.percent / 100)
+    return str(guarantee.kind)

@@ -1,0 +1,112 @@
+"""`$accord/advertisements`: what a client says it will publish at most, and what it is answered.
+
+A request is a JSON object that says what to `do`; the structs below say what else belongs to it.
+The answer has `ok`, and `error` and maybe `place` where that is false; and the `mode` of admission,
+because a node that does not admit takes advertisements, too, and holds nobody to them.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from accord.core.admission.errors import AdmissionError
+from accord.core.broker.broker_context import NodeRequest
+from accord.core.broker.client_advertisements import MAX_NAME
+from accord.core.broker.subscription_admission import SubscriptionAdmission
+from accord.core.model.errors import AccordError, PolicyError
+from accord.runtime.policy_requests import mistake
+
+MAX_BYTES: Final = 65_536
+MAX_WHERE: Final = 10_000
+_BEGINNING: Final = 200
+
+
+class _Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do"):
+    pass
+
+
+class Advertise(_Asked, frozen=True, kw_only=True, tag="advertise"):
+    """Also to change it: the same name again replaces what was said before."""
+
+    channel: str  # or a filter
+    rate_hz: float
+    where: str = ""
+    name: str = ""  # the channel and predicate, if left out
+
+
+class Unadvertise(_Asked, frozen=True, kw_only=True, tag="unadvertise"):
+    name: str
+
+
+class ListAdvertisements(_Asked, frozen=True, tag="list"):
+    """One's own, and what came of them."""
+
+
+Asked = Advertise | Unadvertise | ListAdvertisements
+_DECODER: Final[msgspec.json.Decoder[Asked]] = msgspec.json.Decoder(Asked)
+_ACTIONS: Final = ("advertise", "unadvertise", "list")
+
+
+def answer(admitting: SubscriptionAdmission | None, request: NodeRequest, mode: str) -> bytes:
+    """Never raises."""
+    try:
+        result = _act(admitting, request, _read(request.message.payload))
+    except AdmissionError as error:
+        result = {"ok": False, "error": error.problem, "place": error.part}
+    except PolicyError as error:
+        result = {"ok": False, "error": error.problem, "place": error.place}
+    except AccordError as error:
+        result = {"ok": False, "error": str(error), "place": "where"}
+    return msgspec.json.encode({**result, "mode": mode})
+
+
+def _read(body: bytes) -> Asked:
+    if len(body) > MAX_BYTES:
+        raise PolicyError("request", f"expected at most {MAX_BYTES} bytes, got {len(body)}")
+    try:
+        return _DECODER.decode(body)
+    except RecursionError:
+        raise PolicyError("request", "expected fewer brackets in one another") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise mistake(error, _ACTIONS) from None
+
+
+def _act(
+    admitting: SubscriptionAdmission | None, request: NodeRequest, asked: Asked
+) -> dict[str, object]:
+    if admitting is None:
+        return {"ok": True}
+    advertising = admitting.advertising
+    session = admitting.broker.sessions.get(request.client)
+    if session is None:
+        raise PolicyError("request", "its client has gone")
+    match asked:
+        case Advertise():
+            name = asked.name or _name(asked)
+            rights = request.rights
+            if rights is not None and not rights.may_advertise(asked.channel):
+                raise PolicyError("channel", f"you may not publish to {asked.channel[:80]}")
+            if len(asked.where) > MAX_WHERE:
+                raise PolicyError("where", f"expected at most {MAX_WHERE} characters")
+            advertising.advertise(session, name, asked.channel, asked.where, asked.rate_hz)
+            return {"ok": True, "name": name}
+        case Unadvertise():
+            if not advertising.unadvertise(session, asked.name):
+                raise PolicyError("name", f"you advertise nothing called {asked.name[:80]!r}")
+            return {"ok": True, "name": asked.name}
+        case ListAdvertisements():
+            return {"ok": True, "advertisements": advertising.of(request.client)}
+
+
+def _name(asked: Advertise) -> str:
+    """The channel and predicate; where that is too long, how it begins and a digest."""
+    name = f"{asked.channel} WHERE {asked.where}" if asked.where else asked.channel
+    if len(name) <= MAX_NAME and name.isprintable():
+        return name
+    digest = blake2b(name.encode(), digest_size=8).hexdigest()
+    plain = "".join(each if each.isprintable() else " " for each in name[:_BEGINNING])
+    return f"{plain}… {digest}"

@@ -1,0 +1,111 @@
+"""The links of a backbone node to secondary ones: their events, beside those of the overlay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from accord.core.broker.child_bridge import ChildBridge
+from accord.core.broker.overlay_bridge import OverlayBridge
+from accord.core.overlay.overlay import Message
+from accord.core.overlay.tier_links import TierLinks
+from accord.core.overlay.tier_status import ChildStatus
+from accord.core.tiers.child_name_conflicts import ChildNameConflicts
+from accord.core.tiers.messages import DownstreamEvent, FromChild, FromParent
+from accord.core.tiers.parent import Parent
+from accord.runtime.connection_writer import clock_us
+from accord.runtime.fault_isolation import FAILED
+from accord.runtime.logs import get_log
+
+log = get_log(__name__)
+
+# All that may come over a link: a backbone node has neighbours of both tiers.
+LinkMessage = Message | FromChild | FromParent
+_encode: Final = msgspec.msgpack.Encoder().encode
+_NEVER: Final = 1 << 62
+
+
+class ChildLinks:
+    """Those neighbours that are secondary nodes; `set_clock` is called before events are."""
+
+    def __init__(
+        self,
+        abroad: OverlayBridge,
+        incarnation: int,
+        set_clock: Callable[[], None],
+        tiers: TierLinks,
+    ) -> None:
+        self._abroad = abroad
+        self._nodes = ChildBridge(abroad, incarnation, clock_us, tiers)
+        self._parent: Parent = self._nodes.parent
+        self._linked: dict[str, bool] = {}
+        self._set_clock = set_clock
+        assert abroad.channels is not None
+        overlay = abroad.channels.overlay
+        self.namesakes = ChildNameConflicts(overlay.store, overlay.map)
+        abroad.children = self._nodes
+
+    def __contains__(self, neighbour: str) -> bool:
+        return neighbour in self._linked
+
+    @property
+    def sends(self) -> list[tuple[str, Any]]:
+        return list(self._parent.sends)
+
+    def clear_sends(self) -> None:
+        self._parent.sends.clear()
+
+    def has_work(self) -> bool:
+        return bool(self._parent.sends or self._parent.ready)
+
+    def link_up(self, child: str, now_us: int) -> None:
+        self._linked[child] = True
+        self._parent.link_up(child, now_us)
+
+    def link_down(self, child: str, now_us: int) -> None:
+        del self._linked[child]
+        self._parent.link_down(child, now_us)
+
+    def receive(self, child: str, message: Any, now_us: int) -> None:
+        self._set_clock()
+        try:
+            self._parent.receive(child, message, now_us)
+        except Exception:
+            self._abroad.broker.hub.counters.shed(FAILED, child)
+            raise
+
+    def take(self, child: str, bytes_wanted: int) -> list[bytes]:
+        self._parent.ready.clear()  # all links are asked
+        taken = self._parent.take(child, bytes_wanted, clock_us())
+        if taken:
+            self._set_clock()
+            for each in taken:
+                if isinstance(each, DownstreamEvent):
+                    self._abroad.sent(child, each.event)
+        return [_encode(each) for each in taken]
+
+    def advance(self, now_us: int) -> None:
+        self._set_clock()
+        self._parent.room_made(now_us)
+        self._parent.advance(now_us)
+        losses = list(self._parent.losses)
+        self._parent.losses.clear()
+        for event, _, cause in losses:
+            self._abroad.lost(event, cause)
+        linked = {child: self._parent.incarnation_of(child) for child in self._linked}
+        known = {child: incarnation for child, incarnation in linked.items() if incarnation}
+        for problem in self.namesakes.update(known, now_us):
+            log.warning("two nodes have one name", problem=problem)
+
+    def next_due_us(self) -> int:
+        due_us = self._parent.next_due_us()
+        return _NEVER if due_us is None else due_us
+
+    def status(self) -> tuple[ChildStatus, ...]:
+        problems = self.namesakes.problems
+        return tuple(
+            msgspec.structs.replace(each, problem=problems.get(each.name, ""))
+            for each in self._parent.status()
+        )

@@ -1,0 +1,377 @@
+"""When connections may be written to: their links, the limits of clients, and that of the node."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from accord.core.broker.connection import Connection
+from accord.core.scheduling.egress import Egress, WaitingDestination
+from accord.core.scheduling.pacing import Gate, Pacer
+from accord.core.scheduling.strategies import FIFO, Discipline
+from accord.runtime.socket_gauge import BandwidthLimits, SocketGauge
+
+# Asked for at a time, where the link may have so much: more would leave the order to the kernel.
+WRITE_BYTES: Final = 262_144
+# Sooner than this after a look nothing new can be learned.
+_AGAIN_US: Final = 200
+_FEW_PACERS: Final = 100
+# Who waits longer than this for the node's limit lets what is better go before it.
+_LONG_US: Final = 50_000
+MAX_PACERS: Final = 10_000  # of clients that may be gone
+_NO_LIMITS: Final = BandwidthLimits()
+
+
+def clock_us() -> int:
+    return time.monotonic_ns() // 1000
+
+
+class Alarm:
+    """A timer that rings once, at the first of the times it was set to."""
+
+    __slots__ = ("_call", "_due_us", "_timer")
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self._due_us = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, wait_us: int) -> None:
+        due_us = clock_us() + wait_us
+        if self._timer is not None and self._due_us <= due_us:
+            return
+        self.cancel()
+        self._due_us = due_us
+        self._timer = _later(wait_us, self._ring)
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._call()
+
+
+class NodeBandwidth:
+    """The limits of a node, and whose turn it is where the node's own is reached.
+
+    `go_on` is called when it is time to `pump` again.
+    """
+
+    def __init__(self, discipline: Discipline, go_on: Callable[[], None]) -> None:
+        self.limits = _NO_LIMITS
+        self.is_limited = False  # whether anybody is
+        self.node: Pacer | None = None
+        self.egress = Egress(discipline)
+        self._alarm = Alarm(go_on)
+        self._pacers: dict[str, Pacer] = {}
+        self._many = _FEW_PACERS
+
+    def pacer_of(self, client: str, limit_bps: int) -> Pacer:
+        """A client's, also across connections: who connects again has no more than before."""
+        pacer = self._pacers.get(client)
+        if pacer is None:
+            pacer = Pacer(limit_bps)
+            if client:
+                self.remember(client, pacer)
+        elif pacer.limit_bps != limit_bps:
+            pacer.set_limit(limit_bps, clock_us())
+        return pacer
+
+    def remember(self, client: str, pacer: Pacer) -> None:
+        self._pacers.setdefault(client, pacer)
+        if len(self._pacers) > self._many:
+            now_us = clock_us()
+            self._pacers = {
+                name: each for name, each in self._pacers.items() if not each.is_idle(now_us)
+            }
+            for name in list(self._pacers)[:-MAX_PACERS]:
+                del self._pacers[name]
+            self._many = min(max(2 * len(self._pacers), _FEW_PACERS), 2 * MAX_PACERS)
+
+    def set_limits(self, limits: BandwidthLimits) -> None:
+        """Senders notice when they are next asked to send."""
+        self.limits = limits
+        self.is_limited = bool(limits.node_bps or limits.client_bps or limits.clients)
+        if limits.node_bps == 0:
+            self.node = None
+        elif self.node is None:
+            self.node = Pacer(limits.node_bps)
+        else:
+            self.node.set_limit(limits.node_bps, clock_us())
+        self._alarm.cancel()
+
+    def pump(self) -> None:
+        """Give turns, as long as the node's limit allows it."""
+        node = self.node
+        egress = self.egress
+        if node is None:
+            return
+        gate = Gate([node])
+        while egress.waiting:
+            gate.advance(clock_us())
+            turn = egress.take(gate)
+            if turn is None:
+                if gate.wait_us > _LONG_US and self._has_better():
+                    continue
+                self._alarm.set(gate.wait_us)
+                return
+            sender = turn.owner
+            assert isinstance(sender, ConnectionWriter)
+            size = 0
+            try:
+                size = sender.take_turn()
+            except Exception as error:  # whatever it is, others go on
+                sender.owner.failed(error)
+            egress.sent(turn, size)
+            if size:
+                sender.offer()
+
+    def _has_better(self) -> bool:
+        """Whether one of those who wait has something that need not."""
+        has_better = False
+        if self.egress.discipline.strategy != FIFO:
+            for turn in self.egress.turns():
+                assert isinstance(turn.owner, ConnectionWriter)
+                has_better = turn.owner.rise() or has_better
+        return has_better
+
+
+class Owner(Protocol):
+    """Whose connection it is."""
+
+    def write(self, frames: list[bytes]) -> int:
+        """Hand `frames` to the transport; gives their size."""
+
+    def go_on(self) -> None:
+        """It is time to send what could not be sent before."""
+
+    def failed(self, error: Exception) -> None:
+        """Something could not be sent."""
+
+
+class ConnectionWriter:
+    """One connection's: writes what there is, as far as that is allowed, and else sees to it later.
+
+    Most connections are idle: what only others need is made when it is needed.
+    """
+
+    __slots__ = (
+        "_alarm",
+        "_bandwidth",
+        "_client",
+        "_connection",
+        "_gauge",
+        "_has_risen",
+        "_is_full",
+        "_limits",
+        "_own",
+        "_turn",
+        "is_paused",
+        "link",
+        "owner",
+    )
+
+    def __init__(
+        self,
+        bandwidth: NodeBandwidth,
+        connection: Connection,
+        transport: asyncio.Transport,
+        owner: Owner,
+    ) -> None:
+        self.is_paused = False  # by the transport
+        self.owner = owner
+        self.link = connection.link
+        self._bandwidth = bandwidth
+        self._connection = connection
+        self._limits = _NO_LIMITS
+        self._client = ""
+        self._own: Gate | None = None  # without the node's limit
+        self._alarm: Alarm | None = None
+        self._is_full = False  # the link: until the alarm
+        self._turn: WaitingDestination | None = None  # where the node has a limit
+        self._has_risen = False  # since it offered something
+        self._gauge = SocketGauge(transport)
+        self._gauge.route(self.link)
+
+    def send(self) -> None:
+        if self.is_paused:
+            return
+        connection = self._connection
+        bandwidth = self._bandwidth
+        if self._limits is not bandwidth.limits or self._client != connection.client_id:
+            self._follow_limits()
+        if self._is_full:
+            self._send_answers()
+            return
+        link = self.link
+        if link.rate_bps or link.limit_bps:
+            link.renew(clock_us())
+        gate = link.gate
+        if gate is not None:
+            self._send_answers()  # apart from events: they count otherwise
+        if bandwidth.node is not None:
+            self.offer()
+            return
+        while not self.is_paused:
+            wanted = link.room
+            if wanted <= 0 or gate is not None:
+                wanted = self._room()
+                if wanted == 0:
+                    self._send_answers()
+                    return
+            elif link.allowance >= WRITE_BYTES:
+                wanted = WRITE_BYTES
+            frames = connection.take_uncounted(wanted)
+            if not frames:
+                if gate is not None:
+                    self._wait_for(gate)
+                return
+            try:
+                size = self.owner.write(frames) if gate is None else self._write_counted(frames)
+            finally:
+                connection.count_taken()
+            link.sent(size)
+            if not connection.has_more:
+                return
+
+    def offer(self) -> None:
+        """Wait for a turn, where the link and the client's limit would allow one."""
+        gate = self.link.gate
+        connection = self._connection
+        room = 0
+        if gate is not None and not self.is_paused and not self._is_full and connection.peek(None):
+            room = self._room()
+        if gate is None or room == 0:
+            self._leave()
+            return
+        gate.lowest_bin = 0
+        self._has_risen = False
+        # What waits for the node's limit only has its place among those of others.
+        head = connection.peek(gate) or connection.peek(self._own)
+        if head is not None:
+            if self._turn is None:
+                self._turn = WaitingDestination(self)
+            self._bandwidth.egress.put(self._turn, head, room, gate.large())
+        else:
+            self._leave()
+            if self._own is not None:
+                self._wait_for(self._own)
+
+    def rise(self) -> bool:
+        """Wait with something better than now that may go at once, if there is any."""
+        gate = self.link.gate
+        turn = self._turn
+        if gate is None or turn is None or self._has_risen:
+            return False
+        self._has_risen = True  # what comes later, or may go later, is offered then
+        gate.advance(clock_us())
+        gate.lowest_bin = turn.bin + 1
+        head = self._connection.peek(gate)
+        if head is None:
+            gate.lowest_bin = 0
+            self._wait_for(gate)
+            return False
+        self._bandwidth.egress.put(turn, head, gate.portion(), gate.large())
+        return True
+
+    def take_turn(self) -> int:
+        """Write the next events, about a portion; gives how many bytes."""
+        self.link.renew(clock_us())
+        room = 0 if self.is_paused else self._room()
+        frames = self._connection.take(room) if room else []
+        if not frames:
+            if room and self.link.gate is not None:
+                self._wait_for(self.link.gate)
+            return 0
+        size = self._write_counted(frames)
+        self.link.sent(size)
+        return size
+
+    def stop(self) -> None:
+        """Nothing will be sent any more."""
+        self.wait_no_longer()
+        self.is_paused = True
+        if self._own is not None and self._client:
+            self._bandwidth.remember(self._client, self._own.pacers[0])
+        self._leave()
+
+    def wait_no_longer(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._is_full = False
+
+    def _room(self) -> int:
+        """How many bytes may go now; if none, a timer is set where that is needed."""
+        link = self.link
+        room = link.room
+        now_us = clock_us()
+        if room <= 0:
+            if now_us - link.looked_us < _AGAIN_US:
+                link.hold(now_us)
+            else:
+                room = self._gauge.look(link, now_us)
+            if room <= 0:
+                self.wait_no_longer()
+                self._wait(link.wait_us)
+                self._is_full = True
+                return 0
+        if link.gate is not None:
+            link.gate.advance(now_us)
+            room = min(room, link.gate.portion())
+        return room
+
+    def _wait_for(self, gate: Gate) -> None:
+        if gate.wait_us > 0 and self._connection.has_waiting():
+            self._wait(gate.wait_us)
+
+    def _wait(self, wait_us: int) -> None:
+        if self._alarm is None:
+            self._alarm = Alarm(self._waited)
+        self._alarm.set(wait_us)
+
+    def _waited(self) -> None:
+        self._is_full = False
+        self.owner.go_on()
+
+    def _leave(self) -> None:
+        """Wait for no turn."""
+        if self._turn is not None:
+            self._bandwidth.egress.remove(self._turn)
+
+    def _send_answers(self) -> None:
+        frames = self._connection.take(0)
+        if frames:
+            size = self.owner.write(frames)
+            self.link.sent(size)
+            if self.link.gate is not None:
+                self.link.gate.answered(size, clock_us())
+
+    def _write_counted(self, frames: list[bytes]) -> int:
+        size = self.owner.write(frames)
+        if self.link.gate is not None:
+            self.link.gate.sent(size, clock_us())
+        return size
+
+    def _follow_limits(self) -> None:
+        limits = self._limits = self._bandwidth.limits
+        client = self._client = self._connection.client_id
+        limit_bps = limits.of(client)
+        node = self._bandwidth.node
+        pacers = [self._bandwidth.pacer_of(client, limit_bps)] if limit_bps else []
+        self._own = Gate(list(pacers)) if pacers else None
+        if node is not None:
+            pacers.append(node)
+        self.link.gate = Gate(pacers) if pacers else None
+        if node is None:
+            self._leave()
+        self.wait_no_longer()
+        self.link.limit_bps = min(limit_bps or limits.node_bps, limits.node_bps or limit_bps)
+
+
+def _later(wait_us: int, call: Callable[[], None]) -> asyncio.TimerHandle:
+    return asyncio.get_running_loop().call_later(wait_us / 1e6, call)

@@ -1,0 +1,134 @@
+"""Keeps trying to be linked with whoever is at an address."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+from accord.client.backoff import Backoff
+from accord.core.links.errors import CloseReason, LinkError
+from accord.runtime.addresses import SocketAddress
+from accord.runtime.connection_writer import clock_us
+from accord.runtime.logs import get_log
+from accord.runtime.neighbour_link import NeighbourLink
+from accord.runtime.transports.interface import LinkTransport
+
+log = get_log(__name__)
+
+_CONNECT_S: Final = 5.0
+# A link that was up for so long was no mistake: when it ends, it is tried again soon.
+_PROVEN_US: Final = 2_000_000
+# There is a link, only not this one.
+_LINKED: Final = (CloseReason.DUPLICATE, CloseReason.REPLACED)
+
+
+class DialStatus(Struct, frozen=True, kw_only=True):
+    """`node` is who was found there, `problem` why there is no link; empty: there is one."""
+
+    address: str
+    node: str
+    attempts: int
+    problem: str
+    remedy: str
+
+
+class DialOwner(Protocol):
+    def dialled(self, expected: str) -> NeighbourLink:
+        """For a connection that is being opened, perhaps to that node only."""
+
+    async def until_gone(self, node: str) -> None:
+        """Returns when there is no link with `node`, however it was opened."""
+
+
+class Dialler:
+    """One address; `run` until cancelled."""
+
+    def __init__(
+        self,
+        owner: DialOwner,
+        transport: LinkTransport,
+        address: SocketAddress,
+        random: Callable[[], float],
+        expected: str = "",
+    ) -> None:
+        self.address = address
+        self.expected = expected
+        self.node = ""
+        self.link: NeighbourLink | None = None  # the one it has opened last
+        self.attempts = 0
+        self.problem: LinkError | None = None
+        self._owner = owner
+        self._transport = transport
+        self._backoff = Backoff(random)
+        self._told = ""
+
+    def status(self) -> DialStatus:
+        problem = self.problem
+        if problem is not None and problem.why in _LINKED:
+            problem = None
+        return DialStatus(
+            address=str(self.address),
+            node=self.node,
+            attempts=self.attempts,
+            problem="" if problem is None else str(problem),
+            remedy="" if problem is None else problem.remedy,
+        )
+
+    async def run(self) -> None:
+        while True:
+            await self._owner.until_gone(self.node)
+            await self._attempt()
+            await self._owner.until_gone(self.node)
+            await asyncio.sleep(self._backoff.next_ms() / 1000)
+
+    async def _attempt(self) -> None:
+        self.attempts += 1
+        link = self.link = self._owner.dialled(self.expected)
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                await self._transport.dial(self.address.host, self.address.port, lambda: link)
+        except (OSError, ValueError) as error:
+            self._failed(LinkError(CloseReason.UNREACHABLE, _problem(error)))
+            return
+        waits: list[asyncio.Future[Any]] = [link.up, link.done]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if not link.done.done():
+            self.node = link.node
+            self.problem = None
+            self._told = ""
+            await asyncio.wait([link.done])
+        if link.up.done() and clock_us() - link.up_us >= _PROVEN_US:
+            self._backoff.reset()
+        ended = link.done.result()
+        if link.session is not None and ended.why in _LINKED:
+            self.node = link.session.claimed
+        self._failed(ended)
+
+    def _failed(self, error: LinkError) -> None:
+        self.problem = error
+        is_new = self._told != str(error)
+        self._told = str(error)
+        say = log.warning if is_new and not error.is_routine else log.debug
+        say(
+            "no link to a neighbour",
+            address=str(self.address),
+            node=self.node,
+            problem=str(error),
+            remedy=error.remedy,
+        )
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {_CONNECT_S:g} s"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message}); name its authority"
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS there ({error.reason or error})"
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()

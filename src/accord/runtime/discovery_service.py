@@ -1,0 +1,139 @@
+"""Finds neighbours: tells others where this node listens, and dials those that were chosen.
+
+The choice is made in `core/overlay/discovery`. Who is at an address is found out by the handshake,
+as ever: one that is somebody else, or has not the same key, is given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from accord.core.overlay.discovery import (
+    ADDRESS,
+    Discovery,
+    DiscoveryOptions,
+    StartDialling,
+    StopDialling,
+)
+from accord.core.overlay.discovery import encode_addresses as encode
+from accord.core.overlay.overlay import Overlay
+from accord.runtime.addresses import SocketAddress, parse_link_address
+from accord.runtime.connection_writer import clock_us
+from accord.runtime.link_manager import LinkManager
+from accord.runtime.logs import get_log
+
+log = get_log(__name__)
+
+_LOOK_S: Final = 1.0
+_PATIENCE: Final = 5  # looks in a row at which there was no link, and a problem
+
+
+class DiscoveryService:
+    """`listen` is where this node does, `announce` where others reach it if that differs."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        neighbours: LinkManager,
+        options: DiscoveryOptions,
+        *,
+        listen: Sequence[SocketAddress],
+        announce: Sequence[SocketAddress] = (),
+    ) -> None:
+        self.discovery = Discovery(overlay.name, overlay.map, options)
+        self._overlay = overlay
+        self._neighbours = neighbours
+        self._listen = tuple(announce or listen)
+        self._is_here = all(each.is_loopback for each in self._listen)
+        self._own: dict[str, SocketAddress] = {}  # what was dialled for it, by what it is called
+        self._problems: dict[str, int] = {}  # by node, looks in a row
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        for origin, key, value in self._overlay.store.all(ADDRESS):
+            self.discovery.told(origin, key, value)
+        self._overlay.store.watch(ADDRESS, self.discovery.told)
+        group = self._neighbours.group
+        if group is not None:
+            group.addresses = lambda: tuple(map(str, self._listen))
+            group.on_beacon = self._seen
+        self._look()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+        self._tell()
+        now_us = clock_us()
+        for node, address in list(self.discovery.dialled.items()):
+            if self._has_failed(node, address):
+                self._obey(self.discovery.failed(node, now_us), now_us)
+        self._obey(self.discovery.advance(now_us, list(self._neighbours.links)), now_us)
+
+    def _tell(self) -> None:
+        """All others, where they may find this node."""
+        addresses = tuple(str(each) for each in map(self._reached, self._listen) if each)
+        if addresses:
+            self._overlay.store.put(ADDRESS, "", encode(addresses))
+            self._neighbours.due()
+
+    def _reached(self, address: SocketAddress) -> SocketAddress | None:
+        """Where a node that listens everywhere is reached: as its links are."""
+        if not _is_any(address.host):
+            return address
+        for link in self._neighbours.links.values():
+            if link.local_host:
+                return replace(address, host=link.local_host)
+        return None
+
+    def _seen(self, node: str, addresses: tuple[str, ...], host: str) -> None:
+        """A beacon: who listens everywhere does so where the beacon came from."""
+        known = [each for each in map(parse_link_address, addresses) if each is not None]
+        found = [replace(each, host=host) if _is_any(each.host) else each for each in known]
+        self.discovery.seen(node, tuple(map(str, found)), clock_us())
+
+    def _has_failed(self, node: str, text: str) -> bool:
+        address = self._own.get(text)
+        status = None if address is None else self._neighbours.dial_status(address)
+        before = self._problems.pop(node, 0)
+        if node in self._neighbours.links:
+            return False
+        if status is None:
+            return True
+        if status.problem and before + 1 < _PATIENCE:
+            self._problems[node] = before + 1
+        return bool(status.problem) and before + 1 >= _PATIENCE
+
+    def _obey(self, orders: Sequence[StartDialling | StopDialling], now_us: int) -> None:
+        for order in orders:
+            if isinstance(order, StopDialling):
+                address = self._own.pop(order.address, None)
+                if address is not None:
+                    self._neighbours.undial(address)
+                continue
+            address = parse_link_address(order.address)
+            if address is None or not self._may_dial(address):
+                self._obey(self.discovery.failed(order.node, now_us), now_us)
+                continue
+            log.info("found a neighbour", node=order.node, address=order.address)
+            self._own[order.address] = address
+            self._neighbours.dial(address, order.node)
+
+    def _may_dial(self, address: SocketAddress) -> bool:
+        """Not what is dialled anyway, nor what means this machine where others say it."""
+        is_meant = self._is_here or not address.is_loopback
+        return is_meant and self._neighbours.dial_status(address) is None
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False

@@ -1,0 +1,280 @@
+"""The node's two logs: the journal of kept events, and the log of its own state.
+
+Once per turn of the event loop, what the broker recorded goes to the logs. Their writer threads
+tell how far they are on disk; when both have all of a turn, the answers that waited for it go out.
+A log that can't keep up takes no more: then the broker refuses what would have to be recorded.
+
+A turn's events are on disk before its state goes to its log. The other way round, a crash between
+the two could leave the state "this QoS 2 message was taken" without the event: its repetition
+would be acknowledged, and the event never kept. As it is, a crash there keeps an event that led to
+nothing. So the state also says how far the journal had come: of QoS 2 events behind that, the node
+does what they should have led to when it starts again, and knows them when they are repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from accord.core.broker.broker import Broker
+from accord.core.broker.session_records import KeptThrough, encode_record
+from accord.core.broker.session_recovery import RecoveredState, redo_publish, restore, snapshot
+from accord.core.monitoring.statistics import JournalStatus
+from accord.core.mqtt.codes import ProtocolError
+from accord.journal.errors import JournalError
+from accord.journal.events import decode_event, encode_kept, kept_message
+from accord.journal.ledger_records import EVENT, kind_of
+from accord.journal.options import JournalOptions
+from accord.journal.reader import Reader
+from accord.journal.record import Batch
+from accord.journal.state_log import StateLog
+from accord.journal.status import AppendRefused
+from accord.journal.writer import Journal
+from accord.runtime.logs import get_log
+
+log = get_log(__name__)
+
+EVENTS: Final = "journal"
+STATE: Final = "state"
+_SESSION_BYTES: Final = 300  # what a session takes in a snapshot, about
+_MARK_EVERY: Final = 10_000  # records of the journal, so that few are looked at after a crash
+
+
+class _Turn(NamedTuple):
+    """A turn whose events are appended, and the state to append when they are on disk."""
+
+    position: int
+    events_offset: int
+    records: list[bytes]
+    snapshot: list[bytes] | None = None
+
+
+class _Written(NamedTuple):
+    """A turn that is on disk when the state log is at `state_offset`."""
+
+    position: int
+    state_offset: int
+
+
+class Durability:
+    def __init__(
+        self,
+        broker: Broker,
+        directory: Path,
+        options: JournalOptions,
+        *,
+        on_progress: Callable[[], None],
+        now_ms: int,
+    ) -> None:
+        """Opens or makes the logs in `directory`, and restores `broker` from them."""
+        self._broker = broker
+        self._on_progress = on_progress
+        self._loop = asyncio.get_running_loop()
+        self._turns: deque[_Turn] = deque()
+        self._written: deque[_Written] = deque()
+        self._position = 0  # of the last turn
+        directory.mkdir(parents=True, exist_ok=True)
+        self._state, records = StateLog.open(
+            directory / STATE,
+            on_commit=self._tell(self._state_committed),
+            on_failure=self._tell(self._failed),
+        )
+        try:
+            self._events = Journal.open(
+                directory / EVENTS,
+                options,
+                on_commit=self._tell(self._events_committed),
+                on_failure=self._tell(self._failed),
+            )
+        except BaseException:
+            self._state.close()
+            raise
+        self._state_offset = self._state.journal.next_offset
+        self._events_offset = self._events.next_offset
+        self.restored: RecoveredState = restore(broker, records, now_ms=now_ms)
+        known = self.restored.kept_through
+        self._kept_through = -1 if known is None else known
+        self.redone = self._redo(directory / EVENTS)
+        self._say_what_was_found()
+
+    def _redo(self, journal: Path) -> int:
+        """Do what the last events before a crash should have led to; gives how many they were."""
+        start = self.restored.kept_through
+        if start is None:
+            return 0
+        redone = 0
+        reader = Reader(journal)
+        for found in reader.read(max(start, reader.extent().first_offset)):
+            for record in found.records() if isinstance(found, Batch) else ():
+                if kind_of(record) == EVENT:
+                    try:
+                        redone += redo_publish(self._broker, kept_message(decode_event(record)))
+                    except (ValueError, ProtocolError) as error:
+                        log.error("a kept event is unusable", problem=str(error))
+        return redone
+
+    def append(self) -> None:
+        """Hand what was recorded to the logs."""
+        hub = self._broker.hub
+        first_offset = self._events.next_offset
+        problem = self._append_events()
+        if not problem and hub.cuts:
+            cuts, hub.cuts = hub.cuts, []
+            for cut in cuts:
+                cut.made(first_offset + cut.kept)
+        if not problem and hub.appended > self._position:
+            self._position = hub.appended
+            self._turns.append(_Turn(self._position, self._events.next_offset, hub.state_records))
+            hub.state_records = []
+        hub.overloaded = self._append_state() or problem
+
+    def append_ledger(self, record: bytes) -> bool:
+        """Hand a record of the ledger to the journal; False where it takes no more.
+
+        Nobody waits for it to be on disk.
+        """
+        try:
+            return not isinstance(self._events.append([record]), AppendRefused)
+        except JournalError as error:
+            log.warning("entries of the ledger were not kept", problem=str(error))
+            return False
+
+    @property
+    def committed_offset(self) -> int:
+        """Of the journal: all records before it are on disk."""
+        return self._events_offset
+
+    def tidy(self) -> None:
+        """Replace the state log by a snapshot where that makes it much smaller."""
+        broker = self._broker
+        live_bytes = broker.retained.bytes + sum(
+            session.outbox.tracked_bytes + _SESSION_BYTES for session in broker.sessions.values()
+        )
+        if not self._state.is_worth_compacting(2 * live_bytes):
+            return
+        self.append()
+        if not broker.hub.state_records and not any(turn.snapshot for turn in self._turns):
+            # In its place behind the records that made this state.
+            offset = self._events.next_offset
+            records = [*snapshot(broker), encode_record(KeptThrough(offset))]
+            turn = _Turn(self._position, offset, [], records)
+            self._turns.append(turn)
+            self._append_state()
+
+    def status(self) -> JournalStatus:
+        status = self._events.status()
+        return JournalStatus(
+            segments=status.segments,
+            bytes=status.bytes,
+            first_offset=status.first_offset,
+            next_offset=status.next_offset,
+            synced_offset=status.committed_offset,
+            failure=status.last_error or None if status.is_failing or status.is_failed else None,
+        )
+
+    def close(self) -> None:
+        """Make everything durable and let go of the files."""
+        self.append()
+        self._close(self._events)
+        self._events_offset = self._events.status().committed_offset
+        self._append_state()
+        if self._turns or self._broker.hub.kept:
+            log.error("stopped before everything was on disk", problem=self._broker.hub.overloaded)
+        self._close(self._state)
+
+    def _append_events(self) -> str:
+        """Hand the kept events to the journal; why not, where it takes no more."""
+        hub = self._broker.hub
+        if hub.kept:
+            taken = self._events.append(encode_kept(hub.kept))
+            if isinstance(taken, AppendRefused):
+                return taken.why
+            hub.kept = []
+        return ""
+
+    def _append_state(self) -> str:
+        """Hand over the state of turns whose events are on disk; why not, where it can't be."""
+        turns = self._turns
+        while turns and turns[0].events_offset <= self._events_offset:
+            turn = turns[0]
+            records = self._with_mark(turn)
+            if records:
+                taken = self._state.append(records)
+                if isinstance(taken, AppendRefused):
+                    return taken.why
+            if turn.snapshot is not None and not self._state.is_compacting:
+                self._state.compact(turn.snapshot)
+            turns.popleft()
+            if records:
+                self._kept_through = turn.events_offset
+            self._written.append(_Written(turn.position, self._state.journal.next_offset))
+        return ""
+
+    def _with_mark(self, turn: _Turn) -> list[bytes]:
+        """A turn's records, and how far the journal had come, where that is worth a record."""
+        passed = turn.events_offset - self._kept_through
+        if passed == 0 or (not turn.records and passed < _MARK_EVERY):
+            return turn.records
+        return [*turn.records, encode_record(KeptThrough(turn.events_offset))]
+
+    def _close(self, each: Journal | StateLog) -> None:
+        try:
+            each.close()
+        except JournalError as error:
+            log.error("a log was not closed cleanly", problem=str(error))
+
+    def _tell(self, handle: Callable[..., None]) -> Callable[[object], None]:
+        """A callback for a writer thread."""
+
+        def call(value: object) -> None:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(handle, value)
+
+        return call
+
+    def _state_committed(self, offset: int) -> None:
+        self._state_offset = offset
+        self._advance()
+
+    def _events_committed(self, offset: int) -> None:
+        self._events_offset = offset
+        self._append_state()
+        self._advance()
+
+    def _advance(self) -> None:
+        position = 0
+        while self._written and self._written[0].state_offset <= self._state_offset:
+            position = self._written.popleft().position
+        if position:
+            self._broker.hub.advance_committed(position)
+        self._on_progress()
+
+    def _failed(self, error: JournalError) -> None:
+        log.error("a log could not be written", problem=str(error))
+
+    def _say_what_was_found(self) -> None:
+        restored = self.restored
+        log.info(
+            "state restored",
+            sessions=restored.sessions,
+            subscriptions=restored.subscriptions,
+            messages=restored.messages,
+            retained=restored.retained,
+            redone=self.redone,
+        )
+        for problem in (*restored.problems, *(str(each) for each in self._state.damaged)):
+            log.warning("a record of the state log is unusable", problem=problem)
+        for name, status in ((STATE, self._state.status()), (EVENTS, self._events.status())):
+            recovery = status.recovery
+            if recovery.cut_bytes:
+                log.warning(
+                    "a torn write was cut off",
+                    log=name,
+                    bytes=recovery.cut_bytes,
+                    why=recovery.cut_why,
+                )
+            for damaged in recovery.damaged:
+                log.error("damage was found and left alone", log=name, where=str(damaged))

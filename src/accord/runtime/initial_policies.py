@@ -1,0 +1,77 @@
+"""What a node starts with: the newest version of its policies, or a file that is newer."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from accord.core.model.errors import PolicyError, file_problem
+from accord.core.policy.policy_set import (
+    PolicySet,
+    parse_policy_set,
+    render_policy_set,
+    with_version,
+)
+from accord.runtime.logs import get_log
+from accord.runtime.policy_admin import MAX_TEXT, wall_ms
+from accord.runtime.policy_store import PolicyStore, Version
+from accord.shaping.checking import check_shapers
+
+log = get_log(__name__)
+
+
+def load_initial_policies(
+    store: PolicyStore, file: Path | None = None, *, changed_ms: int | None = None
+) -> PolicySet:
+    """What a node starts with: the newest version, or the configured file where it is newer.
+
+    A file counts as newer when its content is not what was last taken from it, so that changes at
+    run time survive a restart until somebody edits the file.
+    """
+    stored = _newest_book(store)
+    if file is None:
+        return stored or PolicySet()
+    data = _read_file(file)
+    digest = hashlib.sha256(data).hexdigest()
+    if stored is not None and digest == store.source:
+        return stored
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise PolicyError(f"{file}, line {line}", "expected UTF-8 text") from None
+    try:
+        book = parse_policy_set(text, is_json=file.suffix == ".json")
+        check_shapers(book)
+    except PolicyError as error:
+        raise PolicyError(f"{file}, {error.place}", error.problem) from None
+    book = with_version(book, store.last_number + 1)
+    version = Version(
+        version=book.version,
+        changed_ms=wall_ms() if changed_ms is None else changed_ms,
+        what=f"taken from {file.name}",
+    )
+    store.write(version, render_policy_set(book), source=digest)
+    log.info("policies taken from file", file=str(file), version=book.version)
+    return book
+
+
+def _newest_book(store: PolicyStore) -> PolicySet | None:
+    while (found := store.newest()) is not None:
+        version, text = found
+        try:
+            return with_version(parse_policy_set(text), version.version)
+        except PolicyError as error:
+            store.forget(version.version, str(error))
+    return None
+
+
+def _read_file(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_TEXT + 1)
+    except OSError as error:
+        raise PolicyError(str(file), file_problem(error)) from None
+    if len(data) > MAX_TEXT:
+        raise PolicyError(str(file), f"expected at most {MAX_TEXT} bytes")
+    return data

@@ -1,0 +1,359 @@
+"""The links of a node: listens for neighbours, dials others, and serves the overlay.
+
+All links are served once per turn of the event loop, after everything that was readable has been
+read: what the overlay has to send after that goes out together. One timer wakes the node for
+whatever is due next, in the overlay or in a link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random as system_random
+import secrets
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from accord.core.links.codec import LinkCodec
+from accord.core.links.duplicate_links import reason_to_refuse
+from accord.core.links.errors import CloseReason, LinkError
+from accord.core.links.handshake import LinkPeer, LocalIdentity, RemoteEndpoint
+from accord.core.links.messages import DATAGRAM_PORT, GROUP, NONCE_BYTES, SECONDARY
+from accord.core.links.multicast_group import GroupDatagram
+from accord.core.links.options import LinkOptions
+from accord.core.links.port import OverlayPort
+from accord.core.links.session import LinkSession
+from accord.core.links.traffic import no_traffic
+from accord.runtime.addresses import ListenError, SocketAddress
+from accord.runtime.connection_writer import Alarm, clock_us
+from accord.runtime.dialler import Dialler, DialStatus
+from accord.runtime.link_status import NeighboursStatus, link_status
+from accord.runtime.logs import get_log
+from accord.runtime.multicast_links import MulticastLinks
+from accord.runtime.neighbour_link import NeighbourLink
+from accord.runtime.refused_links import RefusedLinks
+from accord.runtime.transports.interface import LinkTransport, Listener
+from accord.runtime.transports.udp import UdpEndpoint
+
+log = get_log(__name__)
+
+_STOP_S: Final = 2.0
+# Connections that are not links yet.
+_STRANGERS: Final = 128
+# Nothing is due sooner: a mistake must not keep the node from everything else.
+_SOONEST_US: Final = 500
+_LATEST_US: Final = 60_000_000
+# A neighbour that is silent for so long may be somebody else now.
+_QUIET_US: Final = 3_000_000
+
+
+class LinkManager:
+    """`due` is to be called when the overlay has something to send, or is due sooner.
+
+    `objection` says why a node can't be a neighbour, for all that is known of others; or nothing.
+    """
+
+    def __init__(  # noqa: PLR0913 - once per node
+        self,
+        overlay: OverlayPort,
+        local: LocalIdentity,
+        codec: LinkCodec,
+        transport_of: Callable[[SocketAddress], LinkTransport],
+        *,
+        options: LinkOptions | None = None,
+        endpoint: UdpEndpoint | None = None,
+        group: MulticastLinks | None = None,
+        most_links: int = 1_024,
+        quiet_us: int = _QUIET_US,
+        objection: Callable[[LinkPeer], str] = lambda _: "",
+        random: Callable[[], float] = system_random.random,
+    ) -> None:
+        if endpoint is not None:
+            local = replace(local, features={**local.features, DATAGRAM_PORT: endpoint.port})
+        if group is not None:
+            local = replace(local, features={**local.features, GROUP: group.group.feature})
+        self.endpoint = endpoint
+        self.group = group
+        self.links: dict[str, NeighbourLink] = {}  # by the neighbour's name
+        self.refused = 0
+        self.unsent = 0
+        self.turn_us = 0
+        self._overlay = overlay
+        self._local = local
+        self._codec = codec
+        self._transport_of = transport_of
+        self._options = options or LinkOptions()
+        self._most_links = most_links
+        self._quiet_us = quiet_us
+        self._objection = objection
+        self._refusals = RefusedLinks()
+        self._random = random
+        self._loop = asyncio.get_running_loop()
+        self._connections: dict[NeighbourLink, None] = {}
+        self._listeners: list[Listener] = []
+        self._dials: dict[SocketAddress, tuple[Dialler, asyncio.Task[None]]] = {}
+        self._past = no_traffic()  # of links that are gone
+        self._is_due = False
+        self._is_stopping = False
+        self._alarm = Alarm(self.due)
+        if group is not None:
+            group.start(local.node, self.links, self._receive_shared)
+
+    async def listen(self, address: SocketAddress) -> SocketAddress:
+        """Accept neighbours; gives where, also if the system chose the port."""
+        try:
+            listener = await self._transport_of(address).listen(
+                address.host, address.port, lambda: NeighbourLink(self, is_dialer=False)
+            )
+        except (OSError, ValueError) as error:
+            raise ListenError(address, _problem(error)) from None
+        self._listeners.append(listener)
+        return replace(address, host=listener.host, port=listener.port)
+
+    def dial(self, address: SocketAddress, expected: str = "") -> None:
+        """Keep a link with whoever is at `address`, or with nobody but the node `expected`."""
+        if address not in self._dials and not self._is_stopping:
+            dial = Dialler(self, self._transport_of(address), address, self._random, expected)
+            self._dials[address] = dial, self._loop.create_task(dial.run())
+
+    def undial(self, address: SocketAddress) -> None:
+        """No longer: a link that was opened for that ends."""
+        found = self._dials.pop(address, None)
+        if found is None:
+            return
+        dial, task = found
+        task.cancel()
+        link = dial.link
+        if link is not None and link.session is not None:
+            link.session.end(
+                CloseReason.STOPPED, f"node {self._local.node} does not want this link"
+            )
+            self.due()
+
+    def dial_status(self, address: SocketAddress) -> DialStatus | None:
+        """None where it is not dialled."""
+        found = self._dials.get(address)
+        return None if found is None else found[0].status()
+
+    def dialled_at(self, node: str) -> SocketAddress | None:
+        """Where the link with `node` leads; None where the other side has opened it."""
+        link = self.links.get(node)
+        found = (each for each, (dial, _) in self._dials.items() if dial.link is link)
+        return next(found, None)
+
+    def is_secondary(self, node: str) -> bool:
+        """Whether a neighbour is a secondary node."""
+        link = self.links.get(node)
+        session = None if link is None else link.session
+        neighbour = None if session is None else session.neighbour
+        return neighbour is not None and SECONDARY in neighbour.features
+
+    def due(self) -> None:
+        """See to everything at the end of this turn."""
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._turn)
+
+    def status(self) -> NeighboursStatus:
+        traffic = no_traffic()
+        traffic.add(self._past)
+        for link in self._connections:
+            if link.session is not None:
+                traffic.add(link.session.traffic)
+        return NeighboursStatus(
+            links=tuple(link_status(link) for link in self.links.values()),
+            dials=tuple(dial.status() for dial, _ in self._dials.values()),
+            traffic=traffic,
+            refused=self.refused,
+            refusals=self._refusals.status(clock_us()),
+            unsent=self.unsent,
+            group=None if self.group is None else self.group.status(),
+        )
+
+    async def close(self) -> None:
+        """End all links, telling the others."""
+        self._is_stopping = True
+        for listener in self._listeners:
+            listener.close()
+        tasks = [task for _, task in self._dials.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for link in list(self._connections):
+            if link.session is not None:
+                link.session.end(CloseReason.STOPPED, f"node {self._local.node} stops")
+        self._turn()
+        if self._connections:
+            await asyncio.wait([link.done for link in self._connections], timeout=_STOP_S)
+        for link in list(self._connections):
+            link.abort()
+        self._alarm.cancel()
+        if self.group is not None:
+            self.group.stop()
+
+    # What links and dials ask for.
+
+    def opened(self, link: NeighbourLink, remote: RemoteEndpoint) -> LinkSession | None:
+        """A session for a new connection, or None where there are too many."""
+        if self._is_stopping or len(self._connections) >= self._most_links + _STRANGERS:
+            self.refused += 1
+            return None
+        self._connections[link] = None
+        return LinkSession(
+            self._codec,
+            self._local,
+            replace(remote, expected=link.expected),
+            is_dialer=link.is_dialer,
+            nonce=secrets.token_bytes(NONCE_BYTES),
+            admit=self._admit,
+            now_us=clock_us(),
+            options=self._options,
+            group=None if self.group is None else self.group.group,
+        )
+
+    def dialled(self, expected: str) -> NeighbourLink:
+        return NeighbourLink(self, is_dialer=True, expected=expected)
+
+    async def until_gone(self, node: str) -> None:
+        while (link := self.links.get(node)) is not None:
+            await asyncio.wait([link.done])
+
+    def up(self, link: NeighbourLink, now_us: int) -> None:
+        standing = self.links.get(link.node)
+        if standing is not None:
+            if standing.session is not None:
+                standing.session.end(CloseReason.REPLACED, "another connection takes its place")
+            self.down(standing, now_us)
+        self.links[link.node] = link
+        self._refusals.linked(link.node, _address(link))
+        log.info("linked with a neighbour", node=link.node, address=_address(link))
+        self._guarded(self._overlay.link_up, link.node, now_us)
+
+    def down(self, link: NeighbourLink, now_us: int) -> None:
+        if self.links.get(link.node) is link:
+            del self.links[link.node]
+            self._guarded(self._overlay.link_down, link.node, now_us)
+
+    def lost(self, link: NeighbourLink) -> None:
+        """The connection is gone; who dialled it says so itself."""
+        self._connections.pop(link, None)
+        session = link.session
+        if session is not None:
+            self._past.add(session.traffic)
+        ended = link.done.result()
+        if link.up_us < 0:
+            self.refused += 1
+        if not link.is_dialer and not self._is_stopping:
+            is_expected = ended.is_routine or (link.up_us < 0 and session is None)
+            node = link.node or ("" if session is None else session.claimed)
+            if link.up_us < 0 and not is_expected:
+                is_expected = not self._refusals.note(node, _address(link), ended, clock_us())
+            (log.debug if is_expected else log.warning)(
+                "a link ended" if link.up_us >= 0 else "a neighbour was refused",
+                node=node,
+                address=_address(link),
+                problem=str(ended),
+                remedy=ended.remedy,
+            )
+        self.due()
+
+    def receive(self, link: NeighbourLink, message: Any, now_us: int) -> None:
+        if self.links.get(link.node) is link:
+            self._guarded(self._overlay.receive, link.node, message, now_us)
+
+    def _receive_shared(self, node: str, datagram: GroupDatagram) -> None:
+        assert self.group is not None
+        now_us = clock_us()
+        for message in self.group.group.messages(datagram):
+            self._guarded(self.group.port.receive_shared, node, message, now_us)
+        self.due()
+
+    def take(self, node: str, bytes_wanted: int) -> list[bytes]:
+        return self._overlay.take(node, bytes_wanted)
+
+    def take_datagrams(self, node: str, bytes_wanted: int, message_bytes: int) -> list[bytes]:
+        return self._overlay.take_datagrams(node, bytes_wanted, message_bytes)
+
+    def _admit(self, neighbour: LinkPeer) -> LinkError | None:
+        standing = self.links.get(neighbour.node)
+        if problem := self._objection(neighbour):
+            return LinkError(CloseReason.SAME_NAME, problem)
+        if standing is None or standing.session is None:
+            if len(self.links) < self._most_links:
+                return None
+            return LinkError(
+                CloseReason.BUSY, f"node {self._local.node} has {self._most_links} links"
+            )
+        session = standing.session
+        # Secondary nodes are not pinged; like everybody they say something per keepalive.
+        quiet_us = _LATEST_US if self.is_secondary(neighbour.node) else self._quiet_us
+        is_heard = session.is_heard(quiet_us, clock_us())
+        refused = reason_to_refuse(
+            self._local.node, session.neighbour, neighbour, is_heard=is_heard
+        )
+        if refused is not None:
+            # Perhaps the other side knows already that this one is broken.
+            session.touch()
+            self.due()
+        return refused
+
+    def _turn(self) -> None:
+        self._is_due = False
+        is_behind = [link for link in list(self._connections) if link.work()]
+        now_us = clock_us()
+        due_us = self._overlay.next_due_us()
+        if due_us is not None and due_us <= now_us:
+            self._guarded(self._overlay.advance, now_us)
+        for link in self._connections:
+            if link.session is not None:
+                link.session.advance(now_us)
+        self._hand_out()
+        if self.group is not None:
+            self._guarded(self.group.flush, now_us)
+        for link in list(self._connections):
+            self._guarded(link.flush, now_us)
+        if is_behind or self._overlay.sends:
+            self.due()  # what it was asked for had consequences
+        self._set_timer(now_us)
+        self.turn_us = clock_us() - now_us
+
+    def _hand_out(self) -> None:
+        """Give each message of control to the link it is for."""
+        sends = self._overlay.sends
+        self._overlay.sends = []
+        for node, message in sends:
+            link = self.links.get(node)
+            if link is None or link.session is None:
+                self.unsent += 1
+            else:
+                self._guarded(link.session.send, message)
+
+    def _set_timer(self, now_us: int) -> None:
+        due_us = now_us + _LATEST_US
+        if self.group is not None:
+            due_us = min(due_us, self.group.due_us)
+        for each in (self._overlay, *(link.session for link in self._connections)):
+            found = None if each is None else each.next_due_us()
+            if found is not None and found < due_us:
+                due_us = found
+        if not self._is_stopping:
+            self._alarm.set(max(due_us - now_us, _SOONEST_US))
+
+    def _guarded(self, call: Callable[..., None], *arguments: Any) -> None:
+        """A mistake over one message must not cost others their links."""
+        try:
+            call(*arguments)
+        except Exception as error:
+            log.failure("serving the links failed", error)
+
+
+def _address(link: NeighbourLink) -> str:
+    return "" if link.session is None else link.session.remote.address
+
+
+def _problem(error: Exception) -> str:
+    if getattr(error, "errno", None) == errno.EADDRINUSE:
+        return "another program listens there; stop it or choose another port"
+    return (getattr(error, "strerror", None) or str(error)).lower()

@@ -1,0 +1,224 @@
+"""Looks at the node once a second, and keeps what it sees as series.
+
+Counts become rates here; nothing is measured twice. The names of series are those of resources in
+policies where there is one (`cpu_percent`, `sent_kbps`, …). What belongs to one channel, client or
+importance has the quantity first: `channel/latency_ms/patrol/report`, `client/sent_kbps/raven-7`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from accord.core.model.importance import IMPORTANCES
+from accord.core.monitoring.channel_counts import ChannelTable
+from accord.core.monitoring.counter_rates import CounterRates, Counts, kbps, wait_quantile_ms
+from accord.core.monitoring.samplers import ChannelSampler, ClientSampler
+from accord.core.monitoring.series import SeriesRegistry, Summary
+from accord.core.monitoring.statistics import WAIT_BUCKETS, Statistics
+from accord.core.monitoring.top import (
+    BinActivity,
+    ChannelActivity,
+    ClientActivity,
+    ClientReading,
+    Management,
+    NodeLoad,
+    Top,
+)
+from accord.core.monitoring.waiting import Waiting
+from accord.journal.ledger_records import LedgerQuery
+from accord.journal.ledger_search import LedgerResult
+from accord.runtime.ledger_store import LedgerStore
+from accord.runtime.process_usage import ProcessUsage
+
+_NO_WAITS: Final[Counts] = (0,) * WAIT_BUCKETS
+_CHANNEL: Final = (
+    "published_hz", "delivered_hz", "delivered_kbps", "shed_hz", "latency_ms", "latency_p95_ms",
+)  # fmt: skip
+_CLIENT: Final = ("sent_kbps", "queued_bytes", "shed_hz", "link_kbps", "rtt_ms")
+
+
+class MonitoredNode(Protocol):
+    """A node, as the monitor sees it. Called on its event loop."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    def statistics(self) -> Statistics: ...
+
+    def backlog(self) -> Sequence[int]:
+        """Tasks that wait for the CPU, by importance; empty where there are no tasks."""
+
+    def readings(self) -> Iterable[ClientReading]:
+        """All clients, lazily: taken from it over several looks, if there are many."""
+
+    def management(self) -> Management: ...
+
+    async def waiting(self, number: int) -> list[Waiting]:
+        """Where event `number` waits."""
+
+
+class Monitor:
+    def __init__(
+        self,
+        watched: MonitoredNode,
+        channels: ChannelTable,
+        store: LedgerStore,
+        *,
+        now_ms: int,
+        process: ProcessUsage | None = None,
+    ) -> None:
+        self.store = store
+        self.series = SeriesRegistry()
+        self.load = NodeLoad()
+        self._watched = watched
+        self._process = process or ProcessUsage()
+        self._looked_ms = now_ms
+        self._node = CounterRates(now_ms, self._counts(watched.statistics()))
+        self._shed: dict[str, CounterRates] = {}
+        self._waits = [CounterRates(now_ms, _NO_WAITS) for _ in range(IMPORTANCES)]
+        self._channel_watch = ChannelSampler(channels, now_ms=now_ms)
+        self._client_watch = ClientSampler(watched.readings)
+        self._bins: list[BinActivity] = []
+        self._channel_lines: list[ChannelActivity] = []
+        self._client_lines: list[ClientActivity] = []
+        self._uptime_ms = 0
+
+    def look(self, *, now_ms: int) -> None:
+        """To be called about once a second."""
+        self.store.drain(now_ms=now_ms)
+        statistics = self._watched.statistics()
+        backlog = self._watched.backlog()
+        self._uptime_ms = statistics.uptime_ms
+        self._look_at_node(statistics, sum(backlog), now_ms)
+        self._bins = self._look_at_bins(statistics, backlog, now_ms)
+        self._channel_lines = self._channel_watch.look(now_ms=now_ms)
+        for line in self._channel_lines:
+            self._add_each("channel", _CHANNEL, line.channel, line)
+        self._client_lines = self._client_watch.look(now_ms=now_ms)
+        for client in self._client_lines:
+            self._add_each("client", _CLIENT, client.client, client)
+
+    def resources(self) -> dict[str, float]:
+        """Of the node as a whole, by the names that policies use."""
+        load = self.load
+        return {
+            "cpu_percent": load.cpu_percent,
+            "memory_mb": load.memory_mb,
+            "backlog": load.backlog,
+            "queued_bytes": load.queued_bytes,
+            "sent_kbps": load.sent_kbps,
+        }
+
+    def top(self, most: int = 20) -> Top:
+        return Top(
+            name=self._watched.name,
+            version=self._watched.version,
+            taken_ms=self._looked_ms,
+            uptime_ms=self._uptime_ms,
+            load=self.load,
+            management=self._watched.management(),
+            bins=tuple(self._bins),
+            channels=tuple(self._channel_lines[:most]),
+            channels_total=self._channel_watch.total,
+            clients=tuple(self._client_lines[:most]),
+            clients_total=self.load.sessions,
+            ledger=self.store.status(),
+        )
+
+    def summaries(self, prefix: str, most: int) -> list[Summary]:
+        """Series whose names begin with `prefix`, by name."""
+        found = []
+        for name in self.series.names(prefix)[:most]:
+            if (summary := self.summary(name)) is not None:
+                found.append(summary)
+        return found
+
+    def summary(self, name: str) -> Summary | None:
+        series = self.series.get(name)
+        return None if series is None else series.summary(name, now_ms=self._looked_ms)
+
+    def points(self, name: str) -> list[tuple[int, float]]:
+        series = self.series.get(name)
+        return [] if series is None else series.points()
+
+    async def search(self, wanted: LedgerQuery, most: int) -> LedgerResult:
+        return await self.store.search(wanted, most, now_ms=self._looked_ms)
+
+    async def waiting(self, number: int) -> list[Waiting]:
+        return await self._watched.waiting(number)
+
+    def _look_at_node(self, statistics: Statistics, backlog: int, now_ms: int) -> None:
+        before_ms, self._looked_ms = self._looked_ms, now_ms
+        self._node.add(now_ms, self._counts(statistics))
+        cpu, received, received_bytes, sent, sent_bytes, shed = self._node.rates()
+        for cause, count in statistics.shed.causes.items():
+            self._shed.setdefault(cause, CounterRates(before_ms, (0,))).add(now_ms, (count,))
+        self.load = NodeLoad(
+            cpu_percent=round(cpu / 10_000, 1),
+            memory_mb=round(self._process.memory_bytes() / 1e6, 1),
+            backlog=backlog,
+            connections=statistics.connections,
+            sessions=statistics.sessions,
+            received_hz=received,
+            received_kbps=kbps(received_bytes),
+            sent_hz=sent,
+            sent_kbps=kbps(sent_bytes),
+            shed_hz=shed,
+            shed={cause: meter.rates()[0] for cause, meter in self._shed.items()},
+            queued_messages=statistics.queued_messages,
+            queued_bytes=statistics.queued_bytes,
+        )
+        for name in self.load.__struct_fields__:
+            value = getattr(self.load, name)
+            if not isinstance(value, dict):
+                self._add(name, value)
+        for cause, rate in self.load.shed.items():
+            self._add(f"shed_hz/{cause}", rate)
+        self._add("ledger_missed", self.store.status().missed)
+
+    def _look_at_bins(
+        self, statistics: Statistics, backlog: Sequence[int], now_ms: int
+    ) -> list[BinActivity]:
+        """Those importances that anything ever had."""
+        lines = []
+        for queue in statistics.queues:
+            importance = queue.importance
+            tasks = backlog[importance] if importance < len(backlog) else 0
+            waits = self._waits[importance]
+            waits.add(now_ms, queue.waits.counts)
+            if not (queue.messages or tasks or any(queue.waits.counts)):
+                continue
+            line = BinActivity(
+                importance=importance,
+                messages=queue.messages,
+                bytes=queue.bytes,
+                tasks=tasks,
+                wait_p50_ms=wait_quantile_ms(waits.added(), 0.5),
+                wait_p95_ms=wait_quantile_ms(waits.added(), 0.95),
+            )
+            lines.append(line)
+            names = ("messages", "bytes", "tasks", "wait_p50_ms", "wait_p95_ms")
+            self._add_each("importance", names, str(importance), line)
+        return lines
+
+    def _counts(self, statistics: Statistics) -> Counts:
+        return (
+            int(self._process.cpu_s() * 1e6),
+            statistics.received.publishes.total,
+            statistics.received.bytes,
+            statistics.sent.publishes.total,
+            statistics.sent.bytes,
+            statistics.shed.total,
+        )
+
+    def _add_each(self, kind: str, names: Sequence[str], which: str, line: object) -> None:
+        for name in names:
+            self._add(f"{kind}/{name}/{which}", getattr(line, name))
+
+    def _add(self, name: str, value: float | None) -> None:
+        if value is not None:
+            self.series.add(name, self._looked_ms, value)

@@ -1,0 +1,272 @@
+"""One connection to a neighbouring node: moves bytes between its session and the network.
+
+What is written is beyond our ordering, so data is handed over only as far as keeps the link busy
+(`core/scheduling/link_estimator`), and never more than a piece ahead of what the network takes.
+Control is written at once: it waits behind no more than that.
+
+What comes is looked at for a few milliseconds at a time. A neighbour that says more than that is
+not read from until the rest has had its turn, so that others have theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, Final, Protocol, cast
+
+from accord.core.links.errors import CloseReason, LinkError
+from accord.core.links.handshake import RemoteEndpoint
+from accord.core.links.messages import DATAGRAM_PORT
+from accord.core.links.session import LinkSession
+from accord.core.scheduling.link_estimator import LinkEstimator
+from accord.runtime.connection_writer import clock_us
+from accord.runtime.socket_gauge import SocketGauge
+from accord.runtime.transports.peer_info import remote_of
+from accord.runtime.transports.udp import UdpEndpoint
+
+AHEAD_BYTES: Final = 64 << 10
+# Control is let through until so much waits for the network: then the session keeps it.
+_CONTROL_BYTES: Final = 2 * AHEAD_BYTES
+_CLOSE_S: Final = 2.0
+_DISCARDED_BYTES: Final = 1_000_000
+# Sooner than this after a look nothing new can be learned.
+_AGAIN_US: Final = 200
+# On what came from one neighbour, in one turn of the loop: as long as the rest of it takes, so that
+# a node with much to do does not fall behind what it hears, but within these.
+_WORK_US: Final = 5_000
+_MAX_WORK_US: Final = 100_000
+
+
+class LinkOwner(Protocol):
+    """Who has all links of a node."""
+
+    endpoint: UdpEndpoint | None
+    turn_us: int  # how long a turn takes without what has come
+
+    def opened(self, link: NeighbourLink, remote: RemoteEndpoint) -> LinkSession | None: ...
+    def up(self, link: NeighbourLink, now_us: int) -> None: ...
+    def receive(self, link: NeighbourLink, message: Any, now_us: int) -> None: ...
+    def down(self, link: NeighbourLink, now_us: int) -> None: ...
+    def lost(self, link: NeighbourLink) -> None: ...
+    def due(self) -> None: ...
+    def take(self, node: str, bytes_wanted: int) -> list[bytes]: ...
+    def take_datagrams(self, node: str, bytes_wanted: int, message_bytes: int) -> list[bytes]: ...
+
+
+class NeighbourLink(asyncio.Protocol):
+    """`up` is set when the neighbour is known, `done` when the connection is gone, to why."""
+
+    def __init__(self, owner: LinkOwner, *, is_dialer: bool, expected: str = "") -> None:
+        self.is_dialer = is_dialer
+        self.expected = expected  # the only node it may lead to; empty: any
+        self.node = ""  # of the neighbour, once it is up
+        self.local_host = ""  # where the other side has reached this one
+        self.up_us = -1
+        self.link = LinkEstimator()
+        self.session: LinkSession | None = None
+        loop = asyncio.get_running_loop()
+        self.up: asyncio.Future[None] = loop.create_future()
+        self.done: asyncio.Future[LinkError] = loop.create_future()
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
+        self._gauge: SocketGauge | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_paused = False
+        self._is_finished = False
+        self._discarded = 0
+        self._came: deque[Any] = deque()  # what was not looked at yet
+        self._is_reading = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self.session = self._owner.opened(self, remote_of(transport))
+        if self.session is None:
+            self._transport.abort()
+            return
+        self._transport.set_write_buffer_limits(high=AHEAD_BYTES // 2)
+        own = self._transport.get_extra_info("sockname")
+        self.local_host = str(own[0]) if isinstance(own, tuple) and own else ""
+        self._gauge = SocketGauge(self._transport)
+        self._gauge.route(self.link)
+        self._owner.due()
+
+    def data_received(self, data: bytes) -> None:
+        session = self.session
+        if session is None or self._is_finished:
+            self._discarded += len(data)
+            if self._discarded > _DISCARDED_BYTES:
+                self.abort()
+            return
+        now_us = clock_us()
+        messages = session.receive(data, now_us)
+        if self.up_us < 0 and session.neighbour is not None:
+            self.node = session.neighbour.node
+            self.up_us = now_us
+            self._owner.up(self, now_us)
+            self.up.set_result(None)
+            self._meet_datagrams()
+        self._came.extend(messages)
+        self.work()
+        self._owner.due()
+
+    def datagram_received(self, datagram: bytes) -> None:
+        session = self.session
+        if session is not None and self.up_us >= 0:
+            messages = session.receive_datagram(datagram)
+            now_us = clock_us()
+            for message in messages:
+                self._owner.receive(self, message, now_us)
+            if messages:
+                self._owner.due()
+
+    def work(self) -> bool:
+        """Look at what has come, for a while; gives whether something is left."""
+        came = self._came
+        if not came and self._is_reading:
+            return False
+        now_us = clock_us()
+        until_us = now_us + min(max(_WORK_US, self._owner.turn_us), _MAX_WORK_US)
+        while came:
+            self._owner.receive(self, came.popleft(), now_us)
+            now_us = clock_us()
+            if now_us >= until_us:
+                break
+        is_reading, transport = not came, self._transport
+        if is_reading != self._is_reading and transport is not None:
+            self._is_reading = is_reading
+            if is_reading:
+                transport.resume_reading()
+            else:
+                transport.pause_reading()
+        return bool(came)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        session = self.session
+        ended = None if session is None else session.ended
+        if ended is None:
+            ended = _lost(error, is_up=self.up_us >= 0)
+        self._wait_no_longer()
+        self._came.clear()  # as if it had been on its way
+        self._transport = None
+        self._gauge = None
+        if self._owner.endpoint is not None and session is not None and session.datagrams:
+            self._owner.endpoint.remove(session.datagrams.opener.id)
+        if not self.done.done():
+            self.done.set_result(ended)
+        self._owner.down(self, clock_us())
+        self._owner.lost(self)
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self._owner.due()
+
+    def flush(self, now_us: int) -> None:
+        """Write what there is, as far as the network takes it."""
+        session, transport = self.session, self._transport
+        if session is None or transport is None or self._is_finished:
+            return
+        if session.ended is not None or transport.get_write_buffer_size() < _CONTROL_BYTES:
+            self._write(session.take_control(now_us))
+        if session.ended is not None:
+            self._owner.down(self, now_us)
+            self._finish()
+        elif self.up_us >= 0:
+            self._flush_datagrams(session, now_us)
+            self._flush_data(session, transport, now_us)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _flush_data(self, session: LinkSession, transport: asyncio.Transport, now_us: int) -> None:
+        link = self.link
+        if link.carries_bps():
+            link.renew(now_us)
+        while not self._is_paused and self._timer is None:
+            room = min(self._room(), AHEAD_BYTES - transport.get_write_buffer_size())
+            if room <= 0:
+                return
+            frames = session.take_data(room, self._pull, now_us)
+            if not frames:
+                return
+            self._write(frames)
+
+    def _pull(self, bytes_wanted: int) -> list[bytes]:
+        return self._owner.take(self.node, bytes_wanted)
+
+    def _room(self) -> int:
+        """How many bytes may go now; if none, a timer is set."""
+        link, gauge = self.link, self._gauge
+        if link.room > 0 or gauge is None:
+            return link.room
+        now_us = clock_us()
+        if now_us - link.looked_us < _AGAIN_US:
+            link.hold(now_us)
+        elif gauge.look(link, now_us) > 0:
+            return link.room
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(link.wait_us / 1e6, self._waited)
+        return 0
+
+    def _waited(self) -> None:
+        self._timer = None
+        self.flush(clock_us())
+
+    def _wait_no_longer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _write(self, frames: list[bytes]) -> None:
+        if frames and self._transport is not None:
+            data = frames[0] if len(frames) == 1 else b"".join(frames)
+            self._transport.write(data)
+            self.link.sent(len(data))
+
+    def _meet_datagrams(self) -> None:
+        session, endpoint = self.session, self._owner.endpoint
+        if session is not None and session.datagrams is not None and endpoint is not None:
+            endpoint.add(session.datagrams.opener.id, self.datagram_received)
+
+    def _flush_datagrams(self, session: LinkSession, now_us: int) -> None:
+        endpoint, datagrams = self._owner.endpoint, session.datagrams
+        if endpoint is None or datagrams is None or endpoint.is_full:
+            return
+        assert session.neighbour is not None
+        port = session.neighbour.features[DATAGRAM_PORT]
+        message_bytes = datagrams.sealer.message_bytes
+        for datagram in session.take_datagrams(
+            lambda wanted: self._owner.take_datagrams(self.node, wanted, message_bytes), now_us
+        ):
+            endpoint.send(datagram, session.remote.address, port)
+
+    def _finish(self) -> None:
+        """Close after the last words, when the other side has heard them.
+
+        Closing at once would answer whatever it still sends with a reset, and a reset can take
+        from it what it has not read yet.
+        """
+        transport = self._transport
+        if transport is None or self._is_finished:
+            return
+        self._is_finished = True
+        self._wait_no_longer()
+        self._timer = asyncio.get_running_loop().call_later(_CLOSE_S, self.abort)
+        ended = None if self.session is None else self.session.ended
+        if transport.can_write_eof() and ended is not None and not ended.is_told:
+            transport.write_eof()
+        else:
+            transport.close()
+
+
+def _lost(error: Exception | None, *, is_up: bool) -> LinkError:
+    text = "" if error is None else f" ({getattr(error, 'strerror', None) or error})".lower()
+    if is_up:
+        return LinkError(CloseReason.LOST, f"the connection was lost{text}")
+    return LinkError(CloseReason.CLOSED, f"the connection was closed during the handshake{text}")

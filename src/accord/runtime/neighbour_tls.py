@@ -1,0 +1,29 @@
+"""TLS for links: the same certificate shows who a node is, whoever opened the connection.
+
+A node's certificate is for its name, not for a host. So where the authority of the nodes is known,
+the transport only checks that the certificate comes from it, and the link's handshake compares the
+names. Without such an authority a node trusts whom its system trusts, by host name, and a shared
+key is needed on top.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+from accord.runtime.tls import TlsError, TlsFiles, server_context
+
+
+def link_contexts(files: TlsFiles) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """For connections that others open, and for those that this node opens."""
+    accepting = server_context(files)
+    if not files.client_ca:
+        return accepting, ssl.create_default_context()
+    dialing = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    dialing.minimum_version = ssl.TLSVersion.TLSv1_2
+    dialing.check_hostname = False
+    try:
+        dialing.load_verify_locations(files.client_ca)
+        dialing.load_cert_chain(files.certificate, files.key or None)
+    except (OSError, ssl.SSLError) as error:
+        raise TlsError(files.certificate, f"can't be used for links ({error})") from None
+    return accepting, dialing

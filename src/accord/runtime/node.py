@@ -1,0 +1,407 @@
+"""The running node: broker, logs and listeners, started and stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, structs
+
+from accord.core.broker.broker import Broker
+from accord.core.broker.broker_context import NUMBERS
+from accord.core.broker.connection import Connection
+from accord.core.broker.feedback import FeedbackHandler
+from accord.core.broker.handshake import LoginGate, MqttHandshake
+from accord.core.broker.session import MqttSession
+from accord.core.model.importance import IMPORTANCES
+from accord.core.monitoring.measurement_registry import MeasurementRegistry
+from accord.core.monitoring.statistics import ClientStatus, Statistics
+from accord.core.mqtt.codes import V5, Reason
+from accord.core.queries.messages import MeasuredValues
+from accord.core.router.limits import Limits
+from accord.core.router.rights import Rights
+from accord.journal.options import JournalOptions
+from accord.runtime.addresses import BACKLOG, SocketAddress, bound_address, listen_on
+from accord.runtime.admission import AdmissionService, NodeAdmissionOptions
+from accord.runtime.allocator_settings import keep_freed_memory
+from accord.runtime.clock import Clock
+from accord.runtime.durability import Durability
+from accord.runtime.fault_isolation import FaultIsolation
+from accord.runtime.history_driver import HistoryDriver
+from accord.runtime.history_service import HistoryService
+from accord.runtime.incarnation import begin
+from accord.runtime.logs import get_log
+from accord.runtime.origins import ANY
+from accord.runtime.overlay_service import NetOptions, OverlayService
+from accord.runtime.pipeline import Pipeline
+from accord.runtime.pipeline_options import PipelineOptions
+from accord.runtime.policy_runtime import PolicyRuntime
+from accord.runtime.predicate_feed import feed_pipeline
+from accord.runtime.quality import QualityOptions, QualityService
+from accord.runtime.receipt_secret import load_receipt_secret
+from accord.runtime.secondary_service import SecondaryService
+from accord.runtime.server import MqttProtocol, Server
+from accord.runtime.system_topics import system_topics
+from accord.runtime.users import Users
+
+log = get_log(__name__)
+
+_TICK_S: Final = 0.2
+_TIDY_S: Final = 10.0
+_DRAIN_MS: Final = 5_000
+
+
+class ListenerSettings(Struct, frozen=True):
+    """An address to listen on, and what is spoken there."""
+
+    address: SocketAddress
+    is_websocket: bool = False
+    tls: ssl.SSLContext | None = None
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    name: str = "accord"
+    data: Path | None = None
+    listeners: tuple[ListenerSettings, ...] = ()
+    origins: tuple[str, ...] = ()  # of web pages that may connect
+    limits: Limits = Limits()
+    kept: tuple[str, ...] = ()
+    policies: Path | None = None
+    journal: JournalOptions = JournalOptions()
+    statistics_s: int = 10
+    pipeline: PipelineOptions | None = None
+    net: NetOptions = NetOptions()
+    quality: QualityOptions = QualityOptions()
+    admission: NodeAdmissionOptions = NodeAdmissionOptions()
+
+
+class Node:
+    """Use as `async with Node(settings, users):`; leaving it drains and stops the node."""
+
+    def __init__(self, settings: Settings, users: Users, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self.users = users
+        self.name = settings.name
+        self.version = version("accord")
+        self.addresses: list[SocketAddress] = []
+        self.incarnation = 0  # from the start on
+        self.durability: Durability | None = None
+        self.manager: PolicyRuntime | None = None
+        self.registry = MeasurementRegistry()
+        self.pipeline = Pipeline(
+            settings.pipeline,
+            node=settings.name,
+            data=settings.data,
+            on_measured=self._take_measured,
+        )
+        self.net: OverlayService | SecondaryService | None = None  # from the start on
+        self.quality: QualityService | None = None
+        self.admission: AdmissionService | None = None
+        self.past: HistoryDriver | None = None  # of persistent channels
+        self._stack = AsyncExitStack()
+        self._clock = clock or Clock()
+        self._containment = FaultIsolation(log)
+        self._listening: list[asyncio.Server] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_ready = False
+
+    async def __aenter__(self) -> Node:
+        keep_freed_memory()
+        settings = self.settings
+        is_secondary = settings.net.is_secondary
+        self.incarnation = begin(settings.data, self._clock.now_ms())
+        self.broker = Broker(
+            settings.limits,
+            now_ms=self._clock.now_ms(),
+            kept=list(settings.kept),
+            is_durable=settings.data is not None,
+            node=self.name,
+            groups_of=self.users.groups_of,
+            denied_to=self.users.denied_to,
+            new_client_id=lambda: f"auto-{secrets.token_hex(8)}",
+        )
+        self.broker.hub.number = self.incarnation * NUMBERS
+        self.server = Server(
+            self.broker, self._clock, gate=LoginGate(), login=self._login, on_turn=self._on_turn
+        )
+        try:
+            self.broker.feedback = FeedbackHandler(self.broker, load_receipt_secret(settings.data))
+            self.quality = QualityService(
+                self.broker,
+                self.server,
+                node=self.name,
+                incarnation=self.incarnation,
+                folder=settings.data,
+                options=settings.quality,
+                is_leaf=is_secondary,
+            )
+            if settings.data is not None:
+                self.durability = Durability(
+                    self.broker,
+                    settings.data,
+                    settings.journal,
+                    on_progress=self.server.due,
+                    now_ms=self._clock.now_ms(),
+                )
+            self.admission = AdmissionService(
+                settings.admission,
+                self.broker,
+                self._clock,
+                node=self.name,
+                incarnation=self.incarnation,
+                registry=self.registry,
+                due=self.server.due,
+                is_secondary=is_secondary,
+            )
+            self.manager = PolicyRuntime(
+                self.name,
+                self.version,
+                self.broker,
+                self.server,
+                self._clock,
+                statistics=self.statistics,
+                durability=self.durability,
+                folder=settings.data,
+                file=settings.policies,
+                pipeline=self.pipeline,
+                quality=self.quality,
+                admission=self.admission,
+            )
+            if is_secondary:
+                self.net = SecondaryService(
+                    settings.net,
+                    self.broker,
+                    self.server,
+                    self._clock,
+                    node=self.name,
+                    incarnation=self.incarnation,
+                )
+                self.manager.net = self.net
+                self.quality.join_parents(self.net)
+                self.admission.start_secondary(self.net)
+                self.past = self._past_of_child(self.net)
+                self.past.start()
+                await self.net.start(self._stack)
+            else:
+                self.net = OverlayService(
+                    settings.net,
+                    self.broker,
+                    self.server,
+                    self._clock,
+                    node=self.name,
+                    incarnation=self.incarnation,
+                    folder=settings.data,
+                )
+                self.manager.net = self.net
+                self.quality.join(self.net)
+                self.admission.start(self.net)
+                self.past = HistoryService(
+                    self.broker,
+                    self.server,
+                    self.net,
+                    self._clock,
+                    pipeline=self.pipeline,
+                    durability=self.durability,
+                    folder=settings.data,
+                )
+                self.past.start()
+                await self.net.start(self._stack)
+            self.quality.start()
+            for listener in settings.listeners:
+                await self._listen(listener)
+        except BaseException:
+            await self._close()
+            raise
+        self._tasks = [asyncio.create_task(self._tick()), asyncio.create_task(self._tidy())]
+        if self.pipeline.is_enabled:
+            self.pipeline.start()
+            self._tasks.append(asyncio.create_task(feed_pipeline(self.pipeline, self.broker)))
+        if settings.statistics_s:
+            self._tasks.append(asyncio.create_task(self._tell()))
+        self._is_ready = True
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Take nothing new, send what is promised, and say goodbye."""
+        self._is_ready = False
+        for listening in self._listening:
+            listening.close()
+        await self._until(lambda: not (self.broker.hub.tasks.waiting or self.broker.hub.held))
+        self.server.end_all(Reason.SERVER_SHUTTING_DOWN)
+        await self._until(lambda: not self.server.connections)
+        await self._close()
+
+    def is_ready(self) -> bool:
+        return self._is_ready
+
+    def statistics(self) -> Statistics:
+        self.broker.cut_throughs.settle()
+        counters = self.broker.hub.counters
+        counters.sessions = len(self.broker.sessions)
+        counters.subscriptions = self.broker.router.size
+        counters.predicates = self.broker.router.predicates
+        counters.retained_messages = self.broker.retained.messages
+        counters.retained_bytes = self.broker.retained.bytes
+        counters.queued_messages = [0] * IMPORTANCES
+        counters.queued_bytes = [0] * IMPORTANCES
+        for session in self.broker.sessions.values():
+            if not session.outbox.is_empty():
+                depth, waiting = session.outbox.depth(), session.outbox.bytes_waiting()
+                for importance in range(IMPORTANCES):
+                    counters.queued_messages[importance] += depth[importance]
+                    counters.queued_bytes[importance] += waiting[importance]
+        journal = None if self.durability is None else self.durability.status()
+        taken = counters.snapshot(now_ms=self._clock.now_ms(), journal=journal)
+        pipeline = self.pipeline.status(0 if journal is None else journal.synced_offset)
+        return structs.replace(taken, pipeline=pipeline)
+
+    def clients(self) -> Iterator[ClientStatus]:
+        self.broker.cut_throughs.settle()
+        for session in list(self.broker.sessions.values()):
+            yield _client_status(session)
+
+    def _past_of_child(self, net: SecondaryService) -> HistoryDriver:
+        child, folder = net.child, self.settings.data
+        asker = child.recalling.asker
+        past = HistoryDriver(self.broker, self.server, asker, child.lookups, folder=folder)
+        child.on_bound.append(past.channels_changed)
+        net.after.append(past.heard)
+        return past
+
+    async def _listen(self, listener: ListenerSettings) -> None:
+        listening = listen_on(listener.address)
+        address = bound_address(listening)
+        if listener.is_websocket:
+            # Not at the top: importing it takes a while, and few nodes use it.
+            from accord.runtime.websocket import WebSocketProtocol  # noqa: PLC0415
+
+            # Where all need a password, no page can do harm that does not know it.
+            is_open = self.users.anonymous is None and not self.settings.origins
+            origins = (ANY,) if is_open else self.settings.origins
+
+            def make() -> MqttProtocol:
+                return WebSocketProtocol(self.server, origins=origins)
+        else:
+
+            def make() -> MqttProtocol:
+                return MqttProtocol(self.server)
+
+        loop = asyncio.get_running_loop()
+        self._listening.append(
+            await loop.create_server(make, sock=listening, ssl=listener.tls, backlog=BACKLOG)
+        )
+        self.addresses.append(address)
+
+    async def _login(self, connection: MqttHandshake) -> tuple[Rights | None, str]:
+        """What a client may do, and as whom."""
+        connect = connection.connect
+        if connect is None:
+            return None, ""
+        name = connect.username if self.users.are_configured else None
+        rights = await self.users.verify(name, connect.password)
+        client = connection.client_id
+        if rights is not None and not self.users.may_connect_as(name or "", client):
+            log.warning("a client is called as its user may not call it", client=client, user=name)
+            rights = None
+        return rights, name or ""
+
+    def _on_turn(self) -> bool:
+        """See to what reads may have led to; whether also those may that bring only messages."""
+        run = self._containment.run
+        if self.past is not None:
+            run("reading the past failed", self.past.turn)
+        if self.durability is not None:
+            run("recording what is to be kept failed", self.durability.append)
+        if self.manager is not None:
+            run("answering requests failed", self.manager.turn)
+        if self.quality is not None:
+            run("looking after quality failed", self.quality.turn)
+        if self.admission is not None:
+            run("looking after admission failed", self.admission.turn)
+        if self.net is not None:
+            run("serving the overlay failed", self.net.turn)
+        # What is sent of the past makes room for more of it.
+        is_past_wanted = self.past is not None and self.past.is_wanted()
+        return is_past_wanted or bool(self.broker.catch_ups)
+
+    def _take_measured(self, measured: MeasuredValues) -> None:
+        for each in measured.values:
+            self.registry.put(each.kind, each.subject, each.name, each.value, at_ms=each.at_ms)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self._containment.run("doing what is due failed", self.server.tick)
+            if self.admission is not None:
+                self._containment.run("looking after admission failed", self.admission.tick)
+
+    async def _tidy(self) -> None:
+        while True:
+            if self.durability is not None:
+                self._containment.run("tidying up failed", self.durability.tidy)
+            self.registry.forget(now_ms=self._clock.now_ms())
+            await asyncio.sleep(_TIDY_S)
+
+    async def _tell(self) -> None:
+        """Publish statistics."""
+        while True:
+            self.broker.hub.now_ms = self._clock.now_ms()
+            for topic, payload in system_topics(self.statistics(), version=self.version):
+                self.broker.publish_own(topic, payload)
+            self.server.due()
+            await asyncio.sleep(self.settings.statistics_s)
+
+    async def _until(self, is_done: Callable[[], bool]) -> None:
+        """Wait for `is_done`, but not for ever."""
+        until_ms = self._clock.now_ms() + _DRAIN_MS
+        while not is_done() and self._clock.now_ms() < until_ms:
+            await asyncio.sleep(0.01)
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for listening in self._listening:
+            listening.close()
+        await self._close_part(self._stack.aclose)
+        for protocol in list(self.server.connections.values()):
+            protocol.abort()
+        for part in (self.manager, self.quality, self.past, self.pipeline):
+            if part is not None:
+                await self._close_part(part.close)
+        if self.durability is not None:
+            self._containment.run("closing what is kept failed", self.durability.close)
+        await self.users.close()
+
+    async def _close_part(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Others are closed whatever comes of it: what was promised to clients must be kept."""
+        try:
+            await close()
+        except Exception as error:
+            self._containment.failed("closing a part of the node failed", error)
+
+
+def _client_status(session: MqttSession) -> ClientStatus:
+    line = session.line
+    outbox = session.outbox
+    connection = line if isinstance(line, Connection) else None
+    return ClientStatus(
+        client=session.name,
+        user="" if connection is None else connection.user,
+        address="" if connection is None else connection.address,
+        protocol="MQTT 5.0" if session.version == V5 else "MQTT 3.1.1",
+        is_connected=connection is not None,
+        connected_ms=None if connection is None else connection.connected_ms,
+        subscriptions=len(session.subscriptions),
+        queued_messages=sum(outbox.depth()),
+        queued_bytes=outbox.bytes + outbox.tracked_bytes,
+        received=session.published,
+        sent=session.sent,
+        shed=session.shed,
+    )

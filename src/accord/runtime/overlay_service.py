@@ -1,0 +1,473 @@
+"""A node among others: the overlay, driven by its links and by the clients of this node.
+
+A node that stands alone has one too, without links: its channels are defined there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from accord.core.broker.broker import Broker
+from accord.core.broker.overlay_bridge import OverlayBridge
+from accord.core.channels.channels import SHIPPED, Channels
+from accord.core.channels.history.messages import SERVICE as PAST
+from accord.core.channels.template import ALL
+from accord.core.links.codec import LinkCodec
+from accord.core.links.handshake import LinkPeer, LocalIdentity
+from accord.core.links.keys import SharedKey
+from accord.core.links.messages import SECONDARY
+from accord.core.links.traffic import FrameCounts
+from accord.core.overlay.channel_directory import ChannelDefinition, is_same
+from accord.core.overlay.discovery import DiscoveryOptions
+from accord.core.overlay.multicast_outbox import MulticastEvent
+from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.overlay import Overlay
+from accord.core.overlay.signalling import Carried
+from accord.core.overlay.status import ChannelStatus, MissingLinkStatus, NetStatus
+from accord.core.overlay.status_snapshot import channel_statuses, net_status
+from accord.core.overlay.tier_links import TierLinks
+from accord.core.overlay.transport_selection import TransportRule, TransportSelector
+from accord.runtime.addresses import SocketAddress
+from accord.runtime.child_links import ChildLinks, LinkMessage
+from accord.runtime.clock import Clock
+from accord.runtime.connection_writer import clock_us
+from accord.runtime.discovery_service import DiscoveryService
+from accord.runtime.fault_isolation import FaultIsolation
+from accord.runtime.link_manager import LinkManager
+from accord.runtime.link_status import LinkConnectionStatus
+from accord.runtime.link_transports import LinkTransports, TransportOptions
+from accord.runtime.logs import get_log
+from accord.runtime.multicast_links import MulticastOptions, MulticastStatus, open_group
+from accord.runtime.server import Server
+from accord.runtime.templates import installed_templates
+from accord.runtime.transports.udp import open_datagrams
+
+log = get_log(__name__)
+
+CHANNELS: Final = "channels.json"
+_MISSES: Final = 3  # of pings, until a neighbour may be another than it was
+_SOON_US: Final = 1_000_000
+_LONG_US: Final = 60_000_000
+_TEXT_AT_ONCE: Final = 8_192  # of predicates that other nodes say: a tenth of a second, about
+_PAUSES: Final = 4  # as long as that took, in which everything else has its turn
+
+
+class NetOptions(Struct, frozen=True, kw_only=True):
+    """`neighbours` are dialled, `key` is what all nodes share, `channels` are defined at once."""
+
+    listen: tuple[SocketAddress, ...] = ()
+    neighbours: tuple[SocketAddress, ...] = ()
+    key: bytes = b""
+    transports: TransportOptions = TransportOptions()
+    overlay: OverlayOptions = OverlayOptions()
+    channels: tuple[ChannelDefinition, ...] = ()
+    carry: tuple[TransportRule, ...] = ()
+    multicast: MulticastOptions | None = None
+    discover: DiscoveryOptions | None = None
+    announce: tuple[SocketAddress, ...] = ()
+    is_secondary: bool = False  # `neighbours` are its parents, the best first
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other node can ever be linked with this one."""
+        finds_others = self.discover is not None and self.multicast is not None
+        return not (self.listen or self.neighbours or finds_others)
+
+
+class OverlayService:
+    """What the links see of the overlay; what comes for local clients goes to the broker."""
+
+    def __init__(  # noqa: PLR0913 - once per node
+        self,
+        options: NetOptions,
+        broker: Broker,
+        server: Server,
+        clock: Clock,
+        *,
+        node: str,
+        incarnation: int,
+        folder: Path | None,
+    ) -> None:
+        self.options = options
+        self.incarnation = incarnation
+        self.addresses: list[SocketAddress] = []
+        self.abroad = OverlayBridge(broker, clock_us)
+        self.abroad.remotes.at_once = _TEXT_AT_ONCE
+        self.overlay = Overlay(node, incarnation, options.overlay, random.random, self.abroad.need)
+        self.channels = Channels(self.overlay, SHIPPED, installed_templates(), contains=True)
+        self.overlay.transits.carriage = TransportSelector(options.carry, self._repairs)
+        self.tiers = TierLinks()  # to secondary nodes, for services
+        self.after: list[Callable[[], None]] = []  # called when something may have come or be due
+        self.on_page: Callable[[Carried], None] | None = None  # of the past of another node
+        self._broker = broker
+        self._server = server
+        self._clock = clock
+        self._containment = FaultIsolation(log)
+        # By name: what was widened, and what is defined for just that name.
+        self._widened: dict[str, tuple[ChannelDefinition, ChannelDefinition | None]] = {}
+        self._is_widened = False  # what clients need, for want of room
+        self._read_us = 0  # when to read on what other nodes need
+        self._file = None if folder is None else folder / CHANNELS
+        self._neighbours: LinkManager | None = None
+        self._local = LocalIdentity(node=node, incarnation=incarnation, key=SharedKey(options.key))
+        self._codec = LinkCodec(LinkMessage)
+        self._children: ChildLinks | None = None  # secondary nodes, from the start on
+        self._encode = msgspec.msgpack.Encoder().encode
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Join the others; `stack` leaves them again."""
+        transports = LinkTransports(self.options.transports)
+        endpoint = None
+        if self.options.listen:
+            endpoint = await open_datagrams(self.options.listen[0].host)
+            stack.callback(endpoint.close)
+        group = None
+        if self.options.multicast is not None:
+            codec = LinkCodec(MulticastEvent)
+            group = await open_group(self, codec, self._local, self.options.multicast)
+        self._neighbours = LinkManager(
+            self,
+            self._local,
+            self._codec,
+            transports.of,
+            endpoint=endpoint,
+            group=group,
+            quiet_us=_quiet_us(self.options.overlay),
+            objection=self._objection,
+        )
+        stack.push_async_callback(self._neighbours.close)
+        for address in self.options.listen:
+            self.addresses.append(await self._neighbours.listen(address))
+        for definition in (*self.options.channels, *self._read_channels()):
+            if problem := self.overlay.registry.create(definition, replace=True):
+                log.warning("a channel can't be defined", channel=definition.name, problem=problem)
+            elif problem := self.channels.problem_with(definition.template):
+                log.warning(
+                    "nothing can be published to a channel",
+                    channel=definition.name,
+                    problem=problem,
+                    installed=", ".join(self.templates),
+                )
+        self._broker.abroad = self.abroad
+        self.abroad.join(self.channels, is_alone=self.options.is_alone)
+        self._children = ChildLinks(self.abroad, self.incarnation, self._set_clock, self.tiers)
+        for address in self.options.neighbours:
+            self._neighbours.dial(address)
+        if self.options.discover is not None:
+            discovering = DiscoveryService(
+                self.overlay,
+                self._neighbours,
+                self.options.discover,
+                listen=self.addresses,
+                announce=self.options.announce,
+            )
+            discovering.start()
+            stack.callback(discovering.stop)
+        self._neighbours.due()
+
+    def turn(self) -> None:
+        """See whether there is something for the links."""
+        self._tell_failures()
+        if self.overlay.deliveries:  # of a template that orders what its own clients publish
+            self._hand_over()
+        has_work = self.overlay.has_work() or self.channels.is_touched
+        has_work = has_work or (self._children is not None and self._children.has_work())
+        self.channels.is_touched = False
+        if self._neighbours is not None and has_work:
+            self._neighbours.due()
+
+    # ------------------------------------------------------------------------- as the links see it
+
+    @property
+    def sends(self) -> list[tuple[str, Any]]:
+        children = [] if self._children is None else self._children.sends
+        return [*self.overlay.sends, *children]
+
+    @sends.setter
+    def sends(self, sends: list[tuple[str, Any]]) -> None:
+        self.overlay.sends[:] = sends
+        if self._children is not None:
+            self._children.clear_sends()
+
+    def link_up(self, neighbour: str, now_us: int) -> None:
+        links = self._neighbours
+        if self._children is not None and links is not None and links.is_secondary(neighbour):
+            self._children.link_up(neighbour, now_us)
+        else:
+            self.overlay.link_up(neighbour, now_us)
+
+    def link_down(self, neighbour: str, now_us: int) -> None:
+        if self._children is not None and neighbour in self._children:
+            self._children.link_down(neighbour, now_us)
+        else:
+            self.overlay.link_down(neighbour, now_us)
+
+    def receive(self, neighbour: str, message: Any, now_us: int) -> None:
+        if self._children is not None and neighbour in self._children:
+            self._children.receive(neighbour, message, now_us)
+        else:
+            self.overlay.receive(neighbour, message, now_us)
+        self._after()
+
+    def advance(self, now_us: int) -> None:
+        self._read_needs(now_us)
+        self.channels.advance(now_us)
+        if self._children is not None:
+            self._children.advance(now_us)
+        losses = list(self.overlay.losses)
+        self.overlay.losses.clear()
+        for loss in losses:
+            self.abroad.lost(*loss)
+        if self.overlay.needs.is_widened != self._is_widened:
+            self._is_widened = self.overlay.needs.is_widened
+            log.warning(
+                "needs are told wider than they are: there are too many"
+                if self._is_widened
+                else "needs are told as they are again",
+                needs_widened=self.overlay.needs.widened(),
+            )
+        self._after()
+
+    def next_due_us(self) -> int:
+        due_us = self.channels.next_due_us()
+        if self.abroad.remotes.has_unread():
+            due_us = min(due_us, self._read_us)
+        return due_us if self._children is None else min(due_us, self._children.next_due_us())
+
+    def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
+        if self._children is not None and neighbour in self._children:
+            return self._children.take(neighbour, bytes_wanted)
+        self.overlay.ready.clear()  # all links are asked
+        taken = self.overlay.take(neighbour, bytes_wanted, clock_us())
+        return self._encoded(neighbour, taken)
+
+    def take_datagrams(self, neighbour: str, bytes_wanted: int, message_bytes: int) -> list[bytes]:
+        taken = self.overlay.take_loose(neighbour, bytes_wanted, message_bytes, clock_us())
+        return self._encoded(neighbour, taken)
+
+    def reach_group(self, neighbours: list[str], message_bytes: int) -> None:
+        self.overlay.reach_group(neighbours, message_bytes)
+
+    def take_shared(self, bytes_wanted: int) -> list[bytes]:
+        taken = self.overlay.take_shared(bytes_wanted, clock_us())
+        if taken:
+            self._broker.hub.now_ms = self._clock.now_ms()
+        for each in taken:
+            for share in each.shares:
+                self.abroad.sent(share.neighbour, each.event)
+        return [self._encode(each) for each in taken]
+
+    def receive_shared(self, neighbour: str, message: Any, now_us: int) -> None:
+        self.overlay.receive_shared(neighbour, message, now_us)
+        self._after()
+
+    def _encoded(self, neighbour: str, events: list[Carried]) -> list[bytes]:
+        if events:
+            self._broker.hub.now_ms = self._clock.now_ms()
+            for event in events:
+                self.abroad.sent(neighbour, event)
+        return [self._encode(each) for each in events]
+
+    def _read_needs(self, now_us: int) -> None:
+        """Go on with what other nodes said that they need, not all the time."""
+        if now_us >= self._read_us:
+            self.abroad.remotes.read_on()
+            self._read_us = now_us + _PAUSES * (clock_us() - now_us)
+
+    def _repairs(self, template: str) -> bool:
+        """Whether it sends again what links lose."""
+        found = self.channels.templates.get(template)
+        return found is not None and ALL in found.promises
+
+    def _after(self) -> None:
+        self._tell_failures()
+        if self.overlay.deliveries:
+            self._hand_over()
+        if self.abroad.held_back:
+            self.abroad.release()
+            self._server.due()
+        for each in self.after:
+            self._containment.run("what follows on the overlay failed", each)
+
+    def _tell_failures(self) -> None:
+        for template, error in self.channels.failures.take():
+            self._containment.failed("a template failed", error, template=template)
+
+    def _objection(self, neighbour: LinkPeer) -> str:
+        """Why a node with that name can't be a neighbour, if it can't."""
+        name = neighbour.node
+        if SECONDARY not in neighbour.features:
+            is_taken = self._children is not None and self._children.namesakes.is_taken(name)
+            return f"a secondary node is called {name}, as this one" if is_taken else ""
+        if name in self.overlay.map.distances(self.overlay.name).costs:
+            return f"a node of the backbone is called {name}, as this secondary one"
+        return ""
+
+    def _set_clock(self) -> None:
+        self._broker.hub.now_ms = self._clock.now_ms()
+
+    def _hand_over(self) -> None:
+        self._set_clock()
+        counters = self._broker.hub.counters
+        self._containment.hand_over(self.overlay.deliveries, self._hand, counters)
+        self._server.due()
+
+    def _hand(self, event: Carried) -> None:
+        if event.channel == PAST:
+            if self.on_page is not None:
+                self.on_page(event)
+            return
+        began_us = clock_us()
+        self.abroad.arrived(event)
+        self.overlay.processed(clock_us() - began_us)
+
+    # ----------------------------------------------------------------------------- for who looks
+
+    def status(self) -> NetStatus:
+        """The whole, as this node knows it, and what is wrong with its own links."""
+        known = net_status(self.overlay)
+        if self._neighbours is None:
+            return known
+        links = self._neighbours.status()
+        sent, received = links.traffic.sent, links.traffic.received
+        group_sent = FrameCounts() if links.group is None else links.group.sent
+        group_received = FrameCounts() if links.group is None else links.group.received
+        carried = msgspec.structs.replace(
+            known.carried,
+            sent=sent.data.messages + sent.datagrams.messages + group_sent.messages,
+            sent_bytes=sent.data.bytes + sent.datagrams.bytes + group_sent.bytes,
+            received=(
+                received.data.messages + received.datagrams.messages + group_received.messages
+            ),
+            received_bytes=received.data.bytes + received.datagrams.bytes + group_received.bytes,
+        )
+        unlinked = tuple(
+            MissingLinkStatus(
+                address=each.address, node=each.node, problem=each.problem, remedy=each.remedy
+            )
+            for each in links.dials
+            if each.problem
+        )
+        children = () if self._children is None else self._children.status()
+        return msgspec.structs.replace(
+            known,
+            carried=carried,
+            unlinked=unlinked,
+            refused=links.refusals,
+            children=children,
+        )
+
+    def links(self) -> tuple[LinkConnectionStatus, ...]:
+        """What each link of this node has carried."""
+        return () if self._neighbours is None else self._neighbours.status().links
+
+    def group(self) -> MulticastStatus | None:
+        """What this node does in its multicast group, if it is in one."""
+        return None if self._neighbours is None else self._neighbours.status().group
+
+    def channel_statuses(self) -> list[ChannelStatus]:
+        """All channels that are defined, by name."""
+        return [
+            msgspec.structs.replace(
+                each, missing_at=tuple(self.channels.nodes_without(each.template))
+            )
+            for each in channel_statuses(self.overlay)
+        ]
+
+    @property
+    def templates(self) -> list[str]:
+        """Those that channels can be bound to at this node."""
+        return self.channels.names()
+
+    # ------------------------------------------------------------------------------------ channels
+
+    def is_configured(self, name: str) -> bool:
+        """Whether it is defined anew whenever this node is started."""
+        return any(each.name == name for each in self.options.channels)
+
+    def problem_with_defining(self) -> str:
+        return ""
+
+    def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
+        return self.channels.problem_with_options(definition)
+
+    def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:
+        """Define a channel for all nodes; gives why not, or None."""
+        if unusable := self.channels.problem_with(definition.template):
+            return unusable
+        created_us = self._clock.now_ms() * 1_000
+        made = msgspec.structs.replace(definition, created_us=created_us)
+        problem = self.overlay.registry.create(made, replace=replace)
+        if problem is None:
+            self._write_channels()
+            self.turn()
+        return problem
+
+    def widen_channel(self, name: str, more_paths: int) -> str | None:
+        """Let a channel take more paths for a while, which is not kept; 0 takes that back."""
+        registry = self.overlay.registry
+        if name in self._widened:
+            base, exact = self._widened[name]
+        else:
+            exact = registry.get(name)
+            base = exact or registry.look_up(name) or ChannelDefinition(name=name)
+        if more_paths:
+            paths = base.paths + more_paths
+            made = msgspec.structs.replace(base, name=name, paths=paths)
+            problem = registry.create(made, replace=True)
+            if problem is None:
+                self._widened[name] = base, exact
+        else:
+            self._widened.pop(name, None)
+            problem = (
+                registry.delete(name) if exact is None else registry.create(exact, replace=True)
+            )
+        self.turn()
+        return problem
+
+    def delete_channel(self, name: str) -> str | None:
+        problem = self.overlay.registry.delete(name)
+        if problem is None:
+            self._write_channels()
+            self.turn()
+        return problem
+
+    def _read_channels(self) -> list[ChannelDefinition]:
+        """What was defined here at run time; a damaged file is told and left alone."""
+        if self._file is None or not self._file.exists():
+            return []
+        try:
+            return msgspec.json.decode(self._file.read_bytes(), type=list[ChannelDefinition])
+        except (OSError, msgspec.DecodeError) as error:
+            log.warning("can't read the channels", file=str(self._file), problem=str(error))
+            return []
+
+    def _write_channels(self) -> None:
+        """What is defined here, and is not said in the configuration, which may change."""
+        if self._file is None:
+            return
+        registry = self.overlay.registry
+        own = []
+        for each in registry.all():
+            if registry.origin_of(each.name) == self.overlay.name:
+                kept = self._widened[each.name][1] if each.name in self._widened else each
+                is_said = kept is None or any(is_same(kept, said) for said in self.options.channels)
+                own += [] if is_said else [kept]
+        unfinished = self._file.with_suffix(".tmp")
+        try:
+            unfinished.write_bytes(msgspec.json.encode(own))
+            unfinished.replace(self._file)
+        except OSError as error:
+            log.warning("can't write the channels", file=str(self._file), problem=str(error))
+
+
+def _quiet_us(options: OverlayOptions) -> int:
+    """For how long a neighbour that lives may be silent: where pings are thinned out, longer."""
+    return _LONG_US if options.hello_bytes_per_s else max(_SOON_US, _MISSES * options.ping_us)

@@ -1,0 +1,479 @@
+"""The data pipeline as the node sees it: a process beside it that archives, and answers questions.
+
+The process may end at any time, hang or send nonsense; then it is started again, after a backoff.
+Live traffic never waits for it, and archiving does not depend on questions. Those that it worked on
+when it ended are sent to the next process once more, one at a time, so that the one it ended of is
+known: that one fails, and its like is refused for a while. Where the process ends for the lack of
+something that somebody has to provide, such as Java, questions are refused until it is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import structs
+
+from accord.core.monitoring.statistics import PipelineStatus
+from accord.core.queries.messages import (
+    Cancel,
+    EventQuery,
+    FromNode,
+    FromPipeline,
+    Health,
+    MeasuredValues,
+    Page,
+    PageQuery,
+    QueryFailure,
+    ReportReply,
+    ReportRequest,
+    StartPipeline,
+    WatchedPredicate,
+    WatchPredicates,
+)
+from accord.runtime.durability import EVENTS
+from accord.runtime.logs import get_log
+from accord.runtime.pipeline_options import PipelineError, PipelineOptions, why_off
+from accord.runtime.pipeline_process import OUTPUT, PipelineProcess
+
+log = get_log(__name__)
+
+ARCHIVE: Final = "archive"
+WORK: Final = "pipeline"
+MAX_QUESTIONS: Final = 200
+MAX_SENDS: Final = 2  # a question may be what the process ends of
+MAX_REFUSED: Final = 100
+OFF: Final = "off"
+_SETTINGS_CODE: Final = 2
+_SUMS: Final = ("events", "ledger_rows", "compactions", "queries")
+_LOOK_S: Final = 1.0
+
+
+_Key = tuple[str, ...]
+
+
+class _Question:
+    """Something asked that is not answered yet."""
+
+    def __init__(self, message: PageQuery | ReportRequest) -> None:
+        self.message = message
+        self.sends = 0
+        self.is_sent = False  # to the process that runs now
+        self.answer: asyncio.Future[Page | ReportReply] = asyncio.get_running_loop().create_future()
+
+    def fail(self, error: PipelineError) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class Pipeline:
+    """Starts and supervises the process, from `start` to `close`."""
+
+    def __init__(
+        self,
+        options: PipelineOptions | None,
+        *,
+        node: str,
+        data: Path | None,
+        on_measured: Callable[[MeasuredValues], None] | None = None,
+    ) -> None:
+        self.options = options or PipelineOptions()
+        why = why_off(options, data)
+        self.is_enabled = not why
+        self.lack = why  # why it can't run until somebody changes something; "" where it can
+        self.health = Health(state=OFF, problem=why) if why else Health()
+        self.archive = self.options.archive or (None if data is None else data / ARCHIVE)
+        self._node = node
+        self._data = data
+        self._on_measured = on_measured
+        self._process: PipelineProcess | None = None
+        self._ready_s: float | None = None  # since when this process has been ready
+        self._restarts = 0
+        self._before = Health()  # what all processes before this one have done
+        self._told_s = time.monotonic()  # when it said last how far it is
+        self._told = ""  # of what went wrong, to say it once
+        self._last_end: tuple[str, int, tuple[str, ...]] = (
+            "",
+            0,
+            (),
+        )  # of a process: why, when in ms, and what it printed last
+        self._on_lack: Callable[[str], None] = lambda _: None
+        self._refused: dict[_Key, tuple[float, str]] = {}  # until when, and why
+        self._watched: tuple[WatchedPredicate, ...] | None = None
+        self._questions: dict[int, _Question] = {}
+        self._ids = itertools.count(1)
+        self._task: asyncio.Task[None] | None = None
+        self._output: tuple[str, ...] = ()  # what the process that ended has printed last
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Returns at once: it is ready when `health` says so."""
+        if self.is_enabled and self._task is None:
+            self._task = asyncio.create_task(self._supervise(), name="accord-pipeline")
+
+    def watch_lack(self, on_lack: Callable[[str], None]) -> None:
+        """Call it with `lack`, now and when that changes."""
+        self._on_lack = on_lack
+        on_lack(self.lack)
+
+    async def close(self) -> None:
+        """Have the process end what it does, and stop it."""
+        self.turn_away()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self.health = structs.replace(self.health, state="stopping")
+
+    def turn_away(self) -> None:
+        """Answer nobody any more: neither who waits, nor who comes yet."""
+        self._is_closed = True
+        self._fail_all(_stopping())
+
+    async def page(  # noqa: PLR0913 (by keyword, most are left out)
+        self,
+        ask: EventQuery,
+        *,
+        cursor: str = "",
+        rows: int = 1_000,
+        bytes_: int = 1 << 20,
+        importance: int = 3,
+        timeout_s: float | None = None,
+    ) -> Page:
+        """The first page of what is asked for, or the one behind `cursor`; PipelineError."""
+        question = PageQuery(
+            id=next(self._ids),
+            ask=ask,
+            cursor=cursor,
+            rows=rows,
+            bytes=bytes_,
+            importance=importance,
+        )
+        answer = await self._answer(question, timeout_s)
+        if not isinstance(answer, Page):
+            raise PipelineError("failed", "the data pipeline answered with a report, not a page")
+        return answer
+
+    async def report(
+        self,
+        *,
+        since_ms: int,
+        until_ms: int,
+        channel: str = "#",
+        importance: int = 3,
+        timeout_s: float | None = None,
+    ) -> bytes:
+        """Delivered quality, as JSON; PipelineError."""
+        question = ReportRequest(
+            id=next(self._ids),
+            since_ms=since_ms,
+            until_ms=until_ms,
+            channel=channel,
+            importance=importance,
+        )
+        answer = await self._answer(question, timeout_s)
+        if not isinstance(answer, ReportReply):
+            raise PipelineError("failed", "the data pipeline answered with a page, not a report")
+        return answer.body
+
+    def watch(self, predicates: Sequence[WatchedPredicate]) -> None:
+        """Have the rates and selectivities of these measured from now on."""
+        watched = tuple(predicates)
+        if watched != self._watched:
+            self._watched = watched
+            self._send(WatchPredicates(watched))
+
+    def status(self, committed_offset: int = 0) -> PipelineStatus:
+        """How it is; while it can't say so itself, how far it is behind the journal's end."""
+        health = self.health
+        known = set(PipelineStatus.__struct_fields__)
+        fields = {name: value for name, value in structs.asdict(health).items() if name in known}
+        if health.state not in ("ready", OFF):
+            fields["lag_records"] = behind = max(0, committed_offset - health.archived_offset)
+            silent_ms = round((time.monotonic() - self._told_s) * 1_000)
+            fields["lag_ms"] = health.lag_ms + silent_ms if behind else 0
+        last_end, last_end_ms, last_output = self._last_end
+        return PipelineStatus(
+            **fields,
+            archive="" if self.archive is None else str(self.archive),
+            waiting=len(self._questions),
+            last_end=last_end,
+            last_end_ms=last_end_ms,
+            last_output=last_output,
+        )
+
+    # Questions.
+
+    async def _answer(
+        self, message: PageQuery | ReportRequest, timeout_s: float | None
+    ) -> Page | ReportReply:
+        self._check_possible(message)
+        question = _Question(message)
+        self._questions[message.id] = question
+        try:
+            self._send_questions()
+            async with asyncio.timeout(self.options.timeout_s if timeout_s is None else timeout_s):
+                return await question.answer
+        except TimeoutError:
+            if not self._is_answering():
+                raise self._unavailable() from None
+            problem = "the data pipeline did not answer in time"
+            raise PipelineError("timeout", problem, retry_s=5) from None
+        finally:
+            if self._questions.pop(message.id, None) is not None and question.is_sent:
+                self._send(Cancel(message.id))
+            self._send_questions()
+
+    def _check_possible(self, message: PageQuery | ReportRequest) -> None:
+        if self._is_closed:
+            raise _stopping()
+        if self.lack:
+            raise self._lacking()
+        until_s, problem = self._refused.get(_key(message), (0.0, ""))
+        left_s = until_s - time.monotonic()
+        if left_s > 0:
+            words = f"it ended the data pipeline {MAX_SENDS} times ({problem})"
+            problem = f"refused for another {left_s:.0f} s: {words}"
+            raise PipelineError("ended", problem, retry_s=round(left_s) + 1)
+        if len(self._questions) >= MAX_QUESTIONS:
+            problem = f"{MAX_QUESTIONS} questions wait for the data pipeline, try again later"
+            raise PipelineError("busy", problem, retry_s=5)
+
+    def _send_questions(self) -> None:
+        """Send what is not sent yet; what a process may have ended of goes first, and alone."""
+        questions = self._questions.values()
+        if not self._is_answering() or any(each.is_sent and each.sends > 1 for each in questions):
+            return
+        suspects = [each for each in questions if each.sends and not each.is_sent]
+        for question in suspects[:1] or questions:
+            if not question.is_sent:
+                question.sends += 1
+                question.is_sent = True
+                self._send(question.message)
+
+    def _send(self, message: FromNode) -> None:
+        if self._process is not None and self._is_answering():
+            self._process.send(message)
+
+    def _is_answering(self) -> bool:
+        return self._process is not None and self.health.state == "ready"
+
+    def _lacking(self) -> PipelineError:
+        retry_s = 60 if self.is_enabled else 0
+        return PipelineError("off", f"there is no data pipeline: {self.lack}", retry_s=retry_s)
+
+    def _unavailable(self) -> PipelineError:
+        problem = f": {self.health.problem}" if self.health.problem else ""
+        words = f"the data pipeline is not ready ({self.health.state}{problem})"
+        return PipelineError("unavailable", words, retry_s=5)
+
+    def _fail_all(self, error: PipelineError) -> None:
+        questions, self._questions = self._questions, {}
+        for question in questions.values():
+            question.fail(error)
+
+    # What the process says.
+
+    def _handle(self, message: FromPipeline) -> None:
+        match message:
+            case Health():
+                self._take_health(message)
+            case MeasuredValues():
+                if self._on_measured is not None:
+                    self._on_measured(message)
+            case Page() | ReportReply() | QueryFailure():
+                self._take_answer(message)
+
+    def _take_answer(self, message: Page | ReportReply | QueryFailure) -> None:
+        question = self._questions.pop(message.id, None)
+        if question is None or question.answer.done():
+            return  # nobody waits any more
+        if isinstance(message, QueryFailure):
+            question.fail(PipelineError(message.kind, message.problem, message.place))
+        else:
+            question.answer.set_result(message)
+
+    def _take_health(self, told: Health) -> None:
+        was_answering = self._is_answering()
+        sums = {name: getattr(self._before, name) + getattr(told, name) for name in _SUMS}
+        self.health = structs.replace(told, restarts=self._restarts, **sums)
+        if told.state == "ready" or told.lag_ms:
+            self._told_s = time.monotonic()
+        if told.problem and told.state != "failed":  # of that its end tells
+            self._tell(told.problem)
+        if told.state == "ready" and self._ready_s is None:
+            self._ready_s = time.monotonic()
+            self._set_lack("")
+            log.info("the data pipeline is ready", spark=told.spark, version=told.spark_version)
+        if not was_answering and self._is_answering():
+            if self._watched is not None:
+                self._send(WatchPredicates(self._watched))
+            self._send_questions()
+
+    # The life of the process.
+
+    async def _supervise(self) -> None:
+        pause_s = self.options.patience.first_pause_s
+        while True:
+            try:
+                problem, code = await self._run()
+            except Exception as error:  # or there would be no pipeline ever after
+                log.failure("supervising the data pipeline failed", error)
+                problem, code = f"it could not be supervised: {error!r}", None
+            patience = self.options.patience
+            if self._was_calm():
+                pause_s, self._told = patience.first_pause_s, ""
+            is_lacking = code == _SETTINGS_CODE
+            wait_s = patience.settings_pause_s if is_lacking else pause_s
+            self._take_end(problem, is_lacking=is_lacking, wait_s=wait_s)
+            await asyncio.sleep(wait_s)
+            if not is_lacking:
+                pause_s = min(2 * pause_s, patience.longest_pause_s)
+            self._restarts += 1
+
+    async def _run(self) -> tuple[str, int | None]:
+        """One process from its start to its end; why it ended, and with which code."""
+        assert self._data is not None
+        work = self._data / WORK
+        self._ready_s = None
+        self.health = structs.replace(
+            self.health, state="starting", queries_running=0, queries_waiting=0, rows_per_s=0.0
+        )
+        process = PipelineProcess(work / OUTPUT, self._handle)
+        try:
+            work.mkdir(parents=True, exist_ok=True)
+            await process.start(self._command())
+        except OSError as error:
+            return f"it could not be started: {error}", None
+        self._process = process
+        stop_s = self.options.patience.stop_s
+        try:
+            process.send(self._start_message())
+            silence = await self._watch_over(process)
+            stop_s = 1.0  # nothing that it could still do is worth waiting for
+        finally:
+            self._process = None
+            await process.stop(stop_s, self.options.patience.term_s)
+        self._output = process.last_lines()
+        return silence or process.problem or self._end_of(process), process.code
+
+    async def _watch_over(self, process: PipelineProcess) -> str:
+        """Until it ends, talks nonsense or hangs; what is wrong in the last case."""
+        patience = self.options.patience
+        while True:
+            is_new = self._ready_s is None
+            silence_s = patience.start_silence_s if is_new else patience.silence_s
+            try:
+                async with asyncio.timeout(min(_LOOK_S, silence_s)):
+                    await process.has_ended.wait()
+                return ""
+            except TimeoutError:
+                process.bound_output()
+            if time.monotonic() - process.heard_s > silence_s:
+                return f"it said nothing for {silence_s:.0f} s"
+
+    def _take_end(self, problem: str, *, is_lacking: bool, wait_s: float) -> None:
+        output, self._output = self._output, ()
+        self._last_end = (problem, time.time_ns() // 1_000_000, output)
+        log.warning(
+            "the data pipeline ended",
+            problem=problem,
+            restarts=self._restarts,
+            restart_in_s=wait_s,
+            output="\n".join(output),
+        )
+        self._before = structs.replace(
+            self._before, **{name: getattr(self.health, name) for name in _SUMS}
+        )
+        state = "failed" if is_lacking else "starting"
+        self.health = structs.replace(
+            self.health, state=state, problem=problem, restarts=self._restarts, rows_per_s=0.0
+        )
+        self._set_lack(problem if is_lacking else "")
+        if is_lacking:
+            self._fail_all(self._lacking())
+        ended_of = {
+            _key(each.message)
+            for each in self._questions.values()
+            if each.is_sent and each.sends >= MAX_SENDS
+        }
+        for key in ended_of:
+            self._refuse(key, problem)
+        for number, question in list(self._questions.items()):
+            question.is_sent = False
+            if _key(question.message) in ended_of:
+                del self._questions[number]
+                words = "the data pipeline ended while it worked on this"
+                question.fail(PipelineError("ended", f"{words}: {problem}"))
+
+    def _refuse(self, key: _Key, problem: str) -> None:
+        self._refused.pop(key, None)
+        if len(self._refused) >= MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        self._refused[key] = (time.monotonic() + self.options.patience.refuse_s, problem)
+
+    def _set_lack(self, lack: str) -> None:
+        if lack != self.lack:
+            self.lack = lack
+            self._on_lack(lack)
+
+    def _end_of(self, process: PipelineProcess) -> str:
+        """Why it ended: what it said itself, or else what can be seen."""
+        if self.health.state == "failed" and self.health.problem:
+            return self.health.problem
+        code = process.code
+        if code is not None and code < 0:
+            known = -code in list(signal.Signals)
+            how = f"it was ended by {signal.Signals(-code).name if known else f'signal {-code}'}"
+        else:
+            how = f"it ended with code {code}"
+        return f"{how}: {self._output[-1].strip()}" if self._output else how
+
+    def _tell(self, problem: str) -> None:
+        """Once: it may come again and again."""
+        if problem != self._told:
+            self._told = problem
+            log.warning("the data pipeline has a problem", problem=problem)
+
+    def _was_calm(self) -> bool:
+        return (
+            self._ready_s is not None
+            and time.monotonic() - self._ready_s > self.options.patience.calm_s
+        )
+
+    def _command(self) -> tuple[str, ...]:
+        return self.options.command or (sys.executable, "-P", "-m", "accord.pipeline")
+
+    def _start_message(self) -> StartPipeline:
+        assert self._data is not None
+        assert self.archive is not None
+        options = self.options
+        return StartPipeline(
+            node=self._node,
+            journal=str((self._data / EVENTS).resolve()),
+            archive=str(self.archive.resolve()),
+            work=str((self._data / WORK).resolve()),
+            spark=options.spark,
+            interval_ms=options.interval_ms,
+            retain_ms=options.retain_ms,
+            large_bytes=options.large_bytes,
+            memory_mb=options.memory_mb,
+            timeout_s=options.timeout_s,
+            declared=options.declared,
+        )
+
+
+def _stopping() -> PipelineError:
+    return PipelineError("unavailable", "the node is stopping", retry_s=5)
+
+
+def _key(message: PageQuery | ReportRequest) -> _Key:
+    """What two questions have in common that are likely to end alike."""
+    if isinstance(message, ReportRequest):
+        return ("report", message.channel)
+    return (message.ask.channel, message.ask.where, message.ask.xpath)

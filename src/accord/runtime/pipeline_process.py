@@ -1,0 +1,205 @@
+"""One process of the data pipeline and the socket to it, seen from the node.
+
+The process is the leader of a session of its own, in which Spark's JVM lives too. To stop it the
+socket is closed, which asks it to end what it does; what does not end by itself is ended, and then
+whatever is left of the session: a JVM outlives the death of its driver by a moment, and must not
+meet the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+from accord.core.queries.messages import (
+    FrameError,
+    FromNode,
+    FromPipeline,
+    PageFrames,
+    decode_from_pipeline,
+    encode_frame,
+)
+
+OUTPUT: Final = "pipeline.out"
+OLD_OUTPUT: Final = f"{OUTPUT}.1"
+MAX_OUTPUT: Final = 1_000_000
+MAX_LINES: Final = 10
+_MAX_LINE: Final = 300
+_SHOWN: Final = 8_192
+_NOISE: Final = ("WARNING: Using incubator modules",)  # what Java prints at each start
+_LOOK_S: Final = 0.05
+_END_S: Final = 5.0
+_GROUP_S: Final = 2.0
+
+
+class PipelineProcess(asyncio.Protocol):
+    """`on_message` gets what it says; `has_ended` is set when it won't say anything any more."""
+
+    def __init__(self, output: Path, on_message: Callable[[FromPipeline], None]) -> None:
+        self.problem = ""  # what it said that makes no sense
+        self.heard_s = time.monotonic()
+        self.has_ended = asyncio.Event()
+        self._output = output
+        self._on_message = on_message
+        self._frames = PageFrames()
+        self._transport: asyncio.Transport | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._exit: asyncio.Task[int] | None = None
+        self._start = 0  # of its output in the file
+        self._moved = b""  # the end of what it had printed when the file was rotated
+
+    async def start(self, command: Sequence[str]) -> None:
+        """Start the process; OSError where that can't be."""
+        ours, theirs = socket.socketpair()
+        try:
+            ours.setblocking(False)
+            self.bound_output()
+            self._moved = b""
+            with theirs, self._output.open("ab") as output:
+                output.write(f"--- started at {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n".encode())
+                output.flush()
+                self._start = output.tell()
+                await self._spawn([*command, "--fd", str(theirs.fileno())], theirs, output)
+            loop = asyncio.get_running_loop()
+            await loop.create_unix_connection(lambda: self, sock=ours)
+        except BaseException:
+            await self.stop(0, 0)
+            if self._transport is None:  # or else it is the transport's
+                ours.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return 0 if self._process is None else self._process.pid
+
+    @property
+    def code(self) -> int | None:
+        """With which it has exited."""
+        return None if self._process is None else self._process.returncode
+
+    def send(self, message: FromNode) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(encode_frame(message))
+
+    async def stop(self, patience_s: float, term_s: float = _END_S) -> None:
+        """Ask it to end, wait `patience_s`, then end it; nothing of it is left afterwards."""
+        if self._transport is not None:
+            self._transport.abort() if patience_s == 0 else self._transport.close()
+        if self._process is None or self._exit is None:
+            return
+        if not await self._exits_within(patience_s):
+            # Not by its object, which would look for its end, and take it from who waits for it.
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+            await self._exits_within(term_s)
+        await self._end_group(within_s=_GROUP_S if self.code == 0 else 0.0)
+        await self._exits_within(_END_S)
+
+    def last_lines(self) -> tuple[str, ...]:
+        """The last lines that it, and no process before it, has printed."""
+        with suppress(OSError), self._output.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(min(self._start, size), size - _SHOWN))
+            text = (self._moved + file.read(_SHOWN))[-_SHOWN:].decode(errors="replace")
+            lines = (line.rstrip()[:_MAX_LINE] for line in text.splitlines())
+            return tuple(line for line in lines if line and not line.startswith(_NOISE))[
+                -MAX_LINES:
+            ]
+        return ()
+
+    def bound_output(self) -> None:
+        """Rotate its file where that has grown too long; the process goes on writing at the end."""
+        with suppress(OSError):
+            size = self._output.stat().st_size
+            if size > MAX_OUTPUT:
+                with self._output.open("rb") as file:
+                    file.seek(size - MAX_OUTPUT)
+                    end = file.read(MAX_OUTPUT)
+                self._output.with_name(OLD_OUTPUT).write_bytes(end)
+                os.truncate(self._output, 0)
+                own = min(_SHOWN, max(size - self._start, 0))
+                self._moved = end[len(end) - own :]
+                self._start = 0
+
+    async def _spawn(self, command: Sequence[str], theirs: socket.socket, output: BinaryIO) -> None:
+        """Even if cancelled: half a process could not be stopped."""
+        spawning = asyncio.create_task(
+            asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=(theirs.fileno(),),
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C is for the node, which then stops it
+            )
+        )
+        try:
+            await asyncio.wait([spawning])
+        finally:
+            self._process = await spawning
+            self._exit = asyncio.create_task(self._wait(self._process))
+
+    async def _wait(self, process: asyncio.subprocess.Process) -> int:
+        code = await process.wait()
+        self.has_ended.set()
+        return code
+
+    async def _exits_within(self, limit_s: float) -> bool:
+        assert self._exit is not None
+        await asyncio.wait([self._exit], timeout=limit_s)
+        return self._exit.done()
+
+    async def _end_group(self, *, within_s: float) -> None:
+        """The JVM, and what it has started: by itself in `within_s`, or else by force."""
+        until_s = time.monotonic() + within_s
+        while time.monotonic() < until_s and self._signal_group(0):
+            await asyncio.sleep(_LOOK_S)
+        until_s = time.monotonic() + _GROUP_S
+        while self._signal_group(signal.SIGKILL) and time.monotonic() < until_s:
+            await asyncio.sleep(_LOOK_S)
+
+    def _signal_group(self, number: int) -> bool:
+        """False where nobody is left to get it."""
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_s = time.monotonic()
+        if self.problem:
+            return
+        try:
+            for body in self._frames.feed(data):
+                self._on_message(decode_from_pipeline(body))
+        except FrameError as error:
+            self.problem = f"it said what makes no sense: {error}"
+            self.has_ended.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self.has_ended.set()
+
+
+def _environment() -> dict[str, str]:
+    """That of the node; where it looks for modules as absolute paths, as Spark changes folders."""
+    environment = dict(os.environ)
+    path = environment.get("PYTHONPATH")
+    if path:
+        parts = (os.path.abspath(part) for part in path.split(os.pathsep) if part)
+        environment["PYTHONPATH"] = os.pathsep.join(parts)
+    return environment

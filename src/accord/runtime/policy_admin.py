@@ -1,0 +1,315 @@
+"""Policies as administrators see them: the current ones, and changes while traffic flows.
+
+A change is checked, compiled, made durable and then switched to, one change after the other; what
+fails on the way leaves everything as it was. Reading and writing many policies takes a while, so it
+is done in a thread; compiled policies belong to the event loop, which gets to do other things
+between slices of work on them.
+
+Two administrators may look at version 7 and change it both. Who says that a change is meant for
+version 7 (`if_version`) gets a `ConflictError` where that is not the current one any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Final
+
+from msgspec import Struct
+
+from accord.core.model.errors import AccordError
+from accord.core.model.values import Value, infer
+from accord.core.policy.dry_run import Affected, OpenOperation, affected
+from accord.core.policy.explain import explain
+from accord.core.policy.explanation import Explanation
+from accord.core.policy.grants import Grant
+from accord.core.policy.policies import Entity, Policies
+from accord.core.policy.policy import Policy
+from accord.core.policy.policy_set import (
+    PolicySet,
+    parse_policy_set,
+    render_policy_set,
+    with_policy,
+    with_settings,
+    with_version,
+    without_policy,
+)
+from accord.core.policy.policy_switch import compile_in_slices, resolve_in_slices
+from accord.runtime.logs import get_log
+from accord.runtime.policy_store import PolicyStore, Version
+from accord.shaping.checking import check_shapers
+
+log = get_log(__name__)
+
+MAX_TEXT: Final = 5_000_000
+MAX_WAITING: Final = 16
+MAX_OPEN: Final = 1_000_000
+MAX_AFFECTED: Final = 1_000
+_SLICE: Final = 100
+
+
+class ConflictError(AccordError):
+    """A change meant for another version than the current one."""
+
+    def __init__(self, wanted: int, current: int) -> None:
+        self.wanted = wanted
+        self.current = current
+        super().__init__(
+            f"version {current} is current, and the change is for version {wanted}: "
+            "look at what others have changed, and try again"
+        )
+
+
+class UnknownPolicyError(AccordError):
+    """No policy has this name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"there is no policy {name!r}; `accord policy list` shows them")
+
+
+class TooManyChangesError(AccordError):
+    """Too many changes wait for one another."""
+
+    def __init__(self) -> None:
+        super().__init__(f"{MAX_WAITING} changes of policies are under way, try again later")
+
+
+class ExplainRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be explained: an operation of somebody on a channel, maybe of a certain event.
+
+    User and groups of a client that is connected are known, and need not be given.
+    """
+
+    operation: str
+    channel: str
+    client: str = ""
+    user: str | None = None
+    groups: tuple[str, ...] | None = None
+    publisher: str = ""  # a client, where deliveries of what it publishes are meant
+    attributes: dict[str, str | int | float | bool] | None = None  # texts as in an event
+    payload_bytes: int | None = None
+    resources: dict[str, int | float] | None = None  # what they are now, if left out
+
+
+class DryRun(Struct, frozen=True, kw_only=True):
+    """What a change would do to what is open: the first of those that it affects."""
+
+    version: int  # that was current
+    checked: int
+    total: int
+    affected: tuple[Affected, ...]
+
+
+class PolicyHost(Struct, frozen=True, kw_only=True):
+    """What the node lends to its administration. All of it is called on the event loop."""
+
+    apply: Callable[[PolicySet, Policies], None] = lambda _book, _policies: None
+    open_: Callable[[], Iterable[OpenOperation]] = lambda: ()
+    find_entity: Callable[[str], Entity | None] = lambda _client: None
+    resources: Callable[[str], Mapping[str, Value] | None] = lambda _client: None
+    node: str = ""
+
+
+class PolicyAdmin:
+    """The policies of a running node."""
+
+    def __init__(
+        self,
+        book: PolicySet,
+        store: PolicyStore,
+        around: PolicyHost | None = None,
+        *,
+        now_ms: Callable[[], int] | None = None,
+    ) -> None:
+        self.book = book
+        self.policies = Policies(book)
+        self._store = store
+        self._around = around or PolicyHost()
+        self._now_ms = now_ms or wall_ms
+        self._lock = asyncio.Lock()
+        self._changes: set[asyncio.Task[PolicySet]] = set()
+
+    def history(self) -> list[Version]:
+        """Newest first."""
+        return self._store.history()
+
+    async def replace(
+        self, book: PolicySet, *, who: str = "", if_version: int | None = None
+    ) -> PolicySet:
+        """Decide everything anew."""
+        words = f"all replaced, {len(book.policies)} policies"
+        return await self._change(lambda _: book, who, words, if_version)
+
+    async def put_policy(
+        self, policy: Policy, *, who: str = "", if_version: int | None = None
+    ) -> PolicySet:
+        """Add a policy, or replace the one of the same name, in its place."""
+        words = f"put policy {policy.name}"
+        return await self._change(lambda book: with_policy(book, policy), who, words, if_version)
+
+    async def remove_policy(
+        self, name: str, *, who: str = "", if_version: int | None = None
+    ) -> PolicySet:
+        def edit(book: PolicySet) -> PolicySet:
+            if book.policy(name) is None:
+                raise UnknownPolicyError(name)
+            return without_policy(book, name)
+
+        return await self._change(edit, who, f"removed policy {name}", if_version)
+
+    async def patch(
+        self, settings: Mapping[str, object], *, who: str = "", if_version: int | None = None
+    ) -> PolicySet:
+        """Set any of strategy, shaping, bandwidth, client_bandwidth, weights and limits."""
+        words = ", ".join(f"{name} = {_brief(value)}" for name, value in settings.items())
+        return await self._change(
+            lambda book: with_settings(book, dict(settings)), who, words, if_version
+        )
+
+    async def rollback(
+        self, version: int, *, who: str = "", if_version: int | None = None
+    ) -> PolicySet:
+        """What counted in an earlier version counts again, as a new one."""
+
+        def edit(_: PolicySet) -> PolicySet:
+            return parse_policy_set(self._store.read(version))
+
+        return await self._change(edit, who, f"back to version {version}", if_version)
+
+    async def dry_run(self, book: PolicySet) -> DryRun:
+        """Whom `book` would affect of those that have something open, and how."""
+        check_shapers(book)
+        old = self.policies
+        new = await self._compile(with_version(book, self.book.version + 1))
+        found: list[Affected] = []
+        total = 0
+        everything = list(islice(self._around.open_(), MAX_OPEN))
+        for start in range(0, len(everything), _SLICE):
+            part = everything[start : start + _SLICE]
+            some = affected(old, new, part)
+            total += len(some)
+            found += some[: MAX_AFFECTED - len(found)]
+            await asyncio.sleep(0)
+        return DryRun(
+            version=old.book.version,
+            checked=len(everything),
+            total=total,
+            affected=tuple(found),
+        )
+
+    def explain(self, question: ExplainRequest) -> Explanation:
+        """What is decided, by which policies, and why not by others."""
+        around = self._around
+        entity = _entity(question, around)
+        resources: Mapping[str, Value] | None = question.resources
+        if resources is None:
+            resources = around.resources(question.client)
+        has_event = question.attributes is not None or question.payload_bytes is not None
+        values: dict[str, Value] = {
+            name: infer(value) if isinstance(value, str) else value
+            for name, value in (question.attributes or {}).items()
+        }
+        publisher = None
+        if question.publisher:
+            publisher = around.find_entity(question.publisher) or Entity(
+                question.publisher, "", (), around.node
+            )
+        return explain(
+            self.policies,
+            operation=question.operation,
+            channel=question.channel,
+            entity=entity,
+            publisher=publisher,
+            values=values if has_event else None,
+            payload_bytes=question.payload_bytes or 0,
+            resources=resources,
+        )
+
+    def query_grant(self, channel: str, entity: Entity) -> Grant:
+        """What counts for a query of the channels of a filter, as resources are now."""
+        policies = self.policies
+        resources = self._around.resources(entity.client)
+        if resources is not None:
+            entity = entity.with_holding(policies.holding(resources))
+        view = policies.view(channel)
+        return view.publish_grant(view.query(entity))
+
+    async def close(self) -> None:
+        """Let changes under way end, and others have the folder."""
+        await asyncio.gather(*self._changes, return_exceptions=True)
+        self._store.close()
+
+    async def _change(
+        self, edit: Callable[[PolicySet], PolicySet], who: str, what: str, if_version: int | None
+    ) -> PolicySet:
+        if len(self._changes) >= MAX_WAITING:
+            raise TooManyChangesError
+        # Not stopped half way where who asked goes away: it may be on disk already.
+        task = asyncio.create_task(self._change_in_turn(edit, who, what, if_version))
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return await asyncio.shield(task)
+
+    async def _change_in_turn(
+        self, edit: Callable[[PolicySet], PolicySet], who: str, what: str, if_version: int | None
+    ) -> PolicySet:
+        async with self._lock:
+            current = self.book
+            if if_version is not None and if_version != current.version:
+                raise ConflictError(if_version, current.version)
+            number = max(current.version, self._store.last_number) + 1
+            book = with_version(await asyncio.to_thread(edit, current), number)
+            if with_version(book, current.version) == current:
+                return current
+            check_shapers(book)
+            policies = await self._compile(book)
+            await self._prepare(policies)
+            version = Version(version=number, changed_ms=self._now_ms(), who=who, what=what)
+            await asyncio.to_thread(self._write, version, book)
+            self.book, self.policies = book, policies
+            log.info("policies changed", version=number, who=who, what=what)
+            self._around.apply(book, policies)
+            return book
+
+    def _write(self, version: Version, book: PolicySet) -> None:
+        self._store.write(version, render_policy_set(book))
+
+    async def _prepare(self, policies: Policies) -> None:
+        """Have `policies` answer for what is open, before they count."""
+        open_ = ((each.channel, each.entity) for each in islice(self._around.open_(), MAX_OPEN))
+        for _ in resolve_in_slices(policies, open_, self.policies):
+            await asyncio.sleep(0)
+
+    async def _compile(self, book: PolicySet) -> Policies:
+        slices = compile_in_slices(book, self.policies)
+        while True:
+            try:
+                next(slices)
+            except StopIteration as end:
+                policies: Policies = end.value
+                return policies
+            await asyncio.sleep(0)
+
+
+def _entity(question: ExplainRequest, around: PolicyHost) -> Entity:
+    known = around.find_entity(question.client) if question.client else None
+    if known is None:
+        known = Entity(question.client, "", (), around.node)
+    if question.user is None and question.groups is None:
+        return known
+    user = known.user if question.user is None else question.user
+    groups = known.groups if question.groups is None else question.groups
+    return Entity(question.client, user, groups, known.node)
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, list | dict):
+        return f"{len(value)} entries"
+    return "none" if value is None else str(value)[:40]
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,372 @@
+"""What keeps a running node to its policies.
+
+Administrators change them here, while traffic flows: all that is open is looked at anew, a slice at
+a time, and then switched over at once. Once a second the resources are measured that policies name,
+and those who are concerned get what their policies say now. Requests from MQTT clients are
+answered, conversions handed to worker processes, and the ledger is put away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from accord.core.broker.broker import Broker
+from accord.core.broker.broker_context import NodeRequest
+from accord.core.broker.client_notifications import reply_to_request
+from accord.core.broker.connection import Connection
+from accord.core.broker.session import MqttSession
+from accord.core.model.values import Value
+from accord.core.monitoring.statistics import Statistics
+from accord.core.monitoring.top import ClientReading, Management
+from accord.core.monitoring.waiting import Waiting
+from accord.core.policy.dry_run import OpenOperation
+from accord.core.policy.policies import Entity, Policies
+from accord.core.policy.policy_set import PolicySet
+from accord.core.router.rights import (
+    ADVERTISEMENTS,
+    CAPABILITIES,
+    CHANNELS,
+    EXPECTATIONS,
+    PROPERTIES,
+    QUERIES,
+)
+from accord.journal.disk import OsDisk
+from accord.runtime.admission import AdmissionService
+from accord.runtime.channel_requests import ChannelView
+from accord.runtime.channel_requests import answer as answer_channels
+from accord.runtime.clock import Clock
+from accord.runtime.durability import EVENTS, Durability
+from accord.runtime.fault_isolation import FaultIsolation
+from accord.runtime.initial_policies import load_initial_policies
+from accord.runtime.ledger_store import LedgerStore
+from accord.runtime.logs import get_log
+from accord.runtime.monitor import Monitor
+from accord.runtime.pipeline import Pipeline
+from accord.runtime.policy_admin import PolicyAdmin, PolicyHost
+from accord.runtime.policy_requests import answer
+from accord.runtime.policy_store import PolicyStore
+from accord.runtime.quality import QualityService
+from accord.runtime.query_service import QueryService
+from accord.runtime.server import Server
+from accord.runtime.waiting import find_waiting
+from accord.runtime.worker_orders import WorkerDispatcher
+
+log = get_log(__name__)
+
+POLICIES: Final = "policies"
+QUALITY: Final = (EXPECTATIONS, CAPABILITIES, PROPERTIES)
+_LOOK_S: Final = 1.0
+_SLICE: Final = 200
+_LONG_S: Final = 0.002
+_ANSWERS: Final = 100  # under way
+
+
+class PolicyRuntime:
+    """Also what the monitor watches: the node as far as it can be measured."""
+
+    def __init__(  # noqa: PLR0913 (the parts of a node)
+        self,
+        name: str,
+        version: str,
+        broker: Broker,
+        server: Server,
+        clock: Clock,
+        *,
+        statistics: Callable[[], Statistics],
+        durability: Durability | None,
+        folder: Path | None,
+        file: Path | None,
+        pipeline: Pipeline,
+        quality: QualityService,
+        admission: AdmissionService,
+    ) -> None:
+        self.name = name
+        self.version = version
+        self._broker = broker
+        self._server = server
+        self._clock = clock
+        self.statistics = statistics
+        self.net: ChannelView  # set before the node listens
+        self._limits: tuple[object, ...] = ()
+        self._containment = FaultIsolation(log)
+        self._quality = quality
+        self._admission = admission
+        self._store = PolicyStore(None if folder is None else OsDisk(folder / POLICIES))
+        try:
+            book = load_initial_policies(self._store, file)
+            around = PolicyHost(
+                apply=self._apply,
+                open_=self._open,
+                find_entity=self._entity,
+                resources=self._resources,
+                node=name,
+            )
+            self.administration = PolicyAdmin(book, self._store, around)
+        except BaseException:
+            self._store.close()
+            raise
+        hub = broker.hub
+        self.orders = WorkerDispatcher(broker, clock, server.due)
+        self.queries = QueryService(
+            broker,
+            clock,
+            pipeline,
+            committed_offset=lambda: 0 if durability is None else durability.committed_offset,
+            due=server.due,
+        )
+        ledger = LedgerStore(
+            hub.ledger,
+            settle=broker.cut_throughs.settle,
+            append=None if durability is None else durability.append_ledger,
+            journal=None if folder is None else folder / EVENTS,
+        )
+        self.monitor = Monitor(self, broker.router.channels, ledger, now_ms=clock.now_ms())
+        self._apply(book, self.administration.policies)
+        self._answers: set[asyncio.Task[None]] = set()
+        self._looking = asyncio.create_task(self._look())
+
+    async def close(self) -> None:
+        self._looking.cancel()
+        await asyncio.gather(self._looking, *self._answers, return_exceptions=True)
+        for each in (self.queries, self.administration, self.orders):
+            try:
+                await each.close()
+            except Exception as error:  # whatever it is, others are closed
+                self._containment.failed("closing a part of the node failed", error)
+        self._put_away(self._clock.now_ms())
+
+    def turn(self) -> None:
+        """What came of the last turn of the event loop."""
+        hub = self._broker.hub
+        if hub.orders:
+            self.orders.take()
+        if hub.requests:
+            requests, hub.requests = hub.requests, []
+            for request in requests:
+                try:
+                    self._take(request)
+                except Exception as error:  # whatever it is, others are answered
+                    self._containment.failed("a request could not be answered", error)
+                    self._refuse(request, "the node failed to answer; see its log")
+        self.queries.turn()
+        if hub.ledger.is_due():
+            self._put_away(hub.now_ms)
+
+    def _take(self, request: NodeRequest) -> None:
+        channel = request.message.channel
+        if channel == QUERIES:
+            self.queries.take(request)
+        elif channel in QUALITY:
+            self._quality.answer(request)
+        elif channel == ADVERTISEMENTS:
+            body = self._admission.answer(request)
+            if request.message.properties.response_topic is not None:
+                self._reply(request, body)
+        elif channel == CHANNELS:
+            self._reply(request, self._answer_channels(request))
+        elif len(self._answers) >= _ANSWERS:
+            self._refuse(request, "too many requests")
+        else:
+            task = asyncio.create_task(self._answer(request))
+            self._answers.add(task)
+            task.add_done_callback(self._answers.discard)
+
+    def _refuse(self, request: NodeRequest, problem: str) -> None:
+        if request.message.properties.response_topic is not None:
+            body = {"ok": False, "error": problem, "place": ""}
+            self._reply(request, msgspec.json.encode(body))
+
+    def _put_away(self, now_ms: int) -> None:
+        """Put the ledger away: what can't be is given up, or nothing ever would again."""
+        try:
+            self.monitor.store.drain(now_ms=now_ms)
+        except Exception as error:  # whatever it is, the node goes on
+            self._containment.failed("the ledger could not be put away", error)
+
+    def _answer_channels(self, request: NodeRequest) -> bytes:
+        return answer_channels(
+            self.net,
+            request.message.payload,
+            may_see=request.may_see_statistics(),
+            may_change=request.may_change_policies(),
+        )
+
+    # What the monitor watches.
+
+    def backlog(self) -> Sequence[int]:
+        return self._broker.hub.tasks.depth()
+
+    def readings(self) -> Iterable[ClientReading]:
+        for session in list(self._broker.sessions.values()):
+            yield _reading(session)
+
+    def management(self) -> Management:
+        book = self.administration.book
+        return Management(
+            strategy=book.strategy,
+            is_shaping=book.shaping,
+            bandwidth_bps=book.bandwidth_bps,
+            client_bandwidth_bps=book.client_bandwidth_bps,
+            limited_clients=len(book.limits),
+            policies=len(book.policies),
+            version=book.version,
+        )
+
+    async def waiting(self, number: int) -> list[Waiting]:
+        return await find_waiting(self._server, number)
+
+    # What the administration asks of the node.
+
+    def _apply(self, book: PolicySet, policies: Policies) -> None:
+        old = self._broker.router.policies
+        for session in self._broker.sessions.values():
+            session.entity.holding = policies.carry(old, session.entity.holding)
+        self._broker.switch(book, policies)
+        limits = (book.bandwidth_bps, book.client_bandwidth_bps, book.limits)
+        if limits != self._limits:
+            self._limits = limits
+            clients = {limit.client: limit.bandwidth_bps for limit in book.limits}
+            self._server.set_limits(
+                book.bandwidth_bps or 0, book.client_bandwidth_bps or 0, clients
+            )
+        self._server.due()
+
+    def _open(self) -> Iterator[OpenOperation]:
+        """Everything that is open, by channels that are known."""
+        for channel, receiver in self._broker.router.deliveries():
+            yield OpenOperation("subscribe", channel, receiver.entity)
+        for session in list(self._broker.sessions.values()):
+            for pattern in self._broker.router.unused(session.subscriptions.values()):
+                yield OpenOperation("subscribe", pattern, session.entity)
+            line = session.line
+            if isinstance(line, Connection):
+                for channel in line.published():
+                    yield OpenOperation("publish", channel, session.entity)
+
+    def _entity(self, client: str) -> Entity | None:
+        session = self._broker.sessions.get(client)
+        return None if session is None else session.entity
+
+    def _resources(self, client: str) -> dict[str, Value]:
+        resources: dict[str, Value] = dict(self.monitor.resources())
+        session = self._broker.sessions.get(client)
+        if session is not None:
+            resources |= _client_resources(session)
+        return resources
+
+    # What is done once a second.
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                self.monitor.look(now_ms=self._clock.now_ms())
+                self._admission.look(self.monitor)
+                await self._follow_resources()
+                await self._expire()
+                await self._place_predicates()
+            except Exception as error:  # or nothing would be measured, nor expire, ever after
+                log.failure("looking at the node failed", error)
+
+    async def _follow_resources(self) -> None:
+        """Let those policies hold whose conditions on resources do now."""
+        router = self._broker.router
+        policies = router.policies
+        if not (policies.node_resources or policies.client_resources):
+            return
+        node = self.monitor.resources()
+        has_changed = False
+        started_s = time.perf_counter()
+        for session in list(self._broker.sessions.values()):
+            spent_s = time.perf_counter() - started_s
+            if spent_s > _LONG_S:
+                # A fifth of the time at most, however many policies and sessions there are.
+                await asyncio.sleep(4 * spent_s)
+                if router.policies is not policies:
+                    return
+                started_s = time.perf_counter()
+            entity = session.entity
+            resources: dict[str, Value] = {**node, **_client_resources(session)}
+            holding = policies.holding(resources, entity)
+            if holding != entity.holding:
+                entity.holding = holding
+                has_changed = True
+        if has_changed:
+            router.invalidate("#")
+
+    async def _expire(self) -> None:
+        """Give back the room of what nobody can be sent in time any more."""
+        for number, session in enumerate(list(self._broker.sessions.values())):
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+            if not session.outbox.is_empty():
+                self._broker.hub.now_ms = self._clock.now_ms()
+                session.expire()
+
+    async def _place_predicates(self) -> None:
+        """Let predicates be matched in the order of the importance they have now."""
+        router = self._broker.router
+        if router.placed_for is router.policies:
+            return
+        policies = router.policies
+        number = 0
+        for session in list(self._broker.sessions.values()):
+            for subscription in list(session.subscriptions.values()):
+                number += router.place(subscription)
+                if number >= _SLICE:
+                    number = 0
+                    await asyncio.sleep(0)
+        if router.policies is policies:
+            router.placed_for = policies
+
+    # What clients and deliveries ask for.
+
+    async def _answer(self, request: NodeRequest) -> None:
+        who = request.user or request.client
+        payload = request.message.payload
+        may_change = request.may_change_policies()
+        body = await answer(self.administration, payload, may_change=may_change, who=who)
+        self._reply(request, body)
+
+    def _reply(self, request: NodeRequest, body: bytes) -> None:
+        self._broker.hub.now_ms = self._clock.now_ms()
+        reply_to_request(self._broker, request, body)
+        self._server.due()
+
+
+def _client_resources(session: MqttSession) -> dict[str, Value]:
+    outbox = session.outbox
+    resources: dict[str, Value] = {"client_queued_bytes": outbox.bytes + outbox.tracked_bytes}
+    line = session.line
+    if line is not None:
+        carries_bps = line.link.carries_bps()
+        if carries_bps:
+            resources["link_kbps"] = carries_bps / 1_000
+        if line.link.rtt_ms:
+            resources["link_rtt_ms"] = line.link.rtt_ms
+    return resources
+
+
+def _reading(session: MqttSession) -> ClientReading:
+    line = session.line
+    link = None if line is None else line.link
+    outbox = session.outbox
+    return ClientReading(
+        client=session.name,
+        user=session.owner,
+        is_connected=line is not None,
+        sent=session.sent,
+        sent_bytes=session.sent_bytes,
+        shed=session.shed,
+        queued_messages=sum(outbox.depth()),
+        queued_bytes=outbox.bytes + outbox.tracked_bytes,
+        link_kbps=link.rate_bps / 1_000 if link is not None and link.rate_bps else None,
+        limit_kbps=link.limit_bps / 1_000 if link is not None and link.limit_bps else None,
+        rtt_ms=link.rtt_ms if link is not None and link.rtt_ms else None,
+    )

@@ -1,0 +1,244 @@
+"""The versions of a node's policies, one file each.
+
+A version is written under another name, synced, and only then given its own, so that a crash leaves
+it whole or not at all. Its first line says which version it is, who made it and what the digest of
+the rest must be: disks lose more than they should, and a file that is cut between two policies
+still is TOML. What is not whole is passed over, and the version before it counts. Numbers are never
+used twice, even where the file that had one is damaged.
+
+Without a disk, versions are kept in memory, and gone with the node.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import re
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from accord.core.model.errors import AccordError
+from accord.journal.disk import Disk
+from accord.runtime.logs import get_log
+
+log = get_log(__name__)
+
+KEPT: Final = 50
+MAX_BYTES: Final = 50_000_000
+
+_MARK: Final = b"# accord policies: "
+_NAME: Final = re.compile(r"(\d{10})\.toml")
+_UNFINISHED: Final = ".new"
+_MAX_HEADER: Final = 8_192
+_MAX_WORDS: Final = 200
+
+
+class Version(Struct, frozen=True, kw_only=True):
+    """A version of the policies: its number, when, by whom and by what it came to be."""
+
+    version: int
+    changed_ms: int = 0
+    who: str = ""
+    what: str = ""
+
+
+class _Header(Struct, frozen=True, kw_only=True):
+    version: Version
+    digest: str  # of all that follows
+    source: str = ""  # digest of the configured file, as it was when last taken over
+
+
+class PolicyStoreError(AccordError):
+    """Versions that can't be read or written: where and why."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        self.place = place
+        self.problem = problem
+        super().__init__(f"policies {place}: {problem}")
+
+
+class UnknownVersionError(PolicyStoreError):
+    """A version that never was, or is not kept any more."""
+
+
+class PolicyStore:
+    """Reads what is there when it is made; `close` lets others have the folder."""
+
+    def __init__(self, disk: Disk | None = None, *, kept: int = KEPT) -> None:
+        self._disk = disk
+        self._kept = kept
+        self._headers: dict[int, _Header] = {}
+        self._texts: dict[int, str] = {}  # without a disk
+        self.last_number = 0
+        if disk is not None:
+            disk.lock()
+            try:
+                self._look(disk)
+            except OSError as error:
+                disk.unlock()
+                raise _from_os(error, "can't be read", disk.place) from error
+            except BaseException:
+                disk.unlock()
+                raise
+
+    @property
+    def place(self) -> str:
+        return "in memory" if self._disk is None else self._disk.place
+
+    @property
+    def source(self) -> str:
+        """The digest of the configured file as the newest version knows it; empty for none."""
+        return self._headers[max(self._headers)].source if self._headers else ""
+
+    def history(self) -> list[Version]:
+        """Newest first."""
+        return [self._headers[number].version for number in sorted(self._headers, reverse=True)]
+
+    def newest(self) -> tuple[Version, str] | None:
+        """The newest version that is whole, with its text; those after it are forgotten."""
+        for number in sorted(self._headers, reverse=True):
+            try:
+                return self._headers[number].version, self.read(number)
+            except PolicyStoreError as error:
+                self.forget(number, error.problem)
+        return None
+
+    def forget(self, number: int, problem: str) -> None:
+        """Pass over a version from now on, because nobody can use it."""
+        log.warning("version of policies passed over", version=number, problem=problem)
+        self._headers.pop(number, None)
+
+    def read(self, number: int) -> str:
+        """The text of a version. Raises `UnknownVersionError`, or another where it is damaged."""
+        header = self._headers.get(number)
+        if header is None:
+            kept = f"{min(self._headers)} to {max(self._headers)}" if self._headers else "none"
+            raise UnknownVersionError(self.place, f"no version {number}; kept are {kept}")
+        if self._disk is None:
+            return self._texts[number]
+        try:
+            data = _read(self._disk, _name(number), MAX_BYTES)
+        except OSError as error:
+            raise _from_os(error, f"version {number} can't be read", self.place) from error
+        body = data.partition(b"\n")[2]
+        if _digest(body) != header.digest:
+            raise PolicyStoreError(self.place, f"version {number} is not what was written")
+        return body.decode()
+
+    def write(self, version: Version, text: str, *, source: str | None = None) -> None:
+        """Make a version durable; `source` if it comes from a file with that digest."""
+        assert version.version > self.last_number, "versions only grow"
+        version = msgspec.structs.replace(
+            version, who=version.who[:_MAX_WORDS], what=version.what[:_MAX_WORDS]
+        )
+        body = text.encode()
+        if len(body) > MAX_BYTES - _MAX_HEADER:
+            problem = f"version {version.version} has {len(body)} bytes, more than can be kept"
+            raise PolicyStoreError(self.place, problem)
+        header = _Header(
+            version=version,
+            digest=_digest(body),
+            source=self.source if source is None else source,
+        )
+        if self._disk is None:
+            self._texts[version.version] = text
+        else:
+            try:
+                _write(self._disk, version.version, _encode(header) + body)
+            except OSError as error:
+                doing = f"version {version.version} can't be written"
+                raise _from_os(error, doing, self.place) from error
+        self._headers[version.version] = header
+        self.last_number = version.version
+        self._remove_old()
+
+    def close(self) -> None:
+        if self._disk is not None:
+            self._disk.unlock()
+
+    def _look(self, disk: Disk) -> None:
+        for name in disk.names():
+            if name.endswith(_UNFINISHED):
+                disk.remove(name)
+            elif found := _NAME.fullmatch(name):
+                number = int(found[1])
+                self.last_number = max(self.last_number, number)
+                header = _decode(_read(disk, name, _MAX_HEADER))
+                if header is not None and header.version.version == number:
+                    self._headers[number] = header
+                else:
+                    self.forget(number, "its first line can't be read")
+
+    def _remove_old(self) -> None:
+        """By number, so that damaged files go as well; one that stays does no harm."""
+        oldest = self.last_number - self._kept + 1
+        for number in [number for number in self._headers if number < oldest]:
+            del self._headers[number]
+            self._texts.pop(number, None)
+        if self._disk is None:
+            return
+        try:
+            for name in self._disk.names():
+                found = _NAME.fullmatch(name)
+                if found and int(found[1]) < oldest:
+                    self._disk.remove(name)
+        except OSError as error:
+            log.warning("old version of policies stays", place=self.place, problem=str(error))
+
+
+def _write(disk: Disk, number: int, data: bytes) -> None:
+    unfinished = _name(number) + _UNFINISHED
+    if unfinished in disk.names():  # from a try that failed
+        disk.remove(unfinished)
+    file = disk.create(unfinished)
+    try:
+        file.append([data])
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(unfinished, _name(number))
+    try:
+        disk.sync_names()
+    except OSError:
+        # Refused, so it must not be found by the next start.
+        with suppress(OSError):
+            disk.remove(_name(number))
+        raise
+
+
+def _read(disk: Disk, name: str, size: int) -> bytes:
+    source = disk.source(name)
+    try:
+        return source.read(0, size)
+    finally:
+        source.close()
+
+
+def _name(number: int) -> str:
+    return f"{number:010}.toml"
+
+
+def _encode(header: _Header) -> bytes:
+    return _MARK + msgspec.json.encode(header) + b"\n"
+
+
+def _decode(data: bytes) -> _Header | None:
+    line, newline, _ = data.partition(b"\n")
+    if not newline or not line.startswith(_MARK):
+        return None
+    try:
+        return msgspec.json.decode(line[len(_MARK) :], type=_Header)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def _from_os(error: OSError, doing: str, place: str) -> PolicyStoreError:
+    why = (error.strerror or errno.errorcode.get(error.errno or 0, str(error))).lower()
+    return PolicyStoreError(place, f"{doing}: {why}")

@@ -1,0 +1,56 @@
+"""What the data pipeline is told of the broker: which predicates are registered, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from heapq import nsmallest
+from typing import Final
+
+from accord.core.broker.broker import Broker
+from accord.core.queries.messages import WatchedPredicate
+from accord.runtime.logs import get_log
+from accord.runtime.pipeline import Pipeline
+
+log = get_log(__name__)
+
+EVERY_S: Final = 60.0
+MOST: Final = 1_000
+_SLICE: Final = 200
+_MAX_COUNTED: Final = 100_000
+_LONGEST: Final = 4_096  # longer ones are not worth what it takes to measure them
+
+_Key = tuple[str, str, str]
+
+
+async def registered_predicates(broker: Broker, most: int = MOST) -> tuple[WatchedPredicate, ...]:
+    """The predicates that most clients have registered; a slice of sessions at a time."""
+    clients: Counter[_Key] = Counter()
+    number = 0
+    for session in list(broker.sessions.values()):
+        seen: set[_Key] = set()
+        for subscription in list(session.subscriptions.values()):
+            if 0 < len(subscription.where) + len(subscription.xpath) <= _LONGEST:
+                seen.add((subscription.pattern, subscription.where, subscription.xpath))
+        if len(clients) < _MAX_COUNTED:
+            clients.update(seen)
+        number += len(session.subscriptions)
+        if number >= _SLICE:
+            number = 0
+            await asyncio.sleep(0)
+    return await asyncio.to_thread(_most_used, clients, most)
+
+
+def _most_used(clients: Counter[_Key], most: int) -> tuple[WatchedPredicate, ...]:
+    ranked = nsmallest(most, clients.items(), key=lambda each: (-each[1], each[0]))
+    return tuple(WatchedPredicate(*key, count) for key, count in ranked)
+
+
+async def feed_pipeline(pipeline: Pipeline, broker: Broker) -> None:
+    """Hand them over, again and again."""
+    while True:
+        try:
+            pipeline.watch(await registered_predicates(broker))
+        except Exception as error:  # or they would never be told again
+            log.failure("the registered predicates could not be listed", error)
+        await asyncio.sleep(EVERY_S)

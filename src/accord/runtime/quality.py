@@ -1,0 +1,364 @@
+"""Negotiated quality of a running node: drives time, measures, answers, keeps definitions.
+
+Properties that are defined at run time are kept in the node's folder, and known to all nodes that
+are linked with it. What is done for publishers but not to their events is done here: another path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from accord.core.broker.broker import Broker
+from accord.core.broker.broker_context import NodeRequest
+from accord.core.broker.client_negotiation import ClientNegotiation
+from accord.core.broker.client_notifications import reply_to_request
+from accord.core.broker.quality_requests import answer, property_form
+from accord.core.broker.quality_status import quality_status, quality_totals
+from accord.core.channels.channels import ROUTED
+from accord.core.channels.template import IN_ORDER, SAME_ORDER
+from accord.core.overlay.channel_directory import ChannelDefinition
+from accord.core.quality.errors import QualityError
+from accord.core.quality.mechanisms import SHIPPED
+from accord.core.quality.meters import ORDERED, SAME_FOR_ALL, UNORDERED
+from accord.core.quality.negotiation import Negotiation, NegotiationOptions
+from accord.core.quality.notices import ApplyMechanism, MechanismStep
+from accord.core.quality.overlay_negotiation import SERVICE, OverlayNegotiation, TierNegotiation
+from accord.core.quality.properties import Property
+from accord.core.quality.property_files import MAX_CHARACTERS, parse_properties, render_properties
+from accord.core.quality.status import PropertyStatus, QualityStatus, QualityTotals
+from accord.core.quality.strategies import strategy_named
+from accord.core.tiers.channel_cache import ChannelCache
+from accord.runtime.connection_writer import clock_us
+from accord.runtime.logs import get_log
+from accord.runtime.overlay_service import OverlayService
+from accord.runtime.secondary_service import SecondaryService
+from accord.runtime.server import Server
+
+log = get_log(__name__)
+
+FOLDER: Final = "properties"
+DEFINED: Final = "defined.properties"
+FACT: Final = "property"
+_LOOK_S: Final = 1.0
+_MAX_S: Final = 3_600.0
+_STEPS: Final = 20  # of what is due, until others have their turn
+_MAX_PATHS: Final = 8
+_OVER_PATHS: Final = ("second-path", "hurry-over-two-paths")
+
+
+class QualityOptions(Struct, frozen=True, kw_only=True):
+    """`properties` is a folder of definitions that are read at the start."""
+
+    strategy: str = "pareto"
+    properties: Path | None = None
+    patience_ms: int = 5_000
+
+
+class QualityService:
+    """Made before what is durable is read again: that may have expectations."""
+
+    def __init__(  # noqa: PLR0913 (once per node)
+        self,
+        broker: Broker,
+        server: Server,
+        *,
+        node: str,
+        incarnation: int,
+        folder: Path | None,
+        options: QualityOptions,
+        is_leaf: bool = False,
+    ) -> None:
+        strategy_named(options.strategy)
+        self._broker = broker
+        self._server = server
+        self._node = node
+        self._file = None if folder is None else folder / FOLDER / DEFINED
+        self._defined: dict[str, Property] = {}  # at run time, here
+        self._net: OverlayService | None = None
+        self._exchange: TierNegotiation | None = None
+        self._paths: dict[int, str] = {}  # which channel has one more, by reaction
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_us = 0
+        self._looking: asyncio.Task[None] | None = None
+        negotiation = Negotiation(
+            node,
+            incarnation=incarnation,
+            options=NegotiationOptions(
+                strategy=options.strategy, patience_us=options.patience_ms * 1_000
+            ),
+            is_leaf=is_leaf,
+        )
+        for name in _OVER_PATHS:
+            negotiation.repository.forget(name)
+        self.quality = ClientNegotiation(broker, negotiation, clock_us)
+        self._read_definitions(options.properties)
+        broker.quality = self.quality
+
+    def start(self) -> None:
+        self._looking = asyncio.create_task(self._look())
+
+    async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    def join(self, net: OverlayService) -> None:
+        """Negotiate with other nodes, too."""
+        self._net = net
+        negotiation = self.quality.negotiation
+        exchange = net.channels.serve(
+            SERVICE, lambda context: OverlayNegotiation(context, negotiation, net.tiers)
+        )
+        self._speak(exchange, net.after)
+        exchange.defining.on_told = self._told_by_child
+        self.quality.on_act = self._add_path
+        self.quality.on_withdraw = self._withdraw_path
+        self.quality.watching.order_of = self._order_of
+        if not net.options.is_alone:
+            self.quality.watching.best_reliability = 100.0
+            for mechanism in SHIPPED:
+                if mechanism.name in _OVER_PATHS:
+                    negotiation.repository.define(mechanism)
+        net.overlay.store.watch(FACT, self._told_property)
+        for property_ in self._defined.values():
+            self._tell_property(property_)
+
+    def join_parents(self, secondary: SecondaryService) -> None:
+        """Negotiate with all others through these."""
+        exchange = TierNegotiation(self.quality.negotiation, secondary.tiers)
+        secondary.services.append(exchange)
+        self._speak(exchange, secondary.after)
+        exchange.defining.on_told = self._take_over
+        lookups = secondary.child.lookups
+        self.quality.watching.order_of = lambda channel: order_by(lookups, channel)
+        for property_ in self._defined.values():
+            self._tell_property(property_)
+
+    def _speak(self, exchange: TierNegotiation, after: list[Callable[[], None]]) -> None:
+        self._exchange = self.quality.exchange = exchange
+        after.append(self._after_net)
+
+    def turn(self) -> None:
+        """Something may have happened in the last turn of the event loop."""
+        if self.quality.is_stirred:
+            self._go_on()
+
+    def answer(self, request: NodeRequest) -> None:
+        """The answer goes to the response topic, or to the client's own subscription."""
+        try:
+            body, defined = answer(self._broker, self.quality, request)
+        except Exception as error:
+            log.failure("a request about quality failed", error, client=request.client)
+            body, defined = {"ok": False, "error": "failed; the log of the node says why"}, []
+        if defined:
+            self._keep(defined)
+        reply_to_request(self._broker, request, body)
+
+    # For who looks
+
+    def status(self, pattern: str = "#") -> QualityStatus:
+        return quality_status(self.quality, self._node, pattern)
+
+    def totals(self) -> QualityTotals:
+        return quality_totals(self.quality)
+
+    def properties(self) -> list[PropertyStatus]:
+        forms = [property_form(each) for each in self.quality.negotiation.registry]
+        return msgspec.convert(
+            msgspec.json.decode(msgspec.json.encode(forms)), list[PropertyStatus]
+        )
+
+    def define(self, text: str) -> list[str]:
+        """Properties as a file has them; QualityError says what is wrong with it."""
+        found = parse_properties(text)
+        self.quality.define(*found)
+        self._keep(found)
+        self._server.due()
+        return [each.name for each in found]
+
+    # Time
+
+    def _go_on(self) -> None:
+        """Do what is due, and come back when more is."""
+        quality = self.quality
+        self._broker.hub.now_ms = self._server.clock.now_ms()
+        quality.is_stirred = False
+        for _ in range(_STEPS):
+            if quality.next_due_us() > clock_us():
+                break
+            quality.advance()
+        quality.is_stirred = False
+        self._set_timer(quality.next_due_us())
+
+    def _set_timer(self, due_us: int) -> None:
+        if self._timer is not None:
+            if self._timer_us <= due_us:
+                return  # it looks again then
+            self._timer.cancel()
+        self._timer_us = due_us
+        delay_s = min(max(due_us - clock_us(), 0) / 1e6, _MAX_S)
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._go_on()
+        self._server.due()
+
+    async def _look(self) -> None:
+        """Once a second, what was measured."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                for _ in self.quality.watching.measure():
+                    await asyncio.sleep(0)
+            except Exception as error:  # or nothing would be measured ever after
+                log.failure("measuring quality failed", error)
+            if self.quality.is_stirred:
+                self._server.due()
+
+    # Other nodes
+
+    def _after_net(self) -> None:
+        if self._exchange is not None and self._exchange.notices:
+            self.quality.take([])
+            self._server.due()
+
+    def _add_path(self, act: ApplyMechanism) -> None:
+        if (
+            act.step is not MechanismStep.ADD_PATH
+            or self._net is None
+            or act.reaction in self._paths
+        ):
+            return
+        known = self._net.overlay.registry.look_up(act.channel)
+        if known is not None and known.paths >= _MAX_PATHS:
+            return
+        self._paths[act.reaction] = act.channel
+        self._widen(act.channel)
+
+    def _withdraw_path(self, reaction: int) -> None:
+        channel = self._paths.pop(reaction, None)
+        if channel is not None:
+            self._widen(channel)
+
+    def _widen(self, channel: str) -> None:
+        """One path more for each reaction."""
+        assert self._net is not None
+        more = sum(each == channel for each in self._paths.values())
+        if problem := self._net.widen_channel(channel, more):
+            log.warning("paths can't be changed", channel=channel, problem=problem)
+
+    def _order_of(self, channel: str) -> str:
+        """As the channel's template has it; events that take several paths may overtake others."""
+        definition = None if self._net is None else self._net.overlay.registry.look_up(channel)
+        if definition is None or self._net is None:
+            return ORDERED
+        template = self._net.channels.templates.get(definition.template)
+        promises = () if template is None else template.promises
+        if SAME_ORDER in promises:
+            return SAME_FOR_ALL
+        if IN_ORDER in promises:
+            return ORDERED
+        return UNORDERED if promises or _is_loose(definition) else ORDERED
+
+    # Definitions
+
+    def _read_definitions(self, folder: Path | None) -> None:
+        """QualityError for a mistake in what was configured."""
+        files = [] if folder is None else sorted(folder.glob("*.properties"))
+        if folder is not None and not folder.is_dir():
+            raise QualityError(str(folder), "expected a folder of property definitions")
+        for file in files:
+            try:
+                for each in parse_properties(_read(file)):
+                    self.quality.define(each)
+            except QualityError as error:
+                raise QualityError(f"{file}, {error.place}", error.problem) from None
+        if self._file is None or not self._file.exists():
+            return
+        try:
+            for each in parse_properties(_read(self._file)):
+                self.quality.define(each)
+                self._defined[each.name] = each
+        except QualityError as error:
+            log.warning("can't read the properties", file=str(self._file), problem=str(error))
+
+    def _keep(self, defined: list[Property]) -> None:
+        for each in defined:
+            self._defined[each.name] = each
+            self._tell_property(each)
+        if self._file is None:
+            return
+        unfinished = self._file.with_suffix(".tmp")
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.write_text(render_properties(list(self._defined.values())))
+            unfinished.replace(self._file)
+        except OSError as error:
+            log.warning("can't keep the properties", file=str(self._file), problem=str(error))
+
+    def _tell_property(self, property_: Property) -> None:
+        text = render_properties([property_])
+        if self._net is not None:
+            self._net.overlay.store.put(FACT, property_.name, text.encode())
+        if self._exchange is not None:
+            self._exchange.defining.tell(property_.name, text)
+
+    def _told_property(self, node: str, key: str, value: bytes | None) -> None:
+        """What another node has defined; where this one means something else by it, that stays."""
+        registry = self.quality.negotiation.registry
+        if value is None or node == self._node or key in registry:
+            return
+        found = self._take_over(node, value.decode(errors="replace"))
+        if self._exchange is not None:
+            for each in found:
+                self._exchange.defining.tell(each.name, render_properties([each]))
+
+    def _told_by_child(self, node: str, text: str) -> None:
+        """All others know it by this node."""
+        for each in self._take_over(node, text):
+            self._tell_property(each)
+
+    def _take_over(self, node: str, text: str) -> list[Property]:
+        """Gives those that were not known."""
+        registry = self.quality.negotiation.registry
+        try:
+            found = [each for each in parse_properties(text) if each.name not in registry]
+            self.quality.define(*found)
+        except QualityError as error:
+            log.warning("a property can't be taken over", node=node, problem=str(error))
+            return []
+        return found
+
+
+def order_by(lookups: ChannelCache, channel: str) -> str:
+    """As a parent has told of its template."""
+    definition = lookups.look_up(channel)
+    if definition is None:
+        return ORDERED
+    bound = lookups.bound(channel)
+    if bound is not None and bound.is_ordered:
+        return SAME_FOR_ALL
+    is_plain = definition.template == ROUTED and not _is_loose(definition)
+    return ORDERED if is_plain or (bound is not None and bound.keeps_order) else UNORDERED
+
+
+def _is_loose(definition: ChannelDefinition) -> bool:
+    """Whether events may overtake others on their way."""
+    return definition.paths > 1 or definition.options.get("datagrams") == "true"
+
+
+def _read(file: Path) -> str:
+    try:
+        with file.open(encoding="utf-8") as stream:
+            return stream.read(MAX_CHARACTERS + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise QualityError(str(file), f"can't be read: {error}") from None

@@ -1,0 +1,400 @@
+"""`$accord/query`: kept events for clients that ask; and the past of subscriptions.
+
+Pages come from the data pipeline, and their events go to the client's outbox like those that are
+published: by importance, within limits, shaped if need be, and only as fast as the client takes
+them. The message that ends a page waits in the same bin behind them.
+
+A request is a JSON object that says what to `do`; the structs below say what else belongs to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from accord.core.broker.broker import Broker, ClientConnection, make_message
+from accord.core.broker.broker_context import NodeRequest
+from accord.core.broker.catch_up import CatchUp, PageDemand, page_room
+from accord.core.broker.delivery import WAITING, ClientDelivery
+from accord.core.broker.kept_messages import result_message
+from accord.core.broker.session import MqttSession
+from accord.core.model.importance import DEFAULT_IMPORTANCE
+from accord.core.mqtt.codes import ProtocolError, Reason
+from accord.core.mqtt.properties import Properties
+from accord.core.mqtt.reserved_properties import END, PAGE
+from accord.core.policy.policies import DEFAULT_GRANT, Entity
+from accord.core.queries.messages import Page, QueryHit
+from accord.core.queries.page_tokens import encode_token
+from accord.core.scheduling.bins import bin_of
+from accord.runtime.clock import Clock
+from accord.runtime.logs import get_log
+from accord.runtime.pipeline import Pipeline
+from accord.runtime.pipeline_options import PipelineError
+from accord.runtime.policy_requests import mistake
+from accord.runtime.query_requests import (
+    QueryRequest,
+    is_about_one,
+    read_cursor,
+    read_question,
+    wrong,
+)
+
+log = get_log(__name__)
+
+MAX_PAGE: Final = 1_000
+MAX_BODY: Final = 1_000_000
+_PAGES: Final = 16  # of histories under way
+_PAGES_OF_ONE: Final = 2
+_PART: Final = 20
+_PATIENCE_MS: Final = 30_000
+_ROOM_POLL_S: Final = 0.05
+_GONE: Final = "who asked has gone"
+_QUERIES: Final = 100  # of all clients
+_QUERIES_OF_ONE: Final = 4
+_POLL_S: Final = 0.01
+_SHAPING_POLLS: Final = 1_000
+
+
+class Find(QueryRequest, frozen=True, kw_only=True, tag_field="do", tag="find"):
+    """The first page."""
+
+    page: int = 100
+
+
+class Next(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="next"):
+    """The page behind the one whose cursor this is."""
+
+    cursor: str
+    page: int = 100
+
+
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="cancel"):
+    """What was asked with the same correlation data is not wanted any more."""
+
+
+_DECODER: Final[msgspec.json.Decoder[Find | Next | Stop]] = msgspec.json.Decoder(Find | Next | Stop)
+
+
+class PageEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page was made of, and how to have the next one."""
+
+    ok: bool = True
+    count: int
+    cursor: str | None
+    files: int
+    files_skipped: int
+    bytes: int
+    tail: int
+    took_ms: int
+
+
+class PageFailure(msgspec.Struct, frozen=True, kw_only=True):
+    ok: bool = False
+    error: str
+    place: str = ""
+
+
+class QueryReply:
+    """The answer to one request, on its way through the client's outbox: all in one bin.
+
+    It is for the session that asked, and for no other that may have its name later.
+    """
+
+    def __init__(self, broker: Broker, request: NodeRequest) -> None:
+        self.request = request
+        self.session = broker.sessions.get(request.client)
+        self.qos = 0
+        self._broker = broker
+        self._bin = _bin(DEFAULT_IMPORTANCE)
+        self._identifiers: tuple[int, ...] = ()
+        self._sent: list[ClientDelivery] = []
+        topic = request.message.properties.response_topic
+        assert topic is not None  # requests without are not taken
+        self._topic = topic
+        self.is_heard()
+
+    def is_heard(self) -> bool:
+        """Whether who asked is still there, and subscribed to where the answer goes."""
+        session = self.session
+        if session is None or self._broker.sessions.get(self.request.client) is not session:
+            return False
+        subscription = session.subscription_to(self._topic)
+        if subscription is None or session.line is None:
+            return False
+        self.qos = min(subscription.qos, 1)
+        self._identifiers = (subscription.identifier,) if subscription.identifier else ()
+        return True
+
+    def send(self, found: QueryHit, importance: int) -> None:
+        """Hand an event to dissemination."""
+        session, hub = self.session, self._broker.hub
+        assert session is not None
+        correlation_data = self.request.message.properties.correlation_data
+        try:
+            message = result_message(found, self._topic, correlation_data, hub.now_ms)
+        except ProtocolError:
+            hub.counters.shed("unreadable in the archive", session.name)
+            return
+        self._bin = _bin(importance)
+        publisher = Entity(found.publisher, node=hub.node)
+        grant = hub.router.query_grant(message, publisher, session.entity)
+        delivery = session.deliver_kept(message, self.qos, self._identifiers, grant, self._bin)
+        if delivery is not None:
+            self._sent.append(delivery)
+
+    async def until_shaped(self) -> None:
+        """Wait for events that are being shaped, so that none comes behind the end."""
+        for _ in range(_SHAPING_POLLS):
+            if not any(each.stage == WAITING for each in self._sent):
+                return
+            await asyncio.sleep(_POLL_S)
+
+    def end(self, body: bytes) -> None:
+        """Send what ends the page."""
+        session, hub, topic, qos = self.session, self._broker.hub, self._topic, self.qos
+        if not self.is_heard():
+            return
+        assert session is not None
+        told = Properties(
+            content_type="application/json",
+            correlation_data=self.request.message.properties.correlation_data,
+            user=((PAGE, END),),
+        )
+        message = make_message(topic, body, qos, False, "", hub.now_ms, told)
+        hub.enter(message, hub.router.channels.get(topic))
+        session.deliver_kept(message, qos, self._identifiers, DEFAULT_GRANT, self._bin)
+
+
+class QueryService:
+    """`due` is called when there is something to send."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        clock: Clock,
+        pipeline: Pipeline,
+        *,
+        committed_offset: Callable[[], int],
+        due: Callable[[], None],
+    ) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._pipeline = pipeline
+        self._committed_offset = committed_offset
+        self._due = due
+        self._pages: set[asyncio.Task[None]] = set()
+        self._asked: dict[asyncio.Task[None], tuple[str, bytes]] = {}
+        pipeline.watch_lack(self._set_lack)
+
+    def _set_lack(self, lack: str) -> None:
+        self._broker.hub.no_history = f"there is no data pipeline: {lack}" if lack else ""
+
+    def turn(self) -> None:
+        """Let subscriptions in the past go on."""
+        broker = self._broker
+        if not broker.catch_ups:
+            return
+        broker.step_histories()
+        committed, now_ms = self._committed_offset(), self._clock.now_ms()
+        asking: Counter[MqttSession] = Counter(
+            each.session for each in broker.catch_ups.values() if each.is_asking
+        )
+        for catch_up in broker.catch_ups.values():
+            if len(self._pages) >= _PAGES:
+                return
+            if asking[catch_up.session] >= _PAGES_OF_ONE:
+                continue
+            wanted = catch_up.wanted(committed, now_ms)
+            if wanted is not None:
+                asking[catch_up.session] += 1
+                self._start(self._pages, self._continue(catch_up, wanted))
+
+    def take(self, request: NodeRequest) -> None:
+        """Answer a request."""
+        client, correlation = request.client, request.message.properties.correlation_data or b""
+        reply = QueryReply(self._broker, request)
+        try:
+            question = _read(request.message.payload)
+        except PipelineError as error:
+            self._end(reply, _refusal(error))
+            return
+        if isinstance(question, Stop):
+            for task, key in list(self._asked.items()):
+                if key == (client, correlation):
+                    task.cancel()
+            return
+        of_client = sum(key[0] == client for key in self._asked.values())
+        if len(self._asked) >= _QUERIES or of_client >= _QUERIES_OF_ONE:
+            self._end(reply, PageFailure(error="too many queries are under way"))
+            return
+        task = asyncio.create_task(self._answer(reply, question))
+        self._asked[task] = (client, correlation)
+        task.add_done_callback(self._asked.pop)
+
+    async def close(self) -> None:
+        tasks = (*self._pages, *self._asked)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    # The past of a subscription.
+
+    async def _continue(self, catch_up: CatchUp, wanted: PageDemand) -> None:
+        try:
+            page = await self._pipeline.page(
+                wanted.ask,
+                cursor=wanted.cursor,
+                rows=wanted.rows,
+                bytes_=wanted.bytes,
+                importance=self._importance(catch_up.session, wanted.ask.channel),
+            )
+        except PipelineError as error:
+            now_ms = self._clock.now_ms()
+            is_final = error.kind in ("question", "off", "ended")
+            catch_up.failed(str(error), is_final=is_final, now_ms=now_ms)
+            self._give_up(catch_up)
+        else:
+            await self._hand_over(catch_up, page)
+        self._due()
+
+    async def _hand_over(self, catch_up: CatchUp, page: Page) -> None:
+        async for part in self._parts(page.events):
+            if not catch_up.hand_over(part):
+                return
+        catch_up.finish_page(page.cursor)
+
+    def _give_up(self, catch_up: CatchUp) -> None:
+        """Better no subscription than one with a gap that nobody knows of."""
+        if not catch_up.problem or catch_up.is_over():
+            return
+        session = catch_up.session
+        problem = f"the past of {catch_up.pattern} can't be read: {catch_up.problem}"
+        log.error("a subscription was ended", client=session.name, problem=problem)
+        self._broker.unsubscribe(session, catch_up.pattern)
+        if isinstance(session.line, ClientConnection):
+            session.line.end(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem, catch_up.pattern)
+
+    # Queries.
+
+    async def _answer(self, reply: QueryReply, question: Find | Next) -> None:
+        try:
+            end: PageEnd | PageFailure = await self._find(reply, question)
+        except PipelineError as error:
+            end = _refusal(error)
+        except Exception as error:
+            log.failure("a query failed", error, client=reply.request.client)
+            end = PageFailure(error="failed; the log of the node says why")
+        self._end(reply, end)
+
+    async def _find(self, reply: QueryReply, question: Find | Next) -> PageEnd:
+        request = reply.request
+        if not 1 <= question.page <= MAX_PAGE:
+            raise wrong("page", f"expected 1 to {MAX_PAGE}, got {question.page}")
+        cursor = ""
+        if isinstance(question, Next):
+            ask, cursor = await asyncio.to_thread(read_cursor, question.cursor)
+        else:
+            now_ms = self._clock.now_ms()
+            ask = await asyncio.to_thread(read_question, question, now_ms=now_ms)
+        rights = request.rights
+        # Whatever a cursor says of it.
+        ask = replace(ask, without=() if rights is None else rights.denied.subscribe)
+        if not is_about_one(ask) and not request.may_subscribe(ask.channel):
+            raise wrong("channel", f"you may not subscribe to {ask.channel}")
+        count = files = skipped = size = tail = took_ms = 0
+        while True:
+            session, rows, bytes_ = await self._room(reply)
+            importance = self._importance(session, ask.channel)
+            page = await self._pipeline.page(
+                ask,
+                cursor=cursor,
+                rows=min(rows, question.page - count),
+                bytes_=bytes_,
+                importance=importance,
+            )
+            events = page.events
+            if is_about_one(ask):
+                events = tuple(each for each in events if request.may_subscribe(each.channel))
+            async for part in self._parts(events):
+                if not reply.is_heard():
+                    raise PipelineError("unavailable", _GONE)
+                for found in part:
+                    reply.send(found, importance)
+            count += len(events)
+            files, skipped = max(files, page.files), max(skipped, page.files_skipped)
+            size, tail = max(size, page.bytes), max(tail, page.tail)
+            took_ms += page.took_ms
+            cursor = page.cursor
+            if not cursor or count >= question.page:
+                break
+        await reply.until_shaped()
+        return PageEnd(
+            count=count,
+            cursor=encode_token(ask, cursor) or None,
+            files=files,
+            files_skipped=skipped,
+            bytes=size,
+            tail=tail,
+            took_ms=took_ms,
+        )
+
+    async def _room(self, reply: QueryReply) -> tuple[MqttSession, int, int]:
+        """Wait until the client has taken most of what it was sent, but not for ever."""
+        until_ms = self._clock.now_ms() + _PATIENCE_MS
+        while self._clock.now_ms() < until_ms:
+            session = reply.session
+            if session is None or not reply.is_heard():
+                raise PipelineError("unavailable", _GONE)
+            room = page_room(session, reply.qos)
+            if room is not None:
+                return session, *room
+            await asyncio.sleep(_ROOM_POLL_S)
+        raise PipelineError("timeout", "what was sent before is not taken")
+
+    async def _parts(self, events: Sequence[QueryHit]) -> AsyncIterator[Sequence[QueryHit]]:
+        """A few events at a time: in between others get their turn."""
+        for start in range(0, len(events), _PART):
+            self._broker.hub.now_ms = self._clock.now_ms()
+            yield events[start : start + _PART]
+            self._due()
+            await asyncio.sleep(0)
+
+    def _end(self, reply: QueryReply, end: PageEnd | PageFailure) -> None:
+        self._broker.hub.now_ms = self._clock.now_ms()
+        reply.end(msgspec.json.encode(end))
+        self._due()
+
+    def _importance(self, session: MqttSession, channel: str) -> int:
+        """Of what a client asks for of a filter of channels."""
+        view = self._broker.router.policies.view(channel)
+        return view.publish_grant(view.query(session.entity)).importance
+
+
+def _read(body: bytes) -> Find | Next | Stop:
+    if len(body) > MAX_BODY:
+        raise wrong("request", f"expected at most {MAX_BODY} bytes, got {len(body)}")
+    try:
+        return _DECODER.decode(body)
+    except RecursionError:
+        raise wrong("request", "expected fewer brackets in one another") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        problem = mistake(error, ("find", "next", "cancel"))
+        raise wrong(problem.place, problem.problem) from None
+
+
+def _refusal(error: PipelineError) -> PageFailure:
+    return PageFailure(error=error.problem, place=error.place)
+
+
+def _bin(importance: int) -> int:
+    return bin_of(importance, 0, 1)

@@ -1,0 +1,79 @@
+"""The secret that a node signs its receipts with, kept so that they hold across restarts.
+
+Who can read it can make receipts in the node's name: the file is the node's alone. A file that is
+damaged, or that others could read, is told; the former is replaced, and the receipts signed with
+what it had are void.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from accord.core.feedback.receipts import SECRET_BYTES
+from accord.runtime.logs import get_log
+
+log = get_log(__name__)
+
+FILE: Final = "feedback.key"
+_ONLY_OURS: Final = 0o600
+_OTHERS: Final = 0o077
+
+
+def load_receipt_secret(folder: Path | None) -> bytes:
+    """The one in `folder`, made if there is none yet; without a folder, for this run only."""
+    if folder is None:
+        return secrets.token_bytes(SECRET_BYTES)
+    file = folder / FILE
+    try:
+        known = _read(file)
+    except OSError as error:
+        # Not replaced: it may be readable again the next time.
+        log.warning("can't read the secret of receipts", file=str(file), problem=str(error))
+        return secrets.token_bytes(SECRET_BYTES)
+    if known is not None:
+        return known
+    made = secrets.token_bytes(SECRET_BYTES)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(file, made)
+    except OSError as error:
+        log.warning("can't keep the secret of receipts", file=str(file), problem=str(error))
+    return made
+
+
+def _read(file: Path) -> bytes | None:
+    """None where there is none, or none that can be used."""
+    try:
+        with file.open("rb") as stream:
+            if os.fstat(stream.fileno()).st_mode & _OTHERS:
+                log.warning("others could read the secret of receipts", file=str(file))
+                os.fchmod(stream.fileno(), _ONLY_OURS)
+            found = stream.read(SECRET_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    if len(found) == SECRET_BYTES:
+        return found
+    log.warning("the secret of receipts is damaged, and made anew", file=str(file))
+    return None
+
+
+def _write(file: Path, secret: bytes) -> None:
+    """All of it or nothing, for nobody else to read at any time."""
+    unfinished = file.with_suffix(".tmp")
+    with suppress(FileNotFoundError):
+        unfinished.unlink()
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _ONLY_OURS)
+    with open(descriptor, "wb") as stream:
+        stream.write(secret)
+        stream.flush()
+        os.fsync(stream.fileno())
+    unfinished.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,258 @@
+"""A secondary node: links to its parents, and nothing of the overlay beyond them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from accord.core.broker.broker import Broker
+from accord.core.broker.parent_bridge import ParentBridge
+from accord.core.links.codec import LinkCodec
+from accord.core.links.handshake import LocalIdentity
+from accord.core.links.keys import SharedKey
+from accord.core.links.messages import SECONDARY
+from accord.core.overlay.channel_directory import ChannelDefinition
+from accord.core.overlay.status import ChannelStatus, MissingLinkStatus, NetStatus, TransitCounts
+from accord.core.overlay.tier_links import TierLinks
+from accord.core.tiers.child import Child
+from accord.core.tiers.options import TierOptions
+from accord.runtime.addresses import SocketAddress
+from accord.runtime.child_links import LinkMessage
+from accord.runtime.clock import Clock
+from accord.runtime.connection_writer import clock_us
+from accord.runtime.fault_isolation import FaultIsolation
+from accord.runtime.link_manager import LinkManager
+from accord.runtime.link_status import LinkConnectionStatus
+from accord.runtime.link_transports import LinkTransports
+from accord.runtime.logs import get_log
+from accord.runtime.overlay_service import NetOptions
+from accord.runtime.server import Server
+
+log = get_log(__name__)
+
+_LEAVE_S: Final = 2.0
+_PULSES: Final = 10  # without an answer until a parent has failed
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+class TierService(Protocol):
+    """What speaks with the parents, by itself."""
+
+    def advance(self, now_us: int) -> None: ...
+
+    def next_due_us(self) -> int | None: ...
+
+
+class SecondaryService:
+    """What the links see of the node; what comes for local clients goes to the broker."""
+
+    def __init__(  # noqa: PLR0913 - once per node
+        self,
+        options: NetOptions,
+        broker: Broker,
+        server: Server,
+        clock: Clock,
+        *,
+        node: str,
+        incarnation: int,
+    ) -> None:
+        self.incarnation = incarnation
+        self.addresses: list[SocketAddress] = []  # nobody links with it
+        self.after: list[Callable[[], None]] = []  # called when something may have come or be due
+        self._options = options
+        dead_us = 3 * options.overlay.ping_us
+        tiers = TierOptions(pulse_us=dead_us // _PULSES, dead_us=dead_us)
+        self.child = Child(node, incarnation, tiers)
+        self._upwards = ParentBridge(broker, clock_us, self.child)
+        self.tiers: TierLinks = self.child.tiers
+        self.services: list[TierService] = []
+        self._broker = broker
+        self._server = server
+        self._clock = clock
+        self._containment = FaultIsolation(log)
+        self._neighbours: LinkManager | None = None
+        self._local = LocalIdentity(
+            node=node,
+            incarnation=incarnation,
+            key=SharedKey(options.key),
+            features={SECONDARY: 1},
+        )
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Link with the parents; `stack` leaves them again."""
+        transports = LinkTransports(self._options.transports)
+        codec = LinkCodec(LinkMessage)
+        self._neighbours = LinkManager(self, self._local, codec, transports.of)
+        stack.push_async_callback(self._neighbours.close)
+        stack.push_async_callback(self._leave)
+        self._broker.abroad = self._upwards
+        self._upwards.begin()
+        for address in self._options.neighbours:
+            self._neighbours.dial(address)
+        self._neighbours.due()
+
+    def turn(self) -> None:
+        """See whether there is something for the links."""
+        child = self.child
+        if child.deliveries:
+            self._after()
+        due_us = self.next_due_us()
+        has_work = child.sends or child.ready or (due_us is not None and due_us <= clock_us())
+        if self._neighbours is not None and has_work:
+            self._neighbours.due()
+
+    # ------------------------------------------------------------------------- as the links see it
+
+    @property
+    def sends(self) -> list[tuple[str, Any]]:
+        return list(self.child.sends)
+
+    @sends.setter
+    def sends(self, sends: list[tuple[str, Any]]) -> None:
+        self.child.sends[:] = sends
+
+    def link_up(self, neighbour: str, now_us: int) -> None:
+        assert self._neighbours is not None
+        address = self._neighbours.dialled_at(neighbour)
+        order = self._options.neighbours
+        rank = order.index(address) if address in order else len(order)
+        self.child.link_up(neighbour, rank, now_us)
+
+    def link_down(self, neighbour: str, now_us: int) -> None:
+        self.child.link_down(neighbour, now_us)
+
+    def receive(self, neighbour: str, message: Any, now_us: int) -> None:
+        self.child.receive(neighbour, message, now_us)
+        self._after()
+
+    def advance(self, now_us: int) -> None:
+        self.child.advance(now_us)
+        for service in self.services:
+            service.advance(now_us)
+        self._after()
+
+    def next_due_us(self) -> int | None:
+        dues = [self.child.next_due_us(), *(each.next_due_us() for each in self.services)]
+        return min((due_us for due_us in dues if due_us is not None), default=None)
+
+    def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
+        self.child.ready.clear()  # all links are asked
+        taken = self.child.take(neighbour, bytes_wanted, clock_us())
+        if taken:
+            self._broker.hub.now_ms = self._clock.now_ms()
+            for up in taken:
+                self._upwards.sent(neighbour, up.event)
+        return [_encode(each) for each in taken]
+
+    def take_datagrams(self, neighbour: str, bytes_wanted: int, message_bytes: int) -> list[bytes]:  # noqa: ARG002
+        return []
+
+    def _after(self) -> None:
+        child, upwards = self.child, self._upwards
+        if child.deliveries or child.losses:
+            self._broker.hub.now_ms = self._clock.now_ms()
+            losses = list(child.losses)
+            child.losses.clear()
+            counters = self._broker.hub.counters
+            self._containment.hand_over(child.deliveries, upwards.arrived, counters)
+            for event, cause in losses:
+                upwards.lost(event, cause)
+            self._server.due()
+        if upwards.held_back:
+            upwards.release()
+            self._server.due()
+        for each in self.after:
+            self._containment.run("what follows on the parents failed", each)
+
+    async def _leave(self) -> None:
+        """Let the parents have what clients were promised, and tell them."""
+        assert self._neighbours is not None
+        child = self.child
+        until_us = clock_us() + round(_LEAVE_S * 1e6)
+        while child.roles.active and child.status().waiting and clock_us() < until_us:
+            await asyncio.sleep(0.01)
+        child.leave()
+        self._neighbours.due()
+        await asyncio.sleep(0.01)
+
+    # ----------------------------------------------------------------------------- for who looks
+
+    def status(self) -> NetStatus:
+        """Its parents, and what is wrong with the links to them."""
+        assert self._neighbours is not None
+        links = self._neighbours.status()
+        sent, received = links.traffic.sent.data, links.traffic.received.data
+        tier = self.child.status()
+        return NetStatus(
+            node=self.child.name,
+            nodes=(),
+            links=(),
+            channels=tuple(self.channel_statuses()),
+            flows=(),
+            arrivals=(),
+            carried=TransitCounts(
+                delivered=tier.delivered,
+                sent=sent.messages,
+                sent_bytes=sent.bytes,
+                received=received.messages,
+                received_bytes=received.bytes,
+                lost=tier.lost,
+            ),
+            unlinked=tuple(
+                MissingLinkStatus(
+                    address=each.address, node=each.node, problem=each.problem, remedy=each.remedy
+                )
+                for each in links.dials
+                if each.problem
+            ),
+            tier=msgspec.structs.replace(tier, configured=len(self._options.neighbours)),
+            needs_widened=self.child.needs_widened(),
+        )
+
+    def links(self) -> tuple[LinkConnectionStatus, ...]:
+        """What each link of this node has carried."""
+        return () if self._neighbours is None else self._neighbours.status().links
+
+    def channel_statuses(self) -> list[ChannelStatus]:
+        """The channels that are defined, as its parent has told."""
+        return [
+            ChannelStatus(
+                name=name,
+                template=each.template,
+                max_delay_us=each.max_delay_us,
+                paths=each.paths,
+                resiliency=each.resiliency,
+                node=node,
+                options=each.options,
+            )
+            for name, (each, node) in sorted(self.child.lookups.definitions.items())
+        ]
+
+    @property
+    def templates(self) -> list[str]:
+        return sorted(self.child.lookups.templates)
+
+    def is_configured(self, name: str) -> bool:  # noqa: ARG002
+        return False
+
+    def problem_with_defining(self) -> str:
+        """Why channels are not defined here."""
+        parents = ", ".join(each.name for each in self.child.status().parents) or "none yet"
+        return (
+            f"{self.child.name} is a secondary node: define channels at a backbone node "
+            f"(its parents: {parents})"
+        )
+
+    def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:  # noqa: ARG002
+        return None  # nothing is defined here
+
+    def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:  # noqa: ARG002
+        return self.problem_with_defining()
+
+    def delete_channel(self, name: str) -> str | None:  # noqa: ARG002
+        return self.problem_with_defining()

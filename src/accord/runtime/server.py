@@ -1,0 +1,512 @@
+"""MQTT over TCP and TLS: hands what is read to the connection, and writes what it has to send.
+
+Connections are flushed once per turn of the event loop, after everything that was readable has been
+read: so that messages leave in the order of their importance, and in few system calls. Where reads
+come one at a time, and what they bring waits for nothing, there is nothing to put in order: that is
+sent before the read returns, without a turn.
+
+What is written is beyond our ordering. So a connection is written to only as far as its link, its
+client's limit and the node's limit allow (`core/scheduling`: link, pacing, egress), and then waits
+for a timer of its own. Answers never wait for that, but count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, cast
+
+from accord.core.broker.broker import Broker
+from accord.core.broker.broker_context import ConnectionPort
+from accord.core.broker.connection import Connection
+from accord.core.broker.handshake import LOST, LoginGate, MqttHandshake
+from accord.core.broker.runs import ACK_BYTES
+from accord.core.mqtt.codes import Reason
+from accord.core.router.rights import Rights
+from accord.runtime.clock import Clock
+from accord.runtime.connect_limiter import ConnectLimiter
+from accord.runtime.connection_writer import WRITE_BYTES, ConnectionWriter, NodeBandwidth
+from accord.runtime.fault_isolation import FaultIsolation
+from accord.runtime.logs import get_log
+from accord.runtime.socket_gauge import BandwidthLimits
+from accord.runtime.users import BusyError
+
+log = get_log(__name__)
+
+# Pieces from this size on are written without joining them first.
+_LARGE: Final = 16_384
+_CLOSE_MS: Final = 2_000
+_DISCARDED_BYTES: Final = 1_000_000
+# Tasks run for so long before the network is looked at again.
+_WORK_NS: Final = 1_000_000
+# Others may wait so long for tasks, to be written together.
+_GATHER_MS: Final = 5
+# Reads that are answered at once, each, before a sample shows whether they still come one at a
+# time. A prime: reads that come in equal bunches can't always have the sample at their end.
+_AT_ONCE: Final = 61
+# A larger read has many messages: others may have something more important.
+_FEW_BYTES: Final = 4_096
+# A connection whose packets take longer than this waits as long again, so many times.
+_SHORT_MS: Final = 5
+_OTHERS: Final = 3
+
+
+class Server:
+    """The connections of one node, whatever they came over."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        clock: Clock,
+        *,
+        gate: LoginGate | None = None,
+        login: Callable[[MqttHandshake], Awaitable[tuple[Rights | None, str]]] | None = None,
+        on_turn: Callable[[], bool] | None = None,
+    ) -> None:
+        """`on_turn` says whether it has to be called after each read, for now."""
+        self.broker = broker
+        self.clock = clock
+        self.gate = gate
+        self.connections: dict[Connection, MqttProtocol] = {}
+        self._login = login
+        self._on_turn = on_turn
+        self._loop = asyncio.get_running_loop()
+        self.bandwidth = NodeBandwidth(broker.hub.discipline, self._pump)
+        self._is_turn_due = False
+        self._reads = 0  # that the next turn follows
+        self._flushed_ms = 0
+        self._at_once = 0  # reads that need no turn, unless what they bring does
+        self._appended = 0  # as of the last turn
+        self._logins: set[asyncio.Task[None]] = set()
+        self._closing: dict[MqttProtocol, int] = {}
+        self._containment = FaultIsolation(log)
+        limits = broker.limits
+        self._connects = ConnectLimiter(
+            per_s=limits.connects_per_s,
+            per_s_per_address=limits.connects_per_s_per_address,
+            now_ms=clock.now_ms(),
+        )
+
+    def accept(self, protocol: MqttProtocol, address: str) -> Connection | None:
+        """A connection for whoever connected, or None where it must wait its turn."""
+        now_ms = self.clock.now_ms()
+        counters = self.broker.hub.counters
+        if len(self.connections) >= self.broker.limits.connections + 100:
+            counters.refused("too many connections")
+            return None
+        if not self._connects.accept(address, now_ms=now_ms):
+            counters.refused("connection rate exceeded")
+            return None
+        self.broker.hub.now_ms = now_ms
+        connection = Connection(self.broker, self.gate, address)
+        connection.handle = protocol
+        self.connections[connection] = protocol
+        return connection
+
+    def forget(self, protocol: MqttProtocol, connection: Connection) -> None:
+        self.connections.pop(connection, None)
+        self._closing.pop(protocol, None)
+
+    def closes(self, protocol: MqttProtocol) -> None:
+        """`protocol` has written its last; see that the other side takes it in time."""
+        self._closing.setdefault(protocol, self.clock.now_ms() + _CLOSE_MS)
+
+    def due(self) -> None:
+        """Something may be there to send or to record: see to it at the end of this turn."""
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def is_idle(self, size: int) -> bool:
+        """Whether what a read of `size` bytes brings may be sent without a turn."""
+        hub = self.broker.hub
+        return not (
+            self._at_once <= 0
+            or self._is_turn_due
+            or hub.tasks.waiting
+            or hub.orders
+            or hub.appended != self._appended
+            or self.bandwidth.is_limited
+            or size > _FEW_BYTES
+        )
+
+    def received(self, connection: Connection, size: int) -> None:
+        """So many bytes were read: send what came of it, at once if nothing speaks against it."""
+        if connection.is_plain and self.is_idle(size):
+            self._flush()
+            self._sent_at_once()
+        else:
+            self._reads += 1
+            self.due()
+
+    def cut_through(self, connection: Connection, data: bytes) -> bool:
+        """Write a message that came alone to its receiver, if that can be."""
+        if not self.is_idle(len(data)):
+            return False
+        found = connection.cut_through(data, self.clock.now_ms())
+        if found is None:
+            return False
+        receiver = found.line
+        try:
+            receiver.write(found.frame)  # type: ignore[misc]
+        except Exception as error:  # whatever it is, the publisher goes on
+            self.failed(self.connections[receiver], error)  # type: ignore[index]
+        if found.qos:
+            connection.write(found.ack())  # type: ignore[misc]
+        self._sent_at_once()
+        return True
+
+    def _sent_at_once(self) -> None:
+        self._at_once -= 1
+        if self._at_once == 0:
+            # Let the other reads of this turn of the event loop show that they come together.
+            self._reads = 1
+            self._loop.call_soon(self._sampled)
+
+    def _sampled(self) -> None:
+        if not self._is_turn_due:
+            self._at_once = _AT_ONCE
+            self._reads = 0
+
+    def later(self, delay_s: float, call: Callable[[], None]) -> None:
+        self._loop.call_later(delay_s, call)
+
+    def set_limits(self, node_bps: int, client_bps: int, clients: Mapping[str, int]) -> None:
+        """Limit what is sent from now on, in bit/s: to all clients together, each, single ones."""
+        limits = BandwidthLimits(node_bps=node_bps, client_bps=client_bps, clients=dict(clients))
+        self.bandwidth.set_limits(limits)
+        for connection in self.connections:
+            self.broker.hub.wake(connection)
+        self.due()
+
+    def tick(self) -> None:
+        """Do what is due by the clock."""
+        now_ms = self.clock.now_ms()
+        self.broker.advance(now_ms=now_ms)
+        for protocol, until_ms in list(self._closing.items()):
+            if now_ms >= until_ms:
+                protocol.abort()
+        self.due()
+
+    def end_all(self, reason: Reason) -> None:
+        self.broker.hub.now_ms = self.clock.now_ms()
+        for connection in list(self.connections):
+            connection.end(reason)
+        self.due()
+
+    def _turn(self) -> None:
+        self._is_turn_due = False
+        hub = self.broker.hub
+        hub.now_ms = self.clock.now_ms()
+        self.broker.cut_throughs.settle()
+        if hub.tasks.waiting:
+            self._work()
+        needs_turns = self._look_after()
+        if self.gate is not None and self.gate.logins:
+            self._check_logins()
+        if hub.tasks.waiting and hub.now_ms < self._flushed_ms + _GATHER_MS:
+            self._flush_urgent()
+        else:
+            self._flushed_ms = hub.now_ms
+            self._flush()
+        self.bandwidth.pump()
+        self._at_once = 0 if needs_turns or self._reads > 1 else _AT_ONCE
+        self._reads = 0
+        self._appended = hub.appended
+
+    def _look_after(self) -> bool:
+        """Do what else there is to do; whether more of it is to be expected after each read."""
+        try:
+            return self._on_turn is not None and self._on_turn()
+        except Exception as error:  # whatever it is, others go on
+            self._containment.failed("a turn failed", error)
+            return True
+
+    def _flush(self) -> None:
+        """Let all who have something to send do so."""
+        hub = self.broker.hub
+        dirty = hub.dirty
+        hub.dirty = []
+        for line in dirty:
+            line.is_dirty = False
+            protocol = self.connections.get(line)  # type: ignore[call-overload]
+            if protocol is not None:
+                try:
+                    protocol.flush()
+                except Exception as error:  # whatever it is, others go on
+                    self.failed(protocol, error)
+
+    def _flush_urgent(self) -> None:
+        """Let only those send who have something that matters more than the tasks that wait."""
+        hub = self.broker.hub
+        importance = hub.tasks.highest()
+        others: list[ConnectionPort] = []
+        urgent: list[ConnectionPort] = []
+        for line in hub.dirty:
+            is_urgent = not isinstance(line, Connection) or line.is_urgent(importance)
+            (urgent if is_urgent else others).append(line)
+        hub.dirty = urgent
+        self._flush()
+        hub.dirty += others
+
+    def failed(self, protocol: MqttProtocol, error: Exception) -> None:
+        """What is to be sent to a client can't be: it has to come back, others go on."""
+        self._containment.failed("a client could not be served", error, client=protocol.client_id)
+        protocol.abort()
+
+    def _work(self) -> None:
+        """Run tasks for a while, in their order: what has come meanwhile may be more important."""
+        tasks = self.broker.hub.tasks
+        now_ns = time.perf_counter_ns()
+        until_ns = now_ns + _WORK_NS
+        while now_ns < until_ns:
+            task = tasks.take()
+            if task is None:
+                return
+            before_ns = now_ns
+            try:
+                task.run()
+            except Exception as error:
+                log.failure("a task failed", error)
+            now_ns = time.perf_counter_ns()
+            task.took((now_ns - before_ns) // 1000)
+        self.due()
+
+    def _pump(self) -> None:
+        self.broker.hub.now_ms = self.clock.now_ms()
+        self.bandwidth.pump()
+
+    def _check_logins(self) -> None:
+        assert self.gate is not None
+        logins, self.gate.logins = self.gate.logins, []
+        for connection in logins:
+            task = self._loop.create_task(self._check_login(connection))
+            self._logins.add(task)
+            task.add_done_callback(self._logins.discard)
+
+    async def _check_login(self, connection: MqttHandshake) -> None:
+        assert self._login is not None
+        rights: Rights | None = None
+        user = ""
+        is_busy = False
+        try:
+            rights, user = await self._login(connection)
+        except BusyError as error:
+            is_busy = True
+            log.warning("a login was refused", client=connection.client_id, problem=str(error))
+        connection.admit(rights, now_ms=self.clock.now_ms(), user=user, is_busy=is_busy)
+        self.due()
+
+
+class MqttProtocol(asyncio.Protocol):
+    __slots__ = (
+        "_connection",
+        "_discarded",
+        "_is_finished",
+        "_is_resuming",
+        "_sender",
+        "_server",
+        "_transport",
+        "is_reading",
+    )
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.is_reading = True
+        self._is_resuming = False  # some time soon
+        self._is_finished = False
+        self._discarded = 0
+        self._connection: Connection | None = None
+        self._transport: asyncio.Transport | None = None
+        self._sender: ConnectionWriter | None = None
+
+    @property
+    def client_id(self) -> str:
+        return "" if self._connection is None else self._connection.client_id
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the transport has as much as it takes."""
+        return self._sender is not None and self._sender.is_paused
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BYTES)
+        link = transport.get_extra_info("socket")
+        if link is not None:
+            # A client without keep-alive whose machine is gone must not stay for ever.
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._connection = self._server.accept(self, peer_address(transport))
+        if self._connection is None:
+            self._transport.abort()
+            return
+        self._sender = ConnectionWriter(
+            self._server.bandwidth, self._connection, self._transport, self
+        )
+        self._take_frames()
+
+    def _take_frames(self) -> None:
+        """Let messages that come alone be written without asking."""
+        if self._connection is not None and self._transport is not None:
+            self._connection.write = self._transport.write
+
+    def _take_no_frames(self) -> None:
+        if self._connection is not None:
+            self._connection.write = None
+
+    def data_received(self, data: bytes) -> None:
+        connection = self._connection
+        if self._is_finished:
+            self._discarded += len(data)
+            if self._discarded > _DISCARDED_BYTES:
+                self.abort()
+        elif connection is not None:
+            server = self._server
+            if connection.is_lone and server.cut_through(connection, data):
+                return
+            now_ms = server.clock.now_ms()
+            if len(data) == ACK_BYTES and connection.takes_ack(data, now_ms):
+                return
+            connection.receive(data, now_ms=now_ms)
+            server.received(connection, len(data))
+            if not connection.wants_data():
+                self._stop_reading(connection, now_ms)
+
+    def resume(self) -> None:
+        """Go on with what the connection left for later."""
+        self._is_resuming = False
+        connection = self._connection
+        if connection is not None:
+            now_ms = self._server.clock.now_ms()
+            connection.resume(now_ms=now_ms)
+            self._server.due()
+            if not connection.wants_data():
+                self._stop_reading(connection, now_ms)
+            elif not self.is_reading:
+                self._server.broker.hub.wake(connection)  # to be read from again
+
+    def _stop_reading(self, connection: Connection, started_ms: int) -> None:
+        """Until answers have been taken, or until others have had their share of the time."""
+        if self.is_reading and self._transport is not None:
+            self.is_reading = False
+            self._transport.pause_reading()
+        if connection.has_rest and not connection.is_stalled and not self._is_resuming:
+            self._is_resuming = True
+            spent_ms = self._server.clock.now_ms() - started_ms
+            wait_s = 0 if spent_ms < _SHORT_MS else _OTHERS * spent_ms / 1000
+            self._server.later(wait_s, self.resume)
+
+    def eof_received(self) -> bool:
+        self._server.closes(self)
+        return False
+
+    def connection_lost(self, _: Exception | None) -> None:
+        connection = self._connection
+        if self._sender is not None:
+            self._sender.stop()
+        if connection is not None:
+            self._take_no_frames()
+            self._server.broker.cut_throughs.settle()
+            connection.lost(now_ms=self._server.clock.now_ms())
+            was_refused = not connection.connected_ms and connection.reason != LOST
+            say = log.warning if was_refused or ":" in connection.reason else log.debug
+            say(
+                "a client was refused" if was_refused else "a connection ended",
+                client=connection.client_id,
+                user=connection.user or connection.claimed_user,
+                address=connection.address,
+                reason=connection.reason,
+            )
+            self._server.forget(self, connection)
+            self._server.due()
+        self._connection = None
+        self._transport = None
+        self._sender = None
+
+    def pause_writing(self) -> None:
+        if self._sender is not None:
+            self._sender.is_paused = True
+        self._take_no_frames()
+
+    def resume_writing(self) -> None:
+        if self._sender is not None:
+            self._sender.is_paused = False
+            self._take_frames()
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Send what could not be sent before."""
+        self._server.broker.hub.now_ms = self._server.clock.now_ms()
+        try:
+            self.flush()
+        except Exception as error:  # whatever it is, others go on
+            self.failed(error)
+        self._server.bandwidth.pump()
+
+    def failed(self, error: Exception) -> None:
+        self._server.failed(self, error)
+
+    def flush(self) -> None:
+        """Write what there is, as far as the network and the limits allow it."""
+        connection = self._connection
+        transport = self._transport
+        if connection is None or transport is None or self._sender is None:
+            return
+        self._sender.send()
+        if connection.is_closing:
+            if not transport.is_closing():
+                self.finish()
+        elif connection.has_rest:
+            self._stop_reading(connection, self._server.clock.now_ms())
+        elif not self.is_reading and connection.wants_data():
+            self.is_reading = True
+            transport.resume_reading()
+
+    def write(self, frames: list[bytes]) -> int:
+        """Hand `frames` to the transport; gives their size."""
+        transport = self._transport
+        assert transport is not None
+        size = 0
+        for frame in frames:
+            size += len(frame)
+        self._server.broker.hub.counters.bytes_sent += size
+        if len(frames) == 1:
+            transport.write(frames[0])
+        elif size < _LARGE * len(frames):
+            transport.write(b"".join(frames))
+        else:
+            transport.writelines(frames)
+        return size
+
+    def finish(self) -> None:
+        """Close after what has been written, when the client has heard it.
+
+        Closing at once would answer whatever the client still sends with a reset, and a reset can
+        take from it what it has not read yet. So our side ends first, and what comes from then on
+        is thrown away until the client's ends too, or for as long as `Server.closes` allows.
+        """
+        transport = self._transport
+        if transport is None or self._is_finished:
+            return
+        self._is_finished = True
+        self._take_no_frames()
+        self._server.closes(self)
+        if transport.can_write_eof():
+            transport.write_eof()
+            if not self.is_reading:
+                self.is_reading = True
+                transport.resume_reading()
+        else:
+            transport.close()
+
+    def abort(self) -> None:
+        self._take_no_frames()
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def peer_address(transport: asyncio.BaseTransport) -> str:
+    peer: Any = transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) and peer else str(peer or "")

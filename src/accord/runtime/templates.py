@@ -1,0 +1,40 @@
+"""Templates of channels that other packages bring along, by the entry points `accord.templates`."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final
+
+from accord.core.channels.channels import SHIPPED, Load
+from accord.core.channels.template import Template
+from accord.runtime.logs import get_log
+
+log = get_log(__name__)
+
+GROUP: Final = "accord.templates"
+
+
+def installed_templates() -> dict[str, Load]:
+    """By name: how to load each. One that can't be loaded is told, and counts as not installed."""
+    return {point.name: partial(_load, point) for point in entry_points(group=GROUP)}
+
+
+def find_template(name: str) -> type[Template] | None:
+    """One that is shipped or installed; None where there is none of that name."""
+    if name in SHIPPED:
+        return SHIPPED[name]
+    load = installed_templates().get(name)
+    return None if load is None else load()
+
+
+def _load(point: EntryPoint) -> type[Template] | None:
+    try:
+        loaded = point.load()
+    except Exception as error:  # whatever a package does when it is imported
+        log.failure("a template can't be loaded", error, template=point.name)
+        return None
+    if isinstance(loaded, type) and issubclass(loaded, Template):
+        return loaded
+    log.warning("expected a class of templates", template=point.name, got=str(loaded)[:80])
+    return None

@@ -1,0 +1,210 @@
+"""Links within one process, for tests: no sockets, the same order in every run.
+
+A network can be silent, as one is whose cables are cut: nothing arrives, and nobody is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, Final
+
+from accord.runtime.transports.interface import Factory, Listener
+from accord.runtime.transports.peer_info import IS_LOCAL
+
+_HIGH: Final = 64 << 10
+_READ_BYTES: Final = 256 << 10
+
+
+class MemoryNetwork:
+    """Places are any host and port; port 0 is replaced by a free one."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, int], Factory] = {}
+        self._ends: list[MemoryConnection] = []
+        self._last_port = 50_000
+        self.is_silent = False
+
+    async def listen(self, host: str, port: int, factory: Factory) -> Listener:
+        if port == 0:
+            self._last_port += 1
+            port = self._last_port
+        if (host, port) in self._places:
+            raise OSError(98, "Address already in use")
+        self._places[host, port] = factory
+        return _MemoryListener(self._places, host, port)
+
+    async def dial(self, host: str, port: int, factory: Factory) -> None:
+        accept = self._places.get((host, port))
+        if accept is None:
+            raise ConnectionRefusedError(111, "Connection refused")
+        dialer = MemoryConnection(self, f"{host}:{port}", factory())
+        listener = MemoryConnection(self, "dialer", accept())
+        dialer.meet(listener)
+        listener.meet(dialer)
+        self._ends += (dialer, listener)
+        listener.start()
+        dialer.start()
+
+    def cut(self) -> None:
+        """Break all connections."""
+        for end in list(self._ends):
+            end.abort()
+
+    def silence(self, is_silent: bool) -> None:
+        """Let nothing through, or everything again, what was held back included."""
+        self.is_silent = is_silent
+        for end in list(self._ends):
+            end.look()
+
+    def forget(self, end: MemoryConnection) -> None:
+        if end in self._ends:
+            self._ends.remove(end)
+
+
+class _MemoryListener:
+    def __init__(self, places: dict[tuple[str, int], Factory], host: str, port: int) -> None:
+        self._places = places
+        self.host = host
+        self.port = port
+
+    def close(self) -> None:
+        self._places.pop((self.host, self.port), None)
+
+
+class MemoryConnection(asyncio.Transport):
+    """One end of a connection. What is written counts as waiting until the other end reads it."""
+
+    def __init__(self, network: MemoryNetwork, other: str, protocol: asyncio.Protocol) -> None:
+        super().__init__({"peername": other, IS_LOCAL: True})
+        self._network = network
+        self._protocol = protocol
+        self._loop = asyncio.get_running_loop()
+        self._other: MemoryConnection | None = None
+        self._incoming: deque[bytes] = deque()  # nothing in it: the other end has ended
+        self._waiting = 0
+        self._high = _HIGH
+        self._low = _HIGH // 4
+        self._is_writing_paused = False
+        self._is_reading = True
+        self._is_looking = False
+        self._is_finished = False  # nothing will be written any more
+        self._is_closing = False
+        self._is_lost = False
+
+    def meet(self, other: MemoryConnection) -> None:
+        self._other = other
+
+    def start(self) -> None:
+        self._protocol.connection_made(self)
+
+    def write(self, data: Any) -> None:
+        other = self._other
+        if not data or other is None or self._is_finished or self._is_lost:
+            return
+        if other._is_lost and not self._network.is_silent:
+            self._loop.call_soon(self._lose, ConnectionResetError("connection reset"))
+            return
+        self._waiting += len(data)
+        other._incoming.append(bytes(data))
+        other.look()
+        if self._waiting > self._high and not self._is_writing_paused:
+            self._is_writing_paused = True
+            self._protocol.pause_writing()
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        other = self._other
+        if not self._is_finished and other is not None:
+            self._is_finished = True
+            other._incoming.append(b"")
+            other.look()
+
+    def close(self) -> None:
+        if not self._is_closing:
+            self.write_eof()
+            self._is_closing = True
+            self._is_reading = False
+            if self._waiting == 0:
+                self._loop.call_soon(self._lose, None)
+
+    def abort(self) -> None:
+        other = self._other
+        self._is_closing = self._is_finished = True
+        self._loop.call_soon(self._lose, None)
+        if other is not None and not self._network.is_silent:
+            self._loop.call_soon(other._lose, ConnectionResetError("connection reset"))
+
+    def is_closing(self) -> bool:
+        return self._is_closing or self._is_lost
+
+    def pause_reading(self) -> None:
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        self._is_reading = not self._is_closing
+        self.look()
+
+    def is_reading(self) -> bool:
+        return self._is_reading
+
+    def get_write_buffer_size(self) -> int:
+        return self._waiting
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high = _HIGH if high is None else high
+        self._low = self._high // 4 if low is None else low
+
+    def look(self) -> None:
+        """Read what has come, at the end of this turn."""
+        if not self._is_looking and self._incoming:
+            self._is_looking = True
+            self._loop.call_soon(self._read)
+
+    def _read(self) -> None:
+        self._is_looking = False
+        if self._is_lost or self._network.is_silent:
+            return
+        if not self._is_reading and not self._is_closing:
+            return
+        pieces: list[bytes] = []
+        size = 0
+        while self._incoming and self._incoming[0] and size < _READ_BYTES:
+            pieces.append(self._incoming.popleft())
+            size += len(pieces[-1])
+        other = self._other
+        if size and other is not None:
+            other._taken(size)
+            if not self._is_closing:
+                self._protocol.data_received(b"".join(pieces))
+        elif self._incoming:
+            self._incoming.popleft()
+            if not self._protocol.eof_received() or self._is_closing:
+                self.close()
+                self._lose(None)
+        self.look()
+
+    def _taken(self, size: int) -> None:
+        self._waiting -= size
+        if self._is_writing_paused and self._waiting <= self._low:
+            self._is_writing_paused = False
+            self._loop.call_soon(self._resume_writing)
+        if self._is_closing and self._waiting == 0:
+            self._loop.call_soon(self._lose, None)
+
+    def _resume_writing(self) -> None:
+        if not self._is_lost:
+            self._protocol.resume_writing()
+
+    def _lose(self, error: Exception | None) -> None:
+        if self._is_lost:
+            return
+        self._is_lost = True
+        self._incoming.clear()
+        self._network.forget(self)
+        self._protocol.connection_lost(error)

@@ -1,0 +1,51 @@
+"""Who is at the other end of a connection, as far as the transport can tell."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from typing import Any, Final
+
+from accord.core.links.handshake import RemoteEndpoint
+
+# Set by transports that never leave this process.
+IS_LOCAL: Final = "is_local"
+# Set where somebody in between opened the connection: who that is proves nothing.
+IS_FORWARDED: Final = "is_forwarded"
+
+
+def remote_of(transport: asyncio.BaseTransport) -> RemoteEndpoint:
+    peer: Any = transport.get_extra_info("peername")
+    address = str(peer[0]) if isinstance(peer, tuple) and peer else str(peer or "")
+    is_here = bool(transport.get_extra_info(IS_LOCAL)) or is_loopback(address)
+    return RemoteEndpoint(
+        address=address,
+        is_loopback=is_here and not transport.get_extra_info(IS_FORWARDED),
+        is_encrypted=transport.get_extra_info("sslcontext") is not None,
+        certified=certified_names(transport.get_extra_info("peercert")),
+    )
+
+
+def is_loopback(address: str) -> bool:
+    """Whether what comes from there comes from this machine."""
+    try:
+        number = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(number, ipaddress.IPv6Address) and number.ipv4_mapped is not None:
+        return number.ipv4_mapped.is_loopback
+    return number.is_loopback
+
+
+def certified_names(certificate: Any) -> tuple[str, ...]:
+    """The common name and the DNS names of a certificate that was checked; else none."""
+    if not certificate:
+        return ()
+    names = [
+        value
+        for part in certificate.get("subject", ())
+        for field, value in part
+        if field == "commonName"
+    ]
+    names += [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,238 @@
+"""Who may connect, and with which rights.
+
+Passwords are stored as argon2 hashes, slow to verify by design: about 30 ms and 19 MB each. So
+
+- verification runs in a few threads, never on the event loop, and only so many may wait for it;
+- a name with the password that was right a moment ago is recognised by a keyed hash of both, and
+  clients that come with the same credentials at the same time are verified once: when a network
+  comes back, all its clients do too;
+- an unknown user costs as much as a wrong password, so that names can't be found by trying.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
+from typing import Annotated, Final
+
+import argon2
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from accord.core.model.errors import AccordError
+from accord.core.router.rights import EVERYTHING, NOTHING_DENIED, Allowed, Denied, Rights
+
+MAX_MEMORY_KIB: Final = 1_048_576
+_HASHER: Final = argon2.PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
+
+
+class User(Struct, frozen=True):
+    """Somebody who may connect."""
+
+    name: str
+    password: Annotated[
+        str,
+        Meta(
+            description="The argon2 hash of the password, as made by `accord user hash`.",
+            extra={"kind": "hash"},
+        ),
+    ]
+    may: Annotated[
+        Allowed,
+        Meta(description="Where the user may publish and subscribe; everywhere if left out."),
+    ] = EVERYTHING
+    may_not: Annotated[
+        Denied,
+        Meta(description="Where it may not, whatever `may` says; nowhere if left out."),
+    ] = NOTHING_DENIED
+    groups: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Groups the user belongs to, for policies to name.",
+            extra={"kind": "names"},
+        ),
+    ] = ()
+    clients: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Client identifiers the user may connect with, `*` for any text in them; "
+            "all if left out.",
+            extra={"kind": "names"},
+        ),
+    ] = ()
+
+    @property
+    def rights(self) -> Rights:
+        return Rights.less(self.may, self.may_not)
+
+
+class VerificationLimits(Struct, frozen=True, kw_only=True):
+    """How many verifications run and wait at a time, how many successes are kept in mind."""
+
+    threads: int = 2
+    waiting: int = 64
+    remembered: int = 10_000
+    remembered_s: float = 600.0
+
+
+class BusyError(AccordError):
+    """Too many passwords wait to be verified: the client should try again later."""
+
+    def __init__(self, waiting: int) -> None:
+        self.waiting = waiting
+        super().__init__(f"{waiting} passwords are waiting to be verified, try again later")
+
+
+def hash_password(password: str) -> str:
+    return _HASHER.hash(password)
+
+
+def problem_with_hash(text: str) -> str | None:
+    """Why `text` can't be a stored password, or None where it can."""
+    try:
+        parameters = argon2.extract_parameters(text)
+    except argon2.exceptions.InvalidHashError:
+        return "expected an argon2 hash, as `accord user hash` makes it"
+    if parameters.memory_cost > MAX_MEMORY_KIB:
+        return f"expected a hash that takes at most {MAX_MEMORY_KIB} KiB of memory to verify"
+    return None
+
+
+class Users:
+    """All who may connect. Without any, whoever connects counts as anonymous."""
+
+    def __init__(
+        self,
+        users: Iterable[User] = (),
+        *,
+        anonymous: Rights | None = None,
+        effort: VerificationLimits = VerificationLimits(),  # noqa: B008 - a frozen value
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._users = {user.name: user for user in users}
+        self._nobody = _nobody_like(self._users.values())
+        self.anonymous = None if anonymous is None else _without_names(anonymous)
+        self._effort = effort
+        self._waiting: dict[bytes, asyncio.Future[bool]] = {}
+        self._recent: OrderedDict[bytes, float] = OrderedDict()
+        self._clock = clock
+        self._key = os.urandom(32)
+        self._pool = ThreadPoolExecutor(effort.threads, thread_name_prefix="accord-password")
+
+    @property
+    def are_configured(self) -> bool:
+        return bool(self._users)
+
+    def groups_of(self, name: str) -> tuple[str, ...]:
+        """Those of a user, once verified; nobody else has any."""
+        user = self._users.get(name)
+        return () if user is None else user.groups
+
+    def denied_to(self, name: str, client: str) -> tuple[str, ...]:
+        """Filters of the channels whose events a user's client never gets."""
+        user = self._users.get(name)
+        rights = self.anonymous if user is None else user.rights
+        return () if rights is None else rights.bound(user=name, client=client).denied.subscribe
+
+    def may_connect_as(self, name: str, client: str) -> bool:
+        """Whether a user, once verified, may call its client so."""
+        user = self._users.get(name)
+        if user is None or not user.clients:
+            return True
+        return any(fnmatchcase(client, _literal(pattern)) for pattern in user.clients)
+
+    async def verify(self, name: str | None, password: bytes | None) -> Rights | None:
+        """The rights of who says `name` and `password`, or None where they are wrong.
+
+        Placeholders in them are still to be filled in. Raises `BusyError` instead of queueing
+        without bound.
+        """
+        if name is None or not self._users:
+            return self.anonymous
+        user = self._users.get(name)
+        given = password or b""
+        key = self._digest(name, given)
+        if not self._is_recent(key) and not await self._is_right(key, user or self._nobody, given):
+            return None
+        return None if user is None else user.rights
+
+    async def close(self) -> None:
+        """Give up on what still waits; what already runs ends by itself."""
+        for waiting in list(self._waiting.values()):
+            waiting.cancel()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _is_right(self, key: bytes, user: User, password: bytes) -> bool:
+        result = self._waiting.get(key)
+        if result is None:
+            if len(self._waiting) >= self._effort.waiting:
+                raise BusyError(len(self._waiting))
+            loop = asyncio.get_running_loop()
+            result = loop.run_in_executor(self._pool, _matches, user.password, password)
+            self._waiting[key] = result
+            result.add_done_callback(lambda done: self._finish(key, done))
+        # Others may wait for the same result when this client is gone.
+        return await asyncio.shield(result)
+
+    def _finish(self, key: bytes, result: asyncio.Future[bool]) -> None:
+        self._waiting.pop(key, None)
+        if result.cancelled() or result.exception() or not result.result():
+            return
+        self._recent[key] = self._clock() + self._effort.remembered_s
+        self._recent.move_to_end(key)
+        while len(self._recent) > self._effort.remembered:
+            self._recent.popitem(last=False)
+
+    def _is_recent(self, key: bytes) -> bool:
+        until = self._recent.get(key)
+        if until is not None and until <= self._clock():
+            del self._recent[key]
+            return False
+        return until is not None
+
+    def _digest(self, name: str, password: bytes) -> bytes:
+        """Tells credentials apart without keeping them."""
+        encoded = name.encode("utf-8", "surrogatepass")
+        size = len(encoded).to_bytes(4, "big")
+        return hashlib.blake2b(size + encoded + password, key=self._key).digest()
+
+
+def _matches(stored: str, password: bytes) -> bool:
+    try:
+        return _HASHER.verify(stored, password)
+    except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
+        return False
+
+
+def _nobody_like(users: Iterable[User]) -> User:
+    """A user with a password that nobody can know, as slow to verify as that of others."""
+    costs = [argon2.extract_parameters(user.password) for user in users]
+    slowest = max(costs, key=lambda cost: cost.memory_cost * cost.time_cost, default=None)
+    memory, passes, lanes, size = (
+        (_HASHER.memory_cost, _HASHER.time_cost, _HASHER.parallelism, _HASHER.hash_len)
+        if slowest is None
+        else (slowest.memory_cost, slowest.time_cost, slowest.parallelism, slowest.hash_len)
+    )
+    salt, digest = (
+        base64.b64encode(os.urandom(length)).decode().rstrip("=") for length in (16, size)
+    )
+    return User("", f"$argon2id$v=19$m={memory},t={passes},p={lanes}${salt}${digest}")
+
+
+def _without_names(rights: Rights) -> Rights:
+    """Nobody verified the name an anonymous client gives itself."""
+    publish = tuple(pattern for pattern in rights.publish if "%u" not in pattern)
+    subscribe = tuple(pattern for pattern in rights.subscribe if "%u" not in pattern)
+    return replace(rights, publish=publish, subscribe=subscribe)
+
+
+def _literal(pattern: str) -> str:
+    """Only `*` means something."""
+    return pattern.replace("[", "[[]").replace("?", "[?]")

@@ -1,0 +1,142 @@
+"""Finds out where an event waits, and what for. Costs nothing until somebody asks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Final, cast
+
+from accord.core.broker.connection import Connection
+from accord.core.broker.delivery import WAITING, ClientDelivery
+from accord.core.broker.delivery_accounting import received_ms
+from accord.core.broker.message_shaping import ShapingOrder
+from accord.core.broker.publish_handler import PublishTask
+from accord.core.broker.runs import MessageRun
+from accord.core.broker.session import HeldDelivery, MqttSession, is_tracked
+from accord.core.monitoring.waiting import (
+    ACKNOWLEDGEMENT,
+    CLIENT_LIMIT,
+    CONNECTION,
+    CPU,
+    JOURNAL,
+    LINK,
+    NODE_LIMIT,
+    SHAPING,
+    TURN,
+    Ahead,
+    Waiting,
+)
+from accord.core.scheduling.queue_entries import QueueEntry
+from accord.core.scheduling.queues import Queues
+from accord.runtime.connection_writer import clock_us
+from accord.runtime.server import Server
+
+_LONG_S: Final = 0.002
+
+
+async def find_waiting(server: Server, number: int) -> list[Waiting]:
+    """Where event `number` waits; looks a little at a time, because the node waits meanwhile."""
+    hub = server.broker.hub
+    found: list[Waiting] = []
+    task = hub.tasks.find(number)
+    if isinstance(task, PublishTask):
+        message = task.message
+        found.append(
+            Waiting(
+                destination="",
+                channel=message.channel,
+                publisher=message.publisher,
+                received_ms=message.received_ms,
+                queued_ms=task.queued_ms,
+                taken_ms=server.clock.now_ms(),
+                size=task.size,
+                importance=task.importance,
+                waits_for=CPU,
+                ahead=_ahead(hub.tasks, task),
+            )
+        )
+    shaped = {
+        held.session: held.delivery
+        for order in hub.shapings.values()
+        if isinstance(order, ShapingOrder) and order.message.number == number
+        for held in order.waiting
+        if isinstance(held, HeldDelivery)
+    }
+    started_s = time.perf_counter()
+    for session in list(server.broker.sessions.values()):
+        if time.perf_counter() - started_s > _LONG_S:
+            await asyncio.sleep(0)
+            started_s = time.perf_counter()
+        now_ms = server.clock.now_ms()
+        parcel = None if session.outbox.is_empty() else session.outbox.find(number)
+        if parcel is not None:
+            facts = _facts(server, session, parcel)
+            ahead = _ahead(session.outbox, parcel)
+            found.append(_waiting(session, parcel, now_ms, ahead=ahead, **facts))
+        elif (delivery := shaped.get(session)) is not None:
+            found.append(_waiting(session, delivery, now_ms, waits_for=SHAPING))
+        elif (held_back := _unrecorded(session, number)) is not None:
+            found.append(_waiting(session, held_back, now_ms, waits_for=JOURNAL))
+    return found
+
+
+def _unrecorded(session: MqttSession, number: int) -> ClientDelivery | None:
+    for delivery in session.unacknowledged.values():
+        if delivery.stage == WAITING and delivery.number == number:
+            return delivery
+    return None
+
+
+def _ahead(queues: Queues, parcel: QueueEntry) -> tuple[Ahead, ...]:
+    events, sizes = queues.ahead_of(parcel)
+    return tuple(
+        Ahead(importance=importance, events=count, bytes=sizes[importance])
+        for importance, count in enumerate(events)
+        if count
+    )
+
+
+def _facts(server: Server, session: MqttSession, parcel: QueueEntry) -> dict[str, Any]:
+    """What an event in an outbox waits for."""
+    line = session.line
+    if line is None:
+        return {"waits_for": CONNECTION}
+    if is_tracked(parcel) and session.is_window_full():
+        return {"waits_for": ACKNOWLEDGEMENT, "unacknowledged": session.in_flight}
+    link = line.link
+    protocol = server.connections.get(cast("Connection", line))
+    if link.is_held or (protocol is not None and protocol.is_paused):
+        return {"waits_for": LINK, "under_way_bytes": link.outstanding_bytes}
+    gate = link.gate
+    longest_us, limiting = 0, None
+    if gate is not None:
+        gate.advance(clock_us())
+        for pacer in gate.pacers:
+            for each in (parcel, session.peek(None)):
+                if each is not None:
+                    wait_us = pacer.wait_us(each.bin, each.part(pacer.portion, pacer.large), 0)
+                    if wait_us > longest_us:
+                        longest_us, limiting = wait_us, pacer
+    if limiting is None:
+        return {"waits_for": TURN}
+    return {
+        "waits_for": NODE_LIMIT if limiting is server.bandwidth.node else CLIENT_LIMIT,
+        "limit_bps": limiting.limit_bps,
+        "wait_ms": longest_us // 1_000,
+    }
+
+
+def _waiting(session: MqttSession, parcel: QueueEntry, now_ms: int, **facts: Any) -> Waiting:
+    of = parcel if isinstance(parcel, MessageRun) else cast("ClientDelivery", parcel).message
+    return Waiting(
+        destination=session.name,
+        channel=of.channel,
+        publisher=of.publisher,
+        received_ms=received_ms(parcel),
+        queued_ms=parcel.queued_ms,
+        taken_ms=now_ms,
+        size=parcel.size // parcel.count,
+        importance=parcel.importance,
+        policy=cast("MessageRun | ClientDelivery", parcel).grant.policy,
+        **facts,
+    )

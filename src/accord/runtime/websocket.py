@@ -1,0 +1,130 @@
+"""MQTT over WebSocket: the same connections, with their bytes in binary WebSocket messages.
+
+The standard lets a message hold any part of the stream, and so clients may send theirs. What they
+get is one packet per message: some (Paho C 1.3) do not look for a second one.
+
+A page of any site in a browser on this machine can open a WebSocket to a loopback address. So
+where clients need no password, only pages of this machine are let in, and of sites that were named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, cast
+
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from accord.core.mqtt.wire import read_varint
+from accord.runtime.origins import is_named, is_of_this_machine
+from accord.runtime.server import MqttProtocol, Server
+
+_SUBPROTOCOLS: Final = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))
+_UNREAD_BYTES: Final = 4_000_000
+_SILENT: Final = logging.getLogger("accord.websockets")
+_SILENT.setLevel(logging.CRITICAL)
+
+
+class WebSocketProtocol(MqttProtocol):
+    __slots__ = ("_is_open", "_origins", "_raw", "_socket")
+
+    def __init__(self, server: Server, *, origins: tuple[str, ...]) -> None:
+        """`origins` are those of pages that may connect, beside pages of this machine."""
+        super().__init__(server)
+        self._origins = origins
+        self._is_open = False
+        self._raw: asyncio.Transport | None = None
+        self._socket = ServerProtocol(
+            subprotocols=_SUBPROTOCOLS,
+            max_size=server.broker.limits.packet_bytes,
+            logger=_SILENT,
+            select_subprotocol=lambda _, offered: next(
+                (each for each in _SUBPROTOCOLS if each in offered), None
+            ),
+        )
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._raw = cast("asyncio.Transport", transport)
+
+    def _take_frames(self) -> None:
+        """What is written has to be put into messages first."""
+
+    def data_received(self, data: bytes) -> None:
+        self._socket.receive_data(data)
+        for event in self._socket.events_received():
+            if isinstance(event, Request):
+                self._answer(event)
+            elif not isinstance(event, Frame):
+                continue
+            elif event.opcode in (Opcode.BINARY, Opcode.CONT) and self._is_open:
+                super().data_received(bytes(event.data))
+            elif event.opcode is Opcode.TEXT:
+                self._socket.fail(1003, "MQTT is sent in binary messages")
+        self._send()
+        if self._raw is not None and self._raw.get_write_buffer_size() > _UNREAD_BYTES:
+            self.abort()  # it sends pings and does not read our pongs
+
+    def eof_received(self) -> bool:
+        self._socket.receive_eof()
+        self._send()
+        return super().eof_received()
+
+    def write(self, frames: list[bytes]) -> int:
+        if self._socket.state is not OPEN:
+            return 0
+        data = b"".join(frames)
+        size = len(data)
+        self._server.broker.hub.counters.bytes_sent += size
+        at = 0
+        while at < size:
+            length, body = read_varint(data, at + 1, size)
+            self._socket.send_binary(data[at : body + length])
+            at = body + length
+        self._send()
+        return size
+
+    def flush(self) -> None:
+        if self._is_open or (self._connection is not None and self._connection.is_closing):
+            super().flush()
+
+    def finish(self) -> None:
+        if self._socket.state is OPEN:
+            self._socket.send_close(1000)
+            self._send()
+        super().finish()
+
+    def _answer(self, request: Request) -> None:
+        if self._socket.eof_sent:
+            return  # what came behind the request was enough to refuse it
+        response = self._socket.accept(request)
+        if response.status_code == 101 and not self._is_welcome(request.headers.get("Origin")):
+            problem = "pages of other sites may not connect here, unless [listen] origins has them"
+            response = self._socket.reject(403, f"{problem}\n")
+        self._socket.send_response(response)
+        self._is_open = _is_accepted(response)
+
+    def _is_welcome(self, origin: str | None) -> bool:
+        if origin is None:
+            return True
+        return is_named(origin, self._origins) or is_of_this_machine(origin)
+
+    def _send(self) -> None:
+        transport = self._raw
+        if transport is None or transport.is_closing():
+            return
+        parts = self._socket.data_to_send()
+        if any(parts):
+            transport.write(b"".join(parts))
+        if b"" in parts:
+            transport.close()
+        if self._socket.close_expected():
+            self._server.closes(self)
+
+
+def _is_accepted(response: Response) -> bool:
+    return response.status_code == 101

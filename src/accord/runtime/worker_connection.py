@@ -1,0 +1,161 @@
+"""One worker process and the pipes to it, seen from the node."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import Final, cast
+
+import msgspec
+
+from accord.core.model.errors import AccordError
+from accord.runtime.worker_messages import LENGTH, MAX_FRAME, Ready, Reply, Work, frame, read_reply
+
+START_LIMIT_S: Final = 60.0  # a machine may be busy; a worker that hangs is given up then
+_END_S: Final = 5.0
+_STDIN: Final = 0
+_STDOUT: Final = 1
+
+
+class WorkerDiedError(AccordError):
+    """A worker process ended, or said what makes no sense, before it had answered."""
+
+
+class WorkerConnection(asyncio.SubprocessProtocol):
+    """The connection to one worker process; `replies` ends with None."""
+
+    def __init__(self) -> None:
+        self.replies: asyncio.Queue[Reply | None] = asyncio.Queue()
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._exited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._received = bytearray()
+
+    @classmethod
+    async def start(cls, memory_mb: int, time_limit_s: float) -> WorkerConnection:
+        """Start a process and wait until it is ready; WorkerDiedError where it never is."""
+        command = [sys.executable, "-P", "-m", "accord.runtime.worker_process"]
+        try:
+            _, line = await asyncio.get_running_loop().subprocess_exec(
+                cls,
+                *command,
+                str(memory_mb),
+                str(time_limit_s),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the node, which then stops it
+            )
+        except OSError as error:
+            raise WorkerDiedError(f"no worker process could be started: {error}") from None
+        try:
+            async with asyncio.timeout(START_LIMIT_S):
+                if not isinstance(await line.next(), Ready):
+                    raise WorkerDiedError("a worker process did not start as expected")
+        except BaseException as error:
+            await line.end()
+            if isinstance(error, TimeoutError):
+                raise WorkerDiedError("a worker process did not get ready") from None
+            raise
+        return line
+
+    @property
+    def pid(self) -> int:
+        return self._process().get_pid()
+
+    @property
+    def is_open(self) -> bool:
+        return not self._closed.done() and self._process().get_returncode() is None
+
+    def send(self, work: Work) -> None:
+        pipe = cast(asyncio.WriteTransport | None, self._process().get_pipe_transport(_STDIN))
+        if pipe is None:
+            raise WorkerDiedError("a worker process ended while it had nothing to do")
+        pipe.write(frame(work))
+
+    async def next(self) -> Reply:
+        """What the worker says next; WorkerDiedError where it says nothing any more."""
+        reply = await self.replies.get()
+        if reply is None:
+            self.replies.put_nowait(None)
+            raise WorkerDiedError(await self._last_words())
+        return reply
+
+    async def end(self) -> None:
+        """Kill the process, whatever it does, and wait until nothing is left of it."""
+        self._kill()
+        # First its end, by those who watch it: closing would look for it, too, and take it away.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_S):
+                await asyncio.shield(self._exited)
+        self._process().close()  # the pipes too, which what it has started may hold open
+        await asyncio.shield(self._closed)
+
+    async def _last_words(self) -> str:
+        await self.end()
+        code = self._process().get_returncode()
+        if code is None or code >= 0:
+            return f"a worker process ended with code {code}"
+        name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
+        return f"a worker process was ended by {name}"
+
+    def _kill(self) -> None:
+        """The process, and whatever a plug-in may have started in it."""
+        if self._process().get_returncode() is None:
+            with suppress(ProcessLookupError, PermissionError):
+                if hasattr(os, "killpg"):
+                    os.killpg(self.pid, signal.SIGKILL)
+                else:
+                    self._process().kill()
+
+    def _process(self) -> asyncio.SubprocessTransport:
+        assert self._transport is not None
+        return self._transport
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd != _STDOUT:
+            return
+        self._received += data
+        while len(self._received) >= LENGTH:
+            end = LENGTH + int.from_bytes(self._received[:LENGTH], "big")
+            if end > MAX_FRAME:
+                self._give_up()
+                return
+            if len(self._received) < end:
+                return
+            body = bytes(memoryview(self._received)[LENGTH:end])
+            del self._received[:end]
+            try:
+                self.replies.put_nowait(read_reply(body))
+            except msgspec.DecodeError:
+                self._give_up()
+                return
+
+    def _give_up(self) -> None:
+        """It was taken over, or is out of its mind: nothing it says counts any more."""
+        self._received.clear()
+        self.replies.put_nowait(None)
+        self._kill()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
+        if fd == _STDOUT:
+            self.replies.put_nowait(None)
+
+    def process_exited(self) -> None:
+        if not self._exited.done():
+            self._exited.set_result(None)
+        self.replies.put_nowait(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """The process has ended and all pipes are closed."""
+        self.replies.put_nowait(None)
+        if not self._closed.done():
+            self._closed.set_result(None)

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accord.core.queries.messages import EventQuery
+from accord.core.queries.page_tokens import decode_token, encode_token
+
+ASK = EventQuery(channel="uav/#", where="a > 1", since_ms=5, is_newest_first=True, limit=7)
+
+
+def test_there_and_back() -> None:
+    assert decode_token(encode_token(ASK, "x")) == (ASK, "x")
+
+
+def test_no_cursor_no_token() -> None:
+    assert encode_token(ASK, "") == ""
+
+
+@given(st.text() | st.text("abcdefghij0123456789_-"))
+def test_what_is_none(text: str) -> None:
+    with suppress(ValueError):
+        ask, cursor = decode_token(text)
+        assert decode_token(encode_token(ask, cursor or "x"))[0] == ask
+
+
+@pytest.mark.parametrize("text", ["", "x", "a" * 300_000, encode_token(ASK, "x")[:-3], "día"])
+def test_damaged_ones(text: str) -> None:
+    with pytest.raises(ValueError, match="expected the cursor of a page"):
+        decode_token(text)

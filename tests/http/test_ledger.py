@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import msgspec
+import pytest
+from fastapi import FastAPI
+from tests.fake_ledger import FIRST, START_MS, FakeLedger
+
+from accord.core.monitoring.ledger import SHED, event_id
+from accord.core.monitoring.top import Top
+from accord.http.ledger import MAX_DESTINATIONS, add_ledger
+from accord.http.ledger_schemas import (
+    DeliveryOutcomes,
+    EventOutcomes,
+    SeriesList,
+    SeriesPoints,
+    rate_text,
+    size_text,
+    time_text,
+)
+from accord.journal.ledger_records import LedgerQuery
+
+
+def ask(path: str, view: FakeLedger) -> httpx.Response:
+    app = FastAPI()
+    add_ledger(app, view)
+
+    async def main() -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.get(path)
+
+    return asyncio.run(main())
+
+
+@pytest.fixture
+def view() -> FakeLedger:
+    return FakeLedger().fill()
+
+
+class TestEvents:
+    def test_each_destination_has_its_outcome_and_reason(self, view: FakeLedger) -> None:
+        answer = ask(f"/api/v1/events/{event_id(FIRST + 1).lower()}", view)
+        assert answer.status_code == 200
+        assert answer.headers["cache-control"] == "no-store"
+        found = msgspec.json.decode(answer.content, type=EventOutcomes)
+        assert (found.event, found.channel, found.publisher, found.received_ms) == (
+            event_id(FIRST + 1),
+            "patrol/report",
+            "patrol-7",
+            START_MS,
+        )
+        reasons = {each.destination: (each.outcome, each.reason) for each in found.outcomes}
+        assert reasons == {
+            "golf": ("refused", "packet too large"),
+            "fox": (
+                "late",
+                (
+                    "arrived after its deadline of 5 s: 5.1 s queued, sending 12 KB took 1.5 ms at "
+                    "64 Mbit/s; link was away"
+                ),
+            ),
+            "echo": ("shed", "queue full"),
+            "delta": (
+                "replaced",
+                f"a newer event with the same key ({event_id(FIRST + 2)}) took its place",
+            ),
+            "charlie": ("shaped", "from 70.3 KB to 9.5 KB: scaled to 640x480"),
+            "bravo": (
+                "expired",
+                (
+                    "could not arrive before its deadline of 5 s: 3.2 s queued, sending 12 KB "
+                    "takes 0.3 s at 300 kbit/s"
+                ),
+            ),
+            "alpha-1": ("delivered", ""),
+        }
+        by_name = {each.destination: each for each in found.outcomes}
+        assert by_name["charlie"].from_size == 70_300
+        assert by_name["bravo"].deadline_ms == 5_000
+        assert by_name["bravo"].sending_ms == 320
+        assert by_name["delta"].replaced_by == event_id(FIRST + 2)
+        assert by_name["alpha-1"].policy == "Reports"
+        assert by_name["alpha-1"].sending_ms is None
+        assert by_name["alpha-1"].queueing_ms == 3
+        assert view.asked == [(LedgerQuery(number=FIRST + 1), MAX_DESTINATIONS)]
+
+    def test_one_of_several_published_together(self, view: FakeLedger) -> None:
+        answer = ask(f"/api/v1/events/{event_id(FIRST + 6)}", view)
+        found = msgspec.json.decode(answer.content, type=EventOutcomes)
+        assert [(each.event, each.count) for each in found.outcomes] == [(event_id(FIRST + 2), 5)]
+
+    @pytest.mark.parametrize("event", ["U", "0000000000000000", "%00", "é"])
+    def test_what_is_no_id(self, view: FakeLedger, event: str) -> None:
+        answer = ask(f"/api/v1/events/{event}", view)
+        assert answer.status_code == 400
+        assert answer.json()["error"].startswith("event id: expected")
+
+    def test_unknown_events(self, view: FakeLedger) -> None:
+        newer = ask(f"/api/v1/events/{event_id(FIRST + 99)}", view)
+        assert newer.status_code == 404
+        assert newer.json()["error"] == (
+            f"event {event_id(FIRST + 99)} is unknown, though the ledger has older ones: nobody "
+            "subscribed to it, or there is no such event; `accord why` lists the latest"
+        )
+        older = ask(f"/api/v1/events/{event_id(FIRST - 1)}", view)
+        assert older.json()["error"] == (
+            f"event {event_id(FIRST - 1)} is unknown: the ledger reaches back to "
+            "2025-11-13T02:13:29Z only; `accord why` lists the latest"
+        )
+        empty = ask("/api/v1/events/1", FakeLedger())
+        assert empty.status_code == 404
+        assert empty.json()["error"] == "event 1 is unknown: the ledger is empty"
+
+
+class TestRecent:
+    def test_the_latest_come_first(self, view: FakeLedger) -> None:
+        found = msgspec.json.decode(
+            ask("/api/v1/ledger?limit=3", view).content, type=DeliveryOutcomes
+        )
+        assert [each.destination for each in found.outcomes] == ["bravo", "golf", "fox"]
+        assert not found.is_complete
+        assert found.reaches_back_ms == START_MS + 9_000
+
+    def test_filters(self, view: FakeLedger) -> None:
+        path = "/api/v1/ledger?channel=patrol/%23&client=echo&outcome=shed&since_ms=5&limit=7"
+        found = msgspec.json.decode(ask(path, view).content, type=DeliveryOutcomes)
+        assert [each.reason for each in found.outcomes] == ["queue full"]
+        assert found.is_complete
+        wanted = LedgerQuery(channel="patrol/#", client="echo", outcome=SHED, since_ms=5)
+        assert view.asked == [(wanted, 7)]
+
+    @pytest.mark.parametrize(
+        ("query", "problem"),
+        [
+            ("channel=a/%23/b", "channel: expected '#' as the last level only, got 'a/#/b'"),
+            ("channel=", "channel: expected at least one character"),
+            (
+                "outcome=gone",
+                (
+                    "outcome: expected delivered, late, shaped, replaced, expired, shed, refused, "
+                    "got 'gone'"
+                ),
+            ),
+        ],
+    )
+    def test_mistakes(self, view: FakeLedger, query: str, problem: str) -> None:
+        answer = ask(f"/api/v1/ledger?{query}", view)
+        assert (answer.status_code, answer.json()["error"]) == (400, problem)
+
+    @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "since_ms=-1"])
+    def test_numbers_that_are_none(self, view: FakeLedger, query: str) -> None:
+        assert ask(f"/api/v1/ledger?{query}", view).status_code == 422
+
+
+class TestSeries:
+    @pytest.fixture
+    def measured(self, view: FakeLedger) -> FakeLedger:
+        for second in range(4):
+            view.series.add("cpu_percent", second * 1_000, 10 + second)
+            view.series.add("channel/latency_ms/a/b c", second * 1_000, 5)
+        return view
+
+    def test_names_with_what_the_window_says(self, measured: FakeLedger) -> None:
+        found = msgspec.json.decode(ask("/api/v1/series", measured).content, type=SeriesList)
+        assert [each.name for each in found.series] == ["channel/latency_ms/a/b c", "cpu_percent"]
+        assert (found.series[1].last, found.series[1].mean, found.series[1].trend) == (13, 11.5, 1)
+        some = ask("/api/v1/series?prefix=cpu&limit=1", measured)
+        assert len(msgspec.json.decode(some.content, type=SeriesList).series) == 1
+
+    def test_points(self, measured: FakeLedger) -> None:
+        answer = ask("/api/v1/series/channel/latency_ms/a/b%20c", measured)
+        found = msgspec.json.decode(answer.content, type=SeriesPoints)
+        assert list(found.points) == [(0, 5), (1_000, 5), (2_000, 5), (3_000, 5)]
+        assert found.summary.deviation == 0
+
+    def test_unknown(self, measured: FakeLedger) -> None:
+        answer = ask("/api/v1/series/none", measured)
+        assert answer.status_code == 404
+        assert answer.json()["error"].startswith("no series 'none': see /api/v1/series")
+
+
+def test_top(view: FakeLedger) -> None:
+    answer = ask("/api/v1/top?limit=5", view)
+    assert msgspec.json.decode(answer.content, type=Top) == view.now
+    assert ask("/api/v1/top?limit=201", view).status_code == 422
+
+
+def test_the_structs_that_are_returned_can_be_described() -> None:
+    app = FastAPI()
+    structs = add_ledger(app, FakeLedger())
+    _, schemas = msgspec.json.schema_components(structs, ref_template="#/components/schemas/{name}")
+    paths = app.openapi()["paths"]
+    assert len(paths) == 5
+    for path in paths.values():
+        content = path["get"]["responses"]["200"]["content"]["application/json"]
+        assert content["schema"]["$ref"].rpartition("/")[2] in schemas
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (time_text(-3), "0 ms"),
+        (time_text(0.25), "0.25 ms"),
+        (time_text(99), "99 ms"),
+        (time_text(100), "0.1 s"),
+        (time_text(61_000), "61 s"),
+        (size_text(999), "999 B"),
+        (size_text(12_000), "12 KB"),
+        (size_text(1_250_000), "1.2 MB"),
+        (rate_text(800), "800 bit/s"),
+        (rate_text(300_000), "300 kbit/s"),
+        (rate_text(1.5e9), "1.5 Gbit/s"),
+    ],
+)
+def test_amounts_in_words(text: str, expected: str) -> None:
+    assert text == expected

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.pipeline.asking import NODE, World, made
+from tests.pipeline.journals import START_MS
+
+from accord.core.queries.messages import Health
+from accord.pipeline.archive_batch import BatchDone
+from accord.pipeline.health import Counts, HealthProbe
+from accord.pipeline.manifest import Manifest
+
+
+def test_how_far_the_archive_is(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    condition = HealthProbe(Manifest(world.archive), world.journal, NODE)
+    assert condition.look(Health(state="ready")) == Health(state="ready")
+    world.publish([made(n, START_MS, "a") for n in range(5)])
+    world.follow(3)
+    health = condition.look(Health())
+    assert (health.archived_offset, health.lag_records, health.files) == (3, 2, 1)
+    assert health.lag_ms > 0
+    assert health.bytes > 0
+    world.follow(5)
+    health = condition.look(Health())
+    assert (health.lag_records, health.lag_ms) == (0, 0)
+    world.close()
+
+
+def test_a_damaged_manifest_is_told(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.publish([made(1, START_MS, "a")])
+    world.follow(1)
+    (entry,) = (tmp_path / "archive" / "_manifest").glob("*.json")
+    entry.write_text("{}")
+    condition = HealthProbe(Manifest(world.archive), world.journal, NODE)
+    assert "damaged" in condition.look(Health()).problem
+    world.close()
+
+
+def test_rates_are_those_of_the_last_seconds() -> None:
+    counts = Counts()
+    counts.add(BatchDone(archived=1, events=100, ledger_rows=50), now_s=0.0)
+    counts.add(BatchDone(archived=2, events=30), now_s=8.0)
+    assert counts.rows_per_s(9.0) == 18.0
+    assert counts.rows_per_s(11.0) == 3.0
+    assert (counts.events, counts.ledger_rows) == (130, 50)

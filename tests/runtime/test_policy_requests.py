@@ -1,0 +1,163 @@
+"""Requests to `$accord/policies`: what any MQTT 5 client can ask, and hears."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accord.core.policy.dry_run import OpenOperation
+from accord.core.policy.policies import Entity
+from accord.core.policy.policy import Policy
+from accord.core.policy.policy_set import PolicySet, book_from
+from accord.runtime import policy_requests
+from accord.runtime.policy_admin import PolicyAdmin, PolicyHost
+from accord.runtime.policy_requests import answer
+from accord.runtime.policy_store import PolicyStore
+
+REPORT = Policy(name="Report", channel=("patrol/#",), importance=6)
+
+
+def new_administration() -> PolicyAdmin:
+    desk = Entity("desk-1", "ann", ("analysts",), "alpha")
+    around = PolicyHost(open_=lambda: [OpenOperation("subscribe", "patrol/report", desk)])
+    return PolicyAdmin(PolicySet(version=7, policies=(REPORT,)), PolicyStore(), around)
+
+
+def ask(
+    request: object, administration: PolicyAdmin | None = None, *, may_change: bool = True
+) -> dict[str, Any]:
+    body = request if isinstance(request, bytes) else msgspec.json.encode(request)
+    found = asyncio.run(
+        answer(
+            administration or new_administration(), body, may_change=may_change, who="ann at desk-1"
+        )
+    )
+    heard: dict[str, Any] = msgspec.json.decode(found)
+    return heard
+
+
+def test_seeing() -> None:
+    heard = ask({"do": "get"})
+    assert (heard["ok"], heard["version"]) == (True, 7)
+    assert book_from(heard["book"]) == new_administration().book
+    one = ask({"do": "get", "name": "Report"})
+    assert one["policy"] == {"name": "Report", "channel": "patrol/#", "importance": 6}
+
+
+def test_a_conversation() -> None:
+    admin = new_administration()
+    policy = {"name": "Images", "importance": 1}
+    assert ask({"do": "put policy", "policy": policy}, admin) == {"ok": True, "version": 8}
+    assert ask({"do": "patch", "settings": {"strategy": "strict"}}, admin)["version"] == 9
+    assert ask({"do": "remove policy", "name": "Report"}, admin)["version"] == 10
+    assert [policy.name for policy in admin.book.policies] == ["Images"]
+    assert ask({"do": "put", "book": {"shaping": False}}, admin)["version"] == 11
+    assert ask({"do": "put", "toml": "strategy = 'laxity'"}, admin)["version"] == 12
+    assert ask({"do": "rollback", "version": 9}, admin)["version"] == 13
+    assert len(admin.book.policies) == 2
+    history = ask({"do": "history"}, admin)["history"]
+    assert [each["version"] for each in history] == [13, 12, 11, 10, 9, 8]
+    assert history[0]["who"] == "ann at desk-1"
+
+
+def test_questions_change_nothing() -> None:
+    admin = new_administration()
+    result = ask({"do": "dry run", "book": {}}, admin)["dry_run"]
+    assert (result["total"], result["affected"][0]["client"]) == (1, "desk-1")
+    question = {"do": "explain", "operation": "subscribe", "channel": "patrol/report"}
+    explanation = ask({**question, "client": "desk-1", "attributes": {"a": 1}}, admin)
+    assert explanation["explanation"]["granted"]["policy"] == "Report"
+    assert admin.book.version == 7
+
+
+def test_a_change_for_another_version() -> None:
+    admin = new_administration()
+    late = {"do": "patch", "settings": {"shaping": False}, "if_version": 6}
+    heard = ask(late, admin)
+    assert not heard["ok"]
+    assert "version 7 is current" in heard["error"]
+    assert ask({**late, "if_version": 7}, admin)["ok"]
+
+
+@pytest.mark.parametrize("do", ["get", "history", "explain", "put"])
+def test_who_may_not(do: str) -> None:
+    heard = ask({"do": do}, may_change=False)
+    assert heard == {
+        "ok": False,
+        "error": "you may not see or change policies",
+        "place": "request",
+    }
+
+
+@pytest.mark.parametrize(
+    ("request_", "place", "words"),
+    [
+        (b"", "request", "expected a JSON object"),
+        (b"[]", "request", "expected object, got array"),
+        (b"[" * 100_000, "request", "expected object, got array"),
+        (b'{"do": "patch", "settings": {"a": ' + b"[" * 100_000, "request", "fewer brackets"),
+        (b'{"do": "get", "name": "\xff"}', "request", "utf-8"),
+        ({}, "do", "expected one of get, put, patch, put policy, remove policy, rollback"),
+        ({"do": "dance"}, "do", "expected one of get"),
+        ({"do": 3}, "do", "expected one of get"),
+        ({"do": "get", "nme": "x"}, "request", "object contains unknown field nme"),
+        ({"do": "get", "name": "x"}, "", "there is no policy 'x'"),
+        ({"do": "put"}, "book", "expected either book or toml"),
+        ({"do": "put", "book": {}, "toml": ""}, "book", "expected either book or toml"),
+        ({"do": "put", "toml": "strategy ="}, "end of document", "not TOML"),
+        ({"do": "put", "book": {"strategy": 1}}, "strategy", 'expected one of "strict"'),
+        ({"do": "put policy", "policy": {"name": "a"}}, "policy", "decides nothing"),
+        ({"do": "patch"}, "request", "missing required field settings"),
+        ({"do": "patch", "settings": {"policies": []}}, "policies", "unknown"),
+        ({"do": "rollback", "version": 1}, "", "no version 1"),
+        ({"do": "rollback", "version": "1"}, "version", "expected int, got str"),
+        ({"do": "explain", "operation": "publish", "channel": "#"}, "channel", ""),
+    ],
+)
+def test_mistakes_say_where_and_what(request_: object, place: str, words: str) -> None:
+    heard = ask(request_)
+    assert not heard["ok"]
+    assert heard["place"] == place
+    assert words.lower() in heard["error"].lower()
+
+
+def test_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_requests, "MAX_TEXT", 20)
+    assert ask(b" " * 21)["error"] == "expected at most 20 bytes, got 21"
+
+
+def test_a_failure_of_ours_is_answered_too(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin = new_administration()
+    monkeypatch.setattr(admin, "explain", lambda _: 1 / 0)
+    heard = ask({"do": "explain", "operation": "publish", "channel": "a"}, admin)
+    assert heard["error"] == "failed; the log of the node says why"
+    assert "ZeroDivisionError" in caplog.text
+
+
+@given(st.binary(max_size=100) | st.text(max_size=100).map(str.encode))
+def test_nothing_breaks_it(body: bytes) -> None:
+    assert ask(body)["ok"] is False
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda children: (
+        st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=5), children, max_size=3)
+    ),
+    max_leaves=8,
+)
+ACTIONS = ["get", "put", "patch", "put policy", "remove policy", "rollback", "explain", "dry run"]
+NAMES = ["name", "book", "toml", "settings", "policy", "version", "operation", "channel"]
+
+
+@given(st.sampled_from(ACTIONS), st.dictionaries(st.sampled_from(NAMES), JSON, max_size=4))
+def test_nor_do_requests_that_are_almost_right(do: str, fields: dict[str, object]) -> None:
+    heard = ask({"do": do, **fields})
+    assert heard["ok"] or heard["error"] != "failed; the log of the node says why"
