@@ -43,7 +43,8 @@ ABOUT: Final = (
     f"{_TOPICS:,} topics, and ranges that a tenth of all values is in, so that of the predicates "
     "on its topic an event matches one in a hundred. `accord.pipeline.bulk_brokering.match` beside "
     "the join that Spark SQL would do it with: on the topic, with the ranges as further "
-    "conditions, predicates cached as columns in memory, broadcast or shuffled, whichever is faster. In one "
+    "conditions, predicates cached as columns in memory, broadcast or shuffled, whichever is "
+    "faster. In one "
     "session (`local[2]`), in turns, medians by the wall clock; the sum over all pairs of event "
     "and predicate found is the same for both, in every run."
 )
