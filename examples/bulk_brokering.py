@@ -22,11 +22,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import accord.pipeline
-from accord.core.queries.messages import Start
+from accord.core.queries.messages import StartPipeline
 from accord.pipeline.bulk_brokering import (
+    MatchSink,
     PredicateFolder,
     Registered,
-    Sink,
     broker_stream,
     compile_set,
 )
@@ -44,7 +44,9 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="accord-brokering-") as made:
         work = options.work or Path(made)
-        start = Start(node="example", journal="", archive="", work=str(work), spark=options.spark)
+        start = StartPipeline(
+            node="example", journal="", archive="", work=str(work), spark=options.spark
+        )
         spark = open_session(start)
         try:
             accord.pipeline.register(spark)
@@ -57,9 +59,9 @@ def run(spark: SparkSession, work: Path, node: str, seconds: int) -> None:
     predicates = PredicateFolder(work / "predicates")
     predicates.publish(compile_set(subscriptions("low", 0)))
     checkpoint = str(work / f"checkpoint-{time.time_ns()}")
-    sink = Sink(checkpoint=checkpoint, format="memory", options={"queryName": "matches"})
+    sink = MatchSink(checkpoint=checkpoint, format="memory", options={"queryName": "matches"})
     if node:
-        sink = Sink(checkpoint=checkpoint, options={"url": node})
+        sink = MatchSink(checkpoint=checkpoint, options={"url": node})
     query = broker_stream(tracks(spark), predicates, sink)
     try:
         for name in ("low", "high"):

@@ -12,10 +12,10 @@ from accord.pipeline.session import open_session, settings
 
 OPEN = """
 import sys
-from accord.core.queries.messages import Start
+from accord.core.queries.messages import StartPipeline
 from accord.pipeline.session import ARCHIVE_POOL, java_process, open_session, use_pool
 
-start = Start(node="denver", journal="", archive="", work=sys.argv[1], spark="local[1]",
+start = StartPipeline(node="denver", journal="", archive="", work=sys.argv[1], spark="local[1]",
               memory_mb=600)
 spark = open_session(start)
 use_pool(spark, ARCHIVE_POOL)
@@ -75,12 +75,12 @@ def test_a_missing_java_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 CONNECT = """
 import sys
-from accord.core.queries.messages import Start
+from accord.core.queries.messages import StartPipeline
 from accord.pipeline.session import SessionError, open_session
 
 sys.modules["grpc"] = None
 try:
-    open_session(Start(node="denver", journal="", archive="", work=sys.argv[1],
+    open_session(StartPipeline(node="denver", journal="", archive="", work=sys.argv[1],
                        spark="sc://nowhere:15002/;token=secret"))
 except SessionError as error:
     print(error)

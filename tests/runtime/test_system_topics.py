@@ -55,7 +55,7 @@ def test_our_own_stand_beside_them() -> None:
         "connects/refused/a_b_c_": "1",
         "disconnects/keep_alive_timeout": "1",
         "journal/next_offset": "9",
-        "journal/state_log": "disk full",
+        "journal/state": "disk full",
     }.items():
         assert topics[f"$SYS/accord/{topic}"] == payload.encode()
 

@@ -381,8 +381,8 @@ def test_an_outcome_that_can_not_be_used_stops_nobody() -> None:
 
 PARENT = """
 import asyncio, sys
-from accord.core.scheduling.shaping_decision import Shape
-from accord.runtime.worker_jobs import Terms, shape_job
+from accord.core.scheduling.shaping_decision import ShapingTarget
+from accord.runtime.worker_jobs import JobPriority, shape_job
 from accord.runtime.workers import WorkerLimits, Workers
 from accord.shaping.content import Content
 
@@ -390,8 +390,8 @@ async def main():
     workers = Workers(WorkerLimits(processes=2, time_limit_s=600))
     done = lambda outcome, spent_us: None
     for argument in sys.argv[1:]:
-        shape = Shape("endless", argument=argument)
-        workers.submit(shape_job(Content(b"x"), shape, Terms(queued_ms=0), done))
+        shape = ShapingTarget("endless", argument=argument)
+        workers.submit(shape_job(Content(b"x"), shape, JobPriority(queued_ms=0), done))
     while len(workers.pids) < 2:
         await asyncio.sleep(0.01)
     print(*workers.pids, flush=True)

@@ -1,4 +1,4 @@
-"""`accord agent`: lets a program publish with the quality that is expected of it."""
+"""`accord agent`: adapts a program's publishing to the quality expected of it."""
 
 # Imports stand in the functions: help and completion must not wait for a client.
 # ruff: noqa: PLC0415
@@ -52,8 +52,8 @@ def agent(  # noqa: PLR0913 (a parameter per option)
     try:
         code = run_client(_run(target, settings, command, is_quiet=is_quiet))
     except KeyboardInterrupt:
-        code = 0  # asked to
-    raise typer.Exit(code if code >= 0 else 128 - code)  # as a shell says that a signal ended it
+        code = 0  # on request
+    raise typer.Exit(code if code >= 0 else 128 - code)  # a shell's exit code for a signal
 
 
 async def _run(

@@ -1,4 +1,4 @@
-"""`accord config`: a configuration to start from."""
+"""`accord config`: prints or checks a configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def config(
     ] = None,
 ) -> None:
     """Print an accord.toml with every setting and its default, or check one (--check)."""
-    # Only now, because other commands should not wait for these.
+    # Imported late, so that other commands start faster.
     from accord.config import load  # noqa: PLC0415
     from accord.config.reference import example_toml  # noqa: PLC0415
 

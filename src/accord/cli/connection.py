@@ -1,4 +1,4 @@
-"""Where the node is and who asks: what all commands that are clients have in common."""
+"""Connection options and set-up shared by all commands that are clients."""
 
 # Imports stand in the functions: help and completion must not wait for a client.
 # ruff: noqa: PLC0415
@@ -88,12 +88,12 @@ Client = Annotated[
 
 
 class UnreachableError(AccordError):
-    """No node answers: says where, why, and what to do."""
+    """No node replies: gives address, reason and remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTarget:
-    """A node to connect to, and what to say there."""
+    """A node to connect to, and the credentials."""
 
     url: str
     address: Address
@@ -145,7 +145,7 @@ def read_authority(authority: Path | None) -> ssl.SSLContext | None:
 
 
 def run_client(work: Coroutine[None, None, T]) -> T:
-    """Run a command's client; KeyboardInterrupt when a signal ended it and it has left the node."""
+    """Run a command's client; KeyboardInterrupt after a signal, once it has disconnected."""
 
     async def run() -> T:
         task = asyncio.create_task(work)
@@ -162,9 +162,9 @@ def run_client(work: Coroutine[None, None, T]) -> T:
 
 @asynccontextmanager
 async def open_session(target: ConnectionTarget, tell: Tell) -> AsyncIterator[Session]:
-    """A session; `tell` gets to know when the connection breaks and when it is back.
+    """Open a session; `tell` is called when the connection breaks and when it is restored.
 
-    The node forgets it with its connection: nobody comes back for what a command missed.
+    The session expires with its connection: a command never resumes it.
     """
     from accord.client.errors import ConnectionFailedError, RefusedError
     from accord.client.session import connect
@@ -189,7 +189,7 @@ async def open_session(target: ConnectionTarget, tell: Tell) -> AsyncIterator[Se
             if error.reason not in (Reason.BAD_USER_NAME_OR_PASSWORD, Reason.NOT_AUTHORIZED):
                 raise
             raise UnreachableError(f"{error}; check --user and {PASSWORD}") from None
-        with watch.telling():  # only here: refusals and goodbyes are no breaks
+        with watch.telling():  # only here: refusals and disconnects are not failures
             yield session
 
 
@@ -201,7 +201,7 @@ def _unreachable(error: Exception, address: Address) -> UnreachableError:
 
 
 def unreachable(error: Exception, place: str, host: str) -> UnreachableError:
-    """What to say of a node that can't be reached, in terms of the command's options."""
+    """The error for an unreachable node, in terms of the command's options."""
     from accord.client.failures import error_number, explain
 
     if error_number(error) != errno.ECONNREFUSED:
@@ -212,13 +212,13 @@ def unreachable(error: Exception, place: str, host: str) -> UnreachableError:
 
 
 class _Watch:
-    """A transport that tells when a connection broke and when the server answers again."""
+    """A transport that reports when the connection breaks and when the server replies again."""
 
     def __init__(self, transport: Transport, tell: Tell) -> None:
         self._transport = transport
         self._tell = tell
         self._is_telling = False
-        self._is_up: bool | None = None  # None: never was
+        self._is_up: bool | None = None  # None: never connected
 
     async def open(self, address: Address) -> Stream:
         self.broke()

@@ -1,4 +1,4 @@
-"""`accord demo …`: scenarios that run by themselves."""
+"""`accord demo …`: scenarios that run unattended."""
 
 # Imports stand in the functions: help and completion must not wait for tables.
 # ruff: noqa: PLC0415

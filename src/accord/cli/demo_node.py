@@ -1,4 +1,4 @@
-"""The node of a demonstration, as its administrator sees it."""
+"""The node of a demonstration, from its administrator's view."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ enabled = false
 
 
 class DemoNode(NodeProcess):
-    """Runs until `stop`; changes policies and reads the ledger over HTTP, as anybody could."""
+    """Runs until `stop`; policies and the ledger are accessed over HTTP, as by any client."""
 
     async def change(self, change: PolicyChange) -> None:
         is_toml = isinstance(change.body, str)
@@ -62,7 +62,7 @@ class DemoNode(NodeProcess):
 
 
 async def start_node() -> DemoNode:
-    """Raises DemoError where it does not start."""
+    """Start the node; DemoError if it does not start."""
     return await DemoNode.start(_CONFIG)
 
 

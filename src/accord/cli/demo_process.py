@@ -1,4 +1,4 @@
-"""A node as a process of its own, on free ports, with data that goes with it."""
+"""A node in a process of its own, on free ports, with temporary data."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _PLACE: Final = re.compile(r"\s+(?:links at )?((?:(?:mqtt|http)://)?[\d.]+:\d+)\
 
 
 class DemoError(AccordError):
-    """A node of a demonstration does not do what it should."""
+    """A node of a demonstration does not work as it should."""
 
 
 class NodeProcess:
-    """`accord up` with a configuration; `said` are the last lines that it wrote."""
+    """`accord up` with a configuration; `said` are its last lines of output."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, folder: TemporaryDirectory[str]
     ) -> None:
         self.mqtt_url = ""
         self.http_url = ""
-        self.links_port = 0  # where other nodes may link with it, if they may
+        self.links_port = 0  # port for links from other nodes, if enabled
         self.said: deque[str] = deque(maxlen=_LINES)
         self._process = process
         self._folder = folder
@@ -38,7 +38,7 @@ class NodeProcess:
 
     @classmethod
     async def start(cls, config: str) -> Self:
-        """Raises DemoError where it does not start. `config` has the text of its accord.toml."""
+        """Start it; DemoError if that fails. `config` is the text of its accord.toml."""
         folder = TemporaryDirectory(prefix="accord-demo-", ignore_cleanup_errors=True)
         file = Path(folder.name) / "accord.toml"
         file.write_text(config, "utf-8")
@@ -47,7 +47,7 @@ class NodeProcess:
             cwd=folder.name,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for the demonstration, which then ends it
+            start_new_session=True,  # Ctrl-C is for the demonstration, which then stops it
         )
         node = cls(process, folder)
         try:
@@ -65,7 +65,7 @@ class NodeProcess:
         return self._process.returncode is None
 
     async def kill(self) -> None:
-        """Without a chance to say anything."""
+        """Kill it without notice."""
         if self.is_running:
             self._process.kill()
         await self._process.wait()
@@ -82,16 +82,16 @@ class NodeProcess:
         self._folder.cleanup()
 
     async def _wait_ready(self) -> None:
-        """Until it has said where it listens."""
+        """Wait until it has printed its addresses."""
         while True:
             line = await self._read()
             if not line:
                 raise DemoError(f"a node did not start: {' '.join(self.said)[-300:]}")
             if found := _PLACE.match(line):
                 self._place(found[1])
-            elif self.mqtt_url and self.http_url:  # all places stand together
+            elif self.mqtt_url and self.http_url:  # all addresses are printed together
                 break
-        # What it says later is not for this screen, but a full pipe would hold it up.
+        # Later output is not shown, but a full pipe would block the node.
         self._reading = asyncio.create_task(self._read_on())
 
     def _place(self, place: str) -> None:

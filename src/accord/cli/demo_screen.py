@@ -1,4 +1,4 @@
-"""A demonstration on a screen: a table and sentences for each phase, and a summary."""
+"""Output of a demonstration: a table and sentences for each phase, and a summary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WIDTH: Final = 18
 
 
 def draw_phase(plan: PhasePlan, meters: Meters, *, is_brief: bool = False) -> Group:
-    """What the phase changes, and its figures so far; the most important ones if it is brief."""
+    """The change of the phase, and its figures so far; only the most important ones if brief."""
     phase = meters.phase
     rates = f"{phase.offered_kbps:,.0f} kbit/s offered, {phase.received_kbps:,.0f} received"
     title = Text.assemble(
@@ -35,7 +35,7 @@ def draw_words(meters: Meters) -> RenderableType:
 
 
 def draw_summary(meters: Meters) -> Group:
-    """All phases side by side: how much of what was offered arrived, how late, and how large."""
+    """All phases side by side: how much of the offered load arrived, how late, and how large."""
     phases = [Column(phase.name, is_number=True) for phase in meters.phases]
     table = Table("channel", "source", *phases)
     for key in meters.keys:
@@ -49,7 +49,7 @@ def draw_summary(meters: Meters) -> Group:
 
 
 def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
-    """The latest values, against the highest of them."""
+    """The latest values, relative to the highest of them."""
     shown = list(values[-width:])
     highest = max(shown, default=0.0)
     if highest <= 0:

@@ -1,4 +1,4 @@
-"""What a user gave that can't be used."""
+"""Errors in user input."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from accord.core.model.errors import AccordError
 
 
 class InputError(AccordError):
-    """A mistake in a file or an option: `where` names the place, `problem` what was expected."""
+    """A problem in a file or an option: `where` is its location, `problem` what was expected."""
 
     def __init__(self, where: str, problem: str) -> None:
         self.where = where

@@ -1,8 +1,8 @@
 """Events on a terminal, as JSON lines, and as bare payloads.
 
-On a terminal each event is a line, with columns that line up over time: a column becomes as wide as
-what was in it so far, within reason. What does not fit goes on below, indented; of events that were
-kept, and can be had again, it is cut. A pipe gets each event whole, on one line.
+On a terminal each event is a line, with columns that stay aligned: a column grows to the width of
+its contents so far, within limits. What does not fit continues below, indented; kept events, which
+can be fetched again, are cut. A pipe gets each event whole, on one line.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _KINDS: Final = (
 
 def show_json(event: ReceivedEvent) -> None:
     text = json.dumps(to_fields(event), ensure_ascii=False)
-    typer.echo(text.encode())  # UTF-8 whatever the terminal's encoding is
+    typer.echo(text.encode())  # UTF-8 whatever the terminal's encoding
 
 
 def show_raw(event: ReceivedEvent, *, has_end: bool = True) -> None:
@@ -54,7 +54,7 @@ def show_raw(event: ReceivedEvent, *, has_end: bool = True) -> None:
 
 
 def to_fields(event: ReceivedEvent) -> dict[str, Any]:
-    """The object that `accord.cli.events` reads as this event."""
+    """The object that `accord.cli.events` parses as this event."""
     fields: dict[str, Any] = {
         "channel": event.channel,
         "attributes": {name: _json_value(value) for name, value in event.attributes.items()},
@@ -82,7 +82,7 @@ def _json_value(value: Value) -> object:
 
 
 class EventPrinter:
-    """Events of the moment, or those that were kept: with days and ids, and a line for each."""
+    """Live events, or kept ones: with days and ids, and a line for each."""
 
     def __init__(self, console: Console, *, has_days: bool = False, is_kept: bool = False) -> None:
         self._console = console
@@ -119,7 +119,7 @@ class EventPrinter:
         return head.append(channel.ljust(self._channel_width), "cyan")
 
     def _flow(self, head: Text, pieces: list[Text], payload: list[Text]) -> None:
-        """As many pieces on each line as fit; the payload beside them if it does, else below."""
+        """As many parts on each line as fit; the payload beside them if it fits, else below."""
         width = self._console.width
         indent = " " * (head.cell_len if width >= NARROW else 4)
         lines = [head]
@@ -167,7 +167,7 @@ def _remarks(event: ReceivedEvent) -> Iterator[Text]:
 
 
 def _payload_lines(event: ReceivedEvent) -> list[str]:
-    """A text shortened to a few lines; of anything else, what and how much it is."""
+    """A text shortened to a few lines; for other data, its type and size."""
     payload = event.payload
     if not payload:
         return []

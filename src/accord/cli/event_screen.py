@@ -1,4 +1,4 @@
-"""The attributes of events, as people read them."""
+"""Display of event attributes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_PAIRS: Final = 24
 
 
 def show_events(console: Console, events: Iterable[ReadEvent]) -> None:
-    """A table with a row per event; what comes from XML metadata stands after a mark."""
+    """A table with a row per event; values from XML metadata follow a mark."""
     table = Table(*figures("line"), "channel", "attributes")
     for read in events:
         attributes = Text("  ").join(attribute_texts(read.event, mark="XML: "))
@@ -45,7 +45,7 @@ def attribute_texts(event: Event, *, mark: str = "") -> Iterator[Text]:
 
 
 def written(value: Value) -> str:
-    """As a selector writes it, but for timestamps, which stand bare."""
+    """The value as in a selector, except that timestamps are bare."""
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
     return render_value(value)

@@ -2,10 +2,10 @@
 
     {"channel": "uav/imagery", "attributes": {"altitude_m": 420}, "payload": "text"}
 
-Attribute values keep the type JSON gives them, so a string stays a string even where it looks like
-a time; `{"timestamp": "2026-03-14T06:12:30Z"}` is a timestamp. Other fields: `metadata` (XML),
+Attribute values keep their JSON type, so a string stays a string even if it looks like a time;
+`{"timestamp": "2026-03-14T06:12:30Z"}` is a timestamp. Other fields: `metadata` (XML),
 `payload_base64` in place of `payload`, `key`, `deadline_ms`, `published_ms`, `received_ms`,
-`source`, `sequence`, and `id`, by which a node knows it.
+`source`, `sequence`, and `id`, the event ID at its node.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ReadEvent:
 def read_events(source: str | None) -> Iterator[ReadEvent]:
     """The events of the file `source`, of standard input for `-`, of the sample for None.
 
-    Raises InputError at the first mistake, with the place it stands in.
+    Raises InputError at the first problem, with its location.
     """
     name = {None: "sample events", STDIN: "standard input"}.get(source, source)
     assert name is not None
@@ -80,7 +80,7 @@ def read_events(source: str | None) -> Iterator[ReadEvent]:
 
 
 def read_lines(stream: IO[bytes], name: str) -> Iterator[tuple[int, str]]:
-    """Numbered lines without their ends; none longer than `MAX_LINE_BYTES` is held in memory."""
+    """Numbered lines without line ends; none longer than `MAX_LINE_BYTES` is held in memory."""
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -96,7 +96,7 @@ def read_lines(stream: IO[bytes], name: str) -> Iterator[tuple[int, str]]:
 
 
 def parse_event(text: str) -> Event:
-    """The event that one line of JSON says; raises EventError."""
+    """Parse one line of JSON as an event; raises EventError."""
     fields = _parse_object(text)
     for name, value in fields.items():
         _check_field(name, value)
@@ -171,7 +171,7 @@ def _check_field(name: str, value: object) -> None:
     expected = _TYPES.get(name)
     if expected is None:
         raise EventError(name, f"unknown field, expected one of {', '.join(_TYPES)}")
-    # By exact type, because Python counts true and false as integers.
+    # By exact type, because Python's booleans are integers.
     if type(value) is not expected:
         raise EventError(name, f"expected {_JSON_NAMES[expected]}, got {_json_name(value)}")
 

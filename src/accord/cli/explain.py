@@ -1,4 +1,4 @@
-"""What a predicate says: canonical form, identity, tree, and what it reads."""
+"""Explains a predicate: canonical form, identity, tree, and what it reads."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def paths_of(predicate: Predicate) -> list[str]:
 
 
 def conditions_of(predicate: Predicate) -> list[str]:
-    """What has no equal in the tree, and needs an XPath engine."""
+    """Conditions that have no equivalent in the tree, and need an XPath engine."""
     return sorted({node.expression for node in walk(predicate.tree) if isinstance(node, XPath)})
 
 
 def index_use(predicate: Predicate) -> str:
-    """In plain words, what an index can do with the predicate before evaluating it."""
+    """What an index can do with the predicate before evaluating it."""
     terms = to_terms(predicate.tree)
     if not terms:
         return "drops it, no event can match"
@@ -78,7 +78,7 @@ def _narrowing(term: Term) -> list[str]:
 
 
 def _draw(node: Expr) -> Tree:
-    # Without recursion, as all walks over a tree of unknown depth.
+    # Iterative, like all walks over trees of unknown depth.
     root = Tree(_label(node), guide_style="dim")
     pending = [(node, root)]
     while pending:

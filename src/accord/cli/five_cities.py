@@ -1,4 +1,4 @@
-"""`accord demo five-cities`: the network, the story and the screen together."""
+"""`accord demo five-cities`: combines network, scenario and screen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accord.cli.screen import print_line
 
 
 class PhaseReporter:
-    """Says what happens; on a terminal something moves until it is known what came of it."""
+    """Reports the phases; on a terminal, with a spinner until the result is known."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -41,7 +41,7 @@ class PhaseReporter:
 
 
 async def play_five_cities(console: Console, net: FiveCities, seconds: float) -> FiveCitiesScenario:
-    """The whole story, told on `console`."""
+    """Run the whole scenario on `console`."""
     teller = PhaseReporter(console)
     print_line(console, "Starting five nodes, and links between them that take their time …")
     try:

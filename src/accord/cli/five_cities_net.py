@@ -1,4 +1,4 @@
-"""Five nodes as processes, linked by relays: what the scenario of five cities happens to."""
+"""The network of the five-cities scenario: five nodes as processes, linked by relays."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from accord.core.overlay.status import ASKED, FlowStatus, NetStatus
 from accord.http.net_schemas import NET
 
 WHOLE_S: Final = 30.0  # until all nodes know all links
-MEASURED_S: Final = 5.0  # more, until they know well how long each takes
+MEASURED_S: Final = 5.0  # additional time for accurate latencies
 _LOOK_S: Final = 0.05
 _CLOSE_MS: Final = 5
 
 
 class FiveCities:
-    """Runs from `async with` on; what happens to it is for good."""
+    """Runs from `async with` on; changes to it are permanent."""
 
     def __init__(
         self, *, paths: int = 2, ping_ms: int = 100, seed: int = 5, stretch: float = 1.0
@@ -90,7 +90,7 @@ class FiveCities:
                 pass
 
     async def flows(self) -> Mapping[str, CityFlow]:
-        """Those of the scenario's channels, by name."""
+        """Flows of the scenario's channels, by name."""
         found = {}
         status = await self._status()
         for channel in CHANNELS:
@@ -126,7 +126,7 @@ class FiveCities:
         await asyncio.gather(*(node.stop() for node in self.nodes.values()))
 
     async def _until_whole(self) -> None:
-        """Until every link is measured: what is computed before depends on who came first."""
+        """Wait until every link is measured: earlier routes depend on the order of start."""
         missing = ""
         try:
             async with asyncio.timeout(WHOLE_S):
@@ -134,7 +134,7 @@ class FiveCities:
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
             raise DemoError(f"the nodes do not find each other: {missing}") from None
-        with suppress(TimeoutError):  # a machine that is busy may never get there
+        with suppress(TimeoutError):  # a busy machine may never get there
             async with asyncio.timeout(MEASURED_S):
                 while self._missing(await self._status(), _CLOSE_MS):
                     await asyncio.sleep(_LOOK_S)
@@ -147,7 +147,7 @@ class FiveCities:
         return msgspec.json.decode(answer.body, type=NetStatus)
 
     def _missing(self, status: NetStatus, close_ms: float = math.inf) -> str:
-        """Links that are not used, or not measured that closely; empty: none."""
+        """Links that are not used, or not measured that accurately; empty if none."""
         known = {
             (link.source, link.target): link.latency_us / 1_000
             for link in status.links
@@ -163,7 +163,7 @@ class FiveCities:
 
 
 def _flow(flow: FlowStatus) -> CityFlow:
-    """Routes that events go by."""
+    """Routes that carry events."""
     routes = [each for each in flow.routes if each.state != ASKED]
     return CityFlow(
         tuple(each.path for each in routes),

@@ -1,4 +1,4 @@
-"""Five cities on a screen: the paths of each phase, words, and a summary."""
+"""Output of the five-cities demonstration: the paths of each phase, text, and a summary."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def draw_act(act: CityPhasePlan) -> Group:
 
 
 def draw_phase(phase: CityPhase) -> Group:
-    """The paths before and after, and in words what that meant."""
+    """The paths before and after, and the effect in words."""
     table = Table("channel", *figures("limit"), "path", *figures("expected"))
     for line in phase.lines:
         first = [line.channel.name, f"{line.channel.max_delay_ms} ms"]
@@ -64,7 +64,7 @@ def draw_summary(phases: Sequence[CityPhase]) -> Group:
 
 
 def draw_total(meter: ChannelLatencies) -> Text:
-    """What the whole comes to: one line for each channel."""
+    """Totals: one line per channel."""
     text = Text(
         f"{meter.channel.name}: published {meter.published:,}, delivered {meter.delivered:,}, "
         f"late {meter.late:,}"
@@ -77,7 +77,7 @@ def draw_total(meter: ChannelLatencies) -> Text:
 
 
 def _changes(line: ChannelPhase) -> Iterator[tuple[str, str, str]]:
-    """Paths that were left, that stay, and that are new, with how long they should take."""
+    """Paths that were dropped, kept and added, with their expected latencies."""
     for path in line.before.paths:
         if path not in line.after.paths:
             yield "−", path_text(path), ""

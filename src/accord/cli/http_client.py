@@ -1,4 +1,4 @@
-"""A node's HTTP API, as commands use it: one request at a time, with errors that say what to do."""
+"""HTTP client for a node's API: one request at a time, with errors that suggest a remedy."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class NodeRejectedError(AccordError):
-    """What a node says to something that it understood and does not do."""
+    """A node understood a request and refused it."""
 
 
 class HttpReply(NamedTuple):
     code: int
     body: bytes
-    headers: Mapping[str, str]  # names in small letters
+    headers: Mapping[str, str]  # names in lower case
 
 
 class NodeHttpClient:
-    """Where a node speaks HTTP, and who asks there."""
+    """A node's HTTP address, and the credentials."""
 
     def __init__(self, url: str, user: str | None, authority: Path | None) -> None:
         try:
@@ -81,7 +81,7 @@ class NodeHttpClient:
         headers: Mapping[str, str] | None = None,
         patience_s: float | None = None,
     ) -> HttpReply:
-        """Whatever is answered. Raises UnreachableError where nothing is."""
+        """Send a request and return any reply; UnreachableError if there is none."""
         patience_s = PATIENCE_S if patience_s is None else patience_s
         connection: HTTPConnection
         if self._tls is None:
@@ -106,7 +106,7 @@ class NodeHttpClient:
             connection.close()
 
     def read(self, answer: HttpReply, type_: type[T], advice: Mapping[int, str]) -> T:
-        """What a node answered. NotTakenError where it did not do it; `advice` by status code."""
+        """Decode a reply; NodeRejectedError if the node refused. `advice` by status code."""
         try:
             if answer.code == 200:
                 return msgspec.json.decode(answer.body, type=type_)
@@ -118,11 +118,11 @@ class NodeHttpClient:
         raise NodeRejectedError(": ".join(filter(None, (problem.place, problem.error))))
 
     def complaint(self, answer: HttpReply, advice: Mapping[int, str]) -> UnreachableError:
-        """What to say of an answer that is none of a node's; `advice` by status code."""
+        """The error for a reply that is not a node's; `advice` by status code."""
         words = answer.body[:200].decode(errors="replace").strip()
         problem = f"{self.place} answers {answer.code}" + (f" ({words})" if words else "")
         return UnreachableError(f"{problem}; {advice.get(answer.code, CHECK)}")
 
     def strange(self, error: Exception) -> UnreachableError:
-        """What to say of an answer that can't be read."""
+        """The error for a reply that can't be decoded."""
         return UnreachableError(f"{self.place} does not answer like a node: {error}; {CHECK}")

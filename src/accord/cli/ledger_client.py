@@ -1,4 +1,4 @@
-"""A node's ledger, its busiest parts and reports over HTTP, as commands ask for them."""
+"""HTTP client for a node's ledger, top lists and reports."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class LedgerUnavailableError(AccordError):
-    """What a node says to a question that it understood and can't answer."""
+    """A node understood a request and can't serve it."""
 
 
 class LedgerClient:
-    """Each call is a request. Raises NotAnsweredError, or UnreachableError where no node is."""
+    """One request per call; LedgerUnavailableError, or UnreachableError if no node replies."""
 
     def __init__(self, url: str, user: str | None, authority: Path | None) -> None:
         self._node = NodeHttpClient(url, user, authority)

@@ -37,18 +37,18 @@ from accord.core.model.errors import AccordError, file_problem
 
 
 class Commands(TyperGroup):
-    """The boundary: a mistake in what the user gave becomes a message and exit code 2."""
+    """Error boundary: a problem in user input becomes a message and exit code 2."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         try:
             return super().main(*args, **extra)
         except AccordError as error:
-            # Only now, because starting must not wait for it.
+            # Imported late, so that the command starts faster.
             from accord.cli.screen import open_console, print_problem  # noqa: PLC0415
 
             print_problem(open_console(stderr=True), error)
         except OSError as error:
-            # A full disk, or a terminal that went away; a closed pipe is handled above.
+            # A full disk, or a closed terminal; a closed pipe is handled above.
             place = "" if error.filename is None else f"{error.filename}: "
             typer.echo(f"error: {place}{file_problem(error)}", err=True)
         sys.exit(2)
@@ -105,7 +105,7 @@ def prepare(
 
 
 def _reopen_closed() -> None:
-    """Python has None for standard streams that were closed before it started."""
+    """Replace standard streams that were closed before the start, for which Python has None."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115

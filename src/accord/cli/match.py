@@ -1,4 +1,4 @@
-"""Which events match: as a table, as JSON lines, or how many."""
+"""Prints the events that match: as a table, as JSON lines, or their number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from accord.predicates import Predicate
 
 @dataclass(frozen=True, slots=True)
 class MatchSelection:
-    """Which events are wanted: those on `channel` that match `predicate`, or that do not."""
+    """Selects the events on `channel` that match `predicate`, or that do not."""
 
     predicate: Predicate
     channel: str | None = None
@@ -31,7 +31,7 @@ class MatchSelection:
 
 
 def print_table(console: Console, selection: MatchSelection, events: Iterator[ReadEvent]) -> int:
-    """Each way of printing returns how many events it was."""
+    """Print a table; like all print functions, returns the number of events."""
     considered = [read for read in events if selection.considers(read)]
     wanted = [read for read in considered if selection.wants(read)]
     if wanted:
@@ -42,7 +42,7 @@ def print_table(console: Console, selection: MatchSelection, events: Iterator[Re
 
 
 def print_json(selection: MatchSelection, events: Iterator[ReadEvent]) -> int:
-    """Each event as the line it was read from, as soon as it is read."""
+    """Print each event as the line it was read from, as soon as it is read."""
     number = 0
     for read in filter(selection.wants, events):
         typer.echo(read.text)

@@ -1,8 +1,8 @@
-"""Events as a Parquet file, for whatever analyses tables.
+"""Exports events to a Parquet file.
 
-An attribute becomes a column where all its values are of one type (whole numbers and others go
-together as floats). The others stay in the column `attributes`, a map of names to texts. So do
-attributes that are called like another column, in capitals or not, and those beyond `MAX_COLUMNS`.
+An attribute becomes a column if all its values have one type (integers and floats combine to
+floats). The others stay in the column `attributes`, a map of names to texts. So do attributes whose
+names equal another column's, ignoring case, and those beyond `MAX_COLUMNS`.
 """
 
 # pyarrow is loaded only where it is used: it is large, and may not be installed.
@@ -40,7 +40,7 @@ _NUMBERS: Final = frozenset({int, float})
 
 
 class ParquetFile:
-    """Written when the last event is there: only then it is known which columns there are."""
+    """Written after the last event: the columns are known only then."""
 
     def __init__(self, path: Path) -> None:
         if importlib.util.find_spec("pyarrow") is None:
@@ -99,7 +99,7 @@ def to_table(events: Sequence[ReceivedEvent]) -> pa.Table:
 
 def _choose_columns(events: Sequence[ReceivedEvent]) -> dict[str, type]:
     kinds: dict[str, set[type]] = {}
-    exact: set[str] = set()  # whole numbers that floats don't hold
+    exact: set[str] = set()  # integers that floats can't represent
     for event in events:
         for name, value in event.attributes.items():
             kinds.setdefault(name, set()).add(type(value))

@@ -1,4 +1,4 @@
-"""`accord predicate …`: try predicates before anything depends on them."""
+"""`accord predicate …`: test predicates offline."""
 
 # Imports stand in the commands: help and completion must not wait for parsers and tables.
 # ruff: noqa: PLC0415

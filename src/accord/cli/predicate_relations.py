@@ -1,4 +1,4 @@
-"""How two predicates relate, in words."""
+"""Relations between two predicates, in words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _INTERSECTS: Final[Mapping[Answer, str]] = {
 
 
 def show_covers(console: Console, a: Predicate, b: Predicate) -> Answer:
-    """Says whether `a` covers `b`; returns the answer."""
+    """Print whether `a` covers `b`, and return it."""
     answer = covers(a, b)
     print_line(console, _COVERS[answer])
     _show_relations(console, a, b, does_cover=answer, do_intersect=intersects(a, b))
@@ -37,7 +37,7 @@ def show_covers(console: Console, a: Predicate, b: Predicate) -> Answer:
 
 
 def show_intersects(console: Console, a: Predicate, b: Predicate) -> Answer:
-    """Says whether `a` and `b` intersect; returns the answer."""
+    """Print whether `a` and `b` intersect, and return it."""
     answer = intersects(a, b)
     print_line(console, _INTERSECTS[answer])
     _show_relations(console, a, b, does_cover=covers(a, b), do_intersect=answer)

@@ -1,4 +1,4 @@
-"""Predicates and what goes with them, as typed by a user."""
+"""Parses predicates and related options typed by a user."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _PREFIX: Final = re.compile(r"[^\W\d][\w.-]*")
 def read_predicate(
     text: str, *, is_xpath: bool = False, namespaces: Mapping[str, str] | None = None
 ) -> Predicate:
-    """The predicate that `text` says, as a selector or as an XPath condition."""
-    # A shell hands over bytes that are not UTF-8 as lone surrogates.
+    """Parse `text` as a selector or as an XPath condition."""
+    # A shell passes bytes that are not UTF-8 as lone surrogates.
     for position, character in enumerate(text):
         if "\ud800" <= character <= "\udfff":
             raise PredicateError("not Unicode text", text=text, position=position)
@@ -27,13 +27,13 @@ def read_predicate(
 
 
 def check_predicate(where: str | None, xpath: str | None) -> None:
-    """A mistake shows here, with its place, before a node is asked."""
+    """Report a problem with its location before a node is contacted."""
     if where is not None or xpath is not None:
         read_predicate(where or xpath or "", is_xpath=where is None)
 
 
 def read_since(text: str, where: str) -> int:
-    """The moment that `text` says, in milliseconds; `where` names the option in the error."""
+    """Parse a time, in milliseconds; `where` names the option in errors."""
     try:
         return parse_time(text, now_ms=time.time_ns() // 1_000_000)
     except ValueError as error:
@@ -41,7 +41,7 @@ def read_since(text: str, where: str) -> int:
 
 
 def read_namespaces(bindings: Iterable[str]) -> dict[str, str]:
-    """`prefix=uri` each; a later one of the same prefix counts."""
+    """Parse `prefix=uri` pairs; the last one of a prefix counts."""
     namespaces = {}
     for binding in bindings:
         prefix, _, uri = binding.partition("=")

@@ -99,7 +99,7 @@ def pub(  # noqa: PLR0913 (a parameter per option)
         key=key,
         metadata=None if metadata is None else _read_file(metadata),
     )
-    to_message(channel, b"", attributes, extras)  # mistakes show before anything is connected
+    to_message(channel, b"", attributes, extras)  # report problems before connecting
     publishing = PubRunner(channel, attributes, extras)
     target = read_target(url, user, authority, client)
     try:
@@ -114,7 +114,7 @@ def pub(  # noqa: PLR0913 (a parameter per option)
 
 
 def read_attributes(pairs: Sequence[str]) -> dict[str, Value]:
-    """`name=value` each, the value typed by its form."""
+    """Parse `name=value` pairs; the form of a value gives its type."""
     from accord.cli.errors import InputError
     from accord.core.model.values import infer
 
@@ -144,14 +144,14 @@ def _source(
             raise typer.BadParameter("give one of --lines and --count")
         return Lines(every_s)
     if count is None:
-        count = 1 if every_s is None else 0  # 0: for ever
+        count = 1 if every_s is None else 0  # 0: unlimited
     if payload == STDIN:
         return Repeated(None, count, every_s)
     return Repeated(_text(payload or "") if file is None else _read_file(file), count, every_s)
 
 
 def _text(payload: str) -> str | bytes:
-    """A shell hands over bytes that are not UTF-8 as lone surrogates."""
+    """A shell passes bytes that are not UTF-8 as lone surrogates."""
     try:
         payload.encode()
     except UnicodeEncodeError:

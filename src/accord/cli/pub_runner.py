@@ -1,4 +1,4 @@
-"""Publishing one event or many, and saying what became of them."""
+"""Publishes one event or many, and reports the outcome."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from accord.client.session import Session
 from accord.core.model.event import MAX_PAYLOAD
 from accord.core.model.values import Value
 
-# Publications that wait for their acknowledgement at the same time.
+# Unacknowledged publications at the same time.
 WINDOW: Final = 256
 MAX_COMPLAINTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """The same payload `count` times, or for ever if that is 0; None is standard input."""
+    """The same payload `count` times, unlimited if 0; None is standard input."""
 
     payload: str | bytes | None
     count: int
@@ -48,7 +48,7 @@ class Repeated:
 
     @property
     def is_slow(self) -> bool:
-        """Slow enough to tell of each event."""
+        """Slow enough to report each event."""
         return self.every_s is not None
 
 
@@ -113,7 +113,7 @@ class PubRunner:
                 try:
                     await self._start_all(session, source, tasks)
                 except InputError as error:
-                    mistake = error  # what came before it is still to be acknowledged
+                    mistake = error  # earlier events still await acknowledgement
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
         if mistake is not None:
@@ -163,7 +163,7 @@ class PubRunner:
         return "acknowledged" if self._extras["qos"] else "sent"
 
     def summarise(self) -> None:
-        """In one line, if there were several."""
+        """Print one line, if there were several."""
         if self._is_one or not self.taken + self.refused:
             return
         spent_s = max(self._clock() - self._started_s, 1e-3)

@@ -1,4 +1,4 @@
-"""Durations as people type them, and amounts as they like to read them."""
+"""Parses durations, and formats amounts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIZES: Final = (("GB", 10**9), ("MB", 10**6), ("KB", 10**3))
 
 
 def read_duration_s(text: str, where: str, *, needs_unit: bool = False) -> float:
-    """Seconds, also where no unit is said unless one must be; `where` names the option."""
+    """Seconds, by default also without a unit; `where` names the option."""
     found = _DURATION.fullmatch(text.strip())
     unit_s = _UNITS_S.get(found[2]) if found else None
     if found is None or unit_s is None:
@@ -37,7 +37,7 @@ def size_text(size: float) -> str:
 
 
 def rate_text(rate: float) -> str:
-    """Per second: a fraction matters only where there are few."""
+    """Per second, with a fraction for small values."""
     return f"{rate:,.0f}" if rate >= 10 or rate == int(rate) else f"{rate:.1f}"
 
 
@@ -46,7 +46,7 @@ def count_text(count: int, noun: str) -> str:
 
 
 def duration_text(duration_s: float) -> str:
-    """The two units that matter."""
+    """In the two largest units."""
     seconds = int(duration_s)
     if duration_s < 10:
         return f"{duration_s:.1f} s"
@@ -60,7 +60,7 @@ def duration_text(duration_s: float) -> str:
 
 
 def latency_text(latency_s: float) -> str:
-    """Three digits, in the unit they fit."""
+    """Three digits, in a suitable unit."""
     value, unit = (latency_s, "s") if latency_s >= 1 else (latency_s * 1e3, "ms")
     if value < 1:
         value, unit = latency_s * 1e6, "µs"

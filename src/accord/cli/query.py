@@ -137,7 +137,7 @@ def _choose_format(form: Format | None, output: Path | None) -> Format:
 
 
 def _check(wanted: QueryOptions) -> None:
-    """Mistakes show here, with their place, before the node is asked."""
+    """Report problems with their location before the node is contacted."""
     from accord.cli.errors import InputError
     from accord.cli.predicate_text import check_filter, check_predicate, read_since
     from accord.core.model.errors import EventError

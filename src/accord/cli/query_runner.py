@@ -1,4 +1,4 @@
-"""Going through the results of a query, and where they go."""
+"""Runs a query page by page, and writes the results."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class QueryOptions:
 
 
 class ResultSink(Protocol):
-    """Where events go. `finish` after the last of them; `close` in any case."""
+    """Receives events. `finish` is called after the last of them, `close` in any case."""
 
     def put(self, event: ReceivedEvent) -> None: ...
 
@@ -60,7 +60,7 @@ class ResultSink(Protocol):
     def close(self) -> None: ...
 
     def bar_console(self) -> Console | None:
-        """Where a progress bar may be, if anywhere."""
+        """The console for a progress bar, if any."""
         ...
 
 
@@ -83,12 +83,12 @@ class ScreenSink:
     def bar_console(self) -> Console | None:
         if not self._console.is_terminal:
             return open_console(stderr=True)
-        # On one terminal, only what writes through the bar's console stays above the bar.
+        # On one terminal, only output through the bar's console stays above the bar.
         return None if self._is_json else self._console
 
 
 class NewFile:
-    """A file that is there only when it is whole."""
+    """A file that appears only when complete."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -127,7 +127,7 @@ class JsonFile:
 
 
 class QueryRunner:
-    """Asks, and hands over what comes."""
+    """Requests pages, and passes on the events."""
 
     def __init__(
         self, wanted: QueryOptions, sink: ResultSink, *, clock: Callable[[], float] = time.monotonic
@@ -164,7 +164,7 @@ class QueryRunner:
             self._stats = query.stats
 
     def summarise(self) -> None:
-        """What was found and how, to a person; that nothing was, to anybody."""
+        """Summary for an operator; an empty result is always reported."""
         if not self.found:
             print_line(self._console, f"nothing found: {safe(str(self._wanted))}")
             advice = (
@@ -197,7 +197,7 @@ def _effort(stats: QueryStats) -> str:
 
 @contextmanager
 def _bar(console: Console | None, limit: int) -> Iterator[Callable[[QueryStats], None]]:
-    """Shows how far a query is, on a terminal."""
+    """Shows a query's progress on a terminal."""
     if console is None or not console.is_terminal:
         yield lambda _: None
         return

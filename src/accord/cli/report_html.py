@@ -1,4 +1,4 @@
-"""A report as one page: with plots, without anything from elsewhere, for screens and paper."""
+"""A report as one self-contained HTML page with plots, for screens and paper."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _lines(report: Report) -> Iterator[str]:
     title = _text(f"Delivered quality, {report.node}" if report.node else "Delivered quality")
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    # Whatever a name in the report may be: nothing is run, nothing is loaded.
+    # Whatever names the report contains: nothing is executed, nothing is loaded.
     yield (
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">"

@@ -1,7 +1,7 @@
 """The plots of a report, as SVG.
 
-They are made for a narrow page: readable on a phone, and each as wide as the page where there is
-more room. Text stays text, in the page's own font.
+They are designed for a narrow page: readable on a phone, and scaled to the width of the page. Text
+stays text, in the page's own font.
 """
 
 # matplotlib is loaded only where it is used: it is large, and may not be installed.
@@ -29,8 +29,8 @@ CAUSES: Final = 8
 _LABEL_LENGTH: Final = 44
 _SIZE: Final = (6.4, 2.6)  # in inches of 72 points
 _BLUE, _ORANGE, _RED, _GREEN = "#2563eb", "#d97706", "#dc2626", "#15803d"
-_NAMES: Final = re.compile(r' id="(?![a-z][0-9a-f]{10}")[^"]*"')  # those that nothing refers to
-_FACTS: Final = ("Creator", "Date", "Format", "Type")  # not to be in a picture
+_NAMES: Final = re.compile(r' id="(?![a-z][0-9a-f]{10}")[^"]*"')  # unreferenced ones
+_FACTS: Final = ("Creator", "Date", "Format", "Type")  # omitted from the picture
 _STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -69,7 +69,7 @@ def _svg(report: Report, draw: Callable[[Axes, Report], None], height: float = _
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    # Names in the picture come from this, and pictures on one page must not share them.
+    # Salt of the ids, which must differ between pictures on one page.
     with mpl.rc_context({**_STYLE, "svg.hashsalt": draw.__name__}):
         figure = Figure(figsize=(_SIZE[0], height), layout="constrained")
         draw(figure.subplots(), report)

@@ -1,4 +1,4 @@
-"""What a report says, as tables of text: a screen and a page show the same."""
+"""A report as tables of text, shared by terminal and HTML."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOBODY: Final = "(none)"
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """`remark` stands below; a section without rows says it instead."""
+    """`remark` is shown below; or in place of the table, if there are no rows."""
 
     title: str
     table: Table
@@ -87,7 +87,7 @@ def moment_text(time_ms: int) -> str:
 
 
 def share_text(share: float | None) -> str:
-    """Never rounded to all or nothing."""
+    """Never rounded to 0 or 100 %."""
     if share is None:
         return NOTHING
     percent = f"{share * 100:.1f}"

@@ -1,6 +1,6 @@
-"""How things look: consoles, prose, mistakes.
+"""Terminal output: consoles, text, errors.
 
-Whatever came from a file or a network is shown through `safe`, because a terminal obeys control
+Untrusted text from a file or a network is shown through `safe`, because a terminal obeys control
 characters, and never as markup.
 """
 
@@ -18,7 +18,7 @@ PIPE_WIDTH: Final = 100_000
 
 
 def open_console(*, stderr: bool = False) -> Console:
-    """One as wide as its terminal; files and pipes get rows whole, for `grep` and `awk`."""
+    """A console as wide as its terminal; files and pipes get whole rows, for `grep` and `awk`."""
     console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = PIPE_WIDTH
@@ -26,22 +26,22 @@ def open_console(*, stderr: bool = False) -> Console:
 
 
 def safe(text: str) -> str:
-    """`text` with everything a terminal might obey written as an escape."""
+    """`text` with all control characters escaped."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def is_fitted(console: Console) -> bool:
-    """Whether there is a width to keep to: a pipe has none unless `COLUMNS` says so."""
+    """Whether there is a width limit: a pipe has none unless `COLUMNS` is set."""
     return console.width < PIPE_WIDTH
 
 
 def print_line(console: Console, text: str | Text) -> None:
-    """One line of prose; only a terminal gets it wrapped, so that pipes keep lines whole."""
+    """Print a line of text, wrapped only on a terminal, so that pipes keep lines whole."""
     console.print(text, soft_wrap=not console.is_terminal)
 
 
 def print_problem(console: Console, error: AccordError) -> None:
-    """A mistake, with the character it stands at where that is known."""
+    """Print a problem, with its position in the text if known."""
     texts, excerpt = error.parts(), [""]
     if isinstance(error, PredicateError):
         text, *excerpt = error.pointed().rsplit("\n", 2)

@@ -43,7 +43,7 @@ def run(  # noqa: PLR0913, PLR0917 (a parameter per option)
 
     Ends with exit code 1 where a check failed, and prints the command that replays the run.
     """
-    # Only now, because other commands should not wait for these.
+    # Imported late, so that other commands start faster.
     from accord.cli.screen import open_console, print_line  # noqa: PLC0415
     from accord.cli.sim_screen import draw_channels, draw_run  # noqa: PLC0415
     from accord.config.scenario import load_scenario  # noqa: PLC0415

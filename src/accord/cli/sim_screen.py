@@ -1,4 +1,4 @@
-"""What `accord sim` shows of runs."""
+"""Output of `accord sim`."""
 
 from __future__ import annotations
 

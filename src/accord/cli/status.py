@@ -1,4 +1,4 @@
-"""`accord status`: what a node does."""
+"""`accord status`: a node's state."""
 
 # Imports stand in the functions: help and completion must not wait for tables.
 # ruff: noqa: PLC0415
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from accord.cli.status_client import ClientRates, StatusClient
     from accord.http.view import NodeSummary
 
-_WAIT_S: Final = 0.2  # between two looks
+_WAIT_S: Final = 0.2  # between two polls
 
 
 def status(  # noqa: PLR0913 (a parameter per option)
@@ -65,7 +65,7 @@ def status(  # noqa: PLR0913 (a parameter per option)
 
 
 def _wait(source: StatusClient, wait_s: float, *, needs_pipeline: bool) -> None:
-    """UnreachableError where it takes longer."""
+    """Wait until ready; UnreachableError on timeout."""
     from accord.cli.connection import UnreachableError
 
     until = time.monotonic() + wait_s
@@ -82,7 +82,7 @@ def _wait(source: StatusClient, wait_s: float, *, needs_pipeline: bool) -> None:
 
 
 def _lacking(status: NodeSummary, *, needs_pipeline: bool) -> str:
-    """Why it is not ready; empty where it is."""
+    """Why it is not ready; empty if it is."""
     if not status.is_ready:
         return f"node {status.name} starts or stops"
     pipeline = status.statistics.pipeline
@@ -93,7 +93,7 @@ def _lacking(status: NodeSummary, *, needs_pipeline: bool) -> str:
 
 
 def _looks(source: StatusClient, every_s: float) -> Iterator[tuple[NodeSummary, ClientRates]]:
-    """The status again and again, with rates since the look before."""
+    """Poll the status, with rates since the previous poll."""
     from accord.cli.status_client import ClientRates
 
     before = source.fetch()
@@ -116,7 +116,7 @@ def _print(status: NodeSummary, rates: ClientRates, *, is_json: bool) -> None:
 
 
 def _watch(source: StatusClient, every_s: float) -> None:
-    """On the same place of a terminal; where the node goes away, its last words stay."""
+    """Redraw in place; if the node becomes unreachable, the last status stays."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text

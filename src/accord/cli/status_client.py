@@ -1,4 +1,4 @@
-"""What a node says about itself over HTTP, and rates from two such answers."""
+"""HTTP client for a node's status, and rates from two samples of it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _ADVICE: Final = {401: "give --user and ACCORD_PASSWORD", 403: "ask for the righ
 
 
 class StatusClient:
-    """A node's status, to be asked for again and again."""
+    """Polls a node's status."""
 
     def __init__(self, url: str, user: str | None, authority: Path | None) -> None:
         self._node = NodeHttpClient(url, user, authority)
 
     def fetch(self) -> NodeSummary:
-        """Raises UnreachableError where there is no answer, or not that of a node."""
+        """Raise UnreachableError if there is no reply, or not that of a node."""
         answer = self._node.ask(PATH)
         if answer.code != 200:
             raise self._node.complaint(answer, _ADVICE)
@@ -45,7 +45,7 @@ class ClientRates(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def between(cls, before: Statistics | None, after: Statistics) -> ClientRates:
-        """Since the start, if there is no `before` or the node was started since."""
+        """Rates since `before`; since the start if there is none or the node was restarted."""
         if before is not None and after.uptime_ms <= before.uptime_ms:
             before = None
         seconds = max(after.uptime_ms - (before.uptime_ms if before else 0), 1) / 1000
@@ -67,6 +67,6 @@ class ClientRates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def to_fields(status: NodeSummary, rates: ClientRates) -> dict[str, Any]:
-    """What the API says, and rates."""
+    """The API's fields, and rates."""
     fields: dict[str, Any] = msgspec.to_builtins(status)
     return {**fields, "rates": msgspec.to_builtins(rates)}

@@ -122,7 +122,7 @@ def _pipeline(pipeline: PipelineStatus) -> Text:
 
 
 def _last_end(pipeline: PipelineStatus) -> Iterator[Text]:
-    """Why its process ended last, and what that printed."""
+    """Why its process last ended, and its last output."""
     if not pipeline.last_end_ms:
         return
     at = datetime.fromtimestamp(pipeline.last_end_ms / 1_000, UTC).astimezone()

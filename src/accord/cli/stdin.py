@@ -1,7 +1,7 @@
 """Standard input without blocking the event loop.
 
-Threads would do too, but one that waits for a person to type can't be ended. So the loop watches
-the descriptor; what can't be watched (files, devices) never makes anybody wait, and is just read.
+A thread that waits for a user to type can't be stopped, so the loop watches the descriptor. Input
+that can't be watched (files, devices) never blocks for long, and is read directly.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _CHUNK: Final = 65_536
 
 
 async def read_chunks() -> AsyncIterator[bytes]:
-    """What comes, as it comes."""
+    """Data as it arrives."""
     try:
         descriptor = sys.stdin.fileno()
-    except OSError:  # a stream in memory
+    except OSError:  # an in-memory stream
         while chunk := sys.stdin.buffer.read(_CHUNK):
             yield chunk
         return
@@ -50,7 +50,7 @@ async def _until_readable(descriptor: int) -> None:
 
 
 async def read_all(limit: int) -> bytes:
-    """Everything up to the end; InputError where that is more than `limit` bytes."""
+    """Everything up to the end; InputError if longer than `limit` bytes."""
     parts: list[bytes] = []
     size = 0
     async for chunk in read_chunks():
@@ -62,7 +62,7 @@ async def read_all(limit: int) -> bytes:
 
 
 async def read_payload_lines() -> AsyncIterator[bytes]:
-    """Lines without their ends; InputError where one is longer than `MAX_LINE_BYTES`."""
+    """Lines without line ends; InputError if one is longer than `MAX_LINE_BYTES`."""
     rest = b""
     number = 0
     async for chunk in read_chunks():

@@ -1,4 +1,4 @@
-"""`accord sub`: show events as they come."""
+"""`accord sub`: show events as they arrive."""
 
 # Imports stand in the functions: help and completion must not wait for a client.
 # ruff: noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Following channels: all subscriptions of one command, until there is a reason to stop."""
+"""Runs all subscriptions of one command, until there is a reason to stop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from accord.client.quality import Expectation, ExpectationState, read_expectatio
 from accord.client.subscription import Subscription
 from accord.core.model.channels import is_internal
 
-# How MQTT is asked for retained events: at the subscription, or not at all.
+# MQTT's retain handling: send retained events at subscription, or not at all.
 _RETAINED: Final = 0
 _NOT_RETAINED: Final = 2
 
@@ -34,7 +34,7 @@ def read_expectation(text: str) -> Expectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubOptions:
-    """What to follow, and for how long."""
+    """What to subscribe to, and for how long."""
 
     filters: tuple[str, ...]
     where: str | None = None
@@ -48,7 +48,7 @@ class SubOptions:
 
 
 class SubRunner:
-    """Shows what comes, and counts it."""
+    """Shows events, and counts them."""
 
     def __init__(
         self, wish: SubOptions, show: Show, *, clock: Callable[[], float] = time.monotonic
@@ -88,7 +88,7 @@ class SubRunner:
             await self._follow(subscriptions)
 
     def summarise(self) -> None:
-        """To a person only: pipes have had it all."""
+        """Print a summary on terminals only."""
         if self._started_s is not None and self._console.is_terminal:
             spent_s = self._clock() - self._started_s
             self._remark(f"{count_text(self.shown, 'event')} in {duration_text(spent_s)}")

@@ -1,8 +1,8 @@
-"""One table for all screens: it fits every width and leaves nothing out.
+"""Responsive tables: fit any terminal width without omitting anything.
 
-A row is a line where that fits. Where it does not, text wraps between words, and columns go to
-lines of their own below, indented, those of the least weight first, with their titles in the
-header: whichever takes the fewest lines. Numbers are never cut.
+A row is one line if that fits. Otherwise text wraps between words, and columns move to indented
+lines of their own below, those of the least weight first, with their titles in the header:
+whichever takes the fewest lines. Numbers are never cut.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _GAP: Final = 2
 _INDENT: Final = 4
 _MAX_WORD: Final = 32  # longer ones may be broken
 _NARROWEST: Final = 20
-_FIXED: Final = 2  # of this weight and more, columns stay in the first line
+_FIXED: Final = 2  # columns of at least this weight stay in the first line
 _PHRASES: Final = re.compile(r"\s*(?:\S| (?! ))+\s*|\s+")
-_WORDS: Final = re.compile(  # a figure and its unit are one
+_WORDS: Final = re.compile(  # a number and its unit count as one
     r"\s*(?:\S*\d (?:[mµ]?s|min|h|[KMG]?B|[kMG]?bit/s|%)(?![^\s,;:.)/])\S*|\S+)\s*|\s+"
 )
 
@@ -46,18 +46,18 @@ class Column:
 
 
 def figures(*titles: str, weight: int = 1, least: int = 0) -> Iterator[Column]:
-    """Columns of numbers, which stand to the right."""
+    """Columns of numbers, aligned right."""
     for title in titles:
         yield Column(title, is_number=True, is_whole=True, weight=weight, least=least)
 
 
 def whole(title: str) -> Column:
-    """A column whose cells are not wrapped, such as moments and ids."""
+    """A column whose cells are not wrapped, such as times and ids."""
     return Column(title, is_whole=True)
 
 
 class Table:
-    """Rows of cells: of a `str`, what a terminal might obey is escaped; a `Text` is trusted."""
+    """Rows of cells: control characters in a `str` are escaped; a `Text` is trusted."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Table:
         self.rows.append([each if isinstance(each, Text) else Text(safe(each)) for each in cells])
 
     def height(self, width: int) -> int:
-        """In lines, of a terminal so wide."""
+        """Number of lines on a terminal of this width."""
         return sum(1 for _ in self._lines(width))
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
@@ -97,7 +97,7 @@ class Table:
             yield from self._drawn(row, layout, is_sparse=True)
 
     def _drawn(self, row: list[Text], layout: Layout, *, is_sparse: bool = False) -> Iterator[Text]:
-        """The lines of a row; if it is sparse, without those below that have nothing to say."""
+        """The lines of a row; if it is sparse, without empty ones below the first."""
         for place, line in enumerate(layout):
             if place and is_sparse and all(row[n].plain in ("", NOTHING) for n, _ in line):
                 continue
@@ -113,7 +113,7 @@ class Table:
                 yield drawn
 
     def _layout(self, width: int) -> Layout:
-        """The one with the fewest lines, and of those the one with the fewest columns below."""
+        """The layout with the fewest lines, then with the fewest columns below."""
         bounds = [self._bounds(n) for n in range(len(self.columns))]
         movable = [n for n, column in enumerate(self.columns) if n and column.weight < _FIXED]
         ranked = sorted(movable, key=lambda n: (self.columns[n].weight, -n))
@@ -135,7 +135,7 @@ class Table:
         return best[1]
 
     def _bounds(self, n: int) -> tuple[int, int]:
-        """Of a column's width: what it needs, and what it would like."""
+        """Minimum and preferred width of a column."""
         column = self.columns[n]
         longest = max((row[n].cell_len for row in self.rows), default=0)
         most = max(longest, cell_len(column.title), column.least)
@@ -148,7 +148,7 @@ class Table:
         return max(need, column.least), most
 
     def _height(self, layout: Layout, limit: int | None) -> int:
-        """Of all rows, but no further than `limit`."""
+        """Height of all rows, counted up to `limit`."""
         height = 0
         for row in self.rows:
             for place, line in enumerate(layout):
@@ -171,7 +171,7 @@ def _has_room(widths: Sequence[int], width: int) -> bool:
 
 
 def _packed(columns: list[int], bounds: list[tuple[int, int]], width: int) -> list[list[int]]:
-    """In as many lines as it takes for all to have the room they would like."""
+    """As many lines as needed for all columns to have their preferred widths."""
     lines: list[list[int]] = []
     for n in columns:
         if lines and _has_room([bounds[each][1] for each in (*lines[-1], n)], width):
@@ -182,7 +182,7 @@ def _packed(columns: list[int], bounds: list[tuple[int, int]], width: int) -> li
 
 
 def _widths(line: list[int], bounds: list[tuple[int, int]], width: int) -> list[tuple[int, int]]:
-    """What each needs at least; of what is over, those with the least get some first."""
+    """Minimum widths; spare width goes to the narrowest columns first."""
     rooms = {n: min(bounds[n][0], width) for n in line}
     spare = width - sum(rooms.values()) - _GAP * (len(line) - 1)
     while spare > 0 and (short := [n for n in line if rooms[n] < bounds[n][1]]):
@@ -204,7 +204,7 @@ def _wrapped(cell: Text, room: int) -> list[Text]:
 
 
 def _words(text: str) -> Iterator[re.Match[str]]:
-    """What is not broken, with the space around it; two spaces separate what belongs together."""
+    """Unbreakable parts with the space around them; double spaces, if any, separate them."""
     return (_PHRASES if "  " in text.strip() else _WORDS).finditer(text)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from accord.core.monitoring.top import Top
 
 _LINES: Final = 100
-_LINES_IN_A_PIPE: Final = 60  # of a whole frame
+_LINES_IN_A_PIPE: Final = 60  # of a full screen
 
 
 def top(  # noqa: PLR0913 (a parameter per option)
@@ -67,7 +67,7 @@ def _print(now: Top, *, is_json: bool) -> None:
 
 
 def _watch(source: LedgerClient, interval_s: float) -> None:
-    """On the whole terminal; where the node goes away, its last picture stays."""
+    """Redraw the full screen; if the node becomes unreachable, the last one stays."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""What `accord top` draws, to fit a terminal: 24 lines of 80 characters say what matters."""
+"""Output of `accord top`, fitted to the terminal: the essentials fit 24 lines of 80 characters."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _clients(now: Top, shown: int) -> Table:
 
 
 def _table(first: str, *others: str, extra: Sequence[str] = ()) -> Table:
-    """Widths that stay the same from one look to the next."""
+    """Widths that stay constant between refreshes."""
     return Table(
         Column(first, least=16),
         *figures(*others, least=5),
@@ -154,7 +154,7 @@ def _title(noun: str, shown: int, total: int) -> str:
 
 
 def _filled(facts: Iterable[str | Text], width: int) -> list[Text]:
-    """Lines with as many facts as fit."""
+    """Lines with as many values as fit."""
     lines: list[Text] = []
     for fact in facts:
         if lines and lines[-1].cell_len + len(_DOT) + len(fact) <= width:

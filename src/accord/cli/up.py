@@ -72,7 +72,7 @@ def up(  # noqa: PLR0913, PLR0917 (a parameter per option)
 
     Addresses are HOST:PORT; an empty one switches that listener off.
     """
-    # Only now, because other commands should not wait for these.
+    # Imported late, so that other commands start faster.
     import uvloop  # noqa: PLC0415
     from msgspec.structs import replace  # noqa: PLC0415
 
@@ -89,7 +89,7 @@ def up(  # noqa: PLR0913, PLR0917 (a parameter per option)
 
 
 def _check_data(folder: Path | None) -> None:
-    """Make the directory, so that one of no use is an error before anything starts."""
+    """Create the directory, so that an unusable one is an error before anything starts."""
     import os  # noqa: PLC0415
 
     from accord.cli.errors import InputError  # noqa: PLC0415
@@ -125,7 +125,7 @@ async def _run(config: Config, *, has_demo: bool) -> None:
             Node(node_settings(config, has_demo=has_demo), users)
         )
         urls = await _serve_http(config, node, users, stack)
-        stack.callback(node.pipeline.turn_away)  # first of all: HTTP waits for who waits for it
+        stack.callback(node.pipeline.turn_away)  # first on exit: HTTP waits for its queries
         demo_url = _demo_url(config, node) if has_demo else None
         collect_seldom()
         _announce(node, urls, demo_url)
@@ -173,7 +173,7 @@ def _quality(config: Config) -> QualityOptions:
 
 
 def _keeps_demo(config: Config) -> bool:
-    """Whether the demonstration is kept, so that there is something to query."""
+    """Whether the demonstration's events are kept, so that there is something to query."""
     has_something = bool(config.keep) or config.anonymous_rights is None
     return config.pipeline.enabled and bool(config.node.data) and not has_something
 
@@ -198,7 +198,7 @@ def _pipeline(config: Config, *, keeps_demo: bool) -> PipelineOptions | None:
 
 
 async def _serve_http(config: Config, node: Node, users: Users, stack: AsyncExitStack) -> list[str]:
-    """Where status and metrics can be had until `stack` is closed."""
+    """Serve status and metrics until `stack` is closed; returns the URLs."""
     listen = config.listen
     if not (listen.http or listen.https):
         return []
@@ -252,7 +252,7 @@ def _tls(config: Config) -> ssl.SSLContext:
 
 
 def _demo_url(config: Config, node: Node) -> str | None:
-    """Where the demonstration may connect, as any client on this machine; None if nowhere."""
+    """Where the demonstration can connect as a local client; None if nowhere."""
     if config.anonymous_rights is None:
         return None
     for listener, address in zip(node.settings.listeners, node.addresses, strict=True):

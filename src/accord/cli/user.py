@@ -49,13 +49,13 @@ def hash_(name: Name = "NAME") -> None:
 
 
 def _ask() -> str:
-    # On standard error, so that what is printed can be appended to a file.
+    # On standard error, so that the output can be appended to a file.
     answer: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     return answer
 
 
 def _key(name: str) -> str:
-    """A name as TOML writes it."""
+    """A name as a TOML key."""
     if re.fullmatch(r"[A-Za-z0-9_-]+", name):
         return name
     quoted = name.replace("\\", "\\\\").replace('"', '\\"')

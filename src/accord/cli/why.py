@@ -1,4 +1,4 @@
-"""`accord why`: what became of an event, and for which reason."""
+"""`accord why`: the outcome of an event, and its cause."""
 
 # Imports stand in the functions: help and completion must not wait for tables.
 # ruff: noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Where a server is, as a URL says it."""
+"""Server addresses, parsed from URLs."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """For people; without the password."""
+        """The URL for messages to the operator, without the password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}{self.path.removesuffix('/')}"
 
 
 def parse_address(url: str) -> Address:
-    """Raises ValueError that says what was expected."""
+    """Parse a server URL; raises ValueError that states what was expected."""
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
         raise ValueError(f"expected a URL such as mqtt://localhost:1883: {error}") from None
     if parts.scheme not in PORTS or not parts.netloc:
-        # Only up to the '@' could there be a password.
+        # Only the part up to the '@' can hold a password.
         shown = url.rpartition("@")[2][:80]
         raise ValueError(f"expected mqtt://, mqtts://, ws:// or wss:// and a host, got {shown!r}")
     if not parts.hostname:

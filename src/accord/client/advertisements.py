@@ -1,6 +1,6 @@
-"""What a session promises to publish at most: said to the node, and again after each reconnection.
+"""Advertisements of a session: the maximum rates it promises to publish at.
 
-A node that was started anew has forgotten it, so it is said again whenever a connection is made.
+All of them are sent again after each reconnection, because a node that restarted has lost them.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class AdvertiseReply(msgspec.Struct, frozen=True):
 
 
 class Advertisement:
-    """Made by `Session.advertise`; holds until `withdraw`, the end of its `async with` or session.
+    """An advertised rate, made by `Session.advertise`.
 
-    `mode` is how the node takes it: where that is `enforce`, events beyond the rate are refused.
+    It holds until `withdraw`, the end of its `async with` or of the session. `mode` is how the node
+    applies it: with `enforce`, events beyond the rate are refused.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Advertisement:
         self._kept = kept
 
     async def update(self, rate_hz: float) -> None:
-        """Promise another rate."""
+        """Advertise another rate."""
         before, self.rate_hz = self.rate_hz, rate_hz
         try:
             await self._kept.say(self)
@@ -75,7 +76,7 @@ class Advertisement:
 
 
 class Advertisements:
-    """All of one session."""
+    """The advertisements of one session."""
 
     def __init__(self, driver: Driver, ask: Ask) -> None:
         self._driver = driver
@@ -84,7 +85,7 @@ class Advertisements:
         self._repeating: asyncio.Task[None] | None = None
 
     async def say(self, advertisement: Advertisement) -> None:
-        """AdvertisementError where the node does not take it."""
+        """Send the advertisement; raises AdvertisementError if the node refuses it."""
         asked: dict[str, Any] = {
             "do": "advertise",
             "channel": advertisement.channel,
@@ -105,7 +106,7 @@ class Advertisements:
             await self._asked({"do": "unadvertise", "name": advertisement.name})
 
     async def close(self) -> None:
-        """Nothing more is published: what was promised for it is free again."""
+        """Withdraw all advertisements, so that the node frees what it reserved for them."""
         with suppress(ClientError, TimeoutError):
             async with asyncio.timeout(_FAREWELL_S):
                 for each in list(self._said.values()):

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt to connect."""
+"""Exponential backoff between connection attempts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 
 class Backoff:
-    """Doubles from `first_ms` to `limit_ms`; each wait is between half of that and all of it.
+    """Backoff that doubles from `first_ms` to `limit_ms`, with jitter.
 
-    The spread keeps clients that lost the same server from coming back all at once.
+    Each wait is between half of the current value and all of it. The jitter keeps clients that lost
+    the same server from reconnecting all at once.
     """
 
     def __init__(
@@ -27,5 +28,5 @@ class Backoff:
         return round(ceiling_ms * (1 + self._random()) / 2)
 
     def reset(self) -> None:
-        """After success: the next failure starts small again."""
+        """Start from `first_ms` again, after a success."""
         self._ceiling_ms = self._first_ms

@@ -1,4 +1,4 @@
-"""Channels seen and defined through a session: what is said on `$accord/channels`."""
+"""Requests to list and define channels, over `$accord/channels`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DECODER: Final = msgspec.json.Decoder(ChannelsReply)
 
 
 async def request_channels(session_request: Ask, **request: Any) -> ChannelsReply:
-    """ChannelRefusedError where the server says no."""
+    """Send a request; raises ChannelRefusedError if the server refuses it."""
     event = await session_request(CHANNELS, msgspec.json.encode(request))
     try:
         answer = _DECODER.decode(event.payload)

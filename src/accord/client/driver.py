@@ -1,4 +1,4 @@
-"""Runs a machine on asyncio: opens streams, moves bytes, keeps time, comes back when cut off."""
+"""Runs a `ClientMachine` on asyncio: opens streams, moves bytes, keeps timers, reconnects."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from accord.core.mqtt.properties import NO_PROPERTIES
 
 WRITE_AHEAD: Final = 1024 * 1024
 FLUSH_S: Final = 1.0
-# A connection that does not last this long is no success: two clients under one name, say, would
-# throw each other out without end.
+# A shorter connection does not reset the backoff: two clients with the same client id, for example,
+# would otherwise disconnect each other without end.
 STEADY_MS: Final = 2_000
 
 
 class InboxListener(Protocol):
-    """Who wants to know about a subscription's inbox."""
+    """Receives notifications about one subscription's inbox."""
 
     def wake(self) -> None: ...
 
@@ -44,13 +44,13 @@ class InboxListener(Protocol):
 
 
 class Driver:
-    """One session's input and output."""
+    """The I/O of one session."""
 
     def __init__(
         self, machine: ClientMachine, connect: Callable[[], Awaitable[Stream]], backoff: Backoff
     ) -> None:
         self.machine = machine
-        self.server = NO_PROPERTIES  # what the last CONNACK said
+        self.server = NO_PROPERTIES  # properties of the last CONNACK
         self.listeners: dict[int, InboxListener] = {}
         self.error: ClientError | None = None
         self._connect = connect
@@ -79,12 +79,12 @@ class Driver:
         return int(self._loop.time() * 1000)
 
     async def start(self, patience_ms: int) -> None:
-        """Connect for the first time; try again for `patience_ms` if need be."""
+        """Connect for the first time; retry for up to `patience_ms`."""
         self.begin(patience_ms)
         await asyncio.shield(self._ready)
 
     def begin(self, patience_ms: int) -> None:
-        """The same without waiting for it: what is asked for meanwhile is asked for then."""
+        """Start connecting without waiting; requests made meanwhile are sent once connected."""
         give_up_ms = self.now_ms() + patience_ms
         self._tasks = [
             self._loop.create_task(self._live(give_up_ms)),
@@ -92,7 +92,7 @@ class Driver:
         ]
 
     async def stop(self, *, is_forgotten: bool) -> None:
-        """Say goodbye and end everything."""
+        """Disconnect, and end all tasks."""
         is_connected = self.machine.phase is Phase.CONNECTED
         if self.error is None:
             self.handle(CloseRequested(is_forgotten))
@@ -114,7 +114,7 @@ class Driver:
         return self._identifiers
 
     async def ask(self, order: Callable[[int], None]) -> Settled:
-        """Give the machine the order with a token, and wait for its answer."""
+        """Give the machine the order with a token, and wait until it is settled."""
         if self.error is not None:
             raise self.error.with_traceback(None)
         self._tokens += 1
@@ -134,12 +134,12 @@ class Driver:
         return settled
 
     def tell(self, order: Callable[[int], None]) -> None:
-        """Give the machine the order, whatever becomes of it."""
+        """Give the machine the order and ignore its result."""
         if self.error is None:
             self._tokens += 1
             order(self._tokens)
 
-    # -------------------------------------------------------------------------------- what it does
+    # -------------------------------------------------------------------------------------- inside
 
     def _perform(self, outputs: list[Output]) -> None:
         for output in outputs:
@@ -184,11 +184,11 @@ class Driver:
             answer.set_result(settled)
 
     def _fail(self, error: ClientError) -> None:
-        """The session is over."""
+        """End the session: everything that waits fails with `error`."""
         self.error = error
         if not self._ready.done():
             self._ready.set_exception(error)
-            self._ready.exception()  # retrieved: nobody may be waiting any more
+            self._ready.exception()  # retrieved: there may be no waiter left
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(error)
@@ -197,7 +197,7 @@ class Driver:
         self._has_room.set()
 
     async def _live(self, give_up_ms: int) -> None:
-        """Connect, work, and come back, until there is a reason not to."""
+        """Connect and reconnect with backoff, until a final close or a first connect timeout."""
         try:
             while True:
                 end = await self._connection()
@@ -211,11 +211,11 @@ class Driver:
                     self._backoff.reset()
                 await asyncio.sleep(self._backoff.next_ms() / 1000)
         finally:
-            if self.error is None:  # cancelled, or broken by a transport that is
+            if self.error is None:  # cancelled, or the transport raised
                 self._fail(SessionClosedError("the session was ended"))
 
     async def _connection(self) -> Close:
-        """One connection, from opening to its end, or why none is to be made any more."""
+        """Run one connection from opening to its end, and return why it ended."""
         try:
             stream = await self._connect()
         except ClientError as error:
@@ -251,8 +251,8 @@ class Driver:
     async def _say_goodbye(self, stream: Stream) -> None:
         if self._output:
             await stream.write(b"".join(self._output))
-        # Closed with something unread, TCP would reset the connection, and the server might never
-        # see what was written last. It closes its end when it has read our DISCONNECT.
+        # Closing with unread data would make TCP reset the connection, and the server might never
+        # see what was written last. It closes its end once it has read our DISCONNECT.
         is_ours = self._final is not None and isinstance(self._final.error, SessionClosedError)
         while is_ours and await stream.read():
             pass

@@ -1,4 +1,4 @@
-"""What a user of the client may have to deal with."""
+"""The exceptions of the client."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from accord.core.mqtt.codes import Reason
 
 
 class ClientError(AccordError):
-    """Base of what the client raises."""
+    """Base of all exceptions of the client."""
 
 
 class RefusedError(ClientError):
-    """The server said no: `reason` is its code, `explanation` what it added in words."""
+    """The server refused: `reason` is its reason code, `explanation` its text."""
 
     def __init__(
         self,
@@ -23,16 +23,16 @@ class RefusedError(ClientError):
     ) -> None:
         self.reason = reason
         self.explanation = explanation
-        self.facts = facts  # the user properties of the answer, such as node and resource
+        self.facts = facts  # user properties of the reply, such as node and resource
         words = reason.name.lower().replace("_", " ")
         super().__init__(f"{what}: {words}" + (f": {explanation}" if explanation else ""))
 
 
 class AdmissionRefusedError(RefusedError):
-    """The subscription can't be carried: `node` has too little of `resource`.
+    """The subscription was not admitted: `node` has too little of `resource`.
 
-    Asked and free are bytes of memory, events per second of CPU, bits per second of bandwidth;
-    `of` says which link or client, of bandwidth.
+    Asked and free are bytes of memory, events per second of CPU, bits per second of bandwidth; `of`
+    names the link or client whose bandwidth it is.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ConnectionFailedError(ClientError):
 
 
 class SessionClosedError(ClientError):
-    """The session has ended; what was still waiting did not happen."""
+    """The session has ended; operations still waiting did not complete."""
 
 
 class ExpiredError(ClientError):
@@ -65,9 +65,9 @@ class ExpiredError(ClientError):
 
 
 class QueryError(ClientError):
-    """A query that was not answered, or not to its end.
+    """A query that failed, or ended before its last event.
 
-    `place` names what was wrong in the question (`where`, `channel`, …), if something was.
+    `place` names the part of the request that was wrong (`where`, `channel`, …), if any.
     """
 
     def __init__(self, problem: str, place: str = "") -> None:
@@ -77,7 +77,7 @@ class QueryError(ClientError):
 
 
 class NotTakenError(ClientError):
-    """A request that the server does not fulfil: `place` names what is wrong with it."""
+    """A request that the server refused: `place` names what is wrong with it."""
 
     def __init__(self, problem: str, place: str = "") -> None:
         self.problem = problem
@@ -86,19 +86,19 @@ class NotTakenError(ClientError):
 
 
 class QualityRefusedError(NotTakenError):
-    """An expectation or a profile that the server does not accept."""
+    """An expectation or a profile that the server refused."""
 
 
 class AdvertisementError(NotTakenError):
-    """An advertisement that the server does not accept."""
+    """An advertisement that the server refused."""
 
 
 class ChannelRefusedError(NotTakenError):
-    """A channel that the server does not define or delete, or not for this client."""
+    """A channel that the server refused to define or delete, possibly only for this client."""
 
 
 class AlreadySubscribedError(ClientError):
-    """The session has a subscription with this filter: MQTT keeps one for each filter."""
+    """The session already has a subscription with this filter: MQTT keeps one for each filter."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -111,7 +111,7 @@ class AlreadySubscribedError(ClientError):
 def refused_subscription(
     reason: Reason, explanation: str, what: str, facts: tuple[tuple[str, str], ...]
 ) -> RefusedError:
-    """With the facts where resources are short."""
+    """The error for a refused subscription; AdmissionRefusedError where resources are short."""
     is_admission = reason is Reason.QUOTA_EXCEEDED and any(name == "resource" for name, _ in facts)
     kind = AdmissionRefusedError if is_admission else RefusedError
     return kind(reason, explanation, what=what, facts=facts)

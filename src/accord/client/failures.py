@@ -1,4 +1,4 @@
-"""Why no connection came about, in one sentence that says what to do.
+"""Explains failed connections in one sentence that includes what to do.
 
 Shared by the client and by the commands, over MQTT, WebSocket and HTTP.
 """
@@ -15,15 +15,15 @@ CONTEXT: Final = "`tls=ssl.create_default_context(cafile=FILE)`"
 
 _WITHOUT_TLS: Final = {"mqtts": "mqtt", "wss": "ws", "https": "http"}
 _WITH_TLS: Final = {plain: encrypted for encrypted, plain in _WITHOUT_TLS.items()}
-# OpenSSL's codes: what is wrong with a certificate.
+# OpenSSL's verification codes.
 _NOT_YET_VALID: Final = 9
 _EXPIRED: Final = 10
-_OTHER_HOST: Final = (62, 64)  # by name, by address
+_OTHER_HOST: Final = (62, 64)  # host name mismatch, IP address mismatch
 _NUMBER: Final = re.compile(r"\[Errno (\d{1,4})\]")
 
 
 def explain(place: str, error: Exception, *, authority: str = CONTEXT) -> str:
-    """Why `place`, a URL, was not reached; `authority` is how the user names one to trust."""
+    """Explain why the URL `place` was not reached; `authority` is how users name a trusted CA."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate of {place} {_fault(error, authority)}"
     plain = _WITHOUT_TLS.get(place.partition(":")[0])
@@ -35,14 +35,17 @@ def explain(place: str, error: Exception, *, authority: str = CONTEXT) -> str:
 
 
 def not_spoken(place: str, protocol: str) -> str:
-    """Somebody answers at `place`, but not in the protocol that the URL says."""
+    """Explain that the server at `place` does not speak the protocol of the URL."""
     encrypted = _WITH_TLS.get(place.partition(":")[0])
     advice = f"use {encrypted}:// if it has TLS, else check the port" if encrypted else "check it"
     return f"{place} does not speak {protocol}; {advice}"
 
 
 def error_number(error: Exception) -> int:
-    """The system's number of it; asyncio joins those for several addresses of a host in a text."""
+    """The errno of an error.
+
+    asyncio joins the errors for several addresses of a host into one text, without an errno.
+    """
     found = _NUMBER.search(str(error))
     return getattr(error, "errno", None) or (int(found[1]) if found else 0)
 
@@ -61,7 +64,7 @@ def _fault(error: ssl.SSLCertVerificationError, authority: str) -> str:
 
 
 def _is_alert(error: Exception) -> bool:
-    """Whether the other side speaks TLS, and did not like something."""
+    """Whether the peer speaks TLS and sent an alert."""
     return "ALERT" in (getattr(error, "reason", None) or "")
 
 

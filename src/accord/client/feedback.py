@@ -1,4 +1,4 @@
-"""Answers to events of this client, as its program hears them."""
+"""Feedback to this client's events, as a subscription."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from accord.core.mqtt.reserved_properties import NODE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer(ReceivedEvent):
-    """An answer to an event of this client, or to an answer that it gave.
+    """Feedback to an event of this client, or to feedback that it gave.
 
-    `event` is what the node calls the one that is answered (as `Outcome.event` said), `channel`
-    where it was published. `source` is the client that answers, `node` where that is; it is
-    answered with `feedback` in turn.
+    `event` is the node's ID of the event it refers to (as in `Outcome.event`), `channel` is where
+    that was published. `source` is the client that sent the feedback and `node` its node;
+    `feedback` replies to it.
     """
 
     event: str = ""
@@ -26,12 +26,15 @@ class Answer(ReceivedEvent):
 
     @property
     def correlation_data(self) -> bytes | None:
-        """As this client gave it when it published."""
+        """The correlation data that this client gave when it published."""
         return self.properties.correlation_data
 
 
 class Answers(Subscription):
-    """Made by `Session.feedback`: entered with `async with`, gone through with `async for`."""
+    """Feedback to this client: enter it with `async with`, iterate with `async for`.
+
+    Made by `Session.feedback`.
+    """
 
     async def __anext__(self) -> Answer:
         answer = await super().__anext__()

@@ -1,12 +1,13 @@
-"""What comes in: which subscription gets it, and when it is acknowledged.
+"""Inbound messages: dispatch to subscriptions, and acknowledgement after consumption.
 
-An event of QoS 1 or 2 is acknowledged when its consumers are done with it, so one that was not
-worked on is sent again after a crash. Until then the server counts it against our receive maximum:
-that is the back-pressure. `_held` has what is not acknowledged yet, by packet identifier; a
-message that the server sends again while it is still there is not delivered twice.
+A message of QoS 1 or 2 is acknowledged when all its consumers have finished with it, so the server
+retransmits an unprocessed one after a crash. Until then it counts against our receive maximum,
+which is the backpressure. `_held` has the unacknowledged messages by packet identifier; a
+retransmission of one of them is not delivered twice.
 
 A message belongs to the subscriptions whose identifiers it carries. If none of them fits (the
-server has no identifiers, or still has subscriptions of an earlier process) the filters decide.
+server does not support identifiers, or still has subscriptions of an earlier process), the filters
+decide.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ MAX_UNCLAIMED: Final = 100
 
 
 class SubscriptionState:
-    """A subscription as the server sees it.
+    """One subscription of the session, and its state at the server.
 
-    `packet_id` is that of a SUBSCRIBE on its way, else 0; `token` whom its first answer goes to;
-    `past` is there where it was to begin in the past.
+    `packet_id` is that of an unacknowledged SUBSCRIBE, else 0; `token` is the requester that its
+    first reply settles; `past` is set if the subscription starts with history.
     """
 
     __slots__ = ("_pattern", "_user", "filter", "identifier", "inbox", "is_granted", "packet_id",
@@ -51,7 +52,7 @@ class SubscriptionState:
 
     @property
     def user(self) -> tuple[tuple[str, str], ...]:
-        """User properties to subscribe with now."""
+        """User properties for a SUBSCRIBE sent now."""
         past = self.past
         if past is None:
             return self._user
@@ -62,7 +63,7 @@ class SubscriptionState:
 
 
 class InboundMessages:
-    """Subscriptions, their inboxes, and what is not acknowledged."""
+    """Subscriptions, their inboxes, and the unacknowledged messages."""
 
     def __init__(self, receive_maximum: int) -> None:
         self._receive_maximum = receive_maximum
@@ -73,13 +74,13 @@ class InboundMessages:
         self._held: dict[int, ReceivedMessage] = {}
         self._unclaimed: list[ReceivedMessage] | None = None
         self._full: set[int] = set()
-        self._unanswered: set[int] = set()  # on this connection
+        self._unanswered: set[int] = set()  # received on this connection and not acknowledged
 
     def find(self, pattern: str) -> int | None:
         return self._by_pattern.get(pattern)
 
     def add(self, interest: SubscriptionState) -> None:
-        """Take it in, with what waits for it from before."""
+        """Add a subscription, and deliver the unclaimed messages that it selects."""
         self.interests[interest.identifier] = interest
         self._by_pattern[interest.filter.pattern] = interest.identifier
         for delivery in self._unclaimed or ():
@@ -89,7 +90,7 @@ class InboundMessages:
             self._unclaimed = [each for each in self._unclaimed if not each.owed]
 
     def remove(self, identifier: int) -> list[Packet]:
-        """Forget the subscription and what waits in its inbox."""
+        """Remove the subscription, and acknowledge what waits in its inbox."""
         interest = self.interests.pop(identifier)
         del self._by_pattern[interest.filter.pattern]
         self._full.discard(identifier)
@@ -99,9 +100,9 @@ class InboundMessages:
         return answers
 
     def give_back(self, identifier: int, *, is_kept: bool) -> None:
-        """Forget the subscription, but not what waits in its inbox: that is for another.
+        """Remove the subscription, but keep what waits in its inbox for a later one.
 
-        It was not granted, or is kept by the server, which then goes on sending.
+        The subscription was not granted, or the server keeps it and continues to send.
         """
         if is_kept and self._unclaimed is None:
             self._unclaimed = []
@@ -114,22 +115,22 @@ class InboundMessages:
                 self._unclaimed.append(delivery)
 
     def start(self, *, is_resumed: bool, is_first: bool) -> None:
-        """A connection was made. Without a resumed session nothing is owed any more."""
+        """Begin a connection; unless the session was resumed, no acknowledgements are due."""
         self.is_connected = True
         self._unanswered.clear()
         if not is_resumed:
             self._held.clear()
         if is_first:
-            # Messages for subscriptions of an earlier process come before those are made again.
+            # Messages for subscriptions of an earlier process arrive before those are made again.
             self._unclaimed = [] if is_resumed else None
 
     @property
     def is_blocked(self) -> bool:
-        """Whether some inbox has no room."""
+        """Whether any inbox is full."""
         return bool(self._full)
 
     def take(self, identifier: int) -> ReceivedMessage | None:
-        """The next of a subscription; `consume` it afterwards."""
+        """The next message of a subscription; `consume` it afterwards."""
         inbox = self.interests[identifier].inbox
         delivery = inbox.take()
         if not inbox.is_full:
@@ -137,7 +138,7 @@ class InboundMessages:
         return delivery
 
     def accept(self, message: Publish, now_ms: int) -> tuple[list[Packet], list[int]]:
-        """Answers to send at once, and the subscriptions that got something."""
+        """Dispatch a message; returns packets to send, and the subscriptions that received it."""
         if message.qos:
             self._unanswered.add(message.packet_id)
             held = self._held.get(message.packet_id)
@@ -165,12 +166,12 @@ class InboundMessages:
         return self._put_aside(delivery), []
 
     def consume(self, delivery: ReceivedMessage) -> list[Packet]:
-        """One consumer is done with it; the last one makes the acknowledgement."""
+        """Record that one consumer has finished; the last one triggers the acknowledgement."""
         delivery.owed -= 1
         if delivery.owed > 0:
             return []
         delivery.is_consumed = True
-        # After a lost session the identifier may stand for another message.
+        # After a lost session the packet identifier may belong to another message.
         if not self.is_connected or self._held.get(delivery.message.packet_id) is not delivery:
             return []
         return self._answer(delivery)
@@ -195,7 +196,10 @@ class InboundMessages:
         return [Puback(packet_id)]
 
     def _check_receive_maximum(self) -> None:
-        """Some brokers forget it when they resume a session: that is borne while there is room."""
+        """Enforce the receive maximum, but only once an inbox overflows.
+
+        Some brokers ignore it when they resume a session, which is tolerated while there is space.
+        """
         if len(self._unanswered) > self._receive_maximum:
             problem = f"more than {self._receive_maximum} messages without acknowledgement"
             raise ProtocolError(Reason.RECEIVE_MAXIMUM_EXCEEDED, problem)
@@ -223,8 +227,9 @@ class InboundMessages:
 
 
 def _is_again(message: Publish, held: ReceivedMessage) -> bool:
-    """Whether it is the message that is held, and not a later one under the same identifier.
+    """Whether this is the held message, and not a later one under the same packet identifier.
 
-    The server may have dropped an expired one, but of QoS 2 none that it has our word for.
+    The server may have dropped an expired message and reused its identifier, but not one of QoS 2
+    for which we sent PUBREC.
     """
     return message.dup or (held.message.qos == 2 and held.is_consumed)

@@ -1,4 +1,4 @@
-"""Where a subscription's events wait for their consumer."""
+"""The queue of received messages of one subscription."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 class ReceivedMessage:
-    """One received message; `owed` consumers have not finished with it."""
+    """One received message; `owed` counts the consumers that have not finished with it."""
 
     __slots__ = ("is_consumed", "message", "owed", "received_ms")
 
@@ -23,7 +23,7 @@ class ReceivedMessage:
 
 
 class Inbox:
-    """A bounded queue. `shed` counts the events of QoS 0 for which there was no room."""
+    """A bounded queue. `shed` counts the QoS 0 events dropped because it was full."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -36,12 +36,12 @@ class Inbox:
 
     @property
     def is_full(self) -> bool:
-        """Time to stop reading."""
+        """Whether reading should stop."""
         return len(self._waiting) >= self._limit or self._bytes >= MAX_BYTES
 
     @property
     def is_overfull(self) -> bool:
-        """Time to shed, if reading can't be stopped."""
+        """Whether to shed, if reading cannot be stopped."""
         return len(self._waiting) >= 2 * self._limit or self._bytes >= 2 * MAX_BYTES
 
     def put(self, delivery: ReceivedMessage) -> None:

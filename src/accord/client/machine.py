@@ -1,11 +1,12 @@
-"""The client's side of MQTT 5, pure: bytes and wishes in, bytes and news out.
+"""The client side of MQTT 5 as a pure state machine: bytes and requests in, bytes and results out.
 
-One machine is one session. It lives through many connections: `Opened` starts one, `Lost` ends
-it, and what was not settled by then is taken up again by the next. The driver has to read only
-while `wants_data`: an inbox that is full stops reading, and so the server, by TCP. The exception
-is a session that waits for an answer itself. A consumer that publishes inside its loop would
-otherwise wait for an acknowledgement that stands behind the events it does not take; so then
-reading goes on, and what can't be held of QoS 0 is shed and counted.
+One machine is one session and lasts over many connections: `Opened` starts one, `Lost` ends it, and
+the next one continues whatever was not settled by then.
+
+Backpressure: the driver reads only while `wants_data`. A full inbox stops reading, and TCP then
+stops the server. The exception is a session that itself waits for a reply: a consumer that
+publishes inside its loop would otherwise wait for an acknowledgement queued behind the events it
+does not take. Reading then continues, and QoS 0 events that do not fit are shed and counted.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ from accord.core.mqtt.packets import (
 from accord.core.mqtt.properties import NO_PROPERTIES, Properties
 from accord.core.mqtt.reserved_properties import ENDED
 
-# After these it makes sense to come back by oneself.
+# Reason codes after which reconnecting makes sense.
 TRANSIENT: Final = frozenset(
     {
         Reason.SUCCESS,
@@ -93,7 +94,7 @@ class Phase(Enum):
 
 
 class ClientMachine:
-    """One session; see the module's text."""
+    """The state machine of one session; see the module docstring."""
 
     def __init__(self, options: SessionOptions) -> None:
         self._options = options
@@ -136,11 +137,11 @@ class ClientMachine:
         self._pinged_ms = self._sent_ms = now_ms
         return [*outputs, Send(encode(Pingreq(), V5))]
 
-    # ------------------------------------------------------------------------------ what is asked
+    # ------------------------------------------------------------------------------------ queries
 
     @property
     def wants_data(self) -> bool:
-        """Whether more should be read now."""
+        """Whether the driver should read more now."""
         return not self._frames
 
     @property
@@ -225,7 +226,7 @@ class ClientMachine:
         self._subscribing.stop()
 
     def _break_off(self, problem: str, reason: Reason | None = None) -> list[Output]:
-        """End this connection, to try again."""
+        """End this connection, so that the driver reconnects."""
         outputs: list[Output] = []
         if reason is not None and self.phase is Phase.CONNECTED:
             outputs.append(Send(encode(Disconnect(reason), V5)))
@@ -238,7 +239,7 @@ class ClientMachine:
         return [Close(error, is_final)]
 
     def _next_sign_ms(self) -> int | None:
-        """When something has to be heard, or said."""
+        """When a keep-alive or connect timer is due."""
         if self.phase is Phase.CONNECTING:
             return self._started_ms + self._options.connect_timeout_ms
         if self.phase is not Phase.CONNECTED or not self._keep_alive_ms:
@@ -263,13 +264,13 @@ class ClientMachine:
         return self._work(now_ms)
 
     def _resume(self, now_ms: int) -> list[Output]:
-        """There may be room again, or an answer to wait for."""
+        """Continue processing, as an inbox may have space again or a reply may be awaited now."""
         if self._frames and self._pinged_ms is not None:
-            self._pinged_ms = now_ms  # the answer may stand in what was not read so far
+            self._pinged_ms = now_ms  # the PINGRESP may be in frames not processed so far
         return self._work(now_ms)
 
     def _work(self, now_ms: int) -> list[Output]:
-        """Go through what was read, as far as there is room for it."""
+        """Process received frames while inboxes have space, or while a reply is awaited."""
         outputs: list[Output] = []
         while self._frames and (self._is_waiting or not self._incoming.is_blocked):
             first, body = self._frames.popleft()
@@ -282,7 +283,7 @@ class ClientMachine:
 
     @property
     def _is_waiting(self) -> bool:
-        """Whether an answer is awaited, which may stand behind what was not read yet."""
+        """Whether a reply is awaited, which may be queued behind unprocessed frames."""
         return (
             self.phase is Phase.CONNECTING
             or self._outgoing.is_waiting

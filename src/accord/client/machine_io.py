@@ -1,4 +1,4 @@
-"""What goes into the client's machine, in the past tense, and what comes out of it, as orders."""
+"""Inputs of the client's machine, in the past tense, and its outputs, as orders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DURABLE_S: Final = 3_600
 
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a session is to be."""
+    """Options of a session."""
 
     client_id: str = ""  # empty: the server chooses one
     username: str | None = None
@@ -28,7 +28,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     receive_maximum: int = 1_000  # events received and not yet acknowledged
     maximum_packet_size: int = 64 * 1024 * 1024
     will: Will | None = None
-    wants_names: bool = False  # of events; a server that does not give them is none for us
+    wants_names: bool = False  # event IDs; a server that does not give them is refused
 
     def __post_init__(self) -> None:
         for name, low, high in _RANGES:
@@ -61,11 +61,11 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """The transport is gone."""
+    """The transport has closed or failed."""
 
 
 class PublishRequested(msgspec.Struct, frozen=True):
-    """`deadline_ms` is relative to now."""
+    """A publication was requested; `deadline_ms` is relative to now."""
 
     token: int
     message: Publish
@@ -73,13 +73,13 @@ class PublishRequested(msgspec.Struct, frozen=True):
 
 
 class Withdrawn(msgspec.Struct, frozen=True):
-    """Nobody waits for this publication any more: if it was not sent yet, it need not be."""
+    """The requester of a publication is gone: if not sent yet, the publication is dropped."""
 
     token: int
 
 
 class SubscribeRequested(msgspec.Struct, frozen=True):
-    """`identifier` is new in this session."""
+    """A subscription was requested; `identifier` is new in this session."""
 
     token: int
     identifier: int
@@ -89,20 +89,20 @@ class SubscribeRequested(msgspec.Struct, frozen=True):
 
 
 class UnsubscribeRequested(msgspec.Struct, frozen=True):
-    """With `is_kept` only this client leaves, and the server goes on collecting."""
+    """A subscription was left; with `is_kept` the server keeps it and continues to queue for it."""
 
     identifier: int
     is_kept: bool = False
 
 
 class Consumed(msgspec.Struct, frozen=True):
-    """The consumer is done with this: it may be acknowledged."""
+    """The consumer has finished with this message, which may be acknowledged."""
 
     delivery: ReceivedMessage
 
 
 class CloseRequested(msgspec.Struct, frozen=True):
-    """With `is_forgotten` the server may forget the session."""
+    """The session was closed; with `is_forgotten` the server may discard it."""
 
     is_forgotten: bool
 
@@ -132,14 +132,14 @@ class Connected(msgspec.Struct, frozen=True):
 
 
 class Close(msgspec.Struct, frozen=True):
-    """Close the transport; with `is_final` don't come back."""
+    """Close the transport; with `is_final` do not reconnect."""
 
     error: ClientError
     is_final: bool
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """The answer to what was asked with `token`."""
+    """The result of the request with `token`."""
 
     token: int
     reason: int = 0
@@ -154,7 +154,7 @@ class Arrived(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """The server did not take this subscription back."""
+    """The server ended the subscription, or refused it after a lost session."""
 
     identifier: int
     error: ClientError

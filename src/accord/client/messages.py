@@ -1,4 +1,4 @@
-"""Events as they are published and as they are received, with what MQTT says besides."""
+"""Conversion between events and MQTT messages."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from accord.core.mqtt.reserved_properties import EVENT as KEPT_EVENT
 from accord.core.router.rights import FEEDBACK_PREFIX
 
 UTF8: Final = 1  # a payload format
-_DIGITS: Final = 18  # of a moment, at most
+_DIGITS: Final = 18  # maximum length of a time value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedEvent(Event):
-    """An event as it came, with the facts that MQTT gave along.
+    """An event as received, with the properties of its MQTT message.
 
-    `problem` says why a message could not be read as an event; it has its payload then, and no
-    attributes. One that comes from what was kept, as the result of a query or the past of a
-    subscription, `is_kept`: its `id` is what the node calls it, and `received_ms` is when the node
-    received it.
+    `problem` is why a message could not be decoded as an event; it then has its payload, and no
+    attributes. An event from a query or from the history of a subscription has `is_kept`: its `id`
+    is the node's event ID, and `received_ms` is when the node received it.
     """
 
     id: str = ""
@@ -40,19 +39,19 @@ class ReceivedEvent(Event):
     retain: bool = False
     properties: Properties = NO_PROPERTIES
     problem: str | None = None
-    # How the session that has received it answers.
+    # Sends feedback through the session that received the event.
     respond: Callable[..., Awaitable[Outcome]] | None = field(
         default=None, repr=False, compare=False
     )
 
     @property
     def text(self) -> str:
-        """The payload as text; raises UnicodeDecodeError where it is none."""
+        """The payload as text; raises UnicodeDecodeError if it is not UTF-8."""
         return self.payload.decode()
 
     @property
     def wants_feedback(self) -> bool:
-        """Whether its source wants to be answered."""
+        """Whether the source requested feedback."""
         return (self.properties.response_topic or "").startswith(FEEDBACK_PREFIX)
 
     async def feedback(
@@ -64,10 +63,10 @@ class ReceivedEvent(Event):
         attributes: Mapping[str, Value] | None = None,
         **more: Value,
     ) -> Outcome:
-        """Answer its source, which hears it from `Session.feedback`, and can answer back.
+        """Send feedback to the source, which receives it from `Session.feedback` and can reply.
 
-        Raises EventError where the source wants no answers, RefusedError where the node says why
-        it does not get this one.
+        Raises EventError if the source did not request feedback, and RefusedError, with the node's
+        explanation, if it cannot be delivered.
         """
         if not self.wants_feedback:
             raise EventError("feedback", "the source of the event wants no answers")
@@ -77,7 +76,7 @@ class ReceivedEvent(Event):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What the server answered to a publication that it took."""
+    """The server's reply to a publication that it accepted."""
 
     reason: Reason = Reason.SUCCESS
     explanation: str = ""
@@ -85,17 +84,17 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def has_subscribers(self) -> bool:
-        """False only where the server said that nobody is subscribed."""
+        """False only if the server reported that there are no subscribers."""
         return self.reason != Reason.NO_MATCHING_SUBSCRIBERS
 
     @property
     def event(self) -> str:
-        """What the node calls the event, for `accord why`; empty where it did not say."""
+        """The node's event ID, for `accord why`; empty if the server gave none."""
         return next((value for name, value in self.facts if name == EVENT), "")
 
 
 class Extras(TypedDict, total=False):
-    """What a publication may have besides channel, payload and attributes."""
+    """Options of a publication besides channel, payload and attributes."""
 
     qos: int
     retain: bool
@@ -111,7 +110,7 @@ class Extras(TypedDict, total=False):
 def to_message(
     channel: str, payload: bytes | str, attributes: Mapping[str, Value], extras: Extras
 ) -> Publish:
-    """The message that says all this; raises EventError where something can't be."""
+    """Encode an event as a message; raises EventError if it cannot be encoded."""
     if not isinstance(payload, str | bytes | bytearray | memoryview):
         raise TypeError(
             f"payload: expected bytes or str, got {type(payload).__name__}; encode it, such as "
@@ -152,7 +151,7 @@ def _expiry_s(asked_s: int | None, of_deadline_s: int | None) -> int | None:
 
 
 def time_to_send_ms(message: Publish, extras: Extras) -> int | None:
-    """How long the message is of use."""
+    """The time for which the message may wait to be sent; None if unlimited."""
     deadline_ms, expiry_s = extras.get("deadline_ms"), message.properties.message_expiry_s
     if deadline_ms is not None:
         return deadline_ms
@@ -165,7 +164,7 @@ def to_received(
     *,
     respond: Callable[..., Awaitable[Outcome]] | None = None,
 ) -> ReceivedEvent:
-    """The event in a message. Names that begin with `accord-` are the node's, not attributes."""
+    """Decode the event in a message; names that begin with `accord-` are no attributes."""
     topic, properties = message.topic, message.properties
     own = {name: text for name, text in properties.user if name.startswith(OWN)}
     if own:

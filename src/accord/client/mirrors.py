@@ -1,10 +1,10 @@
-"""One subscription at several servers at the same time: what all of them send, each event once.
+"""Mirrored subscriptions: one subscription at several servers, each event delivered once.
 
-While one of the servers is there nothing is missed, whichever of the others fails. Each has a
-connection of its own that stays with it and comes back to it. Nodes name events alike wherever
-they are received, by the node where each was published and its number there, so copies are known.
-Each server keeps to the order that a channel promises, and what is taken is always the first copy:
-so the order of what is taken is that of whoever is ahead, which is the same one.
+No event is missed while at least one of the servers is up. Each server has its own connection,
+which reconnects to that server only. An event ID (source node and number) is the same at every
+node, so duplicates are recognised. Each server keeps the order that a channel guarantees, and
+always the first copy is delivered: the delivered order is therefore that of the server that is
+ahead, and all servers have the same order.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from accord.core.mqtt.reserved_properties import EVENT, NODE
 
 T = TypeVar("T")
 
-# How far servers may be apart, in events; what is further behind may come again.
+# How far servers may be apart, in events; events further behind may be delivered twice.
 MAX_NAMES: Final = 50_000
-_LONGEST: Final = 1_000  # characters of a name; no node has longer ones
+_LONGEST: Final = 1_000  # characters of an event ID; no node has longer ones
 
 
 class MirrorDedup:
-    """Which events have come."""
+    """Duplicate filter over event IDs."""
 
     def __init__(self, most: int = MAX_NAMES) -> None:
         self._known: LruMap[tuple[str, str], bool] = LruMap(most)
         self.dropped = 0
 
     def is_first(self, message: Publish) -> bool:
-        """What has no name counts as the first of its kind."""
+        """Whether the event is new; an event without ID always is."""
         user = dict(message.properties.user)
         event = user.get(EVENT)
         if event is None:
             return True
         name = (user.get(NODE, ""), event)
         if sum(map(len, name)) > _LONGEST:
-            return True  # so that what is remembered is bounded, whatever servers say
+            return True  # not stored, so that memory is bounded whatever servers send
         if name in self._known:
             self.dropped += 1
             return False
@@ -48,9 +48,9 @@ class MirrorDedup:
 
 
 async def first_of(attempts: Sequence[Awaitable[T]]) -> tuple[T, list[asyncio.Future[T]]]:
-    """What the first gives that succeeds, and the others, which go on; raises what the first does.
+    """Return the result of the first attempt to complete, and the others, which continue.
 
-    Where one raises before any has succeeded, all others end.
+    If the first one to complete raises, the others are cancelled and its exception is raised.
     """
     tasks = [asyncio.ensure_future(each) for each in attempts]
     try:

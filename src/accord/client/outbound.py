@@ -1,11 +1,11 @@
-"""What goes out: publications that wait, and those that are on their way.
+"""Outbound publications: the send queue and the in-flight window.
 
 A *flight* is one publication of QoS 1 or 2. `_waiting` has those to be sent, in order; `_active`
-those sent on this connection, at most as many as the server's receive maximum. When the connection
-breaks, the active ones go back to the head of the queue and keep their packet identifier: if the
-server still has the session, they are sent again under it, marked as sent before. If it lost the
-session, they are sent as new: the event arrives at least once, and exactly once only while the
-server keeps its sessions.
+those sent on this connection, at most the server's receive maximum. When the connection breaks,
+active ones return to the head of the queue and keep their packet identifier. If the server still
+has the session, they are retransmitted under it with the DUP flag; if it lost the session, they are
+sent as new. Delivery is therefore at least once, and exactly once only while the server keeps its
+sessions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_PACKET_IDS: Final = 65_535
 
 
 class PacketIds:
-    """Identifiers from 1 to 65,535, each used for one thing at a time."""
+    """Allocator of packet identifiers from 1 to 65,535, each in use once at a time."""
 
     def __init__(self) -> None:
         self._used: set[int] = set()
@@ -61,14 +61,14 @@ class InFlightPublish:
         self.expires_ms = None if asked.deadline_ms is None else now_ms + asked.deadline_ms
         self.packet_id = 0
         self.is_released = False
-        # Of the PUBREC, which says more than the PUBCOMP.
+        # Of the PUBREC, which has more detail than the PUBCOMP.
         self.reason = 0
         self.properties = NO_PROPERTIES
         self.is_done = False
 
 
 class OutboundMessages:
-    """Publications, from being asked for to being settled."""
+    """Publications from request to settlement."""
 
     def __init__(self, ids: PacketIds, limit: int) -> None:
         self._ids = ids
@@ -77,7 +77,7 @@ class OutboundMessages:
         self._server = NO_PROPERTIES
         self._waiting: deque[InFlightPublish] = deque()
         self._active: dict[int, InFlightPublish] = {}
-        self._soonest_ms: int | None = None  # no deadline of what waits is before this
+        self._soonest_ms: int | None = None  # lower bound of the deadlines in the queue
 
     @property
     def is_waiting(self) -> bool:
@@ -99,19 +99,19 @@ class OutboundMessages:
                 flight.is_done = True
 
     def start(self, server: Properties, *, is_resumed: bool) -> list[Output]:
-        """A connection was made."""
+        """Begin a connection."""
         self._server = server
         self._quota = min(self._limit, server.receive_maximum or MAX_PACKET_IDS)
         return [] if is_resumed else self._start_anew()
 
     def stop(self) -> None:
-        """The connection is gone."""
+        """End the connection."""
         self._quota = 0
         self._waiting.extendleft(reversed(self._active.values()))
         self._active.clear()
 
     def pump(self, now_ms: int) -> list[Output]:
-        """Send what waits, as far as the server takes it."""
+        """Send queued publications, as far as the server's window allows."""
         outputs: list[Output] = []
         while self._waiting and len(self._active) < self._quota:
             flight = self._waiting.popleft()
@@ -130,7 +130,7 @@ class OutboundMessages:
         return [self._settle(flight, reason, properties), *self.pump(now_ms)]
 
     def receive(self, packet: Pubrec, now_ms: int) -> list[Output]:
-        """First half of QoS 2."""
+        """Handle PUBREC, the first half of QoS 2."""
         flight = self._active.get(packet.packet_id)
         if flight is None:
             unknown = Pubrel(packet.packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND)
@@ -146,7 +146,7 @@ class OutboundMessages:
         return self._soonest_ms
 
     def expire(self, now_ms: int) -> list[Output]:
-        """Give up what could not be sent in time."""
+        """Drop publications that could not be sent before their deadline."""
         if self._soonest_ms is None or now_ms < self._soonest_ms:
             return []
         self._soonest_ms = None
@@ -170,7 +170,7 @@ class OutboundMessages:
                 continue
             self._ids.free(flight.packet_id)
             flight.packet_id = 0
-            if flight.is_released:  # the lost session had it
+            if flight.is_released:  # the server had received it in the lost session
                 flight.is_done = True
                 outputs.append(Settled(flight.token))
         return outputs
@@ -199,7 +199,7 @@ class OutboundMessages:
         return [Send(frame)]
 
     def _refusal(self, message: Publish, size: int) -> tuple[Reason, str] | None:
-        """What the server said beforehand that it does not take."""
+        """Why the server's announced limits rule the message out, if they do."""
         server = self._server
         if server.maximum_packet_size is not None and size > server.maximum_packet_size:
             most = server.maximum_packet_size
@@ -233,7 +233,7 @@ def _expired(flight: InFlightPublish) -> Settled:
 
 
 def _with_time_left(flight: InFlightPublish, now_ms: int) -> Publish:
-    """The message with its deadline and expiry counted from now, not from when it was asked for."""
+    """The message with its deadline and expiry counted from now instead of from the request."""
     waited_ms = now_ms - flight.asked_ms
     properties = flight.message.properties
     if flight.expires_ms is None or not waited_ms:

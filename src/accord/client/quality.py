@@ -1,9 +1,9 @@
-"""Quality as a program says and hears it: expectations, capabilities, advice, usage.
+"""Quality in the client API: expectations, capabilities, advice, usage.
 
     Expectation(rate=(5, 10), confidence=(75, 95), utility=3)
     Capability("rate", 1, 50, current=10, cost=Line(base=0, slope=0.1))
 
-Of an expectation's bounds either may be None, and a single value is the worst that will do.
+Either bound of an expectation may be None; a single value is the worst acceptable one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Bounds = Value | tuple[Value | None, Value | None]
 
 
 class Expectation:
-    """What a subscription needs of each property, and how much it is worth (`utility`).
+    """The needs of a subscription by property, and how much meeting them is worth (`utility`).
 
-    Several of one subscription are alternatives. One for `publishers` is met when so many of them
-    each meet it. Properties have their own names, as in JSON: rate is in Hz, latency and freshness
-    are in ms; those that were defined besides the usual ones likewise.
+    Several expectations of one subscription are alternatives. One with `publishers` is met when
+    that many publishers each meet it. Properties have the same names as in JSON, including those
+    defined in addition to the standard ones: rate is in Hz, latency and freshness are in ms.
     """
 
     def __init__(  # noqa: PLR0913 - one for each property
@@ -73,7 +73,7 @@ class Expectation:
         publishers: int = 1,
         id: str = "",  # noqa: A002
     ) -> Self:
-        """Of properties by their own names."""
+        """Make an expectation from properties by name."""
         made = cls(rate=0, utility=utility, publishers=publishers, id=id)
         made.bounds = dict(bounds)
         if not made.bounds:
@@ -85,7 +85,7 @@ class Expectation:
         return f"Expectation({', '.join(said)}, utility={self.utility:g})"
 
     def form(self, id_: str = "") -> dict[str, Any]:
-        """As a node reads it."""
+        """The JSON form that nodes read."""
         form: dict[str, Any] = {"utility": self.utility, **self.bounds}
         if self.publishers != 1:
             form["publishers"] = self.publishers
@@ -96,7 +96,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A cost that grows with the value."""
+    """A cost that is linear in the value."""
 
     base: float
     slope: float
@@ -129,7 +129,7 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class Coupling:
-    """Each unit that `of` goes up moves `on` by `per_unit`."""
+    """Each unit by which `of` increases changes `on` by `per_unit`."""
 
     of: str
     on: str
@@ -138,7 +138,7 @@ class Coupling:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Operate `property` at `target`; `is_release`: less is enough now."""
+    """Advice to operate `property` at `target`; with `is_release`, less is enough now."""
 
     channel: str
     property: str
@@ -148,7 +148,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How many expectations rely on a profile, and their utility in all."""
+    """Number and total utility of the expectations that rely on a profile."""
 
     expectations: int = 0
     utility: float = 0.0
@@ -156,10 +156,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ExpectationState:
-    """How an expectation stands: satisfied, satisfiable, unsatisfied, suspended or revoked.
+    """State of an expectation: satisfied, satisfiable, unsatisfied, suspended or revoked.
 
-    `decision` says what is done about it, `reasons` what there is now of the properties that lack
-    something (None: nothing).
+    `decision` is what the node does about it; `reasons` has the present value of each property that
+    falls short (None: there is none).
     """
 
     expectation: str
@@ -195,7 +195,7 @@ class _AdviceForm(msgspec.Struct):
 
 
 def read_state(found: object) -> ExpectationState | None:
-    """None for what is something else."""
+    """Decode a state; None if it is something else."""
     try:
         form = msgspec.convert(found, _StateForm)
     except msgspec.ValidationError:
@@ -205,7 +205,7 @@ def read_state(found: object) -> ExpectationState | None:
 
 
 def read_advice(found: object) -> tuple[str, Advice | Usage] | None:
-    """With the channel it is about; None for what is something else."""
+    """Decode advice or usage, with its channel; None if it is something else."""
     try:
         form = msgspec.convert(found, _AdviceForm)
     except msgspec.ValidationError:
@@ -218,7 +218,10 @@ def read_advice(found: object) -> tuple[str, Advice | Usage] | None:
 
 
 def read_expectation_form(text: str) -> Expectation:
-    """From JSON, as nodes read it; what it means is theirs to say. ValueError where it is none."""
+    """Parse the JSON form that nodes read; only the node checks its meaning.
+
+    Raises ValueError if it is not an expectation.
+    """
     try:
         form = msgspec.json.decode(text)
     except RecursionError:
@@ -242,7 +245,7 @@ def json_text(form: dict[str, Any]) -> str:
 
 
 def read_json(payload: bytes) -> dict[str, Any]:
-    """What a node says; an empty object for what is none."""
+    """Decode a JSON object from a node; an empty one if it is not an object."""
     try:
         found = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -251,7 +254,7 @@ def read_json(payload: bytes) -> dict[str, Any]:
 
 
 def read_answer(payload: bytes) -> dict[str, Any]:
-    """QualityRefusedError where the node says no."""
+    """Decode a reply; raises QualityRefusedError if the node refused the request."""
     found = read_json(payload)
     if found.get("ok") is not True:
         problem = str(found.get("error", "the answer can't be understood"))

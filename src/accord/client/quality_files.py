@@ -28,7 +28,7 @@ from accord.core.quality.serialisation import (
 
 @dataclass(slots=True)
 class Profile:
-    """What one publisher can give on one channel."""
+    """Capabilities of one publisher on one channel."""
 
     publisher: str
     channel: str
@@ -45,9 +45,9 @@ class QualityFile:
 
 
 def load(file: Path, *, properties: Sequence[Path] = ()) -> QualityFile:
-    """From a file that ends with .xml or .json; `properties` are files that define more of them.
+    """Load a file that ends with .xml or .json; `properties` are files that define more properties.
 
-    QualityError says in which line, or at which path, something is wrong.
+    Raises QualityError, which has the line or path of the problem.
     """
     _check_name(file)
     registry = _registry(properties)
@@ -76,7 +76,7 @@ def load(file: Path, *, properties: Sequence[Path] = ()) -> QualityFile:
 
 
 def store(file: Path, kept: QualityFile, *, properties: Sequence[Path] = ()) -> None:
-    """What `load` reads again; `properties` as there."""
+    """Write a file that `load` reads again; `properties` as there."""
     _check_name(file)
     registry = _registry(properties)
     stored = QualityDocument(
@@ -135,7 +135,7 @@ def _expectation(
 
 
 def _requirement(name: str, bounds: Bounds, registry: PropertyRegistry) -> PropertyRequirement:
-    """A single value is the worst that will do, as everywhere."""
+    """Build a requirement; a single value is the worst acceptable one."""
     if isinstance(bounds, tuple):
         return PropertyRequirement(name, _value(bounds[0]), _value(bounds[1]))
     if registry.get(name).better is Better.HIGHER:

@@ -1,8 +1,8 @@
-"""What a session hears of quality, and passes on to whom it concerns in the program.
+"""Quality messages of a session: dispatches states and advice to expectations and publishers.
 
-One subscription each, for all expectations and for all profiles of the session, made when the
-first of them is. A profile is registered again whenever a connection was made: a server that began
-anew does not know it.
+There is one subscription for all expectations of the session and one for all profiles, each made on
+first use. Profiles are registered again after every reconnection, because a server that restarted
+does not know them.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ OnState = Callable[[ExpectationState], object]
 OnAdvice = Callable[[Advice], object]
 OnUsage = Callable[[Usage], object]
 
-_HEARD: Final = 1_000  # advice that waits for its handler; the oldest goes
+_HEARD: Final = 1_000  # advice queued for its handler; the oldest is dropped
 
 
 class QualitySession:
-    """One session's; `subscribe` makes a subscription to a channel of the server's own."""
+    """The quality protocol of one session; `subscribe` subscribes to one of the server's topics."""
 
     def __init__(self, driver: Driver, subscribe: Callable[[str], Subscription], ask: Ask) -> None:
         self.driver = driver
@@ -55,12 +55,12 @@ class QualitySession:
         self._ready: dict[str, asyncio.Future[None]] = {}
 
     async def request(self, topic: str, **request: Any) -> dict[str, Any]:
-        """QualityRefusedError where the server says no."""
+        """Send a request; raises QualityRefusedError if the server refuses it."""
         answered = await self._ask(topic, msgspec.json.encode(request))
         return read_answer(answered.payload)
 
     async def listen(self, topic: str) -> None:
-        """Hear what concerns this session, from now on."""
+        """Subscribe to the topic, if that has not been done yet."""
         task = self._tasks.get(topic)
         if task is None or task.done():
             ready = asyncio.get_running_loop().create_future()
@@ -99,7 +99,7 @@ class QualitySession:
         except ClientError as error:
             if not ready.done():
                 ready.set_exception(error)
-                ready.exception()  # retrieved: nobody may be waiting any more
+                ready.exception()  # retrieved: there may be no waiter left
 
     def _hear(self, topic: str, found: dict[str, Any]) -> None:
         if topic == EXPECTATIONS:
@@ -115,14 +115,14 @@ class QualitySession:
 
 
 class Expected:
-    """One expectation of a subscription: how it stands, and what is to become of it."""
+    """One expectation of a subscription: its state, and operations to change it."""
 
     def __init__(
         self, negotiating: QualitySession, id_: str, expectation: Expectation, tell: OnState
     ) -> None:
         self.id = id_
         self.expectation = expectation
-        self.state: ExpectationState | None = None  # None until the server said
+        self.state: ExpectationState | None = None  # None until the server has reported one
         self._negotiating = negotiating
         self._tell = tell
         self._changed = asyncio.Event()
@@ -135,7 +135,7 @@ class Expected:
         return self.state is not None and self.state.is_satisfied
 
     async def wait_for(self, state: str) -> ExpectationState:
-        """Until it is so."""
+        """Wait until the expectation has this state."""
         while self.state is None or self.state.state != state:
             self._changed.clear()
             await self._changed.wait()
@@ -157,7 +157,7 @@ class Expected:
         self.hear(ExpectationState(self.id, "revoked"))
 
     def forget(self) -> None:
-        """Its subscription is gone."""
+        """Stop dispatching to it, as its subscription has ended."""
         self._negotiating.expect_no_more(self.id)
 
     def hear(self, state: ExpectationState) -> None:
@@ -173,7 +173,7 @@ class Expected:
 
 
 class Publisher:
-    """Made by `Session.publisher`: says what its client can give on a channel, and is advised.
+    """Registers what its client can provide on a channel, and receives advice.
 
         async with session.publisher("lab/t", capabilities=[rate]) as publisher:
             @publisher.on_advice
@@ -181,8 +181,8 @@ class Publisher:
                 sensor.rate_hz = advice.target
                 return advice.target
 
-    What a handler returns is where the capability operates from then on; one that returns None
-    says so itself, with `update`.
+    Made by `Session.publisher`. The value that a handler returns becomes the current value of the
+    capability; a handler that returns None reports it itself, with `update`.
     """
 
     def __init__(  # noqa: PLR0913 - made in one place only
@@ -196,16 +196,16 @@ class Publisher:
         publish: Callable[..., Awaitable[Outcome]],
     ) -> None:
         self.channel = channel
-        self.usage = Usage()  # as told last
+        self.usage = Usage()  # as last reported
         self.capabilities = {each.property: each for each in capabilities}
-        self._is_known = False  # to the server
+        self._is_known = False  # whether the server has the profile
         self._couplings = couplings
         self._source = source
         self._negotiating = negotiating
         self._publish = publish
         self._on_advice: OnAdvice | None = None
         self._on_usage: OnUsage | None = None
-        self._early: list[Advice] = []  # before there was a handler
+        self._early: list[Advice] = []  # received before there was a handler
         self._heard: asyncio.Queue[Advice] = asyncio.Queue(_HEARD)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -231,14 +231,14 @@ class Publisher:
         await self.revoke()
 
     async def revoke(self) -> None:
-        """Take the profile back; leaving does, too."""
+        """Withdraw the profile; leaving the `async with` does so, too."""
         is_known, self._is_known = self._is_known, False
         self.stop()
         if is_known and self._negotiating.driver.error is None:
             await self._negotiating.request(CAPABILITIES, do="revoke", channel=self.channel)
 
     def on_advice(self, handler: OnAdvice) -> OnAdvice:
-        """Call it with each advice, one after the other; it may be a coroutine function."""
+        """Call the handler with each advice, one at a time; it may be a coroutine function."""
         self._on_advice = handler
         early, self._early = self._early, []
         for advice in early:
@@ -250,11 +250,11 @@ class Publisher:
         return handler
 
     async def publish(self, payload: bytes | str = b"", /, **extras: Any) -> Outcome:
-        """As `Session.publish`, on this channel."""
+        """Publish on this channel, as `Session.publish`."""
         return await self._publish(self.channel, payload, **extras)
 
     async def update(self, *capabilities: Capability, **current: Value) -> None:
-        """Other capabilities, or other current values, by property."""
+        """Change capabilities, or current values by property."""
         forms = {each.property: each.form() for each in capabilities}
         await self._negotiating.request(
             CAPABILITIES, do="update", channel=self.channel, capabilities=forms, current=current
@@ -267,7 +267,7 @@ class Publisher:
             )
 
     async def ask_usage(self) -> Usage:
-        """What it is now."""
+        """Request the current usage."""
         found = await self._negotiating.request(CAPABILITIES, do="usage", channel=self.channel)
         self.usage = Usage(int(found["expectations"]), float(found["utility"]))
         return self.usage
@@ -303,15 +303,15 @@ class Publisher:
         await self._negotiating.request(CAPABILITIES, do="register", **request)
 
     async def _return(self, connected: asyncio.Future[None]) -> None:
-        """Register again with each new connection."""
+        """Register again after each reconnection."""
         while True:
             await asyncio.shield(connected)
             connected = self._negotiating.driver.next_connection
             try:
                 await self._register()
             except (ConnectionFailedError, TimeoutError):
-                continue  # with the next one
-            except QualityRefusedError as error:  # such as a property that is not defined any more
+                continue  # retry on the next connection
+            except QualityRefusedError as error:  # such as a property that is no longer defined
                 context = {"message": "a profile was not taken again", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(context)
 

@@ -1,9 +1,10 @@
-"""`Session.query`: kept events, page after page.
+"""`Session.query`: kept events, in pages.
 
-A page is asked for with the cursor of the last one, and comes as one message per event, then one
-that ends it. While the consumer works on a page the next is asked for, but no more: at most two
-wait here. When the connection breaks inside a page, that page is asked for again, and what came of
-it before is left out by its name. So each event comes once, in order, whatever happens between.
+A page is requested with the cursor of the previous one, and arrives as one message per event, then
+one that ends the page. While the consumer works on a page the next is prefetched, but no more: at
+most two are queued here. When the connection breaks inside a page, the page is requested again and
+the events received before are filtered out by event ID. So each event is delivered once, in order,
+across any number of reconnections.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ Publishing = Callable[[Publish], Awaitable[object]]
 
 
 class Query:
-    """Made by `Session.query`, gone through with `async for`; `async with` ends it for sure.
+    """A running query: iterate with `async for`; `async with` guarantees that it is ended.
 
-    Leaving it early tells the node. QueryError says why there is no answer, or not all of it.
+    Made by `Session.query`. Leaving it early cancels it at the node. Raises QueryError if the query
+    fails or ends early.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class Query:
         self._page = find.page
         self._timeout_s = timeout_s
         self._waiting: deque[ReceivedEvent] = deque()
-        self._names: set[str] = set()  # of the page's events that came
+        self._names: set[str] = set()  # IDs of the page's events received so far
         self._newest_ms: int | None = None
         self._came = 0
         self._stats = QueryStats()
@@ -79,7 +81,7 @@ class Query:
 
     @property
     def stats(self) -> QueryStats:
-        """What it took so far."""
+        """Cost of the query so far."""
         return msgspec.structs.replace(self._stats, events=self._came)
 
     async def __aenter__(self) -> Self:
@@ -95,13 +97,13 @@ class Query:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Ask for nothing more."""
+        """End the query, and wait for its task."""
         self.stop()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def __aiter__(self) -> AsyncIterator[ReceivedEvent]:
-        # A loop that is left ends a generator, but would not tell us.
+        # Leaving a loop closes a generator, but does not notify a plain iterator.
         return self if self._is_entered else self._all()
 
     async def __anext__(self) -> ReceivedEvent:
@@ -111,7 +113,7 @@ class Query:
         return events[0]
 
     async def take(self, most: int) -> list[ReceivedEvent]:
-        """The next events as soon as there are some; none at the end."""
+        """The next events, as soon as there are any; empty at the end."""
         if self._task is None and not self._is_over:
             self._task = asyncio.create_task(self._fetch())
         while not self._waiting and not self._is_over:
@@ -124,7 +126,7 @@ class Query:
         return taken
 
     def stop(self, error: ClientError | None = None) -> None:
-        """End it; what came is of use only where an error is to follow."""
+        """End the query; events already received are kept only if an error follows them."""
         if self._task is not None:
             self._task.cancel()
         if not self._is_over:
@@ -147,7 +149,7 @@ class Query:
         self._news.set()
 
     async def _fetch(self) -> None:
-        """Page after page, as there is room."""
+        """Fetch page after page, as the queue has space."""
         try:
             cursor: str | None = ""
             while cursor is not None:
@@ -158,13 +160,13 @@ class Query:
                 if end.cursor and end.cursor == cursor:
                     raise QueryError("the server gives the same page again and again")
                 cursor = None if self._is_enough() else end.cursor or None
-        except Exception as error:  # for the consumer
+        except Exception as error:  # raised to the consumer
             self._error = error
         finally:
             self._end()
 
     async def _fetch_page(self, cursor: str) -> PageEnd:
-        """However often it has to be asked for."""
+        """Fetch one page, with as many requests as it takes."""
         is_again = False
         while True:
             answer = _Answer(self._accept)
@@ -174,12 +176,12 @@ class Query:
             is_again = True
         end = answer.end.result()
         self._stats = add_page(self._stats, end, answer.events)
-        if not is_again:  # where the first page was asked for twice, the next may overlap it
+        if not is_again:  # if the first page was requested twice, the next may overlap it
             self._names.clear()
         return end
 
     async def _ask(self, cursor: str, answer: _Answer) -> bool:
-        """Whether the page came to its end; else the connection broke."""
+        """Request a page; returns whether it arrived completely, or the connection broke."""
         replies = self._replies()
         topic = await replies.topic()
         with replies.expect(answer) as correlation_data:
@@ -199,10 +201,10 @@ class Query:
                 waited, timeout=self._timeout_s, return_when=asyncio.FIRST_COMPLETED
             )
             if next_connection.done():
-                # An error may be that we were gone, so only a page counts.
+                # An error may be caused by the disconnection, so only a page counts.
                 return answer.end.done() and answer.end.exception() is None
             if done:
-                answer.end.result()  # or its error
+                answer.end.result()  # or raises its error
                 return True
             is_connected = self._driver.machine.phase is Phase.CONNECTED
             if is_connected and answer.events == before:
@@ -213,7 +215,7 @@ class Query:
             return _request(Next(cursor, self._page), topic, correlation_data)
         find = self._find
         if self._newest_ms is not None and find.order == "newest":
-            # Asked for again: what was published since then is not part of it.
+            # A repeated request: exclude events published since the first one.
             find = msgspec.structs.replace(find, until=iso_text(self._newest_ms + 1))
         return _request(find, topic, correlation_data)
 
@@ -239,7 +241,7 @@ class Query:
 
 
 class _Answer:
-    """The events of one page as it was asked for once."""
+    """The events of one page, as received for one request."""
 
     def __init__(self, accept: Callable[[ReceivedEvent], None]) -> None:
         self._accept = accept
@@ -261,7 +263,7 @@ class _Answer:
     def fail(self, error: ClientError) -> None:
         if not self.end.done():
             self.end.set_exception(error)
-            self.end.exception()  # retrieved: nobody may be waiting any more
+            self.end.exception()  # retrieved: there may be no waiter left
 
 
 def _request(question: Find | Next | Cancel, topic: str, correlation_data: bytes) -> Publish:

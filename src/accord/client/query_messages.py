@@ -1,4 +1,4 @@
-"""What is asked of a node about kept events, and what it says at the end of a page."""
+"""Messages of the query protocol: requests for pages of kept events, and the end of a page."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Moment = str | datetime | timedelta
 
 
 class QueryStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What a query took so far.
+    """Cost of a query so far.
 
     `files` of the archive were opened for a page, `files_skipped` were ruled out beforehand;
-    `bytes` is the size of those opened, and `tail` counts events that were looked through because
-    they were not archived yet: each the most for one page. `missing` are events that policies or a
-    slow link kept from coming.
+    `bytes` is the size of those opened, and `tail` counts events that were scanned because they
+    were not archived yet: each is the maximum over the pages. `missing` are events withheld by
+    policies or by a slow link.
     """
 
     events: int = 0
@@ -35,7 +35,7 @@ class QueryStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """The message behind the events of a page."""
+    """The message after the events of a page."""
 
     ok: bool
     count: int = 0
@@ -52,7 +52,7 @@ class PageEnd(msgspec.Struct, frozen=True, kw_only=True):
 class Find(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="find", tag_field="do"
 ):
-    """The first page."""
+    """Request for the first page."""
 
     channel: str
     where: str | None = None
@@ -66,18 +66,18 @@ class Find(
 
 
 class Next(msgspec.Struct, frozen=True, tag="next", tag_field="do"):
-    """The page behind another."""
+    """Request for the page after a cursor."""
 
     cursor: str
     page: int
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel", tag_field="do"):
-    """Nobody waits for the page any more that was asked for with the same correlation data."""
+    """Cancels the page requested with the same correlation data."""
 
 
 def read_page_end(payload: bytes) -> PageEnd:
-    """QueryError where the node says no, or something that can't be understood."""
+    """Decode a page end; raises QueryError if the node refused or the reply is malformed."""
     try:
         end = msgspec.json.decode(payload, type=PageEnd)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -88,7 +88,7 @@ def read_page_end(payload: bytes) -> PageEnd:
 
 
 def check_find(find: Find, now_ms: int) -> Find:
-    """The same with an event's name as nodes write it; ValueError says what can't be asked."""
+    """The request with its event ID in the nodes' form; raises ValueError if it is invalid."""
     if problem := problem_with_filter(find.channel):
         raise ValueError(f"channel: {problem}")
     if find.where is not None and find.xpath is not None:
@@ -107,7 +107,10 @@ def check_find(find: Find, now_ms: int) -> Find:
 
 
 def moment_text(moment: Moment | None, name: str, now_ms: int) -> str | None:
-    """As a node reads it; a duration is that long ago. ValueError says what was expected."""
+    """The text form that nodes read; a duration means that long ago.
+
+    Raises ValueError that states what was expected.
+    """
     if moment is None:
         return None
     if isinstance(moment, timedelta):
@@ -132,7 +135,7 @@ def encode_question(question: Find | Next | Cancel) -> bytes:
 
 
 def add_page(stats: QueryStats, end: PageEnd, came: int) -> QueryStats:
-    """`stats` after one more page, of which so many events came."""
+    """`stats` after one more page, of which `came` events were received."""
     return QueryStats(
         pages=stats.pages + 1,
         files=max(stats.files, end.files),

@@ -1,4 +1,4 @@
-"""Answers to requests: one subscription for all of a session's, told apart by correlation data."""
+"""Replies to requests: one subscription for a session, matched by correlation data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from accord.core.mqtt.properties import Properties
 
 
 class ReplyWaiter(Protocol):
-    """Who waits for the answers to one request."""
+    """Receiver of the replies to one request."""
 
     def answer(self, event: ReceivedEvent) -> None: ...
 
@@ -25,7 +25,7 @@ class ReplyWaiter(Protocol):
 
 
 class SingleReply:
-    """The first answer is the answer."""
+    """Waits for the first reply only."""
 
     def __init__(self) -> None:
         self.event: asyncio.Future[ReceivedEvent] = asyncio.get_running_loop().create_future()
@@ -37,16 +37,16 @@ class SingleReply:
     def fail(self, error: ClientError) -> None:
         if not self.event.done():
             self.event.set_exception(error)
-            self.event.exception()  # retrieved: nobody may be waiting any more
+            self.event.exception()  # retrieved: there may be no waiter left
 
 
 class Replies:
-    """Subscribes at the first request."""
+    """Dispatches replies; subscribes at the first request."""
 
     def __init__(
         self, server: Properties, client_id: str, subscribe: Callable[[str], Subscription]
     ) -> None:
-        # Where the server says which topics are for answers, those; else one of our own.
+        # The topics that the server reserves for responses if it names any, else one of our own.
         start = server.response_information or RESPONSES + quote(client_id, safe="")
         self._secret = secrets.token_bytes(8)
         self._topic = f"{start.rstrip('/')}/{self._secret.hex()}"
@@ -57,7 +57,7 @@ class Replies:
         self._ready: asyncio.Future[None] | None = None
 
     async def topic(self) -> str:
-        """Where to answer, subscribed to by now."""
+        """The response topic, after subscribing to it."""
         if self._task is None or self._task.done():
             self._ready = asyncio.get_running_loop().create_future()
             self._task = asyncio.create_task(self._collect(self._ready))
@@ -67,7 +67,7 @@ class Replies:
 
     @contextmanager
     def expect(self, expecting: ReplyWaiter) -> Iterator[bytes]:
-        """Correlation data for a request."""
+        """Correlation data for a request whose replies go to `expecting`."""
         self._sent += 1
         correlation_data = self._secret + self._sent.to_bytes(8, "big")
         self._expected[correlation_data] = expecting
@@ -92,7 +92,7 @@ class Replies:
         except ClientError as error:
             if not ready.done():
                 ready.set_exception(error)
-                ready.exception()  # retrieved: nobody may be waiting any more
+                ready.exception()  # retrieved: there may be no waiter left
             self._fail(error)
 
     def _answer(self, event: ReceivedEvent) -> None:

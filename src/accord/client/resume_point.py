@@ -1,17 +1,18 @@
-"""Where a subscription that began in the past is, so that it can go on there.
+"""Resume point of a subscription that began with history.
 
-A server keeps track of that itself. Only when it lost the session is the subscription asked for
-again, and must then begin where it was, not where it began.
+A server tracks this itself. Only when it has lost the session is the subscription requested again,
+and it must then start at its present position instead of its original one.
 
-While the past is told, the last event's own time is the place. Afterwards events carry no such time
-any more, and the clocks of client and server may differ; so the place is said relatively: as long
-ago as the last event came, and `LATE_MS` more, because an event was received some time before it
-came here. What comes again then is left out: events of the past by their name, and what came live
-by its content, one of it for each that there was. In that, only those events count that are behind
-the place for sure, because another of the same content must not be taken for one of them.
+During replay the position is the time stamp of the last event of the history. Live events carry no
+such time, and the clocks of client and server may differ; so the position is then relative: the age
+of the last event plus `LATE_MS`, because the server received an event some time before it arrived
+here. Duplicates that this causes are dropped: events of the history by event ID, and events that
+arrived live by content, one for each earlier arrival. Only live events that certainly lie after the
+resume point are remembered for this, so that another event with the same content is not mistaken
+for one of them.
 
-So nothing is missing as long as an event takes less than `LATE_MS` to get here, and at most those
-that came between `LATE_MS` and `SURE_MS` before the last one come twice.
+Nothing is lost as long as an event takes less than `LATE_MS` to arrive, and at most the events that
+arrived between `LATE_MS` and `SURE_MS` before the last one are delivered twice.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ SINCE: Final = "since"  # a user property of SUBSCRIBE
 
 LATE_MS: Final = 2_000
 SURE_MS: Final = 1_000
-# Channels that are not kept have no past: what is published there comes live meanwhile.
+# Channels that are not kept have no history: their events arrive live during the replay. The replay
+# counts as over after this time without an event of the history.
 QUIET_MS: Final = 10_000
 MAX_REMEMBERED: Final = 10_000
 
@@ -46,23 +48,23 @@ def ago_text(ago_ms: int) -> str:
 
 
 class ResumePoint:
-    """`since` is what to ask for now."""
+    """The resume point of one subscription; `since` is the value to subscribe with now."""
 
     def __init__(self, since: str, now_ms: int) -> None:
         self.since = since
         self._asked_ms = now_ms
         self._ago_ms = _ago_ms(since)
-        self._told_ms = now_ms  # when the last of the past came, or none was there yet
-        self._place_ms: int | None = None  # when the server received that
+        self._told_ms = now_ms  # arrival of the last event of the history; at first, the request
+        self._place_ms: int | None = None  # when the server received that event
         self._live_ms: int | None = None
         self._names: dict[tuple[str, str], None] = {}
         self._contents: deque[tuple[int, int]] = deque()
         self._again: Counter[int] = Counter()
 
     def accept(self, message: Publish, now_ms: int) -> bool:
-        """Whether it is new."""
+        """Record a message; returns whether it is new."""
         if message.retain:
-            return True  # of any age: says nothing about the place
+            return True  # retained messages have any age, and no bearing on the position
         name, received_ms = _origin(message)
         if received_ms is None:
             self._accept_live(message, now_ms)
@@ -76,8 +78,9 @@ class ResumePoint:
         return not self._is_again(message)
 
     def resume(self, now_ms: int) -> None:
-        """It is asked for again."""
-        # Behind the place, so it comes again: in this telling, or if that is cut off in the next.
+        """Set `since` for a new request."""
+        # These lie after the resume point and will be repeated, in this replay or, if it is
+        # interrupted, in the next.
         self._again.update(content for _, content in self._contents)
         self._contents.clear()
         if self._is_live():
@@ -111,16 +114,16 @@ class ResumePoint:
 
 
 def _ago_ms(since: str) -> int | None:
-    """How long ago that is, where it is said so."""
+    """The age that `since` states, if it is relative."""
     try:
         first, later = (parse_time(since, now_ms=now) for now in (2**60, 2**60 + 1))
     except ValueError:
-        return None  # the server's business
+        return None  # left to the server to refuse
     return 2**60 - first if later > first else None
 
 
 def _origin(message: Publish) -> tuple[tuple[str, str], int | None]:
-    """Its name, of which the node is a part where several have a past, and when it came."""
+    """The event ID, with the node where several have a history, and when that node received it."""
     node, event, received_ms = "", "", None
     for key, value in message.properties.user:
         if key == EVENT:

@@ -1,4 +1,4 @@
-"""A subscription at one server: asked for there, and what it has brought."""
+"""A subscription at one server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accord.core.mqtt.packets import TopicFilter
 
 
 class ServerSubscription:
-    """`news` is set whenever there is something to look at."""
+    """The subscription's state at one server; `news` is set on every message and on failure."""
 
     def __init__(self, driver: Driver, asked: TopicFilter, queue: int, news: asyncio.Event) -> None:
         self.error: ClientError | None = None
@@ -32,7 +32,7 @@ class ServerSubscription:
         return 0 if self._inbox is None else self._inbox.shed
 
     async def enter(self, user: tuple[tuple[str, str], ...]) -> Settled:
-        """Ask for it with these user properties, and wait until it is granted."""
+        """Subscribe with these user properties, and wait until the subscription is granted."""
         assert self._inbox is None, "a subscription is entered once"
         self._identifier = identifier = self._driver.new_identifier()
         self._driver.listeners[identifier] = self
@@ -45,7 +45,7 @@ class ServerSubscription:
         return await self._driver.ask(order)
 
     def leave(self, *, is_kept: bool) -> bool:
-        """False where it was not there any more."""
+        """Unsubscribe; returns False if the subscription had ended already."""
         identifier, self._identifier = self._identifier, None
         if identifier is None:
             return False
@@ -54,7 +54,7 @@ class ServerSubscription:
         return True
 
     def take(self) -> ReceivedMessage | None:
-        """What came next; `finish` it afterwards."""
+        """The next message; `finish` it afterwards."""
         if self._identifier is None:
             return None
         return self._driver.machine.take(self._identifier)

@@ -1,4 +1,4 @@
-"""Servers that a session may use: the one it had last, and the others in turn."""
+"""The servers of a session: the last one used first, then the others in turn."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Servers:
             raise ValueError("expected the URL of a server, got none")
         self._addresses = [parse_address(url) for url in urls]
         self.first = self._addresses[0]
-        self.opened: Address | None = None  # the last one, if it was reached
+        self.opened: Address | None = None  # the last server tried, if it was reached
 
     async def open(self, transport: Transport, timeout_s: float) -> Stream:
-        """A connection to the first of them that answers; it comes first from then on."""
+        """Connect to the first server that can be reached; it is tried first from then on."""
         problems = []
         self.opened, cause = None, None
         for address in list(self._addresses):
             try:
                 async with asyncio.timeout(timeout_s):
                     stream = await transport(address)
-            except (OSError, ValueError) as error:  # the latter of a name that can't be one
+            except (OSError, ValueError) as error:  # ValueError: the host name is malformed
                 problems.append(explain(address.place, error))
                 cause = error
             except ConnectionFailedError as error:

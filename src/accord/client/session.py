@@ -6,7 +6,7 @@
             async for event in events:
                 print(event.channel, event.attributes)
 
-The session comes back by itself when the connection breaks, and goes on where it was.
+The session reconnects by itself when the connection breaks, and continues where it was.
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ from accord.core.router.rights import EXPECTATIONS, FEEDBACK
 
 QUEUE: Final = 1_000
 PAGE: Final = 200
-MIRROR: Final = "-mirror"  # how client ids of connections end that only subscribe
+MIRROR: Final = "-mirror"  # client id suffix of connections that only subscribe
 FOREVER_MS: Final = 10**15
 
 
 class Session:
-    """Publishes, subscribes, asks. Made by `connect`."""
+    """A session with a server: publishes, subscribes and queries. Made by `connect`."""
 
     def __init__(
         self, driver: Driver, clock: Callable[[], int], mirrors: Sequence[Driver] = ()
     ) -> None:
         self._driver = driver
-        self._mirrors = mirrors  # one for each server, for subscriptions at all of them
+        self._mirrors = mirrors  # one per server, for mirrored subscriptions
         self._clock = clock
         self._replies: Replies | None = None
         self._queries: WeakSet[Query] = WeakSet()
@@ -83,12 +83,12 @@ class Session:
 
     @property
     def client_id(self) -> str:
-        """The one given, or the one that the server chose."""
+        """The client id given, or the one that the server assigned."""
         return self._driver.machine.client_id
 
     @property
     def server(self) -> Properties:
-        """What the server said about itself when it accepted the connection."""
+        """The properties with which the server accepted the connection."""
         return self._driver.server
 
     async def publish(  # noqa: PLR0913 - each is an option of its own
@@ -110,15 +110,14 @@ class Session:
         attributes: Mapping[str, Value] | None = None,
         **more: Value,
     ) -> Outcome:
-        """Publish an event; its attributes come by name, or in `attributes`.
+        """Publish an event; attributes are given by name, or in `attributes`.
 
-        With `feedback` those who receive it can answer: the answers come to `Session.feedback`,
-        with the `correlation_data` given here.
+        With `feedback`, receivers can reply: their feedback arrives at `Session.feedback`, with the
+        `correlation_data` given here.
 
-        Returns when the server has taken it (QoS 0: when it is on its way), however often the
-        connection breaks until then. Raises RefusedError when the server does not take it,
-        ExpiredError when it could not be sent within its deadline, EventError when it is no event
-        that can be sent.
+        Returns when the server has accepted the event (QoS 0: when it is on its way), however often
+        the connection breaks until then. Raises RefusedError if the server refuses it, ExpiredError
+        if it could not be sent within its deadline, EventError if it is not a valid event.
         """
         if feedback:
             if response_topic is not None:
@@ -154,17 +153,17 @@ class Session:
         expect: Sequence[Expectation] = (),
         user: Mapping[str, str] | None = None,
     ) -> Subscription:
-        """Events of the channels that `pattern` selects, and that match the predicate.
+        """Subscribe to the channels that `pattern` selects, for events that match the predicate.
 
         With `since` (`-24h`, an ISO 8601 time, a datetime, a timedelta) kept events from then on
-        come first, then live ones, without gap or repetition; the former have `is_kept`.
+        come first, then live ones, without gaps or duplicates; the former have `is_kept`.
 
-        Enter it with `async with`: RefusedError says there what the server has against it. At
-        most about `queue` events wait for the consumer, then no more are read. With `keep` the
-        server goes on collecting for this `client_id` after it was left; subscribe to the same
-        pattern to have what came meanwhile. `expect` says what quality is needed, as alternatives
-        where there are several; the subscription's `expectations` tell how they stand. `user` has
-        further user properties for the server.
+        Enter it with `async with`, which raises RefusedError, with the server's explanation, if the
+        subscription is refused. About `queue` events at most wait for the consumer; then no more
+        are read. With `keep` the server continues to queue events for this `client_id` after the
+        subscription is left; subscribe to the same pattern to receive them. `expect` has the
+        quality needed, several being alternatives; the subscription's `expectations` have their
+        states. `user` has further user properties for the server.
         """
         if problem := problem_with_subscription(pattern):
             raise ValueError(f"pattern: {problem}")
@@ -206,7 +205,7 @@ class Session:
         return subscription
 
     def feedback(self, *, qos: int = 1, queue: int = QUEUE, keep: bool = False) -> Answers:
-        """Answers to events of this client, to those it published and to answers it gave.
+        """Subscribe to feedback to this client: to events it published, and to feedback it gave.
 
             async with session.feedback() as answers:
                 await session.publish("uav/imagery", jpeg, feedback=True)
@@ -214,8 +213,8 @@ class Session:
                     print(answer.source, answer.payload)
                     await answer.feedback(b"thanks")
 
-        Enter it before the first event that wants answers is published; `queue` and `keep` are as
-        for `subscribe`.
+        Enter it before publishing the first event with `feedback`; `queue` and `keep` are as for
+        `subscribe`.
         """
         if not 0 <= qos <= 2:
             raise ValueError(f"qos: expected 0 to 2, got {qos}")
@@ -239,10 +238,10 @@ class Session:
         couplings: Sequence[Coupling] = (),
         source: str | None = None,
     ) -> Publisher:
-        """Say what this client can give on a channel, and be advised what is needed of it.
+        """Register what this client can provide on a channel, and receive advice on what is needed.
 
-        Enter it with `async with`; leaving it takes the profile back. `source` is the id of the
-        client that publishes, where that is another one.
+        Enter it with `async with`; leaving it withdraws the profile. `source` is the id of the
+        client that publishes, if that is another one.
         """
         return Publisher(
             self._negotiate(),
@@ -256,11 +255,11 @@ class Session:
     async def advertise(
         self, channel: str, *, rate_hz: float, where: str | None = None, name: str = ""
     ) -> Advertisement:
-        """Promise to publish to `channel` (a filter, too) at most so many events per second.
+        """Promise to publish at most `rate_hz` events per second to `channel`, or to a filter.
 
-        Nodes admit subscriptions by that. Events beyond it are refused where the node enforces it.
-        The same `name` (if left out: the channel and predicate) again replaces the promise. Raises
-        AdvertisementError where the node does not take it.
+        Nodes admit subscriptions on that basis. Where the node enforces it, events beyond the rate
+        are refused. Advertising again under the same `name` (default: the channel and predicate)
+        replaces the promise. Raises AdvertisementError if the node refuses it.
         """
         if self._advertisements is None:
             self._advertisements = Advertisements(self._driver, self.request)
@@ -269,7 +268,7 @@ class Session:
         return made
 
     async def channels(self) -> tuple[Channel, ...]:
-        """The channels that are defined at any node, and whether they get what they require."""
+        """The channels defined at any node, and whether their requirements are met."""
         return (await ask_channels(self.request, do="list")).channels
 
     async def create_channel(  # noqa: PLR0913 - each is an option of its own
@@ -285,10 +284,10 @@ class Session:
         options: Mapping[str, str | bool | int | float] | None = None,
         replaces: bool = False,
     ) -> Channel:
-        """Define a channel, or all that a filter selects, for all nodes; ChannelRefusedError.
+        """Define a channel, or all channels that a filter selects, at all nodes.
 
-        `persistent` is True, or how far new subscribers look back (`"7d"`); it may stand among
-        the template's `options` as well.
+        `persistent` is True, or how far back new subscribers can go (`"7d"`); it may be given among
+        the template's `options` as well. Raises ChannelRefusedError if the server refuses.
         """
         options = dict(options or {})
         if persistent is not None and options.setdefault("persistent", persistent) != persistent:
@@ -309,7 +308,7 @@ class Session:
         return made.channel
 
     async def delete_channel(self, name: str, /) -> None:
-        """Whichever node has defined it."""
+        """Delete a channel, whichever node defined it."""
         await ask_channels(self.request, do="delete", name=name)
 
     def query(  # noqa: PLR0913
@@ -326,15 +325,15 @@ class Session:
         page: int = PAGE,
         timeout_s: float = 120.0,
     ) -> Query:
-        """Kept events of the channels that a filter selects, by content and time.
+        """Query the kept events of the channels that a filter selects, by content and time.
 
             async for event in session.query("uav/#", where="altitude_m > 300", since="-24h"):
                 print(event.id, event.received_ms, event.attributes)
 
-        `since` and `until` are when the node received them (`-24h`, `now`, an ISO 8601 time, a
-        datetime, a timedelta before now); `event` is the id of just one. They come in pages of
-        `page`, the next while one is worked on. QueryError says why there is no answer, also
-        after `timeout_s` without a sign.
+        `since` and `until` bound the time at which the node received the events (`-24h`, `now`, an
+        ISO 8601 time, a datetime, a timedelta before now); `event` is the id of a single one.
+        Events arrive in pages of `page`, and the next page is fetched while one is processed.
+        Raises QueryError if the query fails, or if nothing arrives for `timeout_s`.
         """
         now_ms = self._clock()
         find = Find(
@@ -368,7 +367,7 @@ class Session:
         attributes: Mapping[str, Value] | None = None,
         **more: Value,
     ) -> ReceivedEvent:
-        """Publish a request and return the first answer to it; TimeoutError if none comes."""
+        """Publish a request and return the first reply; raises TimeoutError if none arrives."""
         async with asyncio.timeout(timeout_s):
             replies = self._expecting()
             topic = await replies.topic()
@@ -394,7 +393,7 @@ class Session:
         attributes: Mapping[str, Value] | None = None,
         **more: Value,
     ) -> Outcome:
-        """Answer a request."""
+        """Reply to a request."""
         topic = request.properties.response_topic
         if topic is None:
             raise EventError("response_topic", "the event asks for no answer")
@@ -479,16 +478,16 @@ async def connect(  # noqa: PLR0913
     random: Callable[[], float] = system_random.random,
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> AsyncIterator[Session]:
-    """A session with the server at `url` (mqtt://, mqtts://, ws:// or wss://), or one of several.
+    """Connect to the server at `url` (mqtt://, mqtts://, ws:// or wss://), or to one of several.
 
-    Raises ConnectionFailedError where no server is reached within `wait_s` (at least one attempt
-    is made, at each), and RefusedError where it says no. A later break is mended silently: by the
-    same server if it can be reached, else by the next, where subscriptions are made anew. If
-    `mirrored` they are at all servers at the same time, by connections of their own, so that
-    nothing is missed while one of them is there. With a `client_id` of your own and
-    `clean_start=False` the session goes on where an earlier process left it, if that was at most
-    `session_expiry_s` ago. `transport` replaces the network, `random` (0 to 1) spreads attempts to
-    reconnect, `clock` tells the time of received events.
+    Raises ConnectionFailedError if no server is reached within `wait_s` (at least one attempt is
+    made at each), and RefusedError if the server refuses. If the connection breaks later, the
+    session reconnects silently: to the same server if it can be reached, else to the next, where
+    subscriptions are made again. If `mirrored`, subscriptions are at all servers at the same time,
+    over connections of their own, so that nothing is missed while one of the servers is up. With
+    your own `client_id` and `clean_start=False` the session continues where an earlier process left
+    it, if that was at most `session_expiry_s` ago. `transport` replaces the network, `random` (0 to
+    1) spreads reconnection attempts, and `clock` gives the time of received events.
     """
     urls = [url] if isinstance(url, str) else url
     servers = Servers(urls)
@@ -538,7 +537,7 @@ async def connect(  # noqa: PLR0913
 
 
 def _mirror_of(options: SessionOptions) -> SessionOptions:
-    """How connections are that only subscribe."""
+    """Options of a connection that only subscribes."""
     client_id = f"{options.client_id}{MIRROR}" if options.client_id else ""
     return msgspec.structs.replace(
         options, client_id=client_id, clean_start=True, will=None, wants_names=True
@@ -546,7 +545,7 @@ def _mirror_of(options: SessionOptions) -> SessionOptions:
 
 
 def _named(pattern: str, expect: Sequence[Expectation]) -> dict[str, Expectation]:
-    """Each under the id that it has, or gets."""
+    """The expectations by id, given or generated."""
     named: dict[str, Expectation] = {}
     for number, each in enumerate(expect, start=1):
         id_ = each.id or f"{pattern}#{number}"
@@ -557,7 +556,7 @@ def _named(pattern: str, expect: Sequence[Expectation]) -> dict[str, Expectation
 
 
 def merged(attributes: Mapping[str, Value] | None, more: Mapping[str, Any]) -> dict[str, Value]:
-    """Attributes given in both ways; the same name twice is a mistake."""
+    """Merge attributes given in both ways; raises if a name is given twice."""
     both = {**(attributes or {}), **more}
     if len(both) < len(attributes or {}) + len(more):
         twice = next(name for name in more if name in (attributes or {}))

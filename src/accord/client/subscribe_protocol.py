@@ -1,8 +1,8 @@
-"""Subscriptions as agreed with the server: asked for, granted, given back, made again.
+"""Subscriptions as agreed with the server: SUBSCRIBE and UNSUBSCRIBE, and their replies.
 
-Those granted stay so as long as the server has the session. When it lost that, all are asked for
-again, under the same identifiers (one that began in the past from where it was: see `past`); one
-that the server then refuses, or ends by itself, ends with its explanation.
+Granted subscriptions last as long as the server has the session. When it has lost the session, all
+are requested again under the same identifiers (those with history from their `ResumePoint`). One
+that the server then refuses, or ends by itself, ends with the server's explanation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from accord.core.mqtt.codes import V5, Reason
 from accord.core.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
 from accord.core.mqtt.properties import NO_PROPERTIES, Properties
 
-MAX_ASKED: Final = 1_000  # SUBSCRIBE and UNSUBSCRIBE on their way at a time
+MAX_ASKED: Final = 1_000  # unacknowledged SUBSCRIBE and UNSUBSCRIBE packets
 
 
 class SubscribeProtocol:
@@ -66,7 +66,7 @@ class SubscribeProtocol:
         return outputs
 
     def start(self, server: Properties, *, is_resumed: bool, now_ms: int) -> list[Output]:
-        """A connection was made."""
+        """Begin a connection."""
         self._server = server
         if not is_resumed:
             self._unwanted.clear()
@@ -78,7 +78,7 @@ class SubscribeProtocol:
         return self._pump()
 
     def stop(self) -> None:
-        """The connection is gone: what was not answered is to be asked again."""
+        """End the connection; unacknowledged requests return to the queue."""
         self._server = None
         for packet_id in (*self._asked, *self._leaving):
             self._ids.free(packet_id)
@@ -113,7 +113,10 @@ class SubscribeProtocol:
         return [self._end(interest, token, error, packet.properties), *self._pump()]
 
     def end(self, pattern: str, error: RefusedError, properties: Properties) -> list[Output]:
-        """The server has ended it, perhaps before its answer came; the connection ends, too."""
+        """End a subscription that the server ended, perhaps before its SUBACK.
+
+        The connection ends, too.
+        """
         identifier = self._incoming.find(pattern)
         if identifier is None:
             return []
@@ -142,11 +145,11 @@ class SubscribeProtocol:
         return self._pump()
 
     def _is_wanted(self, interest: SubscriptionState) -> bool:
-        """Whether nobody has left it while it was asked for."""
+        """Whether the subscription was not left while its request was unacknowledged."""
         return interest.identifier in self._incoming.interests
 
     def _pump(self) -> list[Output]:
-        """Send what is to be asked; what is given back first, it may be the same filter."""
+        """Send queued requests; UNSUBSCRIBE first, as a SUBSCRIBE may have the same filter."""
         outputs: list[Output] = []
         if self._server is None:
             return outputs

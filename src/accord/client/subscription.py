@@ -1,4 +1,4 @@
-"""A subscription as its user sees it: a context to be in, and events to go through."""
+"""The public subscription object: a context manager, and an iterator over events."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class Subscription:
-    """Made by `Session.subscribe`, entered with `async with`, gone through with `async for`.
+    """A subscription: enter it with `async with`, iterate with `async for`.
 
-    An event counts as worked on when the next one is asked for, or the subscription is left: then
-    it is acknowledged. One task at a time may go through it. The loop ends when the session is
-    closed; when the server ends the session or the subscription, it raises why. With several
-    drivers it is at several servers, and ends when one of them does not take it.
+    Made by `Session.subscribe`. An event is acknowledged when the next one is requested, or the
+    subscription is left. Only one task at a time may iterate. The loop ends when the session is
+    closed; if the server ends the session or the subscription, it raises the reason. With several
+    drivers the subscription is at several servers, and ends when one of them refuses it.
     """
 
     def __init__(  # noqa: PLR0913 - made in one place only
@@ -46,17 +46,17 @@ class Subscription:
         self._user = user
         self._keep = keep
         self._clock = clock
-        self._before = before  # what has to be done before it is asked for
+        self._before = before  # to be done before subscribing
         self._respond = respond
         self.expectations: tuple[Expected, ...] = ()
         self._on_state: Callable[[ExpectationState], object] | None = None
         self._news = asyncio.Event()
         self._feeds = [ServerSubscription(each, chosen, queue, self._news) for each in drivers]
         self._copies = MirrorDedup() if len(drivers) > 1 else None
-        self._entering: list[asyncio.Future[Settled]] = []  # at the servers that are not there yet
+        self._entering: list[asyncio.Future[Settled]] = []  # at servers that have not replied
         self._refusal: ClientError | None = None  # by one of those
         self._taken: tuple[ServerSubscription, ReceivedMessage] | None = None
-        # The share of nodes on the way that promised to carry it, where that was asked for.
+        # The fraction of nodes on the path that admitted it, where admission was requested.
         self.admitted = 1.0
 
     @property
@@ -65,13 +65,13 @@ class Subscription:
 
     @property
     def shed(self) -> int:
-        """Events of QoS 0 that were dropped because this consumer was too slow."""
+        """QoS 0 events dropped because this consumer was too slow."""
         return sum(each.shed for each in self._feeds)
 
     def on_state(
         self, handler: Callable[[ExpectationState], object]
     ) -> Callable[[ExpectationState], object]:
-        """Call it whenever an expectation of this subscription stands otherwise than before."""
+        """Call the handler whenever the state of an expectation of this subscription changes."""
         self._on_state = handler
         return handler
 
@@ -121,20 +121,20 @@ class Subscription:
     # ------------------------------------------------------------------------------------ inside
 
     def _entered(self, entering: asyncio.Future[Settled]) -> None:
-        """One more server has answered."""
+        """Handle the reply of one more server."""
         error = None if entering.cancelled() else entering.exception()
         if isinstance(error, ClientError):
             self._refusal = error
             self._news.set()
 
     def _error(self) -> ClientError | None:
-        """Why it has ended at one of the servers."""
+        """Why the subscription has ended at one of the servers."""
         failed = (each.error for each in self._feeds if each.error is not None)
         return next(failed, self._refusal)
 
     def _take(self) -> tuple[ServerSubscription, ReceivedMessage] | None:
-        """What came next, and where; further copies of what came before are done with."""
-        # In turns: one that is always the last would fall behind, and its node would shed.
+        """The next message and its server; duplicates from other servers are finished at once."""
+        # Round robin: a server that is always last would fall behind, and its node would shed.
         self._feeds.append(self._feeds.pop(0))
         for feed in self._feeds:
             while (delivery := feed.take()) is not None:

@@ -1,4 +1,4 @@
-"""`accord.connect_sync`: the same session for programs without asyncio, on a thread of its own.
+"""`accord.connect_sync`: the same session for programs without asyncio, on a background thread.
 
 with accord.connect_sync("mqtt://localhost") as session:
     session.publish("uav/imagery", jpeg, platform="UAV")
@@ -29,7 +29,7 @@ from accord.client.subscription import Subscription
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_AT_ONCE: Final = 50  # events of a query that change threads together
+_AT_ONCE: Final = 50  # events of a query passed between threads together
 
 
 class _Runner:
@@ -50,11 +50,11 @@ class _Runner:
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # of use when the wait was interrupted from the keyboard
+            future.cancel()  # for a wait interrupted by Ctrl-C
             raise
 
     def tell(self, work: Callable[[], object]) -> None:
-        """Have it done, some time: also where waiting could be for oneself."""
+        """Schedule work without waiting; usable on the loop's own thread, where `run` deadlocks."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(work)
 
@@ -66,7 +66,7 @@ class _Runner:
 
 
 async def _finished() -> None:
-    """Wait for what other threads still wait for: their session has ended, so it ends too."""
+    """Wait for tasks that other threads wait for: their session has ended, so they end too."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     if others:
         await asyncio.wait(others, timeout=1.0)
@@ -128,7 +128,7 @@ def _publishing(
 
 
 class SyncPublisher:
-    """Registered from the beginning; close it or leave its `with`.
+    """A registered publisher; close it or leave its `with`.
 
     Handlers are called on the session's own thread: they must not wait for the session.
     """
@@ -175,7 +175,7 @@ class SyncPublisher:
         return self._runner.run(self._publisher.ask_usage())
 
     def revoke(self) -> None:
-        """Take the profile back."""
+        """Withdraw the profile."""
         self._runner.run(self._publisher.revoke())
 
     def close(self) -> None:
@@ -199,7 +199,7 @@ class SyncExpected:
         return self._expected.is_satisfied
 
     def wait_for(self, state: str, timeout_s: float | None = None) -> ExpectationState:
-        """Until it is so; TimeoutError where it is not in time."""
+        """Wait until the expectation has this state; raises TimeoutError if it does not in time."""
         return self._runner.run(asyncio.wait_for(self._expected.wait_for(state), timeout_s))
 
     def update(self, expectation: Expectation) -> None:
@@ -229,7 +229,7 @@ def _advertising(
 
 
 class SyncAdvertisement:
-    """Holds until `withdraw`, the end of its `with` or the session."""
+    """An advertisement; holds until `withdraw`, the end of its `with` or the session."""
 
     def __init__(self, runner: _Runner, advertisement: Advertisement) -> None:
         self._runner = runner
@@ -262,7 +262,7 @@ class SyncAdvertisement:
 
 
 class SyncQuery:
-    """Go through it with `for`; leaving the loop, or its `with`, ends it."""
+    """A running query: iterate with `for`; leaving the loop, or its `with`, ends it."""
 
     def __init__(self, runner: _Runner, query: Query) -> None:
         self._runner = runner
@@ -295,7 +295,7 @@ class SyncQuery:
 
 
 class SyncSubscription:
-    """Subscribed from the beginning; go through it with `for`, close it or leave its `with`."""
+    """An active subscription: iterate with `for`, and close it or leave its `with`."""
 
     def __init__(self, runner: _Runner, subscription: Subscription) -> None:
         self._runner = runner
@@ -317,7 +317,7 @@ class SyncSubscription:
     def on_state(
         self, handler: Callable[[ExpectationState], object]
     ) -> Callable[[ExpectationState], object]:
-        """Called on the session's own thread: it must not wait for the session."""
+        """Call the handler on the session's own thread; it must not wait for the session."""
         self._runner.tell(lambda: self._subscription.on_state(handler))
         return handler
 
@@ -342,7 +342,7 @@ class SyncSubscription:
         return event
 
     def get(self, timeout_s: float | None = None) -> ReceivedEvent | None:
-        """The next event, or None where none comes in time or the session is closed."""
+        """The next event, or None if none arrives in time or the session is closed."""
         return self._runner.run(self._next(timeout_s))
 
     def close(self) -> None:
@@ -370,7 +370,7 @@ def _listening(
 
 
 class SyncAnswers(SyncSubscription):
-    """Answers to events of this client; `SyncSession.respond` answers them."""
+    """Feedback to this client; `SyncSession.respond` replies to it."""
 
     def __next__(self) -> Answer:
         answer = super().__next__()
@@ -384,7 +384,7 @@ class SyncAnswers(SyncSubscription):
 
 
 class SyncSession:
-    """What `Session` does, waiting for it."""
+    """`Session` with blocking calls."""
 
     def __init__(self, runner: _Runner, session: Session) -> None:
         self._runner = runner

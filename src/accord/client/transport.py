@@ -1,6 +1,6 @@
-"""Streams of bytes to a server: TCP, TLS and WebSocket, by the URL's scheme.
+"""Byte streams to a server: TCP, TLS and WebSocket, by the URL's scheme.
 
-`Stream` is all that a session needs; a test may bring its own.
+`Stream` is all that a session needs; a test may provide its own.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ GOODBYE_S: Final = 2.0
 
 
 class Stream(Protocol):
-    """A connection. Opening one that is not to be had, and using a broken one, raise OSError."""
+    """A connection. Opening one that is unavailable, and using a broken one, raise OSError."""
 
     async def read(self) -> bytes:
-        """Some bytes; none at the end."""
+        """Read some bytes; none at the end."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Returns when the other side can take more."""
+        """Write, and return when the peer can take more."""
         ...
 
     async def close(self) -> None: ...
@@ -41,7 +41,7 @@ Transport = Callable[[Address], Awaitable[Stream]]
 
 
 def transport_with(tls: ssl.SSLContext | None) -> Transport:
-    """The transport that the address's scheme asks for; `tls` in place of the system's trust."""
+    """The transport for the address's scheme; `tls` replaces the system's trust store."""
 
     async def connect(address: Address) -> Stream:
         context = (tls or ssl.create_default_context()) if address.is_encrypted else None
@@ -109,7 +109,7 @@ class _WebSocketStream:
         from websockets.exceptions import ConnectionClosed  # noqa: PLC0415
 
         data: str | bytes = b""
-        while not data:  # an empty message is no end
+        while not data:  # an empty message is not the end of the stream
             try:
                 data = await self._connection.recv()
             except ConnectionClosed:

@@ -1,4 +1,4 @@
-"""Configuration: `load` reads and checks `accord.toml`, `Config` is what it says."""
+"""Configuration: `load` reads and checks `accord.toml`, and returns a `Config`."""
 
 from accord.config.errors import ConfigError, ConfigProblem
 from accord.config.load import load, parse

@@ -1,4 +1,4 @@
-"""What a configuration says about admission, as the node takes it."""
+"""Converts the admission settings to the node's admission options."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def admission_options(settings: AdmissionSettings) -> NodeAdmissionOptions:
 
 
 def _bps(text: str) -> int:
-    """0 where nothing is said."""
+    """Bits per second; 0 if the setting is empty."""
     return parse(text, BANDWIDTHS_BPS) or 0

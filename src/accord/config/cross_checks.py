@@ -1,4 +1,4 @@
-"""What each setting allows alone but not beside the others."""
+"""Checks of settings that are valid alone but not in combination."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SPARK_EXPECTED: Final = 'spark://HOST:PORT, sc://HOST:PORT, k8s://…, yarn, lo
 
 
 def problems(config: Config) -> Iterator[tuple[Path, str]]:
-    """Paths of settings, each with what is wrong with it."""
+    """Paths of settings, each with its problem."""
     yield from _problems_with_listeners(config)
     yield from _problems_with_tls(config)
     yield from _problems_with_users(config)
@@ -62,7 +62,7 @@ def _problems_with_tls(config: Config) -> Iterator[tuple[Path, str]]:
 
 def _problems_with_users(config: Config) -> Iterator[tuple[Path, str]]:
     for user in config.users:
-        # A colon ends the name where HTTP carries it.
+        # In HTTP Basic authentication a colon ends the name.
         if not user.name or not user.name.isprintable() or ":" in user.name:
             yield (
                 ("users", user.name),
@@ -80,7 +80,7 @@ def _problems_with_users(config: Config) -> Iterator[tuple[Path, str]]:
 
 
 def _problems_with_declared(config: Config) -> Iterator[tuple[Path, str]]:
-    """Attributes that two tables declare otherwise."""
+    """Attributes that two tables declare differently."""
     declared = [
         (number, name, type_)
         for number, keep in enumerate(config.keep)
@@ -133,8 +133,8 @@ def _problems_with_net(config: Config) -> Iterator[tuple[Path, str]]:
 
 
 def _problems_with_options(channel: ChannelSettings) -> Iterator[tuple[Path, str]]:
-    """Where its template is installed; others may have it that this node has not."""
-    # Only where there are any: they bring all templates along.
+    """Check a channel's options, if its template is installed here; other nodes may have it."""
+    # Imported only if there are options, because this loads all templates.
     from accord.core.channels.option_checks import problem_with_options  # noqa: PLC0415
     from accord.runtime.templates import find_template  # noqa: PLC0415
 
@@ -149,7 +149,7 @@ def _problems_with_options(channel: ChannelSettings) -> Iterator[tuple[Path, str
 
 
 def _problems_with_secondary(net: NetSettings) -> Iterator[tuple[Path, str]]:
-    """It has parents, and nothing that is for nodes with a map."""
+    """A secondary node needs parents, and none of the settings of nodes with a map."""
     if not net.neighbours:
         yield ("net", "neighbours"), "a secondary node has parents: expected one or two addresses"
     for name, is_given in (

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: all of it at once, each with its place."""
+"""Errors of a configuration: all problems at once, each with its location."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accord.core.model.errors import AccordError
 
 
 class ConfigProblem(Struct, frozen=True):
-    """`place` is a file and line, or an option; `problem` says what was expected there."""
+    """`place` is a file and line, or an option; `problem` states what was expected there."""
 
     place: str
     key: str
@@ -21,7 +21,7 @@ class ConfigProblem(Struct, frozen=True):
 
 
 class ConfigError(AccordError):
-    """A configuration that can't be used."""
+    """A configuration that cannot be used."""
 
     def __init__(self, mistakes: Sequence[ConfigProblem]) -> None:
         self.mistakes = tuple(mistakes)

@@ -1,4 +1,4 @@
-"""A configuration from a file and from options of the command line, checked as a whole."""
+"""Loads a configuration from a file and command-line options, checked as a whole."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _AT_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
 def load(path: str | os.PathLike[str] | None = None, **options: str | None) -> Config:
-    """The configuration in the file `path`; without one in `accord.toml`, if it is here.
+    """Load the configuration in the file `path`; by default `accord.toml`, if it exists here.
 
-    Options (`mqtt`, `websocket`, `http`, …, `data`, `spark`) replace what the file says, where they
-    are not None; an empty one switches off. Raises `ConfigError` with all mistakes in single
-    settings, or, where there are none, with all in how they go together.
+    Options (`mqtt`, `websocket`, `http`, …, `data`, `spark`) override the file where they are not
+    None; an empty one switches off. Raises `ConfigError` with all problems of single settings or,
+    if there are none, with all problems of their combination.
     """
     if path is None:
         path = FILE if Path(FILE).is_file() else None
@@ -42,7 +42,7 @@ def load(path: str | os.PathLike[str] | None = None, **options: str | None) -> C
 
 
 def parse(text: str, *, file: str = FILE, **options: str | None) -> Config:
-    """The configuration that `text` says, which stands in `file`."""
+    """Parse the configuration `text`, which is the content of `file`."""
     table, lines = parse_toml(text, file)
     mistakes: list[ConfigProblem] = []
 
@@ -60,7 +60,7 @@ def parse(text: str, *, file: str = FILE, **options: str | None) -> Config:
 
 
 def parse_toml(text: str, file: str) -> tuple[dict[str, Any], TomlLines]:
-    """The tables in `text`, and in which lines of it things stand."""
+    """The tables in `text`, and the lines of its keys."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     try:
         return tomllib.loads(text), TomlLines(text)
@@ -111,7 +111,7 @@ def _with_options(config: Config, given: dict[str, str], mistakes: list[ConfigPr
 
 
 def read_text(file: str) -> str:
-    """What stands in `file`, which must be small."""
+    """The content of `file`, which must be small."""
     try:
         with open(file, "rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -134,7 +134,7 @@ def _syntax_mistake(problem: str, text: str, file: str) -> ConfigProblem:
 
 
 def dotted(path: KeyPath) -> str:
-    """A path as it could be written in the file; positions count from 1."""
+    """A path as it would be written in the file; positions count from 1."""
     text = ""
     for part in path:
         if isinstance(part, int):

@@ -1,4 +1,4 @@
-"""What a configuration says about other nodes, as the node takes it."""
+"""Converts the settings about other nodes to the node's overlay options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_KEY: Final = 4_096
 
 
 def net_options(config: Config) -> NetOptions:
-    """ConfigError where the key can't be read."""
+    """The overlay options; raises ConfigError if the key cannot be read."""
     net = config.net
     return NetOptions(
         listen=net.listen,

@@ -1,4 +1,4 @@
-"""Values from a TOML document into settings, noting every mistake on the way."""
+"""Converts TOML values to settings, and notes every problem on the way."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAX_SHOWN: Final = 60
 
 
 class SettingsReader:
-    """`note` takes each mistake; where there are any, what is returned is of no use."""
+    """Reads settings; `note` receives each problem. If there is any, the result is meaningless."""
 
     def __init__(self, note: Callable[[Path, str], None], folder: str) -> None:
         self._note = note
@@ -63,7 +63,7 @@ class SettingsReader:
     def read_struct(
         self, cls: type[Struct], table: object, path: Path, **given: object
     ) -> Struct | None:
-        """A `cls` with what `table` says, what is `given`, and defaults for the rest."""
+        """Make a `cls` from `table`, from what is `given`, and from defaults for the rest."""
         if not isinstance(table, dict):
             self._note(path, f"expected a table, got {shown(table)}")
             return None
@@ -104,7 +104,7 @@ class SettingsReader:
                     self._note(path, f"expected one of {quoted(choices)}, got {shown(value)}")
             case inspect.StrType():
                 self._check_text(type_, value, path)
-            case _:  # a boolean, or none
+            case _:  # a boolean, or no value
                 if not isinstance(value, bool):
                     self._note(path, f"expected true or false, got {shown(value)}")
         return value
@@ -157,7 +157,7 @@ class SettingsReader:
             self._note(path, f"expected letters, digits and _.- only, got {shown(value)}")
 
     def _read_path(self, value: object, path: Path) -> object:
-        """Relative to the folder of the file it stands in."""
+        """A path, relative to the directory of the file that contains it."""
         if not isinstance(value, str) or "\0" in value:
             self._note(path, f"expected the path of a file or folder, got {shown(value)}")
             return ""
@@ -202,7 +202,7 @@ class SettingsReader:
         return value
 
     def _read_proxy(self, value: object, path: Path) -> object:
-        # Never shown: a password may stand in it.
+        # Never shown: it may contain a password.
         if not isinstance(value, str) or (value and parse_proxy(value) is None):
             self._note(path, 'expected the URL of a proxy, such as "http://proxy:3128"')
             return ""
@@ -216,7 +216,7 @@ class SettingsReader:
             elif problem := problem_with_filter(text):
                 self._note(place, problem)
             elif text.startswith("$share/"):
-                # It would select nothing, and where it is denied allow what it seems to deny.
+                # It would select nothing, and in a denial it would allow what it seems to deny.
                 self._note(place, f"expected a filter without $share/GROUP/, got {shown(text)}")
             else:
                 found.append(text)
@@ -263,7 +263,7 @@ class SettingsReader:
         return value
 
     def _read_bandwidth(self, value: object, path: Path) -> object:
-        """As text: what it comes to is asked for later."""
+        """A bandwidth as text; it is converted later."""
         bps = parse_units(value, BANDWIDTHS_BPS) if isinstance(value, str) else None
         if value != "" and not bps:
             self._note(path, f'expected a bandwidth such as "2 Mbit/s", got {shown(value)}')
@@ -279,7 +279,7 @@ class SettingsReader:
         return value
 
     def _read_options(self, value: object, path: Path) -> dict[str, str]:
-        """Of a channel, as text."""
+        """Options of a channel, as text."""
         if not isinstance(value, dict):
             example = "{ persistent = true }"
             self._note(path, f"expected a table such as {example}, got {shown(value)}")
@@ -305,7 +305,7 @@ class SettingsReader:
 def describe_integer(
     name: str,
 ) -> tuple[Callable[[str], int | None] | None, Callable[[int], str], str]:
-    """How an integer of that name is read and written, and what it is; units come last."""
+    """Parser, formatter and description of an integer setting, by the unit that ends its name."""
     if name.endswith("_bytes"):
         return parse_size, format_size, 'a size, such as 4096, "16 MB" or "64 MiB"'
     if name.endswith("_s") and not name.endswith("_per_s"):
@@ -314,7 +314,7 @@ def describe_integer(
 
 
 def is_named(cls: type[Struct]) -> bool:
-    """Whether its name is the key of its table."""
+    """Whether the struct's name is the key of its table."""
     return "name" in cls.__struct_fields__ and is_required(structs.fields(cls)[0])
 
 

@@ -1,6 +1,6 @@
-"""The documentation of all settings, made from the settings themselves.
+"""Documentation of all settings, generated from the settings themselves.
 
-`python -m accord.config.reference FILE` renews the tables in a document, between its two marks.
+`python -m accord.config.reference FILE` updates the tables in a document, between its two marks.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ def markdown() -> str:
 
 
 def renewed(document: str) -> str:
-    """`document` with what stands between the marks made anew."""
+    """`document` with the text between the marks regenerated."""
     before, _, rest = document.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{markdown()}\n{END}{after}"
 
 
 def sections() -> Iterator[tuple[str, type[Struct], bool]]:
-    """Name and settings of each section, and whether there may be several of it."""
+    """Name and struct of each section, and whether there may be several of it."""
     yield from _sections_of(Config, "")
 
 
@@ -99,7 +99,7 @@ def _sections_of(cls: type[Struct], prefix: str) -> Iterator[tuple[str, type[Str
 
 
 def is_section(field: structs.FieldInfo) -> bool:
-    """Whether it is a table, or several, with a description of its own."""
+    """Whether the field is a table, or several, with its own description."""
     type_ = inspect.type_info(field.type)
     if isinstance(type_, inspect.VarTupleType):
         type_ = type_.item_type
@@ -170,7 +170,7 @@ def _default(key: structs.FieldInfo) -> str:
 def _toml(name: str, value: object) -> str:
     match value:
         case None:
-            return "true"  # `anonymous.allowed`, whose description says when it is not
+            return "true"  # `anonymous.allowed`, whose description states when it is not
         case bool():
             return "true" if value else "false"
         case float():

@@ -1,9 +1,9 @@
-"""A scenario from its file: read, checked as a whole, and made into simulations.
+"""Loads a scenario from its file, checks it as a whole, and makes simulations of it.
 
     scenario = load_scenario("scenario.toml")
     outcome = scenario.simulation(make, seed=7).run(scenario.duration_us)
 
-A mistake is reported with file, line and what was expected, as in `accord.toml`; all at once.
+Problems are reported with file, line and what was expected, as for `accord.toml`; all at once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Note = Callable[[KeyPath, str], None]
 
 
 class Scenario:
-    """A checked scenario. Each simulation of it is of its own."""
+    """A checked scenario. Its simulations are independent of each other."""
 
     def __init__(self, settings: ScenarioSettings, topology: Topology, file: str = FILE) -> None:
         self.settings = settings
@@ -73,12 +73,12 @@ class Scenario:
         )
 
     def replay(self, seed: int) -> str:
-        """The command that runs it again just so."""
+        """The command that repeats the run exactly."""
         return f"accord sim run {self.file} --seed {seed}"
 
 
 def load_scenario(path: str | os.PathLike[str]) -> Scenario:
-    """The scenario in a file; raises ConfigError with all mistakes in it."""
+    """Load the scenario in a file; raises ConfigError with all its problems."""
     file = os.fspath(path)
     return parse_scenario(read_text(file), file=file)
 
@@ -125,7 +125,7 @@ def _topology(settings: ScenarioSettings, note: Note) -> Topology | None:
 
 
 def _problems(settings: ScenarioSettings, topology: Topology) -> Iterator[tuple[KeyPath, str]]:
-    """What each setting allows alone but not beside the others."""
+    """Settings that are valid alone but not in combination."""
     for number, exception in enumerate(settings.link):
         if not topology.has_span(*exception.between):
             one, other = exception.between

@@ -1,4 +1,4 @@
-"""Values of a scenario file: those that `accord.toml` has not, such as times and shares."""
+"""Reads the value types that only scenario files have, such as times and fractions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_VALUES: Final = 1_000
 
 
 class ScenarioReader(SettingsReader):
-    """Reads the kinds that the settings of a scenario name."""
+    """Reads the value types that the settings of a scenario name."""
 
     def __init__(self, note: Callable[[Path, str], None], folder: str) -> None:
         super().__init__(note, folder)
@@ -48,7 +48,7 @@ class ScenarioReader(SettingsReader):
         }
 
     def _read_time(self, value: object, path: Path) -> int:
-        # A number has no unit, except that nothing is nothing in all of them.
+        # A number has no unit, but zero is zero in every unit.
         if value == 0 and not isinstance(value, bool):
             return 0
         text = value.replace("µ", "u") if isinstance(value, str) else ""

@@ -1,7 +1,8 @@
-"""Everything that can be configured, with what it means, its range and its default.
+"""Everything that can be configured: meaning, range and default.
 
 Parts that a lower layer needs as a whole (limits, users, TLS files, logs) are defined there. The
-documentation and the sample file are made from these structs, and a file is checked against them.
+documentation and the sample file are generated from these structs, and a file is checked against
+them.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class ListenSettings(Struct, frozen=True, kw_only=True):
     ] = ()
 
     def addresses(self) -> Iterator[tuple[str, SocketAddress]]:
-        """All of them, each with the name of its setting."""
+        """All addresses, each with the name of its setting."""
         for name in self.__struct_fields__:
             if name != "origins":
                 for address in getattr(self, name):
@@ -555,16 +556,16 @@ class Config(Struct, frozen=True, kw_only=True):
 
     @property
     def anonymous_rights(self) -> Rights | None:
-        """What clients without a user name may do; None where they may not connect.
+        """Rights of clients without a user name; None if they may not connect.
 
-        Unless it is said, they may change policies only where all are at this machine and none has
-        a name.
+        Unless configured, they may change policies only if the node is reachable from this machine
+        only and has no users.
         """
         allowed = self.anonymous.allowed
         if self.users if allowed is None else not allowed:
             return None
         may = self.anonymous.may
-        is_said = may is not EVERYTHING  # the object: what a file says is another, even if equal
+        is_said = may is not EVERYTHING  # identity: an equal value from a file is another object
         is_private = not self.users and self.listen.is_loopback
         if not is_said and not is_private:
             may = replace(may, policies=False)

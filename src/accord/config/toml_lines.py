@@ -1,8 +1,8 @@
-"""On which line each key of a TOML document stands, which Python's parser does not tell.
+"""Finds the line of each key of a TOML document, which Python's parser does not report.
 
-Runs after that parser has accepted the document, so it only has to find its way: keys before `=`,
-headers in brackets, and values, of which strings, arrays and inline tables may hold anything that
-looks like one of those.
+It runs after that parser has accepted the document, so it only has to locate things: keys before
+`=`, headers in brackets, and values, of which strings, arrays and inline tables may contain
+anything that looks like one of those.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TomlLines:
         self._document()
 
     def find(self, path: Path) -> int:
-        """The line of `path`, or of what is nearest around it; 1 where nothing is."""
+        """The line of `path`, or of its nearest ancestor that has one; 1 if none has."""
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)

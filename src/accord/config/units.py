@@ -6,12 +6,12 @@ from accord.core.model.units import DURATIONS_S, SIZES, parse, render
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes, or None where `text` is no whole number of them."""
+    """Bytes, or None if `text` is not a whole number of them."""
     return parse(text, SIZES)
 
 
 def parse_duration(text: str) -> int | None:
-    """Seconds, or None where `text` is no whole number of them."""
+    """Seconds, or None if `text` is not a whole number of them."""
     return parse(text, DURATIONS_S)
 
 

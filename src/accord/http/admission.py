@@ -1,4 +1,4 @@
-"""Admission over HTTP: what is advertised, promised and refused, and what would be needed."""
+"""Admission over HTTP: advertisements, reservations, refusals, and checks of a subscription."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class AdmissionView(Protocol):
     """Admission at a node. Called on its event loop."""
 
     def status(self) -> AdmissionStatus:
-        """Without filters, which is quick."""
+        """The status without filters, which is quick."""
 
     async def show(self) -> AdmissionStatus: ...
 
     async def need(self, channel: str, where: str, client_: str = "") -> DemandStatus:
-        """AccordError where that is no subscription."""
+        """The demand of a subscription; raises AccordError if it is not a valid one."""
 
 
 def add_admission(app: FastAPI, admission: AdmissionView) -> list[type[Struct]]:
-    """Add the routes, which the guard keeps; the structs they return are to be described."""
+    """Add the routes, which the guard protects; returns the structs to describe in OpenAPI."""
 
     @app.get(ADMISSION, response_class=Response, responses=response_schemas(AdmissionStatus))
     async def status() -> Response:

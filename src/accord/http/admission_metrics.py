@@ -1,6 +1,6 @@
-"""Admission as Prometheus metrics: of this node, by resource; names of clients are not among them.
+"""Admission of this node as Prometheus metrics, by resource; without client names.
 
-Bandwidth is told by link, and of all clients together.
+Bandwidth is reported by link, and for all clients together.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def admission_metrics(status: AdmissionStatus) -> Iterator[Metric]:
 
 
 def _pools(status: AdmissionStatus) -> Iterator[Metric]:
-    """In bytes of memory, events per second of CPU, bits per second of bandwidth."""
+    """Resource pools: bytes of memory, events per second of CPU, bits per second of bandwidth."""
     labels = ["resource", "of"]
     promised = GaugeMetricFamily("accord_admission_promised", "What is promised", labels=labels)
     used = GaugeMetricFamily("accord_admission_used", "What is used", labels=labels)

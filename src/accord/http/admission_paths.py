@@ -1,4 +1,4 @@
-"""Where admission is found over HTTP."""
+"""HTTP paths of admission."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ Offset = Annotated[int, Query(ge=0, le=100_000_000, description="How many sessio
 
 
 class KeptView(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is of kept events: who finds them, where their journal is, what was measured."""
+    """Access to kept events: the query pipeline, the journal's directory, measured values."""
 
     pipeline: PipelineView
     registry: MeasurementRegistry
@@ -53,13 +53,13 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
     is_loopback: bool = True,
     origins: tuple[str, ...] = (),
 ) -> FastAPI:
-    """An application that shows `view`, to `users` where there are any.
+    """The application that shows `view`, to `users` if there are any.
 
-    With a `ledger` it tells what became of events, with an `administration` it shows and changes
-    policies, with `kept` it finds kept events, with a `net` it shows other nodes and defines
-    channels, with `admission` what is promised and refused, with `quality` what
-    is expected and offered. `is_loopback` says that it is served
-    on this machine only, and has to be addressed as that. Pages of `origins` may use it as its own.
+    Further arguments add routes: `ledger` the outcomes of events, `administration` reading and
+    changing policies, `kept` queries of kept events, `net` other nodes and channel definitions,
+    `admission` what is reserved and refused, `quality` what is expected and offered. `is_loopback`
+    means that it is served on this machine only, and must be addressed as such. Pages of `origins`
+    may use it like its own.
     """
     app = FastAPI(
         title="Accord",
@@ -89,7 +89,7 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
     describe(app, structs)
     app.add_middleware(Guard, users=users, is_loopback=is_loopback, origins=origins)
     if origins:
-        # Outside of the guard: what browsers ask beforehand has no name and password.
+        # Outside of the guard: CORS preflight requests carry no credentials.
         app.add_middleware(
             CORSMiddleware,
             allow_origins=origins,

@@ -1,4 +1,4 @@
-"""Kept events as the API shows them. Light: commands import it too."""
+"""Schemas of kept events. Light: commands import it too."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def iso_time(ms: int) -> str:
 
 
 class _Contents(Struct):
-    """What the properties of an event say."""
+    """Decoded properties of an event."""
 
     attributes: dict[str, str | int | float | bool] = {}
     metadata: str | None = None
@@ -132,7 +132,7 @@ def _contents(found: QueryHit) -> _Contents:
 
 
 def _text(payload: bytes) -> str | None:
-    """None where it is no text that people could read."""
+    """The payload as text; None if it is not printable."""
     try:
         text = payload.decode()
     except UnicodeDecodeError:

@@ -1,14 +1,14 @@
-"""Who may ask over HTTP.
+"""Authentication and authorisation of HTTP requests.
 
-Where users are configured, requests carry the name and password of one (Basic authentication),
-except for `/health`, which monitors of processes ask. A node that listens on this machine only has
-another enemy: a web page in a browser here, whose own name can be made to lead to this machine. So
-such a node answers only where it is addressed by one of the machine's own names.
+If users are configured, requests carry the name and password of one (Basic authentication), except
+for `/health`, which process monitors use. A node that listens on this machine only has another
+threat: DNS rebinding, by a web page in a local browser whose own host name resolves to this
+machine. Such a node replies only if it is addressed by one of the machine's own names.
 
-Nor may a page from elsewhere change anything, though its reader could: browsers send along the
-name and password of who looks at it. They also say where a page is from, so what changes something
-is refused where that is neither this node nor a site that was named (`origins`). What else asks
-says nothing of the kind, and need not.
+Cross-site requests must not change anything either, because browsers attach the user's credentials
+to them. Browsers also send the origin of a page, so a request that changes something is refused if
+its origin is neither this node nor a configured site (`origins`). Other clients send no origin, and
+need not.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ _LONGEST: Final = 4_096
 
 
 class Caller(Struct, frozen=True):
-    """Who asks: `name` is empty where nobody was verified."""
+    """The authenticated user; `name` is empty if no user was verified."""
 
     name: str
     rights: Rights
 
 
 def caller_of(scope: Scope) -> Caller:
-    """Of a request that the guard let pass."""
+    """The caller of a request that passed the guard."""
     asker: Caller = scope[_ASKER]
     return asker
 
 
 class Guard:
-    """Passes on what may be asked, and answers the rest itself."""
+    """ASGI middleware that passes permitted requests on, and refuses the rest."""
 
     def __init__(
         self, app: ASGIApp, *, users: Users | None, is_loopback: bool, origins: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class Guard:
         return None
 
     def _is_welcome(self, headers: Headers) -> bool:
-        """Whether no browser says that the page of another site asks, unless that was named."""
+        """Whether the request is not cross-site, or comes from a configured origin."""
         origin = headers.get("origin")
         if origin is not None and is_named(origin, self._origins):
             return True
@@ -127,14 +127,14 @@ def _defines_properties(scope: Scope) -> bool:
 
 
 def _defines_channels(scope: Scope) -> bool:
-    """To see them takes the right to statistics only."""
+    """Whether the request changes channels; reading them takes only the right to statistics."""
     path: str = scope["path"]
     is_about_channels = path == CHANNELS or path.startswith(f"{CHANNELS}/")
     return is_about_channels and scope["method"] not in _READING
 
 
 def _is_about_statistics(scope: Scope) -> bool:
-    """All but what takes other rights: policies, and what was kept."""
+    """Whether the request needs only statistics rights: all but policies and kept events."""
     path: str = scope["path"]
     is_kept = path in (QUERY, JOURNAL) or path.startswith(f"{JOURNAL}/")
     return not is_kept and not _is_about_policies(scope)

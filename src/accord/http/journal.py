@@ -1,6 +1,6 @@
-"""A node's journal over HTTP, for who reads it from another machine.
+"""A node's journal over HTTP, for readers on other machines.
 
-It holds what everybody published and what became of it, so it takes the right to everything:
+It holds what all clients published and the outcomes, so it takes the right to everything:
 `subscribe` to `#`, and `system`.
 """
 
@@ -43,7 +43,7 @@ MaxBytes = Annotated[int, Query(ge=1, le=MAX_BYTES, description="Of records at m
 
 
 def add_journal(app: FastAPI, folder: Path, node: str) -> list[type[msgspec.Struct]]:
-    """Add the routes; the structs they return are to be described."""
+    """Add the routes; returns the structs to describe in OpenAPI."""
 
     @app.get(
         JOURNAL,

@@ -1,4 +1,4 @@
-"""The ledger, the series and what `accord top` shows, over HTTP."""
+"""The ledger, the series and the data of `accord top`, over HTTP."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Text = Annotated[str, Query(max_length=65_535)]
 
 
 class LedgerView(Protocol):
-    """What is watched of a running node. Called on its event loop."""
+    """Observations of a running node. Called on its event loop."""
 
     def top(self, most: int) -> Top: ...
 
@@ -58,7 +58,7 @@ class LedgerView(Protocol):
 
 
 def add_ledger(app: FastAPI, view: LedgerView) -> list[type[msgspec.Struct]]:
-    """Add the routes, which the guard keeps; the structs they return are to be described."""
+    """Add the routes, which the guard protects; returns the structs to describe in OpenAPI."""
     _add_events(app, view)
     _add_series(app, view)
     return [EventOutcomes, DeliveryOutcomes, SeriesList, SeriesPoints, Top, Problem]

@@ -1,4 +1,4 @@
-"""What the API says of events and series. Light: commands import it too."""
+"""Schemas of outcomes and series. Light: commands import it too."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class SeriesPoints(Struct, frozen=True, kw_only=True):
 
 
 def outcome_of(entry: LedgerEntry) -> DeliveryOutcome:
-    """Of each event, where an entry stands for several: their mean size."""
+    """Convert an entry; if it stands for several events, the size is their mean."""
     if entry.count > 1:
         size, sending_us = entry.size // entry.count, entry.sending_us // entry.count
         entry = replace(entry, size=size, sending_us=sending_us)
@@ -120,7 +120,7 @@ def outcome_of(entry: LedgerEntry) -> DeliveryOutcome:
 
 
 def _reason(entry: LedgerEntry, facts: dict[str, str], words: str) -> str:
-    """In words, from what is known."""
+    """The cause in words, from the known facts."""
     reason = ""
     deadline_ms = _number(facts.get(DEADLINE))
     if entry.outcome in (EXPIRED, LATE) and deadline_ms is not None:
@@ -171,5 +171,5 @@ def rate_text(rate_bps: float) -> str:
 
 
 def _number(text: str | None) -> int | None:
-    """A fact's; None also where a damaged record has something else."""
+    """The value of a fact; None also if a damaged record has something else."""
     return int(text) if text and len(text) < 19 and text.isascii() and text.isdigit() else None

@@ -1,7 +1,7 @@
 """A node's statistics as Prometheus metrics.
 
-Nothing is counted here: each scrape takes one snapshot. What is shed is told by cause only; client
-ids come from outside, and each would be a time series of its own.
+Nothing is counted here: each scrape takes one snapshot. Shed events are labelled by cause only;
+client ids come from outside, and each would be a time series of its own.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class NodeCollector(Collector):
         self._quality = quality
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, so that registering does not take a snapshot."""
+        """Return nothing, so that registering does not take a snapshot."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -92,7 +92,7 @@ def registry_of(
 
 
 def exposition(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
-    """All metrics in a format that `accept` asks for, and its media type."""
+    """All metrics in a format that `accept` allows, and its media type."""
     encode, media_type = choose_encoder(accept)
     return encode(registry), media_type
 

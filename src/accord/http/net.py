@@ -1,7 +1,7 @@
-"""The overlay over HTTP: all nodes, links, channels and routes; and channels to be defined.
+"""The overlay over HTTP: all nodes, links, channels and routes; and channel definitions.
 
-To look takes the right to statistics, to define and delete channels that to policies: both decide
-what becomes of other people's events.
+Reading takes the right to statistics; defining and deleting channels takes the right to policies,
+as both affect other clients' events.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class NetView(ChannelView, Protocol):
     def status(self) -> NetStatus: ...
 
     def is_configured(self, name: str) -> bool:
-        """Whether the configuration of this node defines it."""
+        """Whether the configuration of this node defines the channel."""
 
 
 def add_net(app: FastAPI, net: NetView) -> list[type[Struct]]:
-    """Add the routes, which the guard keeps; the structs they return are to be described."""
+    """Add the routes, which the guard protects; returns the structs to describe in OpenAPI."""
     _add_reading(app, net)
     _add_changes(app, net)
     return [NetStatus, ChannelList, Channel, ChannelRequest, Deleted, Problem]

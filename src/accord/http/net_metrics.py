@@ -1,7 +1,7 @@
 """A node's part in the overlay as Prometheus metrics.
 
-Each node tells its own links, flows and arrivals only: whoever scrapes all of them has each once.
-Channels are told by their definitions, because their names come from outside.
+Each node reports only its own links, flows and arrivals, so scraping all nodes yields each once.
+Channels are labelled by their definitions, because their names come from outside.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _links(net: NetStatus) -> Iterator[Metric]:
 
 
 def _flows(net: NetStatus) -> Iterator[Metric]:
-    """By destination: several flows lead to it where channels require different things."""
+    """Flows by destination; there are several to one if channels have different requirements."""
     flows = _gauges("flows", "Flows that begin here", "destination")
     unmet = _gauges("flows_unmet", "Flows that lack something that is required", "destination")
     routes = _gauges("routes", "Routes in use that begin here", "destination")

@@ -1,4 +1,4 @@
-"""Where channels are told and defined over HTTP. Light: commands import it too."""
+"""Paths and schemas of channels over HTTP. Light: commands import it too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page at `/`: what this is, and where to look. Complete in itself."""
+"""The self-contained page at `/`: what this is, and where to look."""
 
 from __future__ import annotations
 

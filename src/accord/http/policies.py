@@ -1,6 +1,6 @@
-"""Policies over HTTP: see them, change them, ask what they decide.
+"""Policies over HTTP: read them, change them, explain decisions.
 
-What is sent is JSON or TOML, as its content type says: a form of some web page is neither. The
+Request bodies are JSON or TOML by content type, which the form of a web page cannot send. The
 version is the entity tag, so that `If-Match` keeps two administrators from overwriting each other.
 """
 
@@ -72,7 +72,7 @@ class _Wanted(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def add_policies(app: FastAPI, administration: PolicyAdmin) -> list[type[Struct]]:
-    """Add the routes, which the guard keeps; the structs they return are to be described."""
+    """Add the routes, which the guard protects; returns the structs to describe in OpenAPI."""
     _add_reading(app, administration)
     _add_changes(app, administration)
     return [Problem, Changed, History, DryRun, Explanation]
@@ -167,7 +167,7 @@ def _add_changes(app: FastAPI, administration: PolicyAdmin) -> None:
 
 
 def _answering(handler: Handler) -> Handler:
-    """Errors become answers that say what was expected, and where."""
+    """Map errors to responses that state what was expected, and where."""
 
     @wraps(handler)
     async def answer(*args: Any, **options: Any) -> Response:
@@ -185,7 +185,7 @@ def _answering(handler: Handler) -> Handler:
 
 
 async def _read_book(request: Request) -> PolicySet:
-    """In a thread: there may be thousands of policies."""
+    """Parse the policy set in a thread: there may be thousands of policies."""
     text, is_json = await _read(request)
     return await asyncio.to_thread(parse_policy_set, text, is_json=is_json)
 
@@ -203,7 +203,7 @@ def _parse(text: str, *, is_json: bool) -> dict[str, Any]:
 
 
 async def _read(request: Request) -> tuple[str, bool]:
-    """The text that is sent, and whether it is JSON."""
+    """The body's text, and whether it is JSON."""
     data, kind = await read_body(request, (JSON, TOML), MAX_TEXT)
     try:
         return data.decode(), kind == JSON
@@ -213,7 +213,7 @@ async def _read(request: Request) -> tuple[str, bool]:
 
 
 def _who(request: Request) -> dict[str, Any]:
-    """Who changes something, and which version it is meant for."""
+    """The author of a change, and the version it is meant for."""
     asker = caller_of(request.scope)
     client = request.client
     wanted = request.headers.get("if-match", "*").strip()

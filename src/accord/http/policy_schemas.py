@@ -1,4 +1,4 @@
-"""What is sent and answered about policies over HTTP. Light: commands import it too."""
+"""Schemas of requests and replies about policies. Light: commands import it too."""
 
 from __future__ import annotations
 

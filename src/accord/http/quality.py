@@ -1,6 +1,6 @@
 """Negotiated quality over HTTP: expectations, profiles and skylines by channel; properties.
 
-To look takes the right to statistics, to define properties that to policies.
+Reading takes the right to statistics; defining properties takes the right to policies.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class QualityView(Protocol):
     def properties(self) -> list[PropertyStatus]: ...
 
     def define(self, text: str) -> list[str]:
-        """QualityError says what is wrong with it."""
+        """Define properties; raises QualityError if the text is invalid."""
 
 
 def add_quality(app: FastAPI, quality: QualityView) -> list[type[Struct]]:
-    """Add the routes, which the guard keeps; the structs they return are to be described."""
+    """Add the routes, which the guard protects; returns the structs to describe in OpenAPI."""
 
     @app.get(
         QUALITY, response_class=Response, responses=response_schemas(QualityStatus, _400=Problem)

@@ -1,4 +1,4 @@
-"""What is answered about quality over HTTP. Light: commands import it too."""
+"""Schemas of replies about quality. Light: commands import it too."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Kept events and reports on quality over HTTP: what the data pipeline answers.
+"""Kept events and quality reports over HTTP, served by the data pipeline.
 
-Who may subscribe to channels may ask for what was kept of them. Nothing is remembered between two
-pages: the cursor says all, and rights count anew for each.
+A user who may subscribe to channels may query their kept events. The server is stateless between
+two pages: the cursor is self-contained, and rights are checked again for each.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _CODES: Final[dict[Kind, int]] = {
     "failed": 500,
     "ended": 500,
 }
-_GONE: Final = 499  # who asked; nobody gets it
+_GONE: Final = 499  # the client has disconnected; this is never received
 _LATER_S: Final = 60
 
 Rows = Annotated[int, Query(ge=1, le=1_000, description="Events of a page at most")]
@@ -71,7 +71,7 @@ _Found = TypeVar("_Found")
 
 
 class PipelineView(Protocol):
-    """A node's data pipeline, as far as it answers."""
+    """The query operations of a node's data pipeline."""
 
     async def page(
         self, ask: EventQuery, *, cursor: str, rows: int, bytes_: int, importance: int
@@ -83,7 +83,7 @@ class PipelineView(Protocol):
 
 
 class QueryImportance:
-    """What policies grant the queries of those who ask over HTTP."""
+    """The importance that policies grant to queries over HTTP."""
 
     def __init__(self, administration: PolicyAdmin | None, users: Users | None, node: str) -> None:
         self._administration = administration
@@ -99,13 +99,13 @@ class QueryImportance:
 
 
 class _ForbiddenError(Exception):
-    """The asker's rights do not reach so far."""
+    """The caller's rights do not suffice."""
 
 
 def add_queries(
     app: FastAPI, pipeline: PipelineView, importances: QueryImportance
 ) -> list[type[msgspec.Struct]]:
-    """Add the routes, which the guard keeps; the structs they return are to be described."""
+    """Add the routes, which the guard protects; returns the structs to describe in OpenAPI."""
     _add_query(app, pipeline, importances)
     _add_report(app, pipeline, importances)
     return [QueryPage, Report, Problem]
@@ -171,7 +171,7 @@ def _add_query(app: FastAPI, pipeline: PipelineView, importances: QueryImportanc
                 behind = ""
                 ask = await asyncio.to_thread(read_question, question, now_ms=_now_ms())
             rights = asker.rights.bound(user=asker.name, client="")
-            # Whatever a cursor says of it.
+            # Overrides whatever the cursor contains.
             ask = replace(ask, without=rights.denied.subscribe)
             if not is_about_one(ask) and not rights.may_subscribe(ask.channel):
                 who = asker.name or "who has no name"
@@ -224,7 +224,7 @@ def _add_report(app: FastAPI, pipeline: PipelineView, importances: QueryImportan
 
 
 async def _answering(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
-    """Errors become answers; who goes away is not worked for any more."""
+    """Map errors to responses, and cancel the work if the client disconnects."""
     try:
         answer = await _unless_gone(request, work)
     except _ForbiddenError as error:

@@ -1,4 +1,4 @@
-"""What is sent with a request: of a kind that is expected, not too much, and not too slowly."""
+"""Reads request bodies, limited in type, size and time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BodyRefused(Exception):  # noqa: N818 - an answer, not a mistake of ours
 
 
 async def read_body(request: Request, kinds: tuple[str, ...], most: int) -> tuple[bytearray, str]:
-    """What it is, and of which kind; Refusal where it is none of these, or of more bytes."""
+    """The body and its media type; raises if the type is not among `kinds` or it is too large."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in kinds:
         expected = " or ".join(kinds)

@@ -1,4 +1,4 @@
-"""What operations answer, and how OpenAPI describes it: structs that FastAPI does not know."""
+"""JSON responses from structs, and their description in OpenAPI, which FastAPI cannot derive."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def json_response(
 def response_schemas(
     type_: type[Struct], **others: type[Struct]
 ) -> dict[int | str, dict[str, Any]]:
-    """For `responses=`; `others` by their status code, such as `_404`."""
+    """Schemas for `responses=`; `others` by their status code, such as `_404`."""
     codes = {code.removeprefix("_"): each for code, each in others.items()}
     return {code: _described(each) for code, each in {"200": type_, **codes}.items()}
 
 
 def describe(app: FastAPI, structs: Sequence[type[Struct]]) -> None:
-    """Add to OpenAPI what FastAPI can't find out: the structs that are returned."""
+    """Add the returned structs to OpenAPI, as FastAPI cannot derive them."""
     _, components = msgspec.json.schema_components(structs, ref_template=_REFERENCE)
     made = app.openapi
 

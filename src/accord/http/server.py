@@ -1,9 +1,8 @@
-"""HTTP in the node's own event loop, without disturbing what else runs there.
+"""Runs uvicorn in the node's own event loop, without disturbing what else runs there.
 
-uvicorn's server is meant to own its process: here it gets no signals, listens where the node says,
-and is started and stopped like everything else. Nor may HTTP clients hold what they do not use:
-there are only so many connections, and one that asks nothing, or does not read the answer, is
-closed.
+uvicorn's server is meant to own its process: here it gets no signals, listens where the node
+chooses, and is started and stopped like every other component. Connections are limited in number,
+and one that sends no request, or does not read the response, is closed.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _GRACE_S: Final = 3
 
 
 class HttpServer:
-    """A running server; `address` tells where, also if the system chose the port."""
+    """A running server; `address` is where it listens, also if the system chose the port."""
 
     def __init__(self, server: _Server, address: SocketAddress, task: asyncio.Task[None]) -> None:
         self.address = address
@@ -35,7 +34,7 @@ class HttpServer:
         self._task = task
 
     async def stop(self) -> None:
-        """Take nothing new, give answers under way a moment, and end."""
+        """Accept nothing new, give responses under way a moment, and stop."""
         self._server.stop()
         await self._task
 
@@ -43,7 +42,7 @@ class HttpServer:
 async def serve(
     app: ASGIApp, address: SocketAddress, *, tls: ssl.SSLContext | None = None
 ) -> HttpServer:
-    """Serve `app` from now on. Raises `ListenError` where that can't be."""
+    """Start to serve `app`. Raises `ListenError` if it cannot listen."""
     listener = listen_on(address)
     try:
         server = _Server(_configure(app, tls))
@@ -92,7 +91,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """They are the node's."""
+        """Leave signals to the node."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -100,7 +99,7 @@ class _Server(uvicorn.Server):
         self.has_started.set()
 
     async def main_loop(self) -> None:
-        """Wait, where uvicorn's own looks ten times a second."""
+        """Wait for the stop, instead of polling ten times a second as uvicorn does."""
         await self.on_tick(0)
         await self._should_stop.wait()
 
@@ -124,7 +123,10 @@ class _BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _check(self) -> None:
-        """Close where nothing has moved since the last look: no new request, no answer taken."""
+        """Close the connection if it made no progress since the last check.
+
+        Progress is a new request, or response data that the client read.
+        """
         is_idle = bool(getattr(self.cycle, "response_complete", True))  # there may be no cycle yet
         seen = (self.cycle, is_idle)
         if (is_idle or self.flow.write_paused) and self._is_as_seen(seen):

@@ -1,4 +1,4 @@
-"""What the HTTP API shows of a node."""
+"""The port through which the HTTP API sees a node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accord.core.monitoring.statistics import ClientStatus, Statistics
 
 
 class NodeView(Protocol):
-    """A running node, seen from outside. Called on its event loop, so it may look anywhere."""
+    """A running node, seen from outside. Called on its event loop, so it may access anything."""
 
     @property
     def name(self) -> str: ...
@@ -20,12 +20,12 @@ class NodeView(Protocol):
     def version(self) -> str: ...
 
     def is_ready(self) -> bool:
-        """Whether clients are served: what was kept is read again, and it is not draining."""
+        """Whether clients are served: stored state is recovered, and the node is not draining."""
 
     def statistics(self) -> Statistics: ...
 
     def clients(self) -> Iterable[ClientStatus]:
-        """Sessions in an order that stays; only as many as wanted are taken from it."""
+        """Sessions in a stable order; consumed lazily, only as many as needed."""
 
 
 class NodeSummary(Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
-"""What has been appended and is not durable yet: between those who append and the one who writes.
+"""Queue of appended records that are not durable yet, between appenders and the writer.
 
 The only part of the journal that two threads touch. Its lock is held for a few operations on lists
-and numbers, never while anything is written.
+and numbers, never during I/O.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 from accord.journal.errors import JournalError
 from accord.journal.writer_jobs import CommitGroup, WriterJob
 
-_RECORD_OVERHEAD: Final = 64  # what a small record costs beside its bytes while it waits
+_RECORD_OVERHEAD: Final = 64  # memory of a small queued record beyond its bytes
 
 
 class Backlog:
-    """Records and jobs in the order they came, at most `limit_bytes` of them."""
+    """FIFO of records and jobs, at most `limit_bytes` of them."""
 
     def __init__(self, next_offset: int, limit_bytes: int) -> None:
         self.next_offset = next_offset
@@ -35,9 +35,9 @@ class Backlog:
         self._in_hand: CommitGroup | None = None
 
     def put(self, records: list[bytes], size: int) -> int | None:
-        """Take `records` of `size` bytes; returns the offset after them, None if they don't fit.
+        """Queue `records` of `size` bytes; returns the offset after them, None if they don't fit.
 
-        Something larger than the limit fits when nothing else waits: else it never would.
+        Records larger than the limit fit when the queue is empty: otherwise they never would.
         """
         size += _RECORD_OVERHEAD * len(records)
         with self._lock:
@@ -56,7 +56,7 @@ class Backlog:
             return self.next_offset
 
     def put_job(self, job: WriterJob) -> bool:
-        """Let `job` be taken with just what came before it; False where nothing is taken."""
+        """Queue `job` to run right after everything before it is committed; False if refused."""
         with self._lock:
             if self.failure is not None or self.is_closing:
                 return False
@@ -71,7 +71,7 @@ class Backlog:
         return not (self._newest.records or self._queue or self._in_hand)
 
     def wait(self, timeout_s: float | None) -> None:
-        """Until there is something to take, or the journal is to be closed."""
+        """Wait until there is something to take, or the journal is closing."""
         with self._lock:
             if self.is_empty and not self.is_closing:
                 self._is_idle = True
@@ -79,12 +79,12 @@ class Backlog:
                 self._is_idle = False
 
     def pause(self, timeout_s: float) -> None:
-        """Whatever comes in; but not longer than the journal is open."""
+        """Wait regardless of new records, but no longer than the journal is open."""
         with self._lock:
             self._to_do.wait_for(lambda: self.is_closing, timeout_s)
 
     def take(self) -> CommitGroup | None:
-        """What is to be committed next; the same again until it is settled."""
+        """The group to commit next; the same one until it is settled."""
         with self._lock:
             if self._in_hand is None:
                 if self._queue:
@@ -94,7 +94,7 @@ class Backlog:
             return self._in_hand
 
     def settle(self, committed: int) -> None:
-        """What was taken is durable, with everything before `committed`."""
+        """Mark the taken group, and everything before `committed`, as durable."""
         with self._lock:
             assert self._in_hand is not None
             self.waiting_bytes -= self._in_hand.size
@@ -103,7 +103,7 @@ class Backlog:
             self._settled.notify_all()
 
     def give_up(self, failure: JournalError | None) -> list[WriterJob]:
-        """Forget what waits; after a `failure` nothing is taken any more. Returns what won't be."""
+        """Drop all that is queued, and refuse more after a `failure`; returns the dropped jobs."""
         with self._lock:
             self.failure = self.failure or failure
             groups = [self._newest, *self._queue, *([self._in_hand] if self._in_hand else [])]
@@ -115,13 +115,13 @@ class Backlog:
         return [group.job for group in groups if group.job is not None]
 
     def close(self) -> None:
-        """Take nothing more."""
+        """Refuse more records and jobs."""
         with self._lock:
             self.is_closing = True
             self._to_do.notify()
 
     def wait_until(self, offset: int, timeout_s: float | None) -> bool:
-        """Whether everything before `offset` became durable in time."""
+        """Wait; returns whether everything before `offset` became durable in time."""
         with self._lock:
             self._settled.wait_for(lambda: self.committed >= offset or self._is_over, timeout_s)
             return self.committed >= offset

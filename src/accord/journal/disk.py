@@ -1,7 +1,8 @@
-"""The port to the file system: one folder, and just what a journal does in it.
+"""The port to the file system: one directory, and only the operations a journal needs.
 
-Files are only appended to, cut, or (small ones) overwritten in place; nothing is durable before
-`sync`, and no name is before `sync_names`. `faults.FaultDisk` is the same with crashes and errors.
+Files are only appended to, truncated, or (small ones) overwritten in place. No data is durable
+before `sync`, and no name before `sync_names`. `faults.FaultDisk` is a fake with crashes and
+errors.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final, Protocol
 from accord.journal.errors import JournalError, LockedError
 
 LOCK: Final = "lock"
-_MAX_PARTS: Final = 1024  # of one writev on Linux; others take as many
+_MAX_PARTS: Final = 1024  # of one writev on Linux; other systems allow as many
 _sync_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 
@@ -30,11 +31,11 @@ class ReadFile(Protocol):
 
 
 class AppendFile(Protocol):
-    """A file open for writing. After an error of `append` any part of it may be in the file."""
+    """A file open for writing. If `append` fails, any part of its data may be in the file."""
 
     def append(self, parts: list[bytes]) -> None: ...
     def overwrite(self, data: bytes, position: int = 0) -> None:
-        """Replace bytes that are in the file, or the first ones of an empty file."""
+        """Replace bytes of the file, or write the first ones of an empty file."""
 
     def sync(self) -> None: ...
     def truncate(self, size: int) -> None: ...
@@ -42,34 +43,34 @@ class AppendFile(Protocol):
 
 
 class Disk(Protocol):
-    """One folder. Everything but `lock` raises OSError where the system refuses."""
+    """One directory. Everything but `lock` raises OSError if the system refuses."""
 
     @property
     def place(self) -> str:
-        """How messages call it."""
+        """The directory's name in messages."""
 
     def lock(self) -> None:
-        """Make the folder if need be, and be its only writer until `unlock`."""
+        """Create the directory if necessary, and be its only writer until `unlock`."""
 
     def unlock(self) -> None: ...
     def names(self) -> list[str]: ...
     def size(self, name: str) -> int: ...
     def source(self, name: str) -> ReadFile: ...
     def sink(self, name: str) -> AppendFile:
-        """An existing file, to write at its end."""
+        """Open an existing file, to append to it."""
 
     def create(self, name: str) -> AppendFile:
-        """A file that must not exist yet."""
+        """Create a file that must not exist yet."""
 
     def rename(self, old: str, new: str) -> None:
-        """Gives the file its new name at once, instead of whichever had it."""
+        """Rename a file atomically, replacing any other of that name."""
 
     def remove(self, name: str) -> None: ...
     def sync_names(self) -> None: ...
 
 
 class OsDisk:
-    """A folder of the operating system."""
+    """A directory of the operating system."""
 
     def __init__(self, directory: Path | str) -> None:
         self._directory = Path(directory)
@@ -95,7 +96,7 @@ class OsDisk:
                 number = int(holder) if holder.isdigit() else None
                 raise LockedError(place=self.place, holder=number) from None
             raise JournalError(f"can't be locked: {error.strerror}", place=self.place) from error
-        with suppress(OSError):  # only for the message above: a full disk is no hindrance
+        with suppress(OSError):  # only for the message above: a full disk is no obstacle
             os.ftruncate(lock, 0)
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         self._lock = lock
@@ -136,13 +137,13 @@ class OsFile:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._end = os.fstat(descriptor).st_size  # of what has been written: a source does not ask
+        self._end = os.fstat(descriptor).st_size  # of what has been written; unused when reading
 
     def read(self, position: int, size: int) -> bytes:
         data = os.pread(self._descriptor, size, position)
         if len(data) in (0, size):
             return data
-        pieces = [data]  # Linux reads 2 GB at most at once, other file systems less
+        pieces = [data]  # Linux reads at most 2 GB at once, other systems less
         while data and (size := size - len(data)) > 0:
             position += len(data)
             data = os.pread(self._descriptor, size, position)
@@ -179,7 +180,7 @@ class OsFile:
 
 
 def _make_directory(directory: Path) -> None:
-    """With every folder above it, each of them durably."""
+    """Create the directory and its parents, each durably."""
     if directory.is_dir():
         return
     _make_directory(directory.parent)

@@ -1,4 +1,4 @@
-"""What can go wrong with a journal, with the facts a caller needs to show or act on."""
+"""Errors of a journal, with the facts a caller needs to show or act on."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 
 from accord.core.model.errors import AccordError
 
-# What passes when somebody makes room; every other error of a disk is taken as its failure.
+# Errors that pass when resources are freed; any other is treated as a failure of the disk.
 _PASSING: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 )
 
 
 class JournalError(AccordError):
-    """What could not be done, and where; `is_final` where trying again can't help."""
+    """A failed operation, and where it failed; `is_final` if retrying cannot help."""
 
     def __init__(self, problem: str, *, place: str, is_final: bool = True) -> None:
         self.problem = problem
@@ -24,7 +24,7 @@ class JournalError(AccordError):
 
 
 class LockedError(JournalError):
-    """Another process, `holder` where it is known, writes this journal."""
+    """Another process (`holder`, if known) is writing this journal."""
 
     def __init__(self, *, place: str, holder: int | None) -> None:
         self.holder = holder
@@ -33,12 +33,12 @@ class LockedError(JournalError):
 
 
 def from_os(error: OSError, doing: str, *, place: str) -> JournalError:
-    """The journal's view of a disk's refusal."""
+    """Convert an OSError of the disk."""
     why = error.strerror or str(error)
     remedy = "; goes on when there is space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
     return JournalError(f"{doing}: {why}{remedy}", place=place, is_final=not passes(error))
 
 
 def passes(error: OSError) -> bool:
-    """Whether the same may succeed later."""
+    """Whether a retry may succeed later."""
     return error.errno in _PASSING

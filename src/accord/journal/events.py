@@ -1,7 +1,7 @@
-"""Kept events as records of the journal: what the publisher sent, not yet taken apart.
+"""Kept events as records of the journal, in the form the publisher sent them.
 
-Attributes stay in the encoded form they came in (MQTT 5 properties): appending costs little, and
-whoever reads decides how much to decode.
+Attributes stay in their encoded form (MQTT 5 properties): appending costs little, and each reader
+decides how much to decode.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from accord.core.router.message import Message
 
 
 class KeptEvent(msgspec.Struct, frozen=True, array_like=True, tag="event"):
-    """`attributes` is a block of MQTT 5 properties; `expiry_s` is -1 where there is none."""
+    """A kept event.
+
+    `attributes` is a block of MQTT 5 properties; `expiry_s` is -1 where there is none.
+    """
 
     received_ms: int
     channel: str
@@ -32,12 +35,12 @@ class KeptEvent(msgspec.Struct, frozen=True, array_like=True, tag="event"):
     expiry_s: int
     attributes: bytes
     payload: bytes
-    number: int = 0  # of the event on its node; the ledger knows it by that
-    packet_id: int = 0  # of a QoS 2 message: by that its publisher would send it again
+    number: int = 0  # of the event on its node; its key in the ledger
+    packet_id: int = 0  # of a QoS 2 message: the publisher would retransmit it under this
     is_retained: bool = False
 
     def event(self) -> Event:
-        """The typed event; ProtocolError or EventError where the record is damaged."""
+        """Decode the typed event; raises ProtocolError or EventError if the record is damaged."""
         properties = read_block(self.attributes)
         if self.expiry_s >= 0:
             properties = msgspec.structs.replace(properties, message_expiry_s=self.expiry_s)
@@ -50,7 +53,7 @@ class KeptEvent(msgspec.Struct, frozen=True, array_like=True, tag="event"):
         )
 
 
-_FIELDS: Final = b"\x9b"  # msgpack's head of an array: the tag, and the fields of KeptEvent
+_FIELDS: Final = b"\x9b"  # msgpack array header for the tag and the fields of KeptEvent
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final = msgspec.msgpack.Decoder(KeptEvent)
 
@@ -73,7 +76,7 @@ def encode_event(message: MqttMessage) -> bytes:
 
 
 def encode_kept(kept: Iterable[Message | KeptRun]) -> list[bytes]:
-    """A record for each event."""
+    """Encode one record for each event."""
     made: list[bytes] = []
     for each in kept:
         if isinstance(each, KeptRun):
@@ -84,7 +87,7 @@ def encode_kept(kept: Iterable[Message | KeptRun]) -> list[bytes]:
 
 
 def _encode_run(run: KeptRun) -> list[bytes]:
-    # All fields before its expiry are those of the others.
+    # All fields before the expiry are the same for the whole run.
     head = b"".join(
         (
             _FIELDS,
@@ -99,7 +102,7 @@ def _encode_run(run: KeptRun) -> list[bytes]:
 
 
 def kept_message(kept: KeptEvent) -> MqttMessage:
-    """The message that was kept, as it was published; ProtocolError where that is damaged."""
+    """The message as it was published; raises ProtocolError if the record is damaged."""
     block = as_published(kept.attributes)
     message = MqttMessage(
         kept.channel,
@@ -121,5 +124,5 @@ def kept_message(kept: KeptEvent) -> MqttMessage:
 
 
 def decode_event(record: bytes) -> KeptEvent:
-    """Raises msgspec.DecodeError or UnicodeDecodeError for what is no event."""
+    """Decode a record; raises msgspec.DecodeError or UnicodeDecodeError if it is not an event."""
     return _decoder.decode(record)

@@ -1,12 +1,12 @@
-"""A disk in memory that crashes, fails and forgets as real ones may: for tests and simulations.
+"""An in-memory disk that crashes, fails and loses writes as real ones do; for tests and simulation.
 
-It keeps apart what the running program sees and what would be found after a crash. Every change
-waits until the next successful `sync` of its file, or `sync_names` of the folder; at a crash any
-of the waiting ones may have happened and others not: blocks of a write one by one (what lies
-between reads as zeros), names one by one. Where a `sync` fails, the waiting changes are forgotten
-although they can still be read, and no later `sync` makes up for it, as Linux does.
+It separates what the running program sees from what would be found after a crash. Every change is
+pending until the next successful `sync` of its file, or `sync_names` of the directory. At a crash
+any subset of the pending changes may have happened: each block of a write on its own (gaps read as
+zeros), and each name on its own. If a `sync` fails, the pending changes are discarded although they
+can still be read, and no later `sync` makes them durable, as on Linux.
 
-`choose(n)` returns a number from 0 to n, and makes all decisions: a seed or a search replays them.
+`choose(n)` returns a number from 0 to n and makes all decisions: a seed or a search replays them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Write(msgspec.Struct, frozen=True):
         content[self.position : self.position + len(self.data)] = self.data
 
     def blocks(self) -> list[_Change]:
-        """It in the pieces that a disk writes or does not write."""
+        """Split the change into the blocks that a disk writes or fails to write."""
         pieces: list[_Change] = []
         start, end = self.position, self.position + len(self.data)
         while start < end:
@@ -74,12 +74,12 @@ class _File:
         self.waiting.append(change)
 
     def settle(self, survives: Callable[[], bool]) -> None:
-        """Make those of the waiting changes durable that survive, and forget the others."""
+        """Make the pending changes that survive durable, and discard the others."""
         self.durable = self.found(survives)
         self.waiting = []
 
     def found(self, survives: Callable[[], bool]) -> bytearray:
-        """What is durable, with those of the waiting changes that survive."""
+        """The durable content, with the pending changes that survive."""
         content = bytearray(self.durable)
         for change in self.waiting:
             for block in change.blocks():
@@ -89,7 +89,7 @@ class _File:
 
 
 class _Renaming(msgspec.Struct, frozen=True):
-    """From `old` to `new`, or the creation (`file`) or removal (no `new`) of one name."""
+    """A rename from `old` to `new`, or the creation (`file`) or removal (no `new`) of a name."""
 
     old: str = ""
     new: str = ""
@@ -103,7 +103,7 @@ class _Renaming(msgspec.Struct, frozen=True):
 
 
 class FaultDisk:
-    """A folder in memory. `capacity` limits the bytes in it; `operations` counts what was done."""
+    """A directory in memory. `capacity` limits its bytes; `operations` counts the operations."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class FaultDisk:
     ) -> None:
         self.capacity = capacity
         self.operations = 0
-        self.crash_at: int | None = None  # the number of the operation that does not return
+        self.crash_at: int | None = None  # number of the operation that does not return
         self.trace: list[str] = []
         self._place = place
         self._choose = choose
@@ -129,7 +129,7 @@ class FaultDisk:
         return self._place
 
     def fail(self, operation: str, number: int, *, times: int = 1) -> None:
-        """Let the next calls of `operation` ("sync", "append", …) raise the OSError `number`."""
+        """Make the next calls of `operation` ("sync", "append", …) raise the OSError `number`."""
         self._faults.setdefault(operation, []).extend([number] * times)
 
     def damage(self, name: str, position: int, flip: int = 0xFF) -> None:
@@ -140,7 +140,7 @@ class FaultDisk:
         file.durable[position] ^= flip
 
     def crash(self) -> FaultDisk:
-        """The disk as it is found if the machine stops now and comes up again."""
+        """The disk as found if the machine stops now and restarts."""
         found = FaultDisk(self._choose, capacity=self.capacity, place=self._place)
         names = dict(self._durable)
         for renaming in self._waiting:
@@ -152,7 +152,7 @@ class FaultDisk:
         return found
 
     def kill(self) -> None:
-        """Only the program ends: what waits still waits, and can be read by the next one."""
+        """End only the program: pending changes stay pending, and the next one can read them."""
         self._is_down = self._is_locked = False
         self.crash_at = None
         self._faults.clear()
@@ -214,7 +214,7 @@ class FaultDisk:
         return self._choose(1) == 1
 
     def _room(self) -> int | None:
-        """How many bytes more it takes, if that is limited."""
+        """The free bytes, if capacity is limited."""
         if self.capacity is None:
             return None
         return max(0, self.capacity - sum(len(file.seen) for file in self._names.values()))
@@ -231,7 +231,7 @@ class FaultDisk:
 
 
 class FaultFile:
-    """A file of a `FaultDisk`, as `Source` or as `Sink`."""
+    """A file of a `FaultDisk`, as `ReadFile` or as `AppendFile`."""
 
     def __init__(self, disk: FaultDisk, file: _File) -> None:
         self._disk = disk
@@ -271,4 +271,4 @@ class FaultFile:
         self._file.change(_Cut(size))
 
     def close(self) -> None:
-        """Nothing to do: closing makes nothing durable."""
+        """Do nothing: closing makes nothing durable."""

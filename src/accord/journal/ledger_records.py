@@ -1,9 +1,9 @@
-"""Entries of the ledger as records of the journal, a batch of them in each.
+"""Ledger entries as records of the journal, one batch per record.
 
-A record says outside which numbers are in it, so that a search passes over most records without
-opening them, and `newest`, the highest number there had been in the ledger so far: where that is
-below the number looked for, all older records are in vain. Rows stay as they were added, relative
-to the first: 55 bytes each with names of usual length, and a tenth of a microsecond to encode.
+A record's header has the range of event numbers in it, so that a search skips most records without
+decoding them, and `newest`, the highest number in the ledger so far: if that is below the number
+searched for, no older record can contain it. Rows stay as they were added, relative to the first:
+55 bytes each with names of usual length, and a tenth of a microsecond to encode.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LEDGER_TAG: Final = b"\xa6ledger"
 
 
 class LedgerRecord(msgspec.Struct, frozen=True, array_like=True, tag=LEDGER):
-    """A batch; `lowest` is above `highest` where no entry has a number."""
+    """A batch of entries; `lowest` is above `highest` if no entry has a number."""
 
     taken_ms: int
     newest: int
@@ -38,12 +38,12 @@ class LedgerRecord(msgspec.Struct, frozen=True, array_like=True, tag=LEDGER):
 
     @property
     def key(self) -> tuple[int, ...]:
-        """Tells records apart."""
+        """Identity of the record, for duplicate detection."""
         return self.taken_ms, self.first_number, self.first_ms, self.count, len(self.rows)
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of `count` events from `number` on, for one destination."""
+    """The outcome of `count` events from `number` on, for one destination."""
 
     number: int
     count: int = 1
@@ -62,9 +62,9 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LedgerQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries to find; what is left out does not matter. A client is at either end.
+    """Which entries to find; fields left out match everything. A client is at either end.
 
-    Those of internal channels are found by the event's number, or a filter that names them.
+    Entries of internal channels are found by the event's number, or by a filter that names them.
     """
 
     number: int | None = None
@@ -80,7 +80,7 @@ _rows: Final = msgspec.msgpack.Decoder(list[Row])
 
 
 def record_of(batch: LedgerBatch, *, newest: int, taken_ms: int) -> LedgerRecord:
-    """`newest` is the highest number of all batches before."""
+    """Make a record; `newest` is the highest number of all batches before."""
     return LedgerRecord(
         taken_ms,
         max(newest, batch.highest),
@@ -98,19 +98,19 @@ def encode_ledger(record: LedgerRecord) -> bytes:
 
 
 def decode_ledger(record: bytes) -> LedgerRecord:
-    """Raises msgspec.DecodeError for what is no batch of the ledger."""
+    """Decode a record; raises msgspec.DecodeError if it is not a ledger batch."""
     return _record.decode(record)
 
 
 def kind_of(record: bytes) -> str:
-    """What a record of the journal is, by its first bytes: EVENT, LEDGER, or nothing known."""
-    if record.startswith(_EVENT_TAG, 1):  # behind the length of a short array
+    """Kind of a journal record by its first bytes: EVENT, LEDGER, or empty if unknown."""
+    if record.startswith(_EVENT_TAG, 1):  # after the msgpack array header
         return EVENT
     return LEDGER if record.startswith(_LEDGER_TAG, 1) else ""
 
 
 def select(record: LedgerRecord, wanted: LedgerQuery, most: int) -> list[LedgerEntry]:
-    """The entries that are wanted, the latest first; raises msgspec.DecodeError where damaged."""
+    """The matching entries, latest first; raises msgspec.DecodeError if damaged."""
     if most <= 0 or (wanted.since_ms is not None and record.taken_ms < wanted.since_ms):
         return []
     if wanted.number is not None and not record.may_have(wanted.number):
@@ -137,7 +137,7 @@ def _is_wanted(row: Row, record: LedgerRecord, wanted: LedgerQuery) -> bool:
         done_ms = record.first_ms + row[1] + row[7] + row[8]
         if done_ms < wanted.since_ms:
             return False
-    # A run of several channels has no name, and is part of whatever is asked for.
+    # A run over several channels has no channel name, and matches every filter.
     return wanted.number is not None or not row[3] or filter_shows(wanted.channel, row[3])
 
 

@@ -1,9 +1,8 @@
-"""Looking for entries of the ledger in a journal, from its end backwards.
+"""Searches a journal for ledger entries, from its end backwards.
 
-Segments are read one after the other, the newest first, each from its beginning. A search ends
-when it has enough, when older records can't have what is wanted, or when it has read `max_bytes`:
-then the answer says how far back it looked. What is damaged, or of a kind not known, is passed over
-and counted.
+Segments are read newest first, each from its beginning. A search ends when it has enough entries,
+when older records cannot match, or when it has read `max_bytes`; the result states how far back it
+went. Records that are damaged or of unknown kind are skipped and counted.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ MAX_BYTES: Final = 256 << 20
 class LedgerResult(msgspec.Struct, frozen=True, kw_only=True):
     """Entries, the latest first.
 
-    Older ones may exist unless `is_complete`; the search looked back to `reaches_back_ms`, which
-    is None where there is no ledger at all, and `has_older` records than what was wanted can be
-    in. `unusable` counts records that could not be read.
+    Older ones may exist unless `is_complete`. The search went back to `reaches_back_ms`, which is
+    None if there is no ledger at all; with `has_older` the ledger also has records too old to
+    match. `unusable` counts records that could not be read.
     """
 
     entries: list[LedgerEntry]
@@ -43,7 +42,7 @@ class LedgerResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LedgerSearch:
-    """One search, over records that come newest first and from wherever they are."""
+    """One search over records from any source, given newest first."""
 
     def __init__(self, wanted: LedgerQuery, most: int) -> None:
         self.wanted = wanted
@@ -51,7 +50,7 @@ class LedgerSearch:
         self.entries: list[LedgerEntry] = []
         self.reaches_back_ms: int | None = None
         self.unusable = 0
-        self.is_over = False  # nothing older can be wanted
+        self.is_over = False  # no older record can match
         self._seen: set[tuple[int, ...]] = set()
 
     @property
@@ -91,7 +90,7 @@ class LedgerSearch:
 def search_journal(
     reader: Reader, search: LedgerSearch, *, max_bytes: int = MAX_BYTES
 ) -> LedgerResult:
-    """Raises JournalError where there is no journal to read."""
+    """Search a journal; raises JournalError if there is none to read."""
     left = max_bytes
     end = reader.extent().next_offset
     for first in reversed(reader.segments()):
@@ -110,13 +109,13 @@ def search_journal(
 def _ledger_records(
     reader: Reader, first: int, end: int, search: LedgerSearch
 ) -> tuple[list[LedgerRecord], int]:
-    """Of one segment, those that may have what is wanted and the first one; and bytes read."""
+    """The records of one segment that may match, and its first one; and the bytes read."""
     records: list[LedgerRecord] = []
     read = 0
     number = search.wanted.number
     for found in reader.read(first, max_records=end - first):
         if not isinstance(found, Batch):
-            search.unusable += 1  # also where it was retired since we looked
+            search.unusable += 1  # also if it was retired since it was listed
             continue
         read += sum(found.lengths)
         for data in found.records():
@@ -127,7 +126,7 @@ def _ledger_records(
             except msgspec.DecodeError:
                 search.unusable += 1
                 continue
-            # The first one tells how far back this segment reaches.
+            # The first record shows how far back this segment reaches.
             if number is None or not records or record.may_have(number):
                 records.append(record)
     return records, read

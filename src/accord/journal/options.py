@@ -1,4 +1,4 @@
-"""How a journal is kept: each setting with its reason, checked once."""
+"""Options of a journal: each setting with its reason, checked once."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from accord.journal.retention import Retention
 
 
 class JournalOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The defaults suit a node on one disk.
+    """Options of a journal; the defaults suit a node on one disk.
 
-    `segment_bytes`: where a new file is begun; what retention removes at once.
-    `batch_bytes`: how much a reader must take at once; longer only for a longer record.
-    `backlog_bytes`: how much may wait for the disk before more is refused.
-    `retry_first_ms`, `retry_last_ms`: the pauses between attempts on a full disk, doubling.
-    `tidy_every_ms`: how often retention looks for what has become old or unneeded.
-    `is_threaded`: whether a thread of its own writes; else whoever opened it calls `work`.
+    - `segment_bytes`: size at which a new segment is started; retention removes whole segments.
+    - `batch_bytes`: how much a reader must take at once; exceeded only by a single longer record.
+    - `backlog_bytes`: how much may wait for the disk before appends are refused.
+    - `retry_first_ms`, `retry_last_ms`: bounds of the backoff between attempts on a full disk.
+    - `tidy_every_ms`: interval at which retention checks for old or unneeded segments.
+    - `is_threaded`: whether a writer thread is used; otherwise the owner calls `work`.
     """
 
     segment_bytes: int = 64 << 20

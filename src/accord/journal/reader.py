@@ -1,11 +1,11 @@
-"""Reading a journal by offset, also from another process while it is being written.
+"""Reads a journal by offset, also from another process while it is being written.
 
-A reader goes up to the `committed` mark as it stands when reading begins; all of that is in the
-files by then and does not change any more, only retention may remove it. A folder without the mark,
+A reader stops at the `committed` watermark as it is when reading begins. Everything before it is in
+the files and no longer changes; only retention may remove it. A directory without the watermark,
 such as a copy, is read as far as there are whole batches.
 
-To find an offset, the headers of one segment are read and its bodies passed over. A reader that
-goes on where it stopped needs no search.
+To find an offset, the batch headers of one segment are read and the bodies skipped. A reader that
+continues where it stopped needs no search.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _SEEK_PIECE: Final = 16 << 10
 
 
 class Retired(msgspec.Struct, frozen=True):
-    """What was asked for is not kept any more; what is begins at `first_available`."""
+    """The requested offset is no longer kept; the journal begins at `first_available`."""
 
     offset: int
     first_available: int
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """What can be read: from `first_offset` up to `next_offset`."""
+    """The readable range: from `first_offset` up to `next_offset`."""
 
     first_offset: int
     next_offset: int
@@ -50,12 +50,12 @@ def read(
     max_records: int | None = None,
     max_bytes: int | None = None,
 ) -> Iterator[ReadResult]:
-    """What there is from `offset` on, in order: see `Reader.read`."""
+    """Read what there is from `offset` on, in order: see `Reader.read`."""
     return Reader(directory).read(offset, max_records=max_records, max_bytes=max_bytes)
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Where in which segment the batch with this offset begins."""
+    """Segment and file position at which the batch with this offset begins."""
 
     first_offset: int
     offset: int
@@ -66,21 +66,21 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 class Reader:
-    """One who reads a journal, again and again."""
+    """A reusable reader of one journal."""
 
     def __init__(self, directory: Path | str | Disk) -> None:
         self._disk = OsDisk(directory) if isinstance(directory, Path | str) else directory
         self._place = _Place(0, 0, SEGMENT_HEADER)
 
     def segments(self) -> list[int]:
-        """The first offset of each: where reading begins without a search."""
+        """The first offset of each segment: reading from there needs no search."""
         try:
             return offsets(self._disk.names(), SEGMENT)
         except OSError as error:
             raise from_os(error, "can't be read", place=self._disk.place) from error
 
     def extent(self) -> Extent:
-        """What can be read now."""
+        """The range that can be read now."""
         committed = self._committed()
         segments = self.segments()
         if committed is None:
@@ -93,10 +93,10 @@ class Reader:
     def read(
         self, offset: int, *, max_records: int | None = None, max_bytes: int | None = None
     ) -> Iterator[ReadResult]:
-        """Batches from just `offset` on, up to what is committed now or to one of the limits.
+        """Batches from exactly `offset` on, up to what is committed now or to one of the limits.
 
-        At least one record is read, however long. Between batches stands what is damaged, if
-        anything is; `Retired` stands alone.
+        At least one record is read, however long. Damage is reported between batches; `Retired` is
+        reported alone.
         """
         for name, limit in (("max_records", max_records), ("max_bytes", max_bytes)):
             if limit is not None and limit <= 0:
@@ -130,7 +130,7 @@ class Reader:
             yield batch
 
     def _find(self, offset: int, end: int) -> Iterator[ReadResult]:
-        """Whole batches, the first of them the one with `offset` in it."""
+        """Whole batches, the first of them the one that contains `offset`."""
         while offset < end:
             segments = self.segments()
             index = bisect_right(segments, offset) - 1
@@ -143,17 +143,17 @@ class Reader:
             try:
                 reached = yield from self._find_in(segments[index], offset, segment_end)
             except FileNotFoundError:
-                continue  # retired since we looked
+                continue  # retired since it was listed
             if isinstance(reached, Damaged):
                 if is_last and end == MAX_OFFSET:
-                    return  # what is being written, or was when the copy was made
+                    return  # being written, now or when the copy was made
                 yield reached
             offset = segment_end
 
     def _find_in(
         self, first_offset: int, offset: int, end: int
     ) -> Generator[ReadResult, None, Damaged | None]:
-        """The batches of one segment up to `end`; returns why it stopped before, if it did."""
+        """The batches of one segment up to `end`; returns why it stopped earlier, if it did."""
         name = file_name(first_offset, SEGMENT)
         place = self._place
         if place.first_offset != first_offset or place.offset > offset:
@@ -196,7 +196,7 @@ class Reader:
 
 
 def _seek(source: ReadFile, place: _Place, offset: int) -> _Place:
-    """The batch with `offset` in it, or the first that can't be passed over."""
+    """The batch that contains `offset`, or the first that cannot be skipped."""
     window = FileWindow(source, _SEEK_PIECE)
     while place.offset < offset:
         header = window.header(place.position, place.offset)

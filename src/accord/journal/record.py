@@ -1,17 +1,17 @@
-"""The journal's format: segments of batches of records, as bytes.
+"""The journal's binary format: segments of batches of records.
 
     segment = magic, version, kind, first offset, time of creation, CRC of these · batch*
     batch   = length and CRC of the body, first offset, count, time, CRC of these · body
     body    = the lengths of its records · the records, one after the other
 
 All numbers are little-endian. A record's offset is its number in the journal. A batch is what one
-group commit wrote, or a part of it where that was long. The lengths stand together, not each before
-its record: both sides then handle them all in one call (four times cheaper in Python), and they
-are what a columnar reader needs to take the records over without touching each.
+group commit wrote, or a part of it if that was long. The lengths are stored together, not each
+before its record: both sides then handle them all in one call (four times cheaper in Python), and
+they are what a columnar reader needs to take the records over without touching each.
 
-The header has a checksum of its own, so that a scan may trust it without reading the body, and a
-damaged body can be stepped over. Bytes that are no whole, undamaged batch are told as `Torn`: what
-a crash left, or what a disk forgot, is a fact to act on and no exception.
+The header has its own checksum, so that a scan can trust it without reading the body, and skip a
+damaged body. Bytes that are not a whole, undamaged batch are returned as `Torn`: the remains of a
+crash, or a write the disk lost, are a fact to act on and not an exception.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import msgspec
 
 VERSION: Final = 1
 LOG: Final = 1  # kinds of segments: the log itself,
-SNAPSHOT: Final = 2  # and what stands for everything before an offset
+SNAPSHOT: Final = 2  # and a snapshot that replaces everything before an offset
 MAX_RECORD: Final = (1 << 28) + (1 << 20)  # the largest MQTT packet, and what we add
 MAX_BODY: Final = 1 << 29
 MAX_OFFSET: Final = (1 << 63) - 1
@@ -40,11 +40,11 @@ BATCH_HEADER: Final = _BATCH.size + _CRC.size
 
 
 class Torn(msgspec.Struct, frozen=True):
-    """Where bytes stop making sense, and why."""
+    """Position at which bytes stop being valid, and why."""
 
     position: int
     why: str
-    other_version: int = 0  # that the bytes have, where they do make sense to another Accord
+    other_version: int = 0  # format version of the bytes, if it is that of another Accord
 
 
 class SegmentHeader(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """Of the whole batch in bytes."""
+        """Size of the whole batch in bytes."""
         return BATCH_HEADER + self.length
 
 
@@ -89,7 +89,7 @@ class Batch(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def data(self) -> memoryview:
-        """The records without anything between them, not copied."""
+        """The concatenated records, not copied."""
         return memoryview(self.source)[self.start : self.start + sum(self.lengths)]
 
     def records(self) -> list[bytes]:
@@ -98,13 +98,13 @@ class Batch(msgspec.Struct, frozen=True, eq=False, gc=False):
         return [source[start:end] for start, end in pairwise(ends)]
 
     def views(self) -> list[memoryview]:
-        """As `records`, without copying: keeps the whole read in memory as long as one lives."""
+        """`records` without copying: one view keeps the whole read in memory."""
         source = memoryview(self.source)
         ends = accumulate(self.lengths, initial=self.start)
         return [source[start:end] for start, end in pairwise(ends)]
 
     def between(self, first_offset: int, end_offset: int) -> Batch:
-        """Those of its records that are in this range."""
+        """The records of the batch that are in this range."""
         skipped = max(0, first_offset - self.first_offset)
         kept = max(skipped, min(self.count, end_offset - self.first_offset))
         if not skipped and kept == self.count:
@@ -124,7 +124,7 @@ def encode_segment_header(kind: int, first_offset: int, created_ms: int) -> byte
 
 
 def decode_segment_header(data: bytes) -> SegmentHeader | Torn:
-    """What the first bytes of a segment say."""
+    """Decode the first bytes of a segment."""
     if len(data) < SEGMENT_HEADER:
         return Torn(0, f"header of {SEGMENT_HEADER} bytes cut short after {len(data)}")
     magic, version, kind, first_offset, created_ms = _SEGMENT.unpack_from(data)
@@ -140,7 +140,7 @@ def decode_segment_header(data: bytes) -> SegmentHeader | Torn:
 
 
 def encode_batch(records: Sequence[bytes], first_offset: int, time_ms: int) -> tuple[bytes, bytes]:
-    """A batch as header and body, to be written one after the other."""
+    """Encode a batch as header and body, to be written one after the other."""
     count = len(records)
     body = b"".join((pack(f"<{count}I", *map(len, records)), *records))
     if len(body) > MAX_BODY:
@@ -152,7 +152,7 @@ def encode_batch(records: Sequence[bytes], first_offset: int, time_ms: int) -> t
 def encode_batches(
     records: Sequence[bytes], first_offset: int, time_ms: int, *, limit: int
 ) -> list[bytes]:
-    """As many batches, of `limit` bytes each, as are needed; longer only for a longer record."""
+    """Encode as many batches of `limit` bytes as needed; longer only for a longer record."""
     if sum(map(len, records)) + 4 * len(records) <= limit:
         return list(encode_batch(records, first_offset, time_ms))
     parts: list[bytes] = []
@@ -163,7 +163,7 @@ def encode_batches(
 
 
 def split(records: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:
-    """Into groups whose bodies have up to `limit` bytes, or one record."""
+    """Split into groups whose bodies have up to `limit` bytes, or one record."""
     group: list[bytes] = []
     size = 0
     for record in records:
@@ -178,7 +178,7 @@ def split(records: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:
 
 
 def decode_batch_header(data: bytes, position: int = 0) -> BatchHeader | Torn:
-    """The header of the batch that begins at `position`."""
+    """Decode the header of the batch at `position`."""
     if len(data) < position + BATCH_HEADER:
         return Torn(position, f"header of a batch cut short after {len(data) - position} bytes")
     header = BatchHeader(*_BATCH.unpack_from(data, position))
@@ -191,7 +191,7 @@ def decode_batch_header(data: bytes, position: int = 0) -> BatchHeader | Torn:
 
 
 def decode_batch(data: bytes, position: int, header: BatchHeader) -> Batch | Torn:
-    """The batch at `position`, whose header has been read."""
+    """Decode the batch at `position`, whose header has been read."""
     start = position + BATCH_HEADER
     end = start + header.length
     if len(data) < end:

@@ -1,12 +1,12 @@
-"""What a journal finds when it is opened, and what it does about it.
+"""Recovery of a journal when it is opened.
 
-Only the last segment can hold the traces of a crash: every earlier one was synced before the next
-was begun. What follows its last whole batch was never acknowledged and is cut off, unless the
-`committed` mark says otherwise: then it is no torn write but damage, which is left as it is and
-reported, and the journal goes on in a new segment. Offsets that were in use are not used again.
+Only the last segment can hold traces of a crash: every earlier one was synced before the next was
+started. Bytes after its last whole batch were never acknowledged and are truncated, unless they lie
+before the `committed` watermark: then they are not a torn write but damage, which is left in place
+and reported, and the journal continues in a new segment. Offsets that were in use are not reused.
 
-What is whole but beyond the mark is written once more in its place before it is synced: it may be
-what a sync of the last writer failed to write, which the kernel still shows and takes for written.
+Whole batches beyond the watermark are rewritten in place before they are synced: they may be what a
+failed sync of the last writer did not write, which the kernel still shows and considers written.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PIECE: Final = 1 << 20
 
 
 class Recovery(msgspec.Struct, frozen=True):
-    """What was found at opening: bytes of a torn write cut off, damage, files set aside."""
+    """Findings of a recovery: bytes of a torn write truncated, damage, files set aside."""
 
     cut_bytes: int = 0
     cut_why: str = ""
@@ -46,7 +46,7 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 class Recovered(msgspec.Struct):
-    """The journal as it stands after recovery; `is_open` where the last segment can go on."""
+    """The journal after recovery; `is_open` if the last segment can be continued."""
 
     segments: list[Segment]
     snapshot: int | None
@@ -57,7 +57,7 @@ class Recovered(msgspec.Struct):
 
 
 def recover(disk: Disk) -> Recovered:
-    """Bring the folder in order. Afterwards all that can be read is durable."""
+    """Repair the directory. Afterwards everything that can be read is durable."""
     return _Recoverer(disk).run()
 
 
@@ -96,7 +96,7 @@ class _Recoverer:
         return Recovered(segments, snapshot, next_offset, self._last_ms, is_open, report)
 
     def _find_snapshot(self) -> int | None:
-        """The newest; what it replaces, and was not removed any more, goes."""
+        """Find the newest snapshot, and remove the files that it replaces."""
         for offset in reversed(offsets(self._disk.names(), SNAPSHOT)):
             name = file_name(offset, SNAPSHOT)
             if isinstance(header := self._header(name, record.SNAPSHOT, offset), Torn):
@@ -126,7 +126,7 @@ class _Recoverer:
         return segments
 
     def _mend_end(self, segments: list[Segment]) -> tuple[int, bool]:
-        """Where the journal goes on, and whether it can in the last segment."""
+        """Repair the end; returns the next offset, and whether the last segment stays open."""
         begun = 0
         while segments:
             last = segments[-1]
@@ -145,7 +145,7 @@ class _Recoverer:
         return begun, False
 
     def _scan(self, segment: Segment) -> tuple[int, int, bool]:
-        """Its next offset, its size, and whether it can be written on."""
+        """Scan a segment; returns its next offset, its size, and whether it can be continued."""
         window = FileWindow(self._disk.source(segment.name))
         try:
             sure, position, offset, end = self._scan_batches(segment, window)
@@ -162,7 +162,11 @@ class _Recoverer:
     def _scan_batches(
         self, segment: Segment, window: FileWindow
     ) -> tuple[int, int, int, Torn | None]:
-        """Up to where it is durable and whole, the offset there, and what is there instead."""
+        """Scan the batches of the last segment.
+
+        Returns the position up to which it is certainly durable, the position and offset after the
+        last whole batch, and what is there instead of a batch, if anything.
+        """
         sure, position, offset = 0, SEGMENT_HEADER, segment.first_offset
         for start, header, batch in window.batches(position, offset):
             if isinstance(batch, Torn):
@@ -178,7 +182,7 @@ class _Recoverer:
         return sure, position, offset, end
 
     def _write_again(self, name: str, window: FileWindow, start: int, end: int) -> None:
-        """Make durable what is between `start` and `end`, and cut the file there."""
+        """Make the bytes between `start` and `end` durable, and truncate the file at `end`."""
         sink = self._disk.sink(name)
         try:
             sink.truncate(end)

@@ -1,8 +1,8 @@
-"""Which segments may go: by size, by age, and never what a reader still needs.
+"""Retention: removes segments by size and age, except those that a reader still needs.
 
-Readers say what they have no more need of by a file `NAME.reader` in the journal's folder, so that
-they can do so from another process. Beyond `hard_bytes` even their segments go: a reader that never
-comes back must not fill the disk.
+A reader records the offset that it needs in a file `NAME.reader` in the journal's directory, so
+that it can do so from another process. Beyond `hard_bytes` needed segments are removed, too: a
+reader that never returns must not fill the disk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is kept; None is no limit. Whole segments go, so up to one more is kept."""
+    """Limits of what is kept; None is no limit. As whole segments go, up to one more is kept."""
 
     max_bytes: int | None = None
     max_age_ms: int | None = None
@@ -43,7 +43,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetiredCounts(msgspec.Struct, frozen=True):
-    """How many have been retired, and of the records how many some reader still needed."""
+    """Counts of what was retired, and of its records that some reader still needed."""
 
     segments: int = 0
     records: int = 0
@@ -65,10 +65,10 @@ def choose(
     before_offset: int,
     now_ms: int,
 ) -> int:
-    """How many of the oldest are to go: never the last one, which is being written."""
+    """The number of oldest segments to remove: never the last one, which is being written."""
     total = sum(segment.size for segment in segments)
     for index in range(len(segments) - 1):
-        following = segments[index + 1]  # begun after the last batch of this one
+        following = segments[index + 1]  # started after the last batch of this one
         is_over = retention.max_bytes is not None and total > retention.max_bytes
         is_old = (
             retention.max_age_ms is not None
@@ -84,13 +84,13 @@ def choose(
 
 
 def needed_from(disk: Disk) -> int:
-    """The lowest offset that a registered reader needs; without readers none does."""
+    """The lowest offset that a registered reader needs; the maximum if there is no reader."""
     marks = [name for name in disk.names() if name.endswith(READER)]
     return min((_read(disk, name) for name in marks), default=MAX_OFFSET)
 
 
 def register(directory: Path | str, reader: str, offset: int) -> None:
-    """Keep what is from `offset` on for `reader`; again, later, to let go of more of it."""
+    """Keep everything from `offset` on for `reader`; a higher one later releases more."""
     place = str(directory)
     if not _NAME.fullmatch(reader):
         raise JournalError(f"reader {reader!r}: expected letters, digits, - and _", place=place)
@@ -126,5 +126,5 @@ def _read(disk: Disk, name: str) -> int:
         text = source.read(0, 32).strip()
     finally:
         source.close()
-    # A mark that can't be read keeps everything.
+    # An unreadable reader file keeps everything.
     return int(text) if text.isdigit() else 0

@@ -1,11 +1,11 @@
-"""The journal without its thread: commits batches, and keeps what is committed.
+"""The journal without its thread: commits batches to segments, and applies retention.
 
-`commit` writes to the last segment and syncs it. What it returns from is durable. What it raises
-from has not happened, and the same records can be given again:
+`commit` appends to the last segment and syncs it. When it returns, the records are durable. When it
+raises, none of them is, and the same records can be committed again:
 
-- No space: the segment is cut back to its last committed batch. Try again later.
+- No space: the segment is truncated to its last committed batch. Retry later.
 - A failed sync: the kernel may have dropped what it could not write and reports that once, so a
-  second sync proves nothing. The segment is given up at its last committed batch, and the records
+  second sync proves nothing. The segment is abandoned at its last committed batch, and the records
   are written once more, to a new segment. If that fails too, the disk has failed.
 """
 
@@ -36,7 +36,7 @@ from accord.journal.segments import (
 
 
 class SegmentLog:
-    """One folder of segments, open for writing. Not for several threads at once."""
+    """One directory of segments, open for writing. Not thread-safe."""
 
     def __init__(
         self,
@@ -93,11 +93,11 @@ class SegmentLog:
 
     @property
     def size(self) -> int:
-        """Of segments and snapshot, in bytes."""
+        """Size of segments and snapshot, in bytes."""
         return self._snapshot_size + sum(segment.size for segment in tuple(self._segments))
 
     def commit(self, records: Sequence[bytes], *, now_ms: int) -> int:
-        """Make `records` durable; returns the offset after them. JournalError: none of them is."""
+        """Make `records` durable, or none of them (JournalError); returns the offset after them."""
         if not records:
             return self.committed
         parts = encode_batches(records, self.committed, now_ms, limit=self._batch_bytes)
@@ -107,7 +107,7 @@ class SegmentLog:
         try:
             self._write(parts, now_ms)
         except OSError as error:
-            if self._sink is not None:  # cut back, as it was before
+            if self._sink is not None:  # truncated, as it was before
                 raise from_os(error, "can't append", place=self.disk.place) from error
             self._write_again(parts, now_ms, error)
         last = self._segments[-1]
@@ -118,7 +118,7 @@ class SegmentLog:
         return self.committed
 
     def roll(self, *, now_ms: int) -> None:
-        """Let what comes next begin a segment of its own."""
+        """Start a new segment for the next records."""
         if self._segments and self._segments[-1].is_empty and self._sink is not None:
             return
         self._seal()
@@ -128,7 +128,7 @@ class SegmentLog:
             raise from_os(error, "can't begin a segment", place=self.disk.place) from error
 
     def retire(self, *, now_ms: int, before_offset: int = 0) -> RetiredCounts:
-        """Remove what retention says or, within what readers need, all before `before_offset`."""
+        """Apply retention, and remove all before `before_offset` that no reader needs."""
         age_ms = self._retention.max_age_ms
         if age_ms is not None and self._segments and self._last_ms <= now_ms - age_ms:
             self.roll(now_ms=now_ms)  # else an idle journal would keep its last segment forever
@@ -153,7 +153,7 @@ class SegmentLog:
         return retired
 
     def replace(self, offset: int, unfinished: str) -> None:
-        """Let the finished file `unfinished` stand for everything before `offset`."""
+        """Make the finished file `unfinished` the snapshot of everything before `offset`."""
         try:
             self.disk.rename(unfinished, file_name(offset, SNAPSHOT))
             self.disk.sync_names()
@@ -176,7 +176,7 @@ class SegmentLog:
         self.disk.unlock()
 
     def _write(self, parts: list[bytes], now_ms: int) -> None:
-        """Raises OSError; there is a sink afterwards only if the segment is as it was before."""
+        """Write and sync; after OSError there is a sink only if the segment is as it was before."""
         sink = self._sink or self._begin(now_ms)
         try:
             sink.append(parts)
@@ -204,10 +204,10 @@ class SegmentLog:
         self.on_incident(JournalError(problem, place=self.disk.place, is_final=False))
 
     def _begin(self, now_ms: int) -> AppendFile:
-        """A new segment, durable before anything is in it.
+        """Start a new segment, durable before anything is in it.
 
-        It gets its name when it is whole, and takes that of an abandoned one at once: there is
-        always a name that says how far the journal has come.
+        It gets its name when it is whole, by a rename that also replaces an abandoned segment of
+        that name: at any time some name shows how far the journal has come.
         """
         segment = Segment(self.committed, now_ms, SEGMENT_HEADER)
         unfinished = segment.name + UNFINISHED
@@ -236,7 +236,7 @@ class SegmentLog:
             self._sink = None
 
     def _abandon(self) -> None:
-        """Give the segment up where its last committed batch ends; what is behind is void."""
+        """Abandon the segment at the end of its last committed batch; bytes after that are void."""
         assert self._sink is not None
         segment = self._segments[-1]
         with suppress(OSError):
@@ -251,7 +251,7 @@ class SegmentLog:
         return self.disk.size(file_name(self.snapshot, SNAPSHOT))
 
     def _drop(self, segment: Segment) -> None:
-        """Remove the oldest: durably one by one, or a crash could leave holes."""
+        """Remove the oldest segment: durably one by one, as a crash could otherwise leave holes."""
         assert segment is self._segments[0]
         try:
             remove(self.disk, segment.name)

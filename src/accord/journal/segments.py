@@ -1,16 +1,16 @@
-"""The files of a journal, and how they are read: names, headers, batch after batch.
+"""The files of a journal, and how they are read: names, headers, batches.
 
     0000000000000000.seg   a segment, named by its first offset
-    0000000000001042.snap  a snapshot: stands for everything before that offset
-    committed              up to which offset everything is durable
-    NAME.reader            up to which offset this reader has no more need of the journal
+    0000000000001042.snap  a snapshot: replaces everything before that offset
+    committed              watermark: the offset before which everything is durable
+    NAME.reader            the offset before which this reader no longer needs the journal
 
-A segment ends where the next one begins, even where there are more bytes in it: after a failed
-sync its end is abandoned, and written again as the next segment.
+A segment ends where the next one begins, even if it has more bytes: after a failed sync its end is
+abandoned, and written again as the next segment.
 
-Readers in other processes go up to `committed`: a batch that can be read but was not synced may
-give way, after a crash, to another with the same offsets. The file is written after each sync and
-not synced itself; it can lag after a crash, and never says too much.
+Readers in other processes stop at `committed`: a batch that can be read but was not synced may be
+replaced, after a crash, by another with the same offsets. The file is written after each sync and
+not synced itself; it can lag after a crash, and is never ahead.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PIECE: Final = 1 << 20
 
 
 class Damaged(msgspec.Struct, frozen=True):
-    """Records that were there and can't be read: those from `offset` up to `next_offset`."""
+    """Records that existed and cannot be read: those from `offset` up to `next_offset`."""
 
     segment: str
     position: int
@@ -74,7 +74,7 @@ class Segment(msgspec.Struct, frozen=True):
         return self.size <= SEGMENT_HEADER
 
     def is_full(self, more: int, limit: int) -> bool:
-        """Whether `more` bytes should go to another; a segment takes at least one commit."""
+        """Whether `more` bytes should go to another segment; one takes at least one commit."""
         return not self.is_empty and self.size + more > limit
 
 
@@ -83,14 +83,14 @@ def file_name(offset: int, suffix: str) -> str:
 
 
 def offsets(names: list[str], suffix: str) -> list[int]:
-    """Those by which files with this suffix are named, in order; other names are not ours."""
+    """The offsets in the names of files with this suffix, in order; other names are ignored."""
     stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
     numbers = ((int(stem), stem) for stem in stems if stem.isascii() and stem.isdigit())
     return sorted(n for n, stem in numbers if n <= MAX_OFFSET and file_name(n, "") == stem)
 
 
 class FileWindow:
-    """A file read in large pieces and looked at in small ones."""
+    """A file read in large pieces and accessed in small ones."""
 
     def __init__(self, source: ReadFile, piece: int = _PIECE) -> None:
         self._source = source
@@ -99,7 +99,7 @@ class FileWindow:
         self._data = b""
 
     def at(self, position: int, size: int) -> tuple[bytes, int]:
-        """Bytes and where in them `position` is; `size` from there on, or up to the file's end."""
+        """Bytes, and the index of `position` in them; `size` from there on, or up to the end."""
         index = position - self._start
         if not 0 <= index <= index + size <= len(self._data):
             self._data = self._source.read(position, max(size, self._piece))
@@ -107,7 +107,7 @@ class FileWindow:
         return self._data, index
 
     def segment_header(self, kind: int, offset: int) -> SegmentHeader | Torn:
-        """Its header, which must be of this kind and have this first offset."""
+        """The segment header, which must be of this kind and have this first offset."""
         data, index = self.at(0, SEGMENT_HEADER)
         header = decode_segment_header(data[index : index + SEGMENT_HEADER])
         if not isinstance(header, Torn) and (header.kind, header.first_offset) != (kind, offset):
@@ -115,7 +115,7 @@ class FileWindow:
         return header
 
     def header(self, position: int, offset: int) -> BatchHeader | Torn | None:
-        """Of the batch that should be at `position` with `offset`; None where the file ends."""
+        """Header of the batch expected at `position` with `offset`; None at the end of the file."""
         data, index = self.at(position, BATCH_HEADER)
         if index == len(data):
             return None
@@ -134,7 +134,7 @@ class FileWindow:
     def batches(
         self, position: int, offset: int
     ) -> Iterator[tuple[int, BatchHeader, Batch | Torn]]:
-        """Each batch from `position` on with its place, as long as headers can be read."""
+        """Each batch from `position` on with its position, as long as headers can be read."""
         while isinstance(header := self.header(position, offset), BatchHeader):
             yield position, header, self.batch(position, header)
             position += header.size
@@ -145,7 +145,7 @@ class FileWindow:
 
 
 def create_segment(disk: Disk, name: str, kind: int, first_offset: int, now_ms: int) -> AppendFile:
-    """A new file that begins with its header; not durable yet."""
+    """Create a file that begins with its header; not durable yet."""
     sink = disk.create(name)
     try:
         sink.append([encode_segment_header(kind, first_offset, now_ms)])
@@ -161,7 +161,7 @@ def encode_committed(offset: int) -> bytes:
 
 
 def read_committed(disk: Disk) -> int | None:
-    """Up to which offset the journal is durable; None where nothing says so."""
+    """The offset before which the journal is durable; None if it is not recorded."""
     try:
         source = disk.source(COMMITTED)
     except FileNotFoundError:
@@ -179,7 +179,7 @@ def read_committed(disk: Disk) -> int | None:
 
 
 def remove(disk: Disk, name: str) -> None:
-    """Durably, even where an earlier attempt came only half the way."""
+    """Remove a file durably, even if an earlier attempt was interrupted half-way."""
     with suppress(FileNotFoundError):
         disk.remove(name)
     disk.sync_names()

@@ -1,9 +1,10 @@
-"""A log that stands for a state: its records are changes, and a snapshot can replace them.
+"""A log of changes to a state, compacted by snapshots.
 
-Compaction begins a new segment, so that changes from then on are behind the snapshot, and writes
-the snapshot to a file of its own, a batch between commits. Once that is durable it gets its name,
-which is the moment it counts, and what it stands for is removed. A crash before that leaves
-the old log, with the new changes behind it; a crash after it the snapshot, and the same changes.
+Compaction starts a new segment, so that later changes come after the snapshot, and writes the
+snapshot to a separate file, one batch between commits. Once that is durable it is renamed, which is
+the moment it takes effect, and the records it replaces are removed. A crash before the rename
+leaves the old log, followed by the new changes; a crash after it leaves the snapshot, followed by
+the same changes.
 
 A snapshot's records are numbered from 0, and an empty batch ends it.
 """
@@ -38,7 +39,7 @@ _SMALLEST: Final = 1 << 20
 
 
 class StateLog:
-    """Changes of a state, durable in order, and now and then a snapshot instead of them."""
+    """Changes of a state, durable in order, and from time to time a snapshot that replaces them."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class StateLog:
         on_failure: Callable[[JournalError], object] = ignore,
         clock: Callable[[], int] = now_ms,
     ) -> tuple[Self, list[bytes]]:
-        """The log, and its records in order: the last snapshot's, then what came after it."""
+        """Open the log; returns it and its records, the last snapshot's first, in order."""
         options = options or JournalOptions()
         if not options.retention.is_unlimited:
             raise ValueError("retention: a log of a state needs all of it, expected no limits")
@@ -86,7 +87,7 @@ class StateLog:
         return self._compaction is not None and not self._compaction.done()
 
     def append(self, records: list[bytes]) -> int | AppendRefused:
-        """As `Journal.append`."""
+        """Append changes, as `Journal.append`."""
         return self.journal.append(records)
 
     def is_worth_compacting(self, live_bytes_estimate: int) -> bool:
@@ -96,10 +97,10 @@ class StateLog:
         )
 
     def compact(self, snapshot_records: Iterable[bytes]) -> Future[int]:
-        """Replace everything appended so far by `snapshot_records`; tells how many they were.
+        """Replace everything appended so far by `snapshot_records`; the result is their number.
 
-        They are taken by the writer's thread, a batch at a time: they must be those of this moment,
-        and not change any more. If it fails, the log stays as it was.
+        The writer thread takes them, a batch at a time: they must be the state at the time of the
+        call, and must not change any more. If it fails, the log stays as it was.
         """
         if self.is_compacting:
             raise JournalError("is being compacted", place=self.journal.log.disk.place)
@@ -149,7 +150,7 @@ def _write_snapshot(
     try:
         for batch in split(records, batch_bytes):
             sink.append(list(encode_batch(batch, count, now_ms)))
-            sink.sync()  # little by little: a large sync would hold up the commits behind it
+            sink.sync()  # little by little: a large sync would delay the commits behind it
             count += len(batch)
             yield
         sink.append(list(encode_batch([], count, now_ms)))

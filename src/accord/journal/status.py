@@ -1,4 +1,4 @@
-"""What a journal says about itself."""
+"""Status of a journal, and the reason for a refused append."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accord.journal.retention import RetiredCounts
 
 
 class AppendRefused(msgspec.Struct, frozen=True):
-    """Why records were not taken."""
+    """Why records were refused."""
 
     why: str
     waiting_bytes: int
@@ -17,7 +17,7 @@ class AppendRefused(msgspec.Struct, frozen=True):
 
 
 class JournalSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A journal at a glance; records between `committed_offset` and `next_offset` wait."""
+    """Status of a journal; records between `committed_offset` and `next_offset` are queued."""
 
     segments: int
     bytes: int

@@ -1,12 +1,12 @@
-"""The journal as a node uses it: appends cost nothing, one thread makes them durable.
+"""The journal as a node uses it: cheap appends, made durable by one thread with group commit.
 
-`append` only puts records on a list, and gives them their offsets. The writer thread takes all
-that is on the list, commits it, and tells the offset up to which everything is durable: whatever
-came in during one sync is the next commit. Under load commits become larger, not more frequent.
+`append` only queues records and assigns their offsets. The writer thread takes all that is queued,
+commits it, and reports the offset before which everything is durable: whatever was appended during
+one sync is the next commit. Under load commits become larger, not more frequent.
 
-The thread holds Python's lock for little at a time: writing, syncing and checksums go without it.
+The thread holds the GIL only briefly: writing, syncing and checksums release it.
 
-Whoever has no use for a thread, as a simulation, sets `is_threaded` to false and calls `work`.
+A user that needs no thread, such as a simulation, sets `is_threaded` to false and calls `work`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def now_ms() -> int:
 
 
 class Journal:
-    """An append-only log of records in one folder. `append` is for one thread at a time."""
+    """An append-only log of records in one directory. `append` is for one thread at a time."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Journal:
         on_failure: Callable[[JournalError], object] = ignore,
         clock: Callable[[], int] = now_ms,
     ) -> Self:
-        """Recover what is there, and go on with it. Both callbacks are called by the writer."""
+        """Recover the journal, and open it for appending. The writer calls both callbacks."""
         options = options or JournalOptions()
         log = SegmentLog(
             OsDisk(directory) if isinstance(directory, Path | str) else directory,
@@ -102,7 +102,7 @@ class Journal:
         return self._backlog.next_offset
 
     def append(self, records: list[bytes]) -> int | AppendRefused:
-        """Take `records`; returns the offset after them, which `on_commit` reaches or passes."""
+        """Queue `records`; returns the offset after them, which `on_commit` reaches or passes."""
         size = sum(map(len, records))
         if size > MAX_RECORD and max(map(len, records)) > MAX_RECORD:
             raise self._error(f"a record of more than {MAX_RECORD} bytes")
@@ -110,7 +110,7 @@ class Journal:
         return self._refuse() if offset is None else offset
 
     def run(self, job: Callable[[SegmentLog], Generator[None, None, _T]]) -> Future[_T]:
-        """Let the writer do `job`, begun when just what has been appended so far is committed."""
+        """Have the writer run `job` as soon as exactly what was appended so far is committed."""
         task = WriterJob(job)
         if not self._backlog.put_job(task):
             task.give_up(self._backlog.failure or self._error("is closed"))
@@ -140,7 +140,7 @@ class Journal:
         return target
 
     def close(self) -> None:
-        """Make durable what can be, with one more attempt where the disk fails, and let go."""
+        """Commit what is queued, with one more attempt if the disk fails, and unlock."""
         if self._is_closed:
             return
         self._backlog.close()
@@ -173,7 +173,7 @@ class Journal:
         )
 
     def work(self) -> int:
-        """One turn of the writer: a commit and a step of each job; returns how long to pause."""
+        """Run one turn of the writer: a commit and a step of each job; returns the pause."""
         group = self._backlog.take()
         if group is not None:
             try:
@@ -215,18 +215,18 @@ class Journal:
                 elif not self._jobs:
                     self._backlog.wait(timeout_s)
             self._finish()
-        except Exception as error:  # a mistake of ours: whoever waits must not wait forever
+        except Exception as error:  # a bug: waiters must not wait forever
             self._fail(self._error(f"stopped: {error!r}"))
 
     def _finish(self) -> None:
-        """Commit what is left, but don't wait for better times."""
+        """Commit what is left, without waiting for a failing disk."""
         while not self._backlog.is_empty:
             if self.work():
                 break
         self._give_up(self._error("was closed before this was done"), None)
 
     def _fail(self, error: JournalError) -> int:
-        """Note a failed commit; returns the pause before the next attempt."""
+        """Record a failed commit; returns the backoff before the next attempt."""
         is_new = self._failing != str(error)
         self._failing = self._last_error = str(error)
         if error.is_final:
@@ -236,7 +236,7 @@ class Journal:
         options = self._options
         doubled = self._pause_ms * 2 or options.retry_first_ms
         self._pause_ms = min(doubled, options.retry_last_ms)
-        self._tidied_segments = -1  # retention may make the space that is missing
+        self._tidied_segments = -1  # retention may free the space that is missing
         self._tidy()
         return self._pause_ms
 
@@ -247,7 +247,7 @@ class Journal:
             job.give_up(error)
 
     def _tidy(self) -> None:
-        """Apply retention when there is a new segment, and from time to time."""
+        """Apply retention when there is a new segment, and periodically."""
         if self._options.retention.is_unlimited or self._backlog.failure:
             return
         now_ms = self._clock()
@@ -261,7 +261,7 @@ class Journal:
             self._tidied_segments = len(self.log.segments)
 
     def _report(self, error: JournalError) -> None:
-        """Tell of what went wrong beside the commits; of the same again only after a while."""
+        """Report a failure outside commits; the same one again only after a while."""
         now_ms = self._clock()
         text, told_ms = self._reported
         self._last_error = str(error)
@@ -272,7 +272,7 @@ class Journal:
     def _call(self, callback: Callable[[_T], object], value: _T) -> None:
         try:
             callback(value)
-        except Exception as error:  # the caller's mistake must not end the writer
+        except Exception as error:  # an error of the caller must not end the writer
             self._last_error = f"{callback!r} raised {error!r}"
 
     def _refuse(self) -> AppendRefused:

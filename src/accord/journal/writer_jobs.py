@@ -1,4 +1,4 @@
-"""What waits for the journal's writer: records, and work that is done between commits."""
+"""Entries of the writer's queue: records to commit, and jobs that run between commits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accord.journal.segment_log import SegmentLog
 
 
 class WriterJob:
-    """Something the writer does a step at a time, between commits."""
+    """A job that the writer runs one step at a time, between commits."""
 
     def __init__(self, start: Callable[[SegmentLog], Generator[None, None, Any]]) -> None:
         self.future: Future[Any] = Future()
@@ -22,12 +22,12 @@ class WriterJob:
 
     @property
     def error(self) -> BaseException | None:
-        """Why it failed, if it did."""
+        """Why the job failed, if it did."""
         is_over = self.future.done() and not self.future.cancelled()
         return self.future.exception() if is_over else None
 
     def step(self, log: SegmentLog) -> bool:
-        """Whether there is more to do."""
+        """Run one step; returns whether there is more to do."""
         try:
             if self._steps is None:
                 if not self.future.set_running_or_notify_cancel():
@@ -51,7 +51,7 @@ class WriterJob:
 
 
 class CommitGroup(msgspec.Struct):
-    """Records to be committed together, and the job that waits for them."""
+    """Records to be committed together, and the job to start after them."""
 
     records: list[bytes]
     size: int

@@ -1,7 +1,8 @@
-"""`python -m accord.pipeline --fd N`: the pipeline of the node at the other end of this socket.
+"""`python -m accord.pipeline --fd N`: the pipeline process of the node at the other end of socket
+N.
 
-It ends when the socket does, or by SIGTERM. Exit codes tell the node whether another start may
-help: 0 as asked, 1 probably, 2 only after somebody has changed something.
+It exits when the socket closes, or on SIGTERM. The exit code shows the node whether a restart may
+help: 0 stopped on request, 1 probably, 2 only after an operator has changed something.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _log: Final = logging.getLogger("accord.pipeline")
 
 
 class NodeSocket:
-    """The socket to the node: whole messages each way."""
+    """The socket to the node; sends and receives whole messages."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -53,12 +54,12 @@ class NodeSocket:
         self._waiting: list[bytes] = []
 
     def send(self, message: FromPipeline) -> None:
-        """A node that is gone is noticed by reading."""
+        """Send a message; write errors are ignored, because `receive` detects a closed socket."""
         with self._sending, suppress(OSError):
             self._socket.sendall(encode_frame(message))
 
     def receive(self) -> FromNode | None:
-        """The next message; None when there are no more."""
+        """Return the next message, or None at the end."""
         while not self._waiting:
             try:
                 data = self._socket.recv(_PIECE)
@@ -70,13 +71,13 @@ class NodeSocket:
         return decode_from_node(self._waiting.pop())
 
     def end(self) -> None:
-        """Whoever waits in `receive` gets None."""
+        """Close the socket; a blocked `receive` returns None."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RD)
 
 
 class Process:
-    """Threads around the service: one reads (this one), one starts it, one ticks."""
+    """The service's threads: this one reads, one opens the service, one ticks."""
 
     def __init__(self, line: NodeSocket, start: StartPipeline) -> None:
         self.code = 0
@@ -87,7 +88,7 @@ class Process:
         self._ticking = threading.Thread(target=self._tick, name="tick", daemon=True)
 
     def run(self) -> None:
-        """Up to the end of the line."""
+        """Run until the socket closes."""
         self._opening.start()
         self._ticking.start()
         try:
@@ -97,14 +98,14 @@ class Process:
             self.code = HOPELESS
             _log.error("the node and its pipeline don't understand each other: %s", error)
         self._ending.set()
-        if not self._opening.is_alive():  # what has not begun needs no end
+        if not self._opening.is_alive():  # nothing to close if it has not opened
             self._service.close(_STOP_S)
 
     def _open(self) -> None:
         try:
             self._service.open()
             _log.info("ready")
-        except Exception as error:  # Spark's, Java's, the disk's
+        except Exception as error:  # from Spark, Java or the disk
             is_hopeless = isinstance(error, JavaError | TablesError)
             self._fail(error, HOPELESS if is_hopeless else RETRY)
 
@@ -152,7 +153,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _keep_quiet(work: Path) -> None:
-    """Nothing but a crash is printed, and by others: the node keeps the end of that."""
+    """Print nothing except on a crash; the node keeps the end of that output."""
     work.mkdir(parents=True, exist_ok=True)
     handler = logging.handlers.RotatingFileHandler(work / LOG, maxBytes=_LOG_BYTES, backupCount=2)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -162,7 +163,7 @@ def _keep_quiet(work: Path) -> None:
 
 
 def _end_children() -> None:
-    """Java ends with us anyway, a second later; nobody should have to wait for that."""
+    """End Java now; it would exit by itself a second later, which would delay the shutdown."""
     for path in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError, ValueError):
             for child in map(int, path.read_text().split()):
@@ -173,4 +174,4 @@ if __name__ == "__main__":
     code = main()
     _end_children()
     logging.shutdown()
-    os._exit(code)  # threads that wait for Java don't hold us up
+    os._exit(code)  # threads blocked in Java must not delay the exit

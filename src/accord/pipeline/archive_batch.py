@@ -1,12 +1,12 @@
-"""One batch of the archive: ranges of a journal's offsets become files, and one commit.
+"""One batch of the archive: ranges of journal offsets become files, and one manifest commit.
 
-Tasks write the files of their slices and say which (`slices`); the driver commits them to the
-manifest in one step together with how far the archive now reaches, and only where it reached just
-up to this batch before. A batch that is done again, or by two at once, so finds itself done or is
-refused; what its tasks wrote is in no table.
+Tasks write the files of their slices and return their names (`slices`). The driver commits them to
+the manifest in one step together with the new archived offset, and only if the archive ended
+exactly where the batch starts. A batch that runs twice, even concurrently, is therefore recognised
+as committed or refused, and the files its tasks wrote belong to no table.
 
-Records that the journal has retired before they were archived are gone: the batch begins behind
-them, and the manifest counts them.
+Records that the journal retired before they were archived are gone: the batch starts after them,
+and the manifest counts them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from accord.pipeline.manifest import Already, Manifest
 from accord.pipeline.slices import decode_entries
 from accord.pipeline.tables import EVENTS, LEDGER, LOST, FileEntry
 
-READER: Final = "archive"  # what the journal knows us as
+READER: Final = "archive"  # reader name known to the journal
 
 
 class BatchDone(msgspec.Struct, frozen=True, kw_only=True):
-    """What a batch added to the archive, which now has all up to `archived`."""
+    """What a batch added to the archive, which now holds everything before offset `archived`."""
 
     archived: int
     events: int = 0
@@ -36,12 +36,14 @@ class BatchDone(msgspec.Struct, frozen=True, kw_only=True):
     files: int = 0
     bytes: int = 0
     lost: int = 0
-    channels: dict[str, tuple[int, int]] = {}  # events and bytes of payload, where counted
+    channels: dict[str, tuple[int, int]] = {}  # events and payload bytes, where counted
     took_ms: int = 0
 
 
 class Archiver(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done with each batch; knows all it needs, as it may run in a process of Spark's."""
+    """The function applied to each batch; self-contained, as it may run in another Spark
+    process.
+    """
 
     node: str
     journal: str
@@ -51,9 +53,9 @@ class Archiver(msgspec.Struct, frozen=True, kw_only=True):
         self.commit_batch(slices, Manifest(self.archive))
 
     def commit_batch(self, slices: DataFrame, manifest: Manifest) -> BatchDone | None:
-        """None where there was nothing to do, or all of it had been done before."""
+        """Commit the batch; None if there was nothing to do or it was committed before."""
         began_s = time.monotonic()
-        written = slices.collect()  # this is when the tasks read and write
+        written = slices.collect()  # the tasks read and write here
         if not written:
             return None
         ranges = sorted((row.first, row.next) for row in written)
@@ -69,7 +71,7 @@ class Archiver(msgspec.Struct, frozen=True, kw_only=True):
         return summed(added, end, round((time.monotonic() - began_s) * 1000))
 
     def _is_retired(self, first: int, manifest: Manifest) -> bool:
-        """Whether what is missing before `first` is gone for good."""
+        """Whether the records missing before `first` are gone for good."""
         archived = manifest.snapshot().archived.get(self.node, 0)
         return archived < first and open_journal(self.journal).extent().first_offset >= first
 

@@ -1,8 +1,8 @@
-"""The archive job: journal to tables, by Structured Streaming, each record exactly once.
+"""The archive job: journal to tables by Structured Streaming, each record exactly once.
 
-The manifest says how far the archive reaches, and each query begins there with a checkpoint of
-its own, which serves just to run it. Where a query can't go on it is begun anew, after a pause
-that grows: what passes, such as a full disk, is waited for, and what does not is told.
+The manifest holds the archived offset. Each streaming query starts there with a checkpoint of its
+own, which is only needed to run it. A query that fails is restarted with backoff: a transient
+failure, such as a full disk, is waited out; a permanent one is reported.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 CHECKPOINTS: Final = "checkpoints"
 _PAUSES_S: Final = (1.0, 2.0, 5.0, 15.0, 60.0)
 _LOOK_S: Final = 1
-_SETTLED_S: Final = 10.0  # a query that has lived so long is over what failed before
+_SETTLED_S: Final = 10.0  # after which earlier failures no longer count
 
 
 class ArchiveJob:
-    """Runs until it is stopped or Java is gone; `on_batch` is called by a thread of its own."""
+    """Runs until it is stopped or Java exits; `on_batch` is called from the job's own thread."""
 
     def __init__(
         self,
@@ -49,8 +49,8 @@ class ArchiveJob:
         manifest: Manifest,
         on_batch: Callable[[BatchDone], object] = lambda _: None,
     ) -> None:
-        self.problem = ""  # what failed last; nothing as soon as a batch succeeds again
-        self.is_broken = False  # Java is gone: only another process can go on
+        self.problem = ""  # last failure; cleared by the next successful batch
+        self.is_broken = False  # Java has exited: a new process is needed
         self._spark = spark
         self._start = start
         self._manifest = manifest
@@ -68,7 +68,7 @@ class ArchiveJob:
         self._thread.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Let the batch that is under way be, and end; nothing is lost by that."""
+        """Abandon the current batch and stop; nothing is lost by that."""
         self._stopping.set()
         if self._query is not None:
             _end(self._query)
@@ -88,10 +88,10 @@ class ArchiveJob:
             while not (self._stopping.is_set() or self.is_broken):
                 try:
                     self._stream()
-                except Exception as error:  # Spark's, Py4J's, the manifest's, the journal's
+                except Exception as error:  # from Spark, Py4J, the manifest or the journal
                     self._fail(error)
         finally:
-            with self._working:  # a commit may be under way although its query has been stopped
+            with self._working:  # a commit may be in progress although its query has been stopped
                 self._lock.release()
 
     def _tell_holder(self, holder: Holder) -> None:
@@ -110,7 +110,7 @@ class ArchiveJob:
         self._failures += 1
 
     def _stream(self) -> None:
-        """One query, up to its end; raises what ended it."""
+        """Run one query to its end; raises what ended it."""
         register(self._spark)
         use_pool(self._spark, ARCHIVE_POOL)
         options = self._options()
@@ -141,7 +141,7 @@ class ArchiveJob:
         )
 
     def _check(self, options: SliceOptions) -> None:
-        """What the source would find out too, but could tell only as a failed query."""
+        """Check what the source would also detect, but could report only as a failed query."""
         snapshot = self._manifest.snapshot()
         check_same_journal(open_journal(options.journal), options.journal, snapshot, options.node)
         if not is_remote(options.journal) and Path(options.journal).is_dir():
@@ -159,7 +159,9 @@ class ArchiveJob:
         )
 
     def _new_checkpoint(self) -> str:
-        """A folder of its own: the Java of a killed driver may still write to the one before."""
+        """Create a checkpoint directory; the Java of a killed driver may still write to the
+        previous one.
+        """
         folder = Path(self._start.work) / CHECKPOINTS
         shutil.rmtree(folder, ignore_errors=True)
         self._begun += 1
@@ -177,7 +179,7 @@ class ArchiveJob:
             self._on_batch(done)
 
     def _look(self, seen: int) -> int:
-        """What the batches that run elsewhere have done since the archive reached `seen`."""
+        """Report what batches in other processes have done since the archive reached `seen`."""
         snapshot = self._manifest.snapshot()
         archived = snapshot.archived.get(self._start.node, 0)
         if archived > seen:
@@ -200,5 +202,5 @@ class ArchiveJob:
 
 
 def _end(query: StreamingQuery) -> None:
-    with suppress(Exception):  # it has ended, or Java has
+    with suppress(Exception):  # the query, or Java, has ended
         query.stop()

@@ -1,10 +1,10 @@
-"""The archive's part of an answer: files and conditions as one Spark job, its result as Arrow.
+"""The archive's part of a query: files and conditions as one Spark job, with an Arrow result.
 
-A job costs tens of milliseconds whatever it does, so there is exactly one for each chunk, and no
-other: files are given by name with their schema, nothing is listed, inferred or counted.
+A job costs tens of milliseconds whatever it does, so each chunk takes exactly one: files are given
+by name with their schema; nothing is listed, inferred or counted.
 
-Rows that are much longer than usual come without their contents; who needs them asks for them by
-offset, a page at a time. So neither Java nor we ever hold a chunk of large payloads.
+Rows much longer than usual are returned without their contents, which are fetched by offset, a page
+at a time. So neither Java nor this process ever holds a chunk of large payloads.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from accord.pipeline.session import QUERY_POOL, is_connect, use_pool
 from accord.pipeline.tables import FileEntry, by_declared, read_files
 from accord.pipeline.tail import StaleError
 
-_CONTENT_BYTES: Final = 32 << 20  # of a chunk, at most
+_CONTENT_BYTES: Final = 32 << 20  # maximum per chunk
 _FRAMES: Final = 64
 _MISSING: Final = ("FILE_NOT_EXIST", "PATH_NOT_FOUND", "FileNotFoundException")
-_MAX_NAMED: Final = 32  # channels in a condition, instead of their filter
+_MAX_NAMED: Final = 32  # channels listed in a condition instead of their filter
 _PLACE: Final = ("received", "offset")
 _COLUMNS: Final = ("offset", "number", "received", "channel", "publisher", "qos")
 _SETTINGS: Final = {
-    # Answers are small: planning them again between stages costs more than it gains.
+    # Results are small: adaptive replanning between stages costs more than it gains.
     "spark.sql.adaptive.enabled": "false",
-    # Each question has other constants, and with them would be compiled anew.
+    # Constants differ in each query, so generated code would be compiled each time.
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # Above so many paths Spark would list them with a job.
+    # Above this number of paths Spark would list them with a job.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
-    # Rows of which the payloads are in memory at once.
+    # Rows whose payloads are in memory at the same time.
     "spark.sql.parquet.columnarReaderBatchSize": "1024",
-    # A second task would mean a second step, and most of what is read is passed over anyway.
+    # A second task would mean a second stage, and most of what is read is skipped anyway.
     "spark.sql.files.minPartitionNum": "1",
     "spark.sql.files.maxPartitionBytes": "64m",
     "spark.sql.session.timeZone": "UTC",
@@ -53,13 +53,14 @@ _SETTINGS: Final = {
 
 
 class ArchiveLookup:
-    """Asks the archive; several threads may."""
+    """Runs lookups in the archive; thread-safe."""
 
     def __init__(self, spark: SparkSession, archive: str) -> None:
         self.spark = spark if is_connect(spark) else spark.newSession()
         for name, value in _SETTINGS.items():
             self.spark.conf.set(name, value)
-        # A session's own tags are known to the thread that added them only; Connect has no other.
+        # A session's own tags are known only to the thread that added them; Connect has no other
+        # kind.
         tagging = self.spark if is_connect(spark) else spark.sparkContext
         self._add_tag = getattr(tagging, "addJobTag", self.spark.addTag)
         self._remove_tag = getattr(tagging, "removeJobTag", self.spark.removeTag)
@@ -73,14 +74,14 @@ class ArchiveLookup:
     def find(
         self, question: CheckedQuery, part: RemainingQuery, stretch: ScanRange, most: int
     ) -> pa.Table:
-        """The first `most` rows of the stretch that the question asks for, in its order.
+        """Return the first `most` rows of the scan range that match the query, in its order.
 
-        Few rows are put in order here, which spares Spark a step. Only where there are many does
-        Spark have to find the first of them: what had many once goes there at once.
+        Small results are sorted here, which spares Spark a stage. Spark sorts only large ones; a
+        query that once had a large result uses Spark's sort from the start.
         """
         frame = self._question(question, part, stretch, _CONTENT_BYTES // most)
         ask = question.ask
-        wanted = (ask.channel, ask.where, ask.xpath)  # at any time
+        wanted = (ask.channel, ask.where, ask.xpath)  # whatever the time range
         is_selective = question.has_predicate or ask.number is not None
         if is_selective and wanted not in self._plentiful:
             rows = _collect(frame.limit(most + 1))
@@ -125,7 +126,7 @@ class ArchiveLookup:
         return column
 
     def contents(self, files: Sequence[FileEntry], offsets: Sequence[int]) -> pa.Table:
-        """Properties and payloads of these rows, in any order."""
+        """Return properties and payloads of these rows, in any order."""
         chosen = [
             file
             for file in files
@@ -142,18 +143,18 @@ class ArchiveLookup:
 
     @contextmanager
     def tagged(self, tag: str) -> Iterator[None]:
-        """What this thread asks meanwhile can be stopped by `interrupt`."""
+        """Tag this thread's Spark jobs, so that `interrupt` can stop them."""
         use_pool(self.spark, QUERY_POOL)
         self._add_tag(tag)
         try:
             yield
         finally:
-            with suppress(Exception):  # Java may be gone
+            with suppress(Exception):  # Java may have exited
                 self._remove_tag(tag)
 
     def interrupt(self, tag: str) -> None:
-        """From any thread."""
-        with suppress(Exception):  # Java may be gone
+        """Stop the jobs with this tag; callable from any thread."""
+        with suppress(Exception):  # Java may have exited
             self._interrupt(tag)
 
     def _frame(self, files: Sequence[FileEntry]) -> DataFrame:
@@ -184,7 +185,7 @@ def _collect(frame: DataFrame) -> pa.Table:
 
 @contextmanager
 def _missing_is_stale() -> Iterator[None]:
-    """Files may go after they have been replaced: the manifest knows by which."""
+    """Raise StaleError for missing files: the manifest names the files that replaced them."""
     try:
         yield
     except Exception as error:
@@ -194,7 +195,7 @@ def _missing_is_stale() -> Iterator[None]:
 
 
 def conditions(question: CheckedQuery, part: RemainingQuery, stretch: ScanRange) -> str:
-    """Place and time, as SQL."""
+    """Offset and time conditions as SQL."""
     low, high = _time(stretch.low_ms), _time(stretch.high_ms)
     found = [f"received >= {low}", f"received < {high}", f"offset < {part.before}"]
     if part.first:
@@ -214,9 +215,9 @@ def _time(ms: int) -> str:
 
 
 def _named_channels(question: CheckedQuery, files: Sequence[FileEntry]) -> str | None:
-    """Which channels, as SQL, by name: parts of files can be passed over by that.
+    """Condition on channels by name, as SQL, so that parts of files can be skipped.
 
-    Nothing where all are asked for, None where they can't be named.
+    Empty if all channels are selected, None if they can't be listed.
     """
     channels: set[str] = set()
     for file in files:
@@ -239,7 +240,7 @@ def _text(value: str) -> str:
 
 
 def _contents(limit: int) -> tuple[str, ...]:
-    """Columns that may be large, null from `limit` on."""
+    """Columns that may be large; null from `limit` on."""
     return (
         "octet_length(properties) AS properties_bytes",
         "payload_bytes",

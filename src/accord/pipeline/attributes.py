@@ -1,16 +1,16 @@
-"""How the archive holds what predicates see: an event's values and its XML metadata.
+"""Archive columns for what predicates see: an event's values and its XML metadata.
 
 | column | type | holds |
 |---|---|---|
 | one for each declared attribute | one of TYPES | its values, null where absent |
-| `attributes` | map of name to struct | all other values; of the struct's fields just one is set |
+| `attributes` | map of name to struct | all other values; exactly one field of the struct is set |
 | `metadata` | binary | the XML as published: its declaration may name any encoding |
 | `paths` | map of path to array of strings | `Document.paths`, null where there is no document |
 
-The struct has a field for each type, so that 5, '5' and TRUE stay what they were: a predicate's
-meaning depends on it. A declared attribute has a real column, which Parquet can prune by, and
-conditions on it look nowhere else. A value that its declared column can't hold as it is goes to the
-map, kept but unseen by conditions: refusing such events is up to the channel's schema.
+The struct has a field for each type, so that 5, '5' and TRUE keep their types, on which the meaning
+of a predicate depends. A declared attribute has a real column, which Parquet can prune by, and
+conditions on it read only that column. A value that its declared column can't hold goes to the map,
+kept but invisible to conditions: rejecting such events is up to the channel's schema.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _FIELDS: Final[dict[type, str]] = {
 
 
 def field_of(column: DataType) -> str:
-    """The name in TYPES of a declared column's type; TypeError where it is none of them."""
+    """Return the name in TYPES of a declared column's type; TypeError if it is none of them."""
     for field, kind in TYPES.items():
         if column == kind:
             return field
@@ -69,7 +69,7 @@ def field_of(column: DataType) -> str:
 
 
 def schema(declared: Declared) -> StructType:
-    """The columns above; ValueError where two have one name, as Spark reads names in any case."""
+    """The columns above; ValueError if two names are equal, as Spark ignores case."""
     value = StructType([StructField(name, kind) for name, kind in TYPES.items()])
     columns: dict[str, DataType] = {
         ATTRIBUTES: MapType(StringType(), value),
@@ -87,7 +87,7 @@ def schema(declared: Declared) -> StructType:
 def to_row(
     values: Mapping[str, Value], document: Document | None, declared: Declared
 ) -> dict[str, Any]:
-    """A row of `schema(declared)` for an event's `values` and `metadata`."""
+    """Return a row of `schema(declared)` for an event's `values` and `metadata`."""
     row: dict[str, Any] = dict.fromkeys(declared)
     undeclared: dict[str, dict[str, Value]] = {}
     for name, value in values.items():
@@ -103,7 +103,7 @@ def to_row(
 
 
 def _held(value: Value, field: str) -> Value | None:
-    """`value` as a column of this type holds it, or None where it can't."""
+    """Return `value` as a column of this type holds it, or None if it can't."""
     if _FIELDS[type(value)] == field:
         return value
     if type(value) is int and field == "float" and float(value) == value:

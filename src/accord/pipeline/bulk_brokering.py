@@ -1,15 +1,15 @@
 """Bulk brokering: events matched on Spark with a large set of registered predicates.
 
 For loads beyond one node. A predicate means the same here and in a node's own index. Events are the
-rows of a DataFrame, or of a stream, with the columns of the event table (`tables`): `channel`,
+rows of a DataFrame, batch or streaming, with the columns of the event table (`tables`): `channel`,
 attributes in columns of their own or in the map, `metadata`.
 
     predicates = compile_set([Registered(key="high", channel="uav/#", where="altitude_m > 300")])
     match(events, predicates)  # a row for each event and predicate that match
 
-A set is compiled once, on the driver, and travels with the query. A stream's query lives long: for
-it, publish the set in a `PredicateFolder` that all workers see. They look for a newer version
-between two batches, so an event is matched with the latest set there is when its turn comes.
+A set is compiled once, on the driver, and travels with the query. For a long-lived streaming query,
+publish the set in a `PredicateFolder` that all workers see. Workers check for a newer version
+between batches, so an event is matched with the set that is latest when its batch is processed.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ _ATTRIBUTE_TYPES: Final = (
     DoubleType,
     TimestampType,
 )
-# Fewer texts are parsed sooner than a job is started.
+# Below this number, parsing takes less time than starting a job.
 _WORTH_A_JOB: Final = 2_000
 _TEXTS_PER_TASK: Final = 5_000
 _FEWEST_TASKS: Final = 8
 
 
 class BrokeringError(AccordError):
-    """A DataFrame whose rows are no events, or have no room for what is found."""
+    """The rows of a DataFrame are not events, or a result column's name is taken."""
 
 
 def match(
@@ -100,12 +100,12 @@ def match(
     columns: Collection[str] | None = None,
     explode: bool = True,
 ) -> DataFrame:
-    """`events` with the keys of the predicates that match them.
+    """Return `events` with the keys of the predicates that match them.
 
     With `explode` there is a row for each match, its key in the column `predicate`; without, a row
     for each event, with all keys in a list `predicates`, the most important first. Only `columns`
-    are handed on, if given. Attributes in columns of their own are those that are `declared`, or
-    else all columns that the event table does not have, of types that values have.
+    are forwarded, if given. Attributes with columns of their own are those `declared`, by default
+    all columns that the event table does not have and whose types values can have.
     """
     schema = events.schema
     attributes = _attributes(schema) if declared is None else tuple(declared)
@@ -119,10 +119,11 @@ def match(
 
 
 def to_events(matched: DataFrame, prefix: str = PREFIX) -> DataFrame:
-    """Matches as events to publish: each for the channel of its predicate.
+    """Convert matches to events to publish, each on the channel of its predicate.
 
-    That is `prefix` with the predicate's key, where `_` stands for what no channel may contain. The
-    column `predicate` becomes an attribute, and `matched_on` says the event's own channel.
+    The channel is `prefix` and the predicate's key, with `_` for characters that channels can't
+    contain. The column `predicate` becomes an attribute, and `matched_on` holds the event's
+    channel.
     """
     key = F.regexp_replace(PREDICATE, "[+#\\x00]", "_")
     return matched.withColumns(
@@ -131,9 +132,10 @@ def to_events(matched: DataFrame, prefix: str = PREFIX) -> DataFrame:
 
 
 class MatchSink(msgspec.Struct, frozen=True, kw_only=True):
-    """Where matches of a stream go: a format of Spark's, by default the one that publishes.
+    """Where matches of a stream are written: a Spark format, by default the one that publishes.
 
-    That needs the node's `url` in `options`. `trigger` is what `DataStreamWriter.trigger` takes.
+    That format needs the node's `url` in `options`. `trigger` is passed to
+    `DataStreamWriter.trigger`.
     """
 
     checkpoint: str
@@ -150,9 +152,9 @@ def broker_stream(
     prefix: str = PREFIX,
     declared: Collection[str] | None = None,
 ) -> StreamingQuery:
-    """Match a stream of `events` and write what is found to `sink`, until the query is stopped.
+    """Match a stream of `events` and write the matches to `sink`, until the query is stopped.
 
-    Each match is an event of its own, for a channel of its predicate: see `address`.
+    Each match becomes an event of its own, on its predicate's channel: see `to_events`.
     """
     matched = to_events(match(events, predicates, declared=declared), prefix)
     writer = matched.writeStream.format(sink.format).outputMode("append")
@@ -161,9 +163,9 @@ def broker_stream(
 
 
 def compile_frame(frame: DataFrame) -> PredicateSet:
-    """The predicates in a DataFrame with the columns of `Registered`; only `key` is needed.
+    """Compile a DataFrame with the columns of `Registered`, of which only `key` is required.
 
-    Texts that have to be parsed one by one are parsed by all workers together.
+    Texts that have to be parsed one by one are parsed in parallel by the workers.
     """
     table = frame.toArrow()
     for name, value in (("channel", "#"), ("where", ""), ("xpath", ""), ("importance", 0)):
@@ -189,7 +191,7 @@ def _parse_on(spark: SparkSession) -> ParseAll:
         ):
             trees[place] = tree
         for number, tree in enumerate(trees):
-            # What failed there fails here too, and says why.
+            # Parse again here what failed there, to get the reason.
             yield pickle.loads(tree) if tree else parse_here([texts[number]])[0]  # noqa: S301
 
     return parse_all
@@ -207,7 +209,7 @@ def _parse_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 def _origin(predicates: PredicateSet | PredicateFolder) -> Origin:
     if isinstance(predicates, PredicateFolder):
-        predicates.latest()  # now rather than in a worker
+        predicates.latest()  # fail now rather than in a worker
         return Looked(str(predicates.path))
     return Carried(predicates.version, pack(predicates))
 

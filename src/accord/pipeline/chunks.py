@@ -1,4 +1,4 @@
-"""What one Spark job found, kept for the pages that follow."""
+"""Cache of Spark results, for the pages that follow."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MOST: Final = 256
 
 @dataclass(kw_only=True)
 class Chunk:
-    """Rows behind `start` up to `end`, in the order asked for; to the last if there is no end.
+    """Rows after `start` up to `end`, in query order; up to the last if there is no end.
 
-    It was found when the archive reached up to `archived`: later records are not in it, also
-    those that have been archived since.
+    Found when the archive ended at `archived`: later records are not in it, even if they have been
+    archived since.
     """
 
     rows: pa.Table
@@ -33,7 +33,7 @@ class Chunk:
     end: SortRank | None
     archived: int
     files: tuple[FileEntry, ...]
-    target: int  # rows of the stretch to look at next
+    target: int  # rows of the next scan range
     is_newest_first: bool
 
     @property
@@ -52,16 +52,16 @@ class Chunk:
         return [(-ms, -at) for ms, at in places] if self.is_newest_first else list(places)
 
     def covers(self, after: SortRank) -> bool:
-        """Whether the rows that come next behind `after` are in it."""
+        """Whether the rows that follow `after` are in it."""
         is_behind = self.start is None or self.start <= after
         return is_behind and (self.end is None or after < self.end)
 
     def index(self, after: SortRank | None) -> int:
-        """Of the first row behind `after`."""
+        """Index of the first row after `after`."""
         return 0 if after is None else bisect_right(self.ranks, after)
 
     def taken(self, first: int, count: int) -> list[Row]:
-        """So many rows from the one at `first` on."""
+        """Return `count` rows from index `first`."""
         part = self.rows.slice(first, count)
         columns = [part[name].to_pylist() for name in _COLUMNS]
         times = self._times[first : first + count]
@@ -89,7 +89,7 @@ NO_ROWS: Final = pa.table(
 
 @dataclass(slots=True)
 class Row:
-    """A row of the archive; large contents are not in it yet."""
+    """A row of the archive; large contents are not loaded yet."""
 
     received_ms: int
     offset: int
@@ -128,7 +128,7 @@ class Row:
 
 
 class Chunks:
-    """The chunk that each question is at; the one not used for longest goes first."""
+    """The current chunk of each query; the least recently used one is evicted."""
 
     def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
         self._limit_bytes = limit_bytes
@@ -137,7 +137,7 @@ class Chunks:
         self._lock = threading.Lock()
 
     def get(self, digest: bytes, before: int, after: SortRank | None) -> Chunk | None:
-        """For the page behind `after`; a first page is always asked for anew."""
+        """Return the chunk for the page after `after`; None for a first page."""
         with self._lock:
             chunk = self._chunks.get((digest, before))
             if chunk is None or after is None or not chunk.covers(after):
@@ -146,7 +146,7 @@ class Chunks:
             return chunk
 
     def target(self, digest: bytes, before: int, after: SortRank | None) -> int | None:
-        """What the chunk that ended there suggests for the next one."""
+        """Scan size suggested by the chunk that ended there."""
         with self._lock:
             chunk = self._chunks.get((digest, before))
             return chunk.target if chunk is not None and after and chunk.end == after else None

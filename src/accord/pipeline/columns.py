@@ -52,7 +52,7 @@ from accord.pipeline.operands import (
     truth,
 )
 
-# `core.predicates.xpath.xpath_number` in Java's words; an exponent without digits does not count.
+# `core.predicates.xpath.xpath_number` as a Java regex; an exponent without digits is not accepted.
 _XPATH_NUMBER: Final = (
     r"\A[ \t\r\n]*-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]*)?[ \t\r\n]*\z"
 )
@@ -60,7 +60,7 @@ _NO_EXPONENT: Final = r"[eE][+-]?[ \t\r\n]*\z"
 
 
 def to_column(predicate: Predicate | Expr, declared: Declared = MappingProxyType({})) -> Column:
-    """Where `predicate` is true; `declared` attributes are columns of their own."""
+    """Return a column that is true where `predicate` is; `declared` attributes are columns."""
     tree = predicate.tree if isinstance(predicate, Predicate) else predicate
     return _Compiler(declared).condition(tree)
 
@@ -131,9 +131,10 @@ def _like(operand: Operand, pattern: str) -> Column:
 
 
 def _like_regex(pattern: str) -> str:
-    """Spark's own LIKE tries every place for every part, which a hostile pattern exploits.
+    """LIKE as a regex that does not backtrack.
 
-    Atomic groups settle for the first place where a part fits, as `core.predicates.like` does.
+    Spark's own LIKE tries every position for every part, which a hostile pattern exploits. Atomic
+    groups commit to the first position where a part fits, as `core.predicates.like` does.
     """
     head, *others = (regex for regex, _ in regex_parts(pattern))
     if not others:
@@ -143,7 +144,7 @@ def _like_regex(pattern: str) -> str:
 
 
 def _path_test(node: PathTest) -> Column:
-    """`F.exists` is null where the document has no such path: false, for there is a document."""
+    """Test a path; `F.exists` is null for a missing path, which counts as false in a document."""
     op, value = node.op, node.value
     found = F.col(PATHS)[node.path]
     if op is None or value is None:
@@ -159,12 +160,12 @@ def _path_satisfies(op: CompareOp, text: Column, value: str | float) -> Column:
         return test(op, text, F.lit(value))
     digits = F.regexp_replace(text, _NO_EXPONENT, "")
     number = F.when(text.rlike(_XPATH_NUMBER), digits.try_cast("double"))
-    # What is no number is NaN in XPath: unequal to all, and in no order.
+    # In XPath a text that is not a number is NaN: unequal to all, and unordered.
     return F.coalesce(test(op, number, float(value)), F.lit(op == "<>"))
 
 
 def _xpath(node: XPath) -> Column:
-    # pyspark ships stubs without it.
+    # Missing from pyspark's stubs.
     @F.arrow_udf("boolean")  # type: ignore[attr-defined, untyped-decorator]
     def holds(sources: pa.Array) -> pa.Array:
         engine = compile_xpath(node)

@@ -1,9 +1,9 @@
-"""Small files of the archive become few large ones, sorted, so that questions open few of them.
+"""Compaction: merges small files of the archive into few large, sorted ones, so queries open fewer.
 
-Files merge with others of about their size: so a row is written again only as often as its file
-grows to several times its size, not whenever something new arrives. When a day is over, what is
-left of it merges too. A full file stays as it is. Merging takes memory for all rows at once, which
-`MAX_RAW_BYTES` bounds.
+Size-tiered, as in LSM stores: files merge with others of about their size, so a row is rewritten
+only when its file grows several-fold, not whenever new data arrives. When a day is over, its
+remaining small files merge too. A full file is left alone. A merge holds all its rows in memory,
+which `MAX_RAW_BYTES` bounds.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from accord.pipeline.tables import (
 
 MAX_ROWS: Final = 1_000_000
 MAX_BYTES: Final = 256 << 20
-MAX_RAW_BYTES: Final = 128 << 20  # in memory; sorting takes about three times that
+MAX_RAW_BYTES: Final = 128 << 20  # in memory; sorting takes about three times as much
 MAX_FILES: Final = 1_000
 FAN_IN: Final = 8
-_SMALLEST: Final = 64 << 10  # in memory: below, all files are alike
-_STEP: Final = 6  # how many times larger the files of the next size are
+_SMALLEST: Final = 64 << 10  # in memory; smaller files all count as one size
+_STEP: Final = 6  # size ratio between tiers
 _SETTLING_MS: Final = 900_000  # after a day's end, until nothing more arrives for it
 
 
 def choose(snapshot: Snapshot, now_ms: int) -> list[list[FileEntry]]:
-    """Which files to merge, each list for itself: what saves most files for its rows first."""
+    """Choose lists of files to merge, those with the smallest files first."""
     found: list[list[FileEntry]] = []
     open_files = sorted(filter(_is_open, snapshot.files), key=_kin)
     for _, files in groupby(open_files, key=_kin):
@@ -47,7 +47,7 @@ def choose(snapshot: Snapshot, now_ms: int) -> list[list[FileEntry]]:
 
 
 def _is_open(file: FileEntry) -> bool:
-    """Whether it may still grow."""
+    """Whether the file may still grow."""
     return (
         file.rows <= MAX_ROWS // 2
         and file.bytes <= MAX_BYTES // 2
@@ -56,7 +56,7 @@ def _is_open(file: FileEntry) -> bool:
 
 
 def _kin(file: FileEntry) -> tuple[str, str, str, str, tuple[tuple[str, str], ...]]:
-    """Files merge only where this is the same."""
+    """Merge key: only files with equal keys merge."""
     declared = tuple(sorted(file.declared.items()))
     return file.table, file.day, file.group, file.node, declared
 
@@ -73,7 +73,7 @@ def _choose_of(files: list[FileEntry], now_ms: int) -> Iterator[list[FileEntry]]
 
 
 def _size(file: FileEntry) -> int:
-    """Files of one size are at most so many times larger than each other."""
+    """Size tier of a file."""
     size, limit = 0, _SMALLEST
     while file.raw_bytes > limit:
         size, limit = size + 1, limit * _STEP
@@ -81,7 +81,7 @@ def _size(file: FileEntry) -> int:
 
 
 def _fitting(files: list[FileEntry], least: int) -> Iterator[list[FileEntry]]:
-    """In their order, as many together as one file may hold; `least`, unless it is then full."""
+    """Split into runs, in order, that fit into one file; at least `least` files if not full."""
     group: list[FileEntry] = []
     for file in files:
         if group and not _fits([*group, file]):
@@ -103,9 +103,9 @@ def _fits(files: list[FileEntry]) -> bool:
 
 
 def compact(archive: Path | str, files: Sequence[FileEntry]) -> list[FileEntry]:
-    """The file that stands for `files`, written but not committed yet.
+    """Write the file that replaces `files`, without committing it.
 
-    Commit it with the paths of `files` as removed. TablesError where they can't be merged.
+    Commit it with the paths of `files` as removed. TablesError if they can't be merged.
     """
     first = files[0]
     if any(_kin(file) != _kin(first) for file in files):
@@ -132,7 +132,7 @@ def compact(archive: Path | str, files: Sequence[FileEntry]) -> list[FileEntry]:
 
 def _read(archive: Path, file: FileEntry, schema: pa.Schema) -> pa.Table:
     try:
-        # Not by `read_table`, which takes columns from a path's words.
+        # `read_table` would derive columns from the path.
         with pq.ParquetFile(archive / file.path) as source:
             return source.read().select(schema.names).cast(schema)
     except (OSError, pa.ArrowInvalid, KeyError) as error:

@@ -1,8 +1,8 @@
-"""Where a page ended, as text: all that has to be known to go on with the next one.
+"""Cursors: the end of a page as text, sufficient to continue with the next page.
 
-Events are in the order of when they were received, and of their offsets where that is the same:
-no two are alike, and none ever moves. A place in that order therefore means the same after files
-have been compacted, records archived, or the service restarted.
+Events are ordered by time of receipt, then by offset: a total order in which no event ever moves. A
+position in it therefore stays valid after files are compacted, records archived, or the service
+restarted.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ import msgspec
 from accord.core.model.values import INTEGER_MAX
 from accord.pipeline.query_checks import InvalidQueryError
 
-CursorPosition = tuple[int, int]  # when an event was received, and its offset
-SortRank = tuple[
-    int, int
-]  # a place, or its negative where the newest come first: lower comes sooner
+CursorPosition = tuple[int, int]  # time of receipt, offset
+SortRank = tuple[int, int]  # a position, negated if newest first: lower comes first
 
 
 class RemainingQuery(msgspec.Struct, frozen=True):
-    """What of a question is left: offsets from `first` up to `before`, behind `after`."""
+    """The rest of a query: offsets from `first` up to `before`, after position `after`."""
 
     first: int
     before: int
@@ -38,14 +36,14 @@ _UNLIMITED: Final = -1
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):
-    """The last place looked at; events at `before_offset` and later are not part of the answer."""
+    """The last position examined; events from `before_offset` on are not part of the result."""
 
     version: int
-    digest: bytes  # of the question
+    digest: bytes  # of the query
     received_ms: int
     offset: int
     before_offset: int
-    left: int  # how many more events at most, -1 without a limit
+    left: int  # remaining events at most, -1 for no limit
 
     @property
     def place(self) -> CursorPosition:
@@ -73,7 +71,7 @@ def write_cursor(
 
 
 def read_cursor(text: str, digest: bytes) -> Cursor:
-    """QuestionError for what is no cursor, or that of another question."""
+    """Parse a cursor; InvalidQueryError if malformed or of another query."""
     cursor = _decode(text)
     if cursor is None:
         raise InvalidQueryError("expected the cursor of a page, as it came", place="cursor")

@@ -1,4 +1,4 @@
-"""Columns whose values come again: each different one is made once, and rows refer to it."""
+"""Dictionary-encoded columns: each distinct value is stored once, and rows refer to it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIELD_OF: Final[dict[type, str]] = {
 
 
 class DictionaryColumn:
-    """A column of which each row has one of the values in `pool`, or none."""
+    """A column in which each row has one of the values in `pool`, or none."""
 
     def __init__(self, rows: int) -> None:
         self.pool: list[Any] = []
@@ -36,7 +36,7 @@ class DictionaryColumn:
             self.pool.append(value)
 
     def put_all(self, rows: Places, values: Sequence[Any], which: Places) -> None:
-        """Row `rows[i]` has `values[which[i]]`."""
+        """Set row `rows[i]` to `values[which[i]]`."""
         self.index[rows] = which + len(self.pool)
         self.pool += values
 
@@ -48,7 +48,7 @@ class DictionaryColumn:
 
 
 def value_structs(values: Sequence[Value]) -> pa.StructArray:
-    """Of each just the field of its type is set."""
+    """Structs in which only the field of the value's type is set."""
     kinds = list(map(type, values))
     fields = []
     for kind, field in FIELD_OF.items():
@@ -64,7 +64,7 @@ _remembered: dict[str, Value] = {}
 
 
 def inferred(texts: list[str]) -> list[Value]:
-    """Numbers and times come again and again, also in later batches."""
+    """Cached: numbers and times recur, also across batches."""
     known = _remembered
     if len(known) > _MAX_REMEMBERED:
         known.clear()

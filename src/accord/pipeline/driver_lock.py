@@ -1,8 +1,8 @@
-"""One driver at a time: a lock on the work folder, held by the process that commits.
+"""A lock on the work directory: one driver at a time, held by the process that commits.
 
-A killed driver's lock goes with it, but the Java it started lives on for a second. The lock's
-file says which that is, and whoever comes next waits for its end: two of them at once would
-take twice the memory, which a small machine may not have.
+A killed driver's lock is released with it, but the Java it started survives for a second. The lock
+file names that process, and the next driver waits for its exit: two at once would take twice the
+memory, which a small machine may not have.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _JAVA_PATIENCE_S: Final = 15.0
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """`started` tells a process from a later one with the same number."""
+    """The lock's owner; `started` distinguishes it from a later process with the same PID."""
 
     process: int = 0
     java: int = 0
@@ -31,14 +31,14 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class DriverLock:
-    """Of the pipeline whose work folder this is."""
+    """The lock of the pipeline with this work directory."""
 
     def __init__(self, work: Path | str) -> None:
         self._path = Path(work) / LOCK
         self._file: int | None = None
 
     def try_acquire(self) -> Holder | None:
-        """None where it is ours now, else who has it."""
+        """Return None if acquired, else the current holder."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
@@ -54,7 +54,7 @@ class DriverLock:
         return None
 
     def acquire(self, stopping: threading.Event, on_wait: Callable[[Holder], object]) -> bool:
-        """Wait until it is ours, and the predecessor's Java gone; False where we are to stop."""
+        """Wait for the lock and for the exit of the previous Java; False if stopped meanwhile."""
         told = False
         while (holder := self.try_acquire()) is not None:
             if not told:
@@ -73,10 +73,10 @@ class DriverLock:
         return True
 
     def note(self, java: int | None) -> None:
-        """Which Java our successor has to wait for."""
+        """Record which Java the next driver has to wait for."""
         assert self._file is not None
         holder = Holder(os.getpid(), java or 0, started_of(java) if java else "")
-        with suppress(OSError):  # just for courtesy: a full disk is no hindrance
+        with suppress(OSError):  # optional: a full disk must not prevent the start
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, msgspec.json.encode(holder), 0)
 
@@ -87,7 +87,7 @@ class DriverLock:
 
 
 def started_of(process: int) -> str:
-    """When this process was started, in the system's own count; nothing where there is none."""
+    """Start time of a process, in system units; empty if there is no such process."""
     try:
         told = Path(f"/proc/{process}/stat").read_text()
     except OSError:

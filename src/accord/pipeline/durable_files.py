@@ -1,4 +1,4 @@
-"""Files that are on the disk, under their names, when a function returns."""
+"""Durable file operations: data and names are synced to disk when a function returns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ UNFINISHED = ".tmp-"
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in it durable."""
+    """Sync the directory's names."""
     sync_file(folder)
 
 
@@ -24,7 +24,7 @@ def sync_file(path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """With every folder above it, each of them durably."""
+    """Create it and its parents, each durably."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -34,7 +34,7 @@ def make_folder(folder: Path) -> None:
 
 
 def write_aside(folder: Path, data: bytes) -> Path:
-    """`data` in a file that has no name of its own yet."""
+    """Write `data` to a temporary file."""
     path = folder / f"{UNFINISHED}{uuid4().hex}"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
     try:
@@ -48,14 +48,14 @@ def write_aside(folder: Path, data: bytes) -> Path:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """The file at `path`, whichever there was before, is `data` now: all of it or nothing."""
+    """Atomically replace the file at `path` with `data`."""
     aside = write_aside(path.parent, data)
     aside.replace(path)
     sync_folder(path.parent)
 
 
 def create(path: Path, data: bytes) -> bool:
-    """The same, only where there was none; whether that was so."""
+    """The same, only if the file does not exist; returns whether it was created."""
     aside = write_aside(path.parent, data)
     try:
         os.link(aside, path)

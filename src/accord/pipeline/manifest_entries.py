@@ -1,4 +1,4 @@
-"""What the entries of a manifest say, how they stand in their files, and what they add up to."""
+"""Entries of a manifest: contents, file format, and the state they add up to."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import msgspec
 from accord.core.model.errors import AccordError
 from accord.pipeline.tables import FileEntry
 
-GRACE_MS: Final = 600_000  # as long what is no longer part of the tables can still be read
-_FORGET_MS: Final = 6 * GRACE_MS  # when files were taken out; later their age says enough
+GRACE_MS: Final = 600_000  # how long files removed from the tables stay readable
+_FORGET_MS: Final = 6 * GRACE_MS  # how long removal times are kept; then the file's age suffices
 
 
 class ManifestError(AccordError):
-    """The manifest can't be read, or can't take a change: `problem` and `place` say why."""
+    """The manifest can't be read, or refuses a change: `problem` and `place` give the reason."""
 
     def __init__(self, problem: str, *, place: Path | str) -> None:
         self.problem = problem
@@ -25,21 +25,21 @@ class ManifestError(AccordError):
 
 
 class MissingError(ManifestError):
-    """An entry is not there."""
+    """An entry does not exist."""
 
 
 class ManifestEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A change, or everything up to one."""
+    """A change, or a checkpoint of all up to one."""
 
     at_ms: int
     added: tuple[FileEntry, ...] = ()
-    removed: dict[str, int] = {}  # path -> when
+    removed: dict[str, int] = {}  # path -> time of removal
     archived: dict[str, int] = {}
     lost: dict[str, int] = {}
 
 
 class _Checked(msgspec.Struct, frozen=True):
-    """An entry as it stands in its file."""
+    """An entry as stored in its file."""
 
     crc32: int
     entry: msgspec.Raw
@@ -48,8 +48,8 @@ class _Checked(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The tables at one time.
 
-    `archived` says by node from which offset on its journal is not in them, `lost` how many of the
-    records before that the journal could not give. `removed` are files that were part of them.
+    `archived` is, by node, the first offset of its journal that is not in them; `lost` counts the
+    records before it that the journal no longer had. `removed` are files that were part of them.
     """
 
     version: int = 0
@@ -60,13 +60,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Already(msgspec.Struct, frozen=True):
-    """This batch had been committed before: nothing was done."""
+    """The batch had been committed before: nothing was done."""
 
     snapshot: Snapshot
 
 
 class ManifestState:
-    """What all entries up to `version` add up to."""
+    """The sum of all entries up to `version`."""
 
     def __init__(self, version: int, entry: ManifestEntry | None = None) -> None:
         self.version = version

@@ -1,9 +1,8 @@
-"""What the pipeline measures goes back to the running system: which values, and when.
+"""Publishes the pipeline's measurements to the running system: which values, and when.
 
-Fresh ones cost nothing: the archive's batches say how many events each channel had, and a window
-over the last batches gives rates. Slower ones take a Spark job over the recent part of the tables,
-so they come about every minute: how much predicates select, what sources are used for, and how
-available nodes and links are.
+Fresh values cost nothing: the archive's batches count events per channel, and a window over the
+last batches gives rates. Slower ones take a Spark job over the recent part of the tables, about
+every minute: selectivity of predicates, use of sources, availability of nodes and links.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from accord.pipeline.datasets.selectivity import most_used, selectivity
 from accord.pipeline.datasets.usage import sources
 
 WINDOW_MS: Final = 10_000
-MOST: Final = 1_000  # subjects of a kind
+MOST: Final = 1_000  # subjects per kind
 
 Counts = Mapping[str, tuple[int, int]]  # channel -> events, bytes of payload
 
 
 class Rates:
-    """Events and bytes per second of each channel over the last `window_ms`, from batch to batch.
+    """Events and bytes per second of each channel over the last `window_ms`, updated per batch.
 
-    A channel that has fallen silent is told once more, with 0, before it is forgotten.
+    A channel that has become silent is reported once more, with 0, before it is removed.
     """
 
     def __init__(self, window_ms: int = WINDOW_MS, most: int = MOST) -> None:
@@ -43,7 +42,7 @@ class Rates:
         self._sums: dict[str, list[int]] = {}
 
     def add(self, counts: Counts, *, at_ms: int) -> None:
-        """A batch; channels beyond the bound are left out."""
+        """Add a batch; channels beyond the bound are omitted."""
         taken: dict[str, tuple[int, int]] = {}
         for channel, (events, size) in counts.items():
             is_new = channel not in self._sums
@@ -57,7 +56,7 @@ class Rates:
             self._batches.append((at_ms, taken))
 
     def take(self, *, now_ms: int) -> list[Measure]:
-        """The rates now."""
+        """Return the current rates."""
         while self._batches and self._batches[0][0] <= now_ms - self._window_ms:
             for channel, (events, size) in self._batches.popleft()[1].items():
                 self._sums[channel][0] -= events
@@ -72,7 +71,7 @@ class Rates:
 
 
 class MeasurementPublisher:
-    """What to measure, and when. Batches are counted in one thread, and rates taken in another."""
+    """What to measure, and when. One thread counts batches, another takes rates."""
 
     def __init__(
         self,
@@ -82,7 +81,7 @@ class MeasurementPublisher:
         slow_every_ms: int = 60_000,
         recent_ms: int = 300_000,
     ) -> None:
-        self.recent_ms: int = recent_ms  # how far back the slow ones look
+        self.recent_ms: int = recent_ms  # time range of the slow measurements
         self._rates = Rates(window_ms)
         self._fresh_every_ms = fresh_every_ms
         self._slow_every_ms = slow_every_ms
@@ -96,13 +95,13 @@ class MeasurementPublisher:
         self._watched = tuple(most_used(predicates))
 
     def count(self, counts: Counts, *, at_ms: int) -> None:
-        """What a batch of the archive had."""
+        """Add the counts of an archive batch."""
         self._is_counting = True
         with self._lock:
             self._rates.add(counts, at_ms=at_ms)
 
     def fresh(self, *, now_ms: int) -> MeasuredValues | None:
-        """The rates of channels, when it is time for them."""
+        """Return the rates of channels, if due."""
         if now_ms - self._fresh_ms < self._fresh_every_ms:
             return None
         self._fresh_ms = now_ms
@@ -111,7 +110,7 @@ class MeasurementPublisher:
         return MeasuredValues(tuple(measures)) if measures else None
 
     def is_due(self, *, now_ms: int) -> bool:
-        """Whether it is time to `measure`; the first time comes a while after the start."""
+        """Whether `measure` is due; the first time is some while after the start."""
         if self._slow_ms is None:
             self._slow_ms = now_ms
         return now_ms - self._slow_ms >= self._slow_every_ms
@@ -119,7 +118,7 @@ class MeasurementPublisher:
     def measure(
         self, events: DataFrame, *, now_ms: int, declared: Declared = MappingProxyType({})
     ) -> MeasuredValues:
-        """Run the slow ones over `events`, of which the recent ones count."""
+        """Run the slow measurements over the recent part of `events`."""
         self._slow_ms = now_ms
         recent = between(events, "received", now_ms - self.recent_ms, now_ms)
         seconds = self.recent_ms / 1_000
@@ -132,7 +131,7 @@ class MeasurementPublisher:
 
 
 def measure_availability(sightings: DataFrame, kind: str, *, now_ms: int) -> MeasuredValues:
-    """Of the nodes or links (`kind`) in a frame that `datasets.availability` takes."""
+    """Measure the nodes or links (`kind`) in a frame that `datasets.availability` accepts."""
     rows = availability(sightings).limit(MOST).collect()
     names = ("availability", "failure_probability", "mean_up_s", "mean_down_s")
     return MeasuredValues(
@@ -154,7 +153,7 @@ def _of_sources(events: DataFrame, seconds: float, now_ms: int) -> Iterable[Meas
 
 
 def _of_channels(of_sources: Iterable[Measure], now_ms: int) -> Iterable[Measure]:
-    """Rates of channels where no batches are counted: the sums of their sources'."""
+    """Rates of channels if no batches are counted: the sums over their sources."""
     sums: dict[tuple[str, str], float] = {}
     for each in of_sources:
         key = parts_of(each.subject)[-1], each.name

@@ -1,7 +1,7 @@
-"""The fields of many msgpack records, read side by side by numpy.
+"""Columnar decoder: reads the fields of many msgpack records in parallel with numpy.
 
-A step reads one field of all records; what it finds are numbers, and places in the buffer. A record
-that is not in the usual form is odd, and what is found of it is worth nothing.
+Each step reads one field of all records and yields numbers, or positions in the buffer. A record
+that is not in the usual form is flagged odd, and its results are invalid.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from accord.journal.events import KeptEvent
 Places = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# A record begins with the mark of an array of so many items, the first of which is what it is.
+# A record starts with an array header with the number of items; the first item is its kind.
 _ARRAY: Final = 0x90
 _HEAD: Final = b"\0\xa5event"
 _HEAD_WORD: Final = np.uint64(int.from_bytes(_HEAD, "little"))
 _HEAD_BITS: Final = np.uint64((1 << 8 * len(_HEAD)) - 0x100)
-# Fields that were added later: records may be without them.
+# Fields added later: records may lack them.
 ADDED: Final = [field.type for field in msgspec.structs.fields(KeptEvent)[8:]]
 FEWEST: Final = 9
 _FALSE: Final = 0xC2
-_NUMBERS: Final = {  # by their mark: how many bytes, and whether with a sign
+_NUMBERS: Final = {  # by type byte: size in bytes, and whether signed
     0xCC: (1, False), 0xCD: (2, False), 0xCE: (4, False), 0xCF: (8, False),
     0xD0: (1, True), 0xD1: (2, True), 0xD2: (4, True), 0xD3: (8, True),
 }  # fmt: skip
@@ -37,7 +37,7 @@ BINARY: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4}
 
 
 class TextSlices:
-    """Pieces of a buffer, and of which row each is."""
+    """Ranges of a buffer, with the row each belongs to."""
 
     def __init__(self, rows: Places, starts: Places, ends: Places) -> None:
         self.rows = rows
@@ -46,17 +46,17 @@ class TextSlices:
 
 
 class MsgpackFields:
-    """Goes through the fields of many records side by side; `at` is where it is in each."""
+    """A cursor over the fields of many records in parallel; `at` is its position in each."""
 
     def __init__(self, data: bytes, starts: Places, ends: Places) -> None:
         self._bytes = np.frombuffer(data, np.uint8)
-        # The eight bytes from each place on: one step instead of eight.
+        # Overlapping 8-byte words at each position: one step instead of eight.
         self._words = np.ndarray((len(data) - 7,), np.dtype("<u8"), data, strides=(1,))
         self._ends = ends
         words = self._words[starts]
         is_event: Flags = words & _HEAD_BITS == _HEAD_WORD
         marks = (words & np.uint64(0xFF)).astype(np.int64)
-        # As many items as most have; one version of us wrote nearly all of them.
+        # The most frequent number of items; nearly all records have the same writer version.
         usual = int(np.argmax(np.bincount(marks[is_event], minlength=1)))
         self.items = min(max(usual - _ARRAY, FEWEST), FEWEST + len(ADDED))
         self.is_odd: Flags = ~is_event | (marks != self.items + _ARRAY)
@@ -84,7 +84,7 @@ class MsgpackFields:
         return numbers
 
     def skip(self, kind: object) -> None:
-        """A number or a truth value, which nobody asks for."""
+        """Skip a number or a boolean."""
         if kind is bool:
             self.is_odd |= self._bytes[self.at] & 0xFE != _FALSE
             self._go_to(self.at + 1)
@@ -92,7 +92,7 @@ class MsgpackFields:
             self.integers()
 
     def pieces(self, widths: dict[int, int]) -> TextSlices:
-        """Of texts or of binary data; a short text has its length in its mark."""
+        """Ranges of texts or binary data; a short text has its length in its type byte."""
         marks = self._bytes[self.at]
         starts = self.at + 1
         lengths = (marks & 31).astype(np.int64)
@@ -109,7 +109,7 @@ class MsgpackFields:
         return TextSlices(np.arange(len(starts)), starts, self.at)
 
     def _read(self, places: Places, width: int) -> npt.NDArray[np.uint64]:
-        """Numbers of so many bytes, the highest first."""
+        """Read big-endian numbers of this many bytes."""
         return self._words[places].byteswap() >> np.uint64(64 - 8 * width)
 
     def _go_to(self, places: Places) -> None:

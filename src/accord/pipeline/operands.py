@@ -1,12 +1,12 @@
-"""Values in Spark whose type is known per row only: comparing, listing and computing with them.
+"""Operands in Spark whose type is known per row only: comparison, membership and arithmetic.
 
 An operand is a set of columns, one for each type it may have, of which at most one is not null. A
-comparison is made between all columns that compare, and yields the one result that is not null.
-What a declared column or a constant can't be is left out, so that simple conditions stay simple,
-and Parquet can prune by them: `altitude > 300`.
+comparison is made between all comparable pairs of columns, and yields the one result that is not
+null. Types that a declared column or a constant can't have are omitted, so that simple conditions
+such as `altitude > 300` stay simple, and Parquet can prune by them.
 
 Numbers need care. Spark compares a bigint with a double in doubles, rounded: here a constant
-becomes the nearest threshold of the column's own type, and two columns that look equal when rounded
+becomes the nearest threshold of the column's own type, and two columns that are equal when rounded
 compare as integers. Spark's NaN equals itself and is above all: here it only stands for "not
 finite" between the steps of a calculation, and ends as null.
 """
@@ -40,7 +40,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """`columns` by the names of `attributes.TYPES`; `constant` where the value is known."""
+    """`columns` by the names of `attributes.TYPES`; `constant` if the value is known."""
 
     columns: Mapping[str, Column]
     constant: Value | None = None
@@ -66,7 +66,7 @@ def truth(value: bool | None) -> Column:
 
 
 def test(op: CompareOp, left: Column, right: Column | float) -> Column:
-    """Spark's own comparison, of columns that have one type."""
+    """Spark's own comparison, of columns of one type."""
     return cast(Column, COMPARE[op](left, right))
 
 
@@ -81,7 +81,7 @@ def compare(op: CompareOp, left: Operand, right: Operand) -> Column:
 
 
 def is_in(operand: Operand, values: Sequence[Value], *, is_negated: bool) -> Column:
-    """One of `values`; unknown if none and their kinds differ, as some could not compare."""
+    """Membership in `values`; unknown without a match if kinds differ, as some can't compare."""
     is_mixed = len(set(map(kind_of, values))) > 1
     tests = []
     for field, column in operand.columns.items():
@@ -109,13 +109,13 @@ def any_of(conditions: Sequence[Column]) -> Column:
 
 
 def to_double(operand: Operand) -> Column:
-    """The number that `operand` is, as arithmetic takes it; null where it is none."""
+    """The operand as a number for arithmetic; null if it is none."""
     numbers = [operand.columns[name] for name in ("float", "integer") if name in operand.columns]
     return F.coalesce(*(number.cast("double") for number in numbers), F.lit(None).cast("double"))
 
 
 def calculate(op: ArithmeticOp, left: Column, right: Column) -> Column:
-    """NaN where the result is not finite, which also all that is computed from it then is."""
+    """Arithmetic; NaN if the result is not finite, which propagates."""
     match op:
         case "+":
             result = left + right
@@ -126,7 +126,8 @@ def calculate(op: ArithmeticOp, left: Column, right: Column) -> Column:
         case "/":
             result = F.try_divide(left, right)
     # The remainder by infinity is the number itself, but NaN for infinity: unlike a conditional
-    # expression this names the result once, or nested arithmetic would grow exponentially.
+    # expression this refers to the result once; otherwise nested arithmetic would grow
+    # exponentially.
     return result % F.lit(math.inf)
 
 
@@ -136,13 +137,13 @@ def finite(number: Column) -> Operand:
 
 def _literal(value: Value) -> Column:
     if isinstance(value, datetime):
-        # Not by way of Java's timestamps, which know old calendars and the session's time zone.
+        # Java's timestamps would apply old calendars and the session's time zone.
         return F.timestamp_micros(F.lit((value - _EPOCH) // timedelta(microseconds=1)))
     return F.lit(value)
 
 
 def _fold(combine: Callable[[Column, Column], Column], items: Sequence[Column]) -> Column:
-    """Balanced, because Spark's stack overflows on a chain of thousands."""
+    """Fold as a balanced tree, because Spark's stack overflows on a chain of thousands."""
     if len(items) == 1:
         return items[0]
     middle = len(items) // 2
@@ -171,12 +172,12 @@ def _against_columns(
 
 
 def _compare_exactly(op: CompareOp, integer: Column, number: Column) -> Column:
-    """Rounding keeps the order of what it leaves different; the rest are whole numbers."""
+    """Compare rounded values, and integers where these are equal: rounding preserves order."""
     rounded = integer.cast("double")
     return (
         F.when(rounded != number, test(op, rounded, number))
         .when(rounded < 2.0**63, test(op, integer, number.try_cast("bigint")))
-        # The largest integers round to 2**63, which is beyond them.
+        # The largest integers round to 2**63, which is out of their range.
         .when(rounded == number, F.lit(COMPARE[op](0, 1)))
     )
 
@@ -208,13 +209,13 @@ def _float_against(op: CompareOp, column: Column, number: int | float) -> Column
 
 
 def _is_among(column: Column, field: str, listed: Sequence[Any]) -> Column:
-    """The `listed` values count that a column of this type can equal, as values of that type."""
+    """Membership among those `listed` values that a column of this type can equal."""
     members: list[Any]
     if field == "integer":
         members = [int(n) for n in listed if n == int(n) and INTEGER_MIN <= n <= INTEGER_MAX]
     elif field == "float":
         members = [float(n) for n in listed if n == float(n)]
-        # Spark looks a long list up by its bits, and those of the two zeros differ.
+        # Spark looks up a long list by bit pattern, which differs between the two zeros.
         members += [-0.0] * (0.0 in members)
     else:
         members = [_literal(value) for value in listed]

@@ -1,4 +1,4 @@
-"""One page in the making: rows of the archive and hits of the journal's end, merged."""
+"""Builds one page: merges rows of the archive with hits from the journal's tail."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from accord.pipeline.tail import Hit
 
 @dataclass(slots=True)
 class PageContext:
-    """A question, what of it is left to find, and what finding a page has taken so far."""
+    """A query, the rest of it still to find, and the cost of the page so far."""
 
     question: CheckedQuery
     query: PageQuery
     part: RemainingQuery
-    left: int | None  # how many events at most
-    check: Callable[[], object]  # raises when nobody waits any more
+    left: int | None  # remaining events at most
+    check: Callable[[], object]  # raises if the query was cancelled
     until_s: float
     opened: dict[str, FileEntry] = field(default_factory=dict)
     skipped: int = 0
@@ -29,16 +29,16 @@ class PageContext:
 
     @property
     def rows(self) -> int:
-        """How many events the page may have."""
+        """Maximum number of events on the page."""
         return self.query.rows if self.left is None else min(self.query.rows, self.left)
 
 
 class PageBuilder:
-    """Events of the page in their order, as many as it may have."""
+    """Events of the page, in order, up to its limit."""
 
     def __init__(self, asked: PageContext, hits: Sequence[Hit]) -> None:
         self.entries: list[Row | Hit] = []
-        self.is_full = False  # what comes next has no room
+        self.is_full = False  # the next event does not fit
         self.reached = asked.part.after
         self._rows = asked.rows
         self._bytes_left = asked.query.bytes
@@ -50,7 +50,7 @@ class PageBuilder:
         return self._rows - len(self.entries)
 
     def merge(self, chunk: Chunk) -> None:
-        """Take what comes next, up to the end of `chunk` or until there is no more room."""
+        """Add the next events, up to the end of `chunk` or until the page is full."""
         first = chunk.index(self.reached)
         rows = chunk.taken(first, self.wanted + 1)
         ranks = chunk.ranks[first : first + len(rows)]

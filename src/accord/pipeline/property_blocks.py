@@ -1,12 +1,12 @@
-"""Many blocks of MQTT properties taken apart at once, by numpy instead of one after the other.
+"""Columnar decoder: splits many blocks of MQTT properties at once with numpy.
 
-The blocks are places in one buffer; a step reads one property of every block that
-has one left, so there are as many steps as the longest block has properties, not as many as there
-are blocks. What is found are places in the buffer, nothing is copied.
+The blocks are ranges of one buffer. Each step reads one property of every block that has one left,
+so the number of steps is that of the longest block's properties, not the number of blocks. Results
+are positions in the buffer; nothing is copied.
 
-A block that is not of the usual form, which is what a node writes, is called odd, and is left to
-whoever can decode it in full: properties in another order or of another kind, lengths that do not
-fit, more user properties than MAX_STEPS. Whether texts are UTF-8 is not looked at here.
+A block that does not have the form a node writes is flagged odd and left to the full decoder:
+properties in another order or of another kind, lengths that do not fit, more user properties than
+MAX_STEPS. UTF-8 is not checked here.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _USER: Final = 38
 
 
 class PropertyBlocks:
-    """What is in the blocks of `data`, which goes on a little behind the last of them.
+    """Contents of the blocks in `data`, which is padded after the last of them.
 
-    User properties are `names` and `values`, as many of one as of the other.
+    User properties are `names` and `values`, of equal number.
     """
 
     def __init__(self, data: bytes, places: TextSlices) -> None:
@@ -43,7 +43,7 @@ class PropertyBlocks:
         self.names, self.values = self._take_pairs()
 
     def _having(self, number: int) -> Places:
-        """The blocks whose next property is this."""
+        """The blocks whose next property is this one."""
         return np.flatnonzero((self._bytes[self._at] == number) & (self._at < self._stop))
 
     def _skip_flag(self) -> None:
@@ -53,7 +53,7 @@ class PropertyBlocks:
         self._at[rows] = np.minimum(at + 2, self._stop[rows])
 
     def _take(self, number: int) -> TextSlices:
-        """The text or data of this property."""
+        """Read the text or data of this property."""
         rows = self._having(number)
         starts = self._at[rows] + 3
         ends = starts + self._length(starts - 2)
@@ -91,7 +91,7 @@ class PropertyBlocks:
     def _in_order(
         self, found: list[tuple[Places, Places, Places, Places]]
     ) -> tuple[TextSlices, TextSlices]:
-        """Of all steps together, without what was begun of odd blocks."""
+        """Results of all steps in row order, without partial ones of odd blocks."""
         if not found:
             none: Places = np.zeros(0, np.int64)
             return TextSlices(none, none, none), TextSlices(none, none, none)

@@ -1,9 +1,9 @@
-"""What the properties of many kept events say, found out by column.
+"""Properties of many kept events, decoded column by column.
 
-Attributes are entries: the row they are of, and indices into the different names and the different
-values there are. Equal texts are found by Arrow, and each different one is looked at once. What the
-short way can't do goes the long one, by `KeptEvent.event`, and joins the same entries: XML
-metadata, properties in an unusual place, repeated names, texts that can't be what they should be.
+Attributes are entries: their row, and indices into the distinct names and distinct values. Arrow
+finds equal texts, and each distinct one is parsed once. What the fast path can't handle takes the
+slow path, `KeptEvent.event`, and joins the same entries: XML metadata, properties in an unusual
+order, repeated names, texts that do not parse as their type.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_EXPIRY_S: Final = INTEGER_MAX // 1000
 
 
 class PropertyColumns:
-    """Of `events`: rows that are `bad` have nothing else."""
+    """Property columns of `events`; rows that are `bad` have no others."""
 
     def __init__(self, events: ScannedEvents) -> None:
         count = len(events)
@@ -51,7 +51,7 @@ class PropertyColumns:
             self._read_fully(np.flatnonzero(odd))
 
     def attributes(self, but: Flags | None = None) -> pa.Array:
-        """The map of all entries `but` those."""
+        """The map of all entries except those in `but`."""
         rows, names, values = self.rows, self.name_of, self.value_of
         if but is not None and but.any():
             rows, names, values = rows[~but], names[~but], values[~but]
@@ -67,9 +67,9 @@ class PropertyColumns:
     def column(
         self, name: str, hold: Callable[[Value], Value | None]
     ) -> tuple[DictionaryColumn, Flags]:
-        """The attribute `name` as far as `hold` gives a value for it, and which entries that are.
+        """The attribute `name` where `hold` returns a value, and the entries used for it.
 
-        `hold` is asked once for each different value.
+        `hold` is called once for each distinct value.
         """
         found = DictionaryColumn(len(self.bad))
         taken: Flags = np.zeros(len(self.rows), np.bool_)
@@ -88,10 +88,10 @@ class PropertyColumns:
         taken[of_name[is_held]] = True
         return found, taken
 
-    # The short way.
+    # Fast path.
 
     def _read_shortly(self, blocks: PropertyBlocks) -> Flags:
-        """All rows but those that are odd; says which."""
+        """Decode all rows except odd ones; returns which are odd."""
         odd = blocks.is_odd
         different = self._events.different
         self._check_rows(odd)
@@ -121,7 +121,7 @@ class PropertyColumns:
         return odd
 
     def _check_rows(self, odd: Flags) -> None:
-        """What an event has beside its properties."""
+        """Check an event's other fields."""
         events = self._events
         expiries = events.expiry_s
         odd |= expiries > _MAX_EXPIRY_S
@@ -166,7 +166,7 @@ class PropertyColumns:
         odd[rows[~is_one[place]]] = True
         self.deadlines.put_all(rows, deadlines, place)
 
-    # The long way.
+    # Slow path.
 
     def _read_fully(self, rows: Places) -> None:
         names = {name: index for index, name in enumerate(self.names)}
@@ -187,7 +187,7 @@ class PropertyColumns:
         self.rows, self.name_of, self.value_of = joined[:, order]
 
     def _read_one(self, row: int) -> dict[str, Value]:
-        """Values of an event; none where it is bad."""
+        """Decode one event's values; none if it is bad."""
         record = self._events.record(row)
         try:
             event = record.event()
@@ -205,8 +205,8 @@ class PropertyColumns:
 
 
 def _repeated(rows: Places, name_of: Places, names: int) -> Places:
-    """The rows that have a name twice."""
-    if names <= _MANY_NAMES:  # one bit for each: sum and union differ where one is there twice
+    """The rows that repeat a name."""
+    if names <= _MANY_NAMES:  # a bit for each: sum and union differ if one is repeated
         begins = np.flatnonzero(np.diff(rows, prepend=-1))
         bits = np.left_shift(1, name_of)
         is_twice = np.add.reduceat(bits, begins) != np.bitwise_or.reduceat(bits, begins)
@@ -216,7 +216,7 @@ def _repeated(rows: Places, name_of: Places, names: int) -> Places:
 
 
 def _is_attribute(name: str | None) -> bool:
-    """Or one of the two that the short way understands; all else goes the long one."""
+    """An attribute, or one of the two other properties that the fast path supports."""
     return bool(name) and name != METADATA and problem_with_name(name or "") is None
 
 

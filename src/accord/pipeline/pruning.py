@@ -1,8 +1,8 @@
-"""Which files of the archive a question has to look into, by what the manifest knows of them.
+"""File pruning: the files of the archive that a query has to read, by their manifest statistics.
 
-A file is passed over only where nothing in it can be asked for. Of a predicate the conditions are
-used that compare a declared attribute with a constant: the file knows the attribute's lowest and
-highest value. All else might be true of any file.
+A file is skipped only if nothing in it can match. Of a predicate, comparisons of a declared
+attribute with a constant are used, against the file's lowest and highest value of the attribute.
+Any other condition might be true in any file.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def select(  # noqa: PLR0913
     node: str | None = None,
     predicate: Predicate | None = None,
 ) -> list[FileEntry]:
-    """The files in which there may be what is asked for; see `messages.Ask`.
+    """Return the files that may hold matches; see `messages.EventQuery`.
 
-    Conditions are taken to see an attribute that a file declares in its column only.
+    Conditions on an attribute that a file declares are assumed to read its column only.
     """
     has_channel = _channel_test(channel)
 
@@ -84,7 +84,7 @@ def _channel_test(pattern: str) -> Callable[[FileEntry], bool]:
     def selects(channel: str) -> bool:
         found = known.get(channel)
         if found is None:
-            # An empty name is that of several channels in one entry of the ledger.
+            # An empty name stands for several channels in one ledger entry.
             found = known[channel] = not channel or filter_selects(pattern, channel)
         return found
 
@@ -123,7 +123,7 @@ def _may_compare(op: CompareOp, name: str, value: Value, file: FileEntry) -> boo
         return True
     kind = kind_of(value)
     if kind is not _KINDS[file.declared[name]]:
-        return False  # unknown, of whatever is in the column
+        return False  # unknown for any value in the column
     low, high = file.stats[name]
     if low is None or high is None:
         return False

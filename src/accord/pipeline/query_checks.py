@@ -1,4 +1,4 @@
-"""A question as the service works on it: checked, its predicate parsed once."""
+"""A validated query, with its predicate parsed once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DIGEST: Final = 8
 
 
 class InvalidQueryError(AccordError):
-    """A question that can't be answered: `place` is what in it is wrong, if something is."""
+    """An invalid query: `place` is the part that is wrong, if there is one."""
 
     def __init__(self, problem: str, *, place: str = "") -> None:
         self.problem = problem
@@ -31,7 +31,7 @@ class InvalidQueryError(AccordError):
 
 
 class CheckedQuery:
-    """`digest` tells it from others, in every process."""
+    """A validated query; `digest` identifies it in every process."""
 
     def __init__(self, ask: EventQuery, predicate: Predicate) -> None:
         self.ask = ask
@@ -46,7 +46,7 @@ class CheckedQuery:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it is about one channel."""
+        """Whether it selects a single channel."""
         return not set(self.ask.channel.split("/")) & {"+", "#"}
 
     def selects(self, channel: str) -> bool:
@@ -60,7 +60,7 @@ class CheckedQuery:
         return found
 
     def may_include(self, received_ms: int, offset: int, number: int) -> bool:
-        """All but channel and content."""
+        """Check everything except channel and content."""
         ask = self.ask
         return (
             (ask.since_ms is None or received_ms >= ask.since_ms)
@@ -75,7 +75,7 @@ _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 def check(query: PageQuery) -> CheckedQuery:
-    """QuestionError says what is wrong with it."""
+    """Validate a query; InvalidQueryError gives the problem."""
     ask = query.ask
     if problem := problem_with_filter(ask.channel):
         raise InvalidQueryError(problem, place="channel")

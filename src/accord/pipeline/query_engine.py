@@ -1,8 +1,8 @@
-"""Pages of kept events: what the archive has and what the journal's end has, as one answer.
+"""Query engine: pages of kept events from the archive and the journal's tail, as one result.
 
-The archive is looked at first, so that the tail begins exactly where that look ended: each record
-is in one of the two and none in both. Everything committed when the first page was asked for is
-part of the answer, and nothing else; so later pages do not depend on what is archived meanwhile.
+The archive is read first, and the tail starts exactly where that snapshot ended: each record is in
+exactly one of the two. The result is everything committed when the first page was requested, and
+nothing else, so later pages do not depend on what is archived meanwhile.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from accord.pipeline.scan_plan import GROWTH, first_target, next_scan_range, row
 from accord.pipeline.tables import EVENTS, FileEntry, TablesError, read_payload
 from accord.pipeline.tail import Hit, StaleError, Tail
 
-SOFT_S: Final = 10.0  # after which a page ends where it has got to
+SOFT_S: Final = 10.0  # after which a page ends early
 _ATTEMPTS: Final = 4
-_TAIL_BEHIND: Final = 200_000  # records archived since, after which a chunk is asked for again
+_TAIL_BEHIND: Final = 200_000  # records archived since, after which a chunk is looked up again
 _LARGEST: Final = MAX_FRAME - (1 << 20)
 
 
 class QueryEngine:
-    """Answers questions; several threads may ask."""
+    """Executes queries; thread-safe."""
 
     def __init__(
         self, lookup: ArchiveLookup, manifest: Manifest, tail: Tail, *, node: str, journal: str
@@ -46,7 +46,7 @@ class QueryEngine:
         self._chunks = Chunks()
 
     def page(self, query: PageQuery, check_on: Callable[[], object] = lambda: None) -> Page:
-        """QuestionError for what can't be answered; `check_on` may raise to stop it."""
+        """Return a page, or raise InvalidQueryError; `check_on` may raise to stop it."""
         began_s = time.monotonic()
         asked = self._begin(query, check_on, began_s + SOFT_S)
         pile, chunk, events = self._answer(asked)
@@ -69,7 +69,7 @@ class QueryEngine:
         if query.cursor:
             cursor = read_cursor(query.cursor, question.digest)
             after = rank_of(cursor.place, is_newest_first=ask.is_newest_first)
-            # It comes from outside: nobody may ask for what is not there yet.
+            # Untrusted input: the cursor must not select records that do not exist yet.
             before = min(cursor.before_offset, self._committed())
             part = RemainingQuery(ask.from_offset, before, after)
             return PageContext(question, query, part, cursor.limit, check_on, until_s)
@@ -96,7 +96,7 @@ class QueryEngine:
                 return pile, chunk, self._events(pile, asked)
             except StaleError:
                 self._chunks.drop(digest, before)
-                # What neither journal nor archive has, although nothing has moved, is lost.
+                # Nothing moved, yet neither journal nor archive has them: these records are lost.
                 lost_from = archived
         raise InvalidQueryError("the archive changes faster than it can be read: ask again")
 
@@ -105,7 +105,7 @@ class QueryEngine:
     ) -> tuple[PageBuilder, Chunk]:
         part = asked.part
         archived = chunk.archived if chunk else snapshot.archived.get(self._node, 0)
-        # From where the archive ends, whatever is asked for: others ask for the rest of it.
+        # Always from the archive's end, so that other queries can use the rest.
         tail = RemainingQuery(archived, part.before, part.after)
         asked.tail = max(0, tail.before - tail.first)
         most = asked.rows + 1
@@ -128,7 +128,7 @@ class QueryEngine:
     def _next_chunk(
         self, asked: PageContext, snapshot: Snapshot, part: RemainingQuery, target: int | None
     ) -> Chunk:
-        """What the archive has behind the place where `part` begins."""
+        """The archive's rows after the position where `part` starts."""
         question = asked.question
         is_newest = question.is_newest_first
         files = self._select(asked, snapshot, part)
@@ -183,7 +183,7 @@ class QueryEngine:
         return [file for file in files if file.last_ms >= ms]
 
     def _cursor(self, asked: PageContext, pile: PageBuilder, chunk: Chunk) -> str:
-        """Nothing where that was all."""
+        """The next page's cursor; empty after the last page."""
         question, before = asked.question, asked.part.before
         left = None if asked.left is None else asked.left - len(pile.entries)
         is_more = pile.is_full or chunk.end is not None
@@ -195,7 +195,7 @@ class QueryEngine:
         return write_cursor(question.digest, place, before_offset=before, left=left)
 
     def _events(self, pile: PageBuilder, asked: PageContext) -> list[QueryHit]:
-        """The events themselves, with all they contain."""
+        """The events in full."""
         if any(entry.size > _LARGEST for entry in pile.entries):
             raise InvalidQueryError(
                 f"an event has more than the {_LARGEST:,} bytes a page can have"
@@ -213,12 +213,12 @@ class QueryEngine:
                 try:
                     payload = read_payload(self._manifest.archive, entry.payload_ref)
                 except TablesError:
-                    continue  # retention has just removed it
+                    continue  # just removed by retention
             found.append(entry.found(payload or b""))
         return found
 
     def _complete(self, rows: list[Row], asked: PageContext) -> None:
-        """Get the contents of those rows that came without."""
+        """Load the contents of rows that were returned without."""
         if not rows:
             return
         table: pa.Table = self._lookup.contents(

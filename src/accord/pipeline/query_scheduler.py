@@ -1,7 +1,8 @@
-"""Who may use Spark next: questions wait in the order of their importance, and can be called off.
+"""Schedules queries on Spark by importance; queries can be cancelled.
 
-Two are worked on at a time; the others wait as tasks do in a node, so that the important come
-sooner and nobody waits forever. What there is no room for, and what takes too long, is told so.
+Two run at a time; the others wait in the queue that a node uses for tasks, so that important ones
+come sooner and none starves. A query that does not fit in the queue or takes too long gets an
+error.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ _log: Final = logging.getLogger(__name__)
 
 
 class QueryStoppedError(Exception):
-    """Work that is to end now; the reason is with the job."""
+    """The job is to stop now; the job holds the reason."""
 
 
 class QueryJob:
-    """A question, and how it is answered. It waits as a task whose number is its id."""
+    """A query and its execution, queued as a task whose number is its id."""
 
     def __init__(self, id_: int, importance: int, work: Callable[[QueryJob], FromPipeline]) -> None:
         self.id = id_
         self.importance = min(max(importance, 0), IMPORTANCES - 1)
         self.tag = f"accord-{id_}-{time.monotonic_ns()}"
         self.began_s = 0.0
-        self.reason = ""  # why it is to end early, if it is
+        self.reason = ""  # why it must stop early, if so
         self.is_late = False
         self._work = work
 
     def answer(self) -> FromPipeline:
-        """What to tell whoever asked; never raises."""
+        """Return the reply; never raises."""
         kind: Literal["question", "timeout", "busy"]
         try:
             self.check()
@@ -52,7 +53,7 @@ class QueryJob:
         except InvalidQueryError as error:
             kind = "question" if error.place else "busy"
             return QueryFailure(id=self.id, problem=error.problem, place=error.place, kind=kind)
-        except Exception as error:  # Spark's, Py4J's, ours: each question is on its own
+        except Exception as error:  # from Spark, Py4J or here: queries are isolated from each other
             if self.reason:
                 kind = "timeout" if self.is_late else "busy"
                 return QueryFailure(id=self.id, problem=self.reason, kind=kind)
@@ -61,13 +62,13 @@ class QueryJob:
             return QueryFailure(id=self.id, problem=summary(error))
 
     def check(self) -> None:
-        """StoppedError where it is to end."""
+        """Raise QueryStoppedError if it is to stop."""
         if self.reason:
             raise QueryStoppedError
 
 
 class QueryScheduler:
-    """Threads that answer; `send` and `interrupt` are called by them, by tag."""
+    """Worker threads; they call `send`, and `interrupt` with a tag."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class QueryScheduler:
         ]
 
     def start(self) -> None:
-        """Whatever came before waits until now."""
+        """Start the threads; earlier queries have waited until now."""
         for thread in self._threads:
             thread.start()
 
@@ -122,14 +123,14 @@ class QueryScheduler:
             self._tell(each, QueryFailure(id=each.id, problem="too many queries wait", kind="busy"))
 
     def cancel(self, id_: int) -> None:
-        """Nobody waits for it; it is told as failed all the same."""
+        """Cancel a query; it is still reported as failed."""
         with self._changed:
             job = self._known.get(id_)
         if job is not None:
             self._end(job, CANCELLED)
 
     def expire(self) -> None:
-        """End those that take too long."""
+        """Stop queries that exceed their time limit."""
         now_s = time.monotonic()
         with self._changed:
             late = [job for job in self._running if now_s - job.began_s > self._limit_s]
@@ -150,7 +151,7 @@ class QueryScheduler:
                 thread.join(max(0.0, until_s - time.monotonic()))
 
     def _end(self, job: QueryJob, reason: str) -> None:
-        """A waiting one ends when its turn comes, which then takes no time."""
+        """Stop a query; a waiting one ends when its turn comes, at no cost."""
         if not job.reason:
             job.reason = reason
         if job in self._running:

@@ -1,8 +1,7 @@
 """A journal read over HTTP from the node that writes it.
 
-A request that fails for a reason that may pass is made again, a few times with growing pauses:
-a node that restarts meanwhile does not end a long reading. What is refused (a wrong password,
-missing rights) is told at once.
+A request that fails for a transient reason is retried a few times with backoff, so a restart of the
+node does not end a long read. A refusal (wrong password, missing rights) is reported immediately.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ _TIMEOUT_S: Final = 30.0
 _PAUSES_S: Final = (0.1, 0.5, 2.0, 5.0)
 _PART_BYTES: Final = 4 << 20
 _MOST: Final = MAX_RECORD + (64 << 20)
-_RECORD_BYTES: Final = 1_000  # about, where nothing is known
+_RECORD_BYTES: Final = 1_000  # assumed average
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class RemoteError(AccordError):
-    """A node did not give what was asked for."""
+    """A node did not return what was requested."""
 
     def __init__(self, problem: str, *, place: str) -> None:
         self.problem = problem
@@ -48,14 +47,14 @@ class RemoteError(AccordError):
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """A node has no reason to send us elsewhere, and the password is for it alone."""
+    """Rejects redirects: a node has no reason to send one, and the password is for it alone."""
 
     def redirect_request(self, *_: object) -> None:
         return None
 
 
 class RemoteReader:
-    """`url` is that of the node: `https://user:password@host:8080`."""
+    """Reads from the node at `url`: `https://user:password@host:8080`."""
 
     def __init__(self, url: str, *, pause: Callable[[float], object] = time.sleep) -> None:
         parts = urlsplit(url)
@@ -72,7 +71,7 @@ class RemoteReader:
         self._pause = pause
 
     def node(self) -> str:
-        """What the node calls itself."""
+        """The node's name."""
         return self._told_extent().node
 
     def extent(self) -> Extent:
@@ -80,14 +79,14 @@ class RemoteReader:
         return Extent(told.first_offset, told.next_offset)
 
     def sizes(self, extent: Extent) -> list[tuple[int, int]]:
-        """A node does not say: a guess that keeps pieces of bounded length."""
+        """An estimate that bounds the size of parts; nodes do not report sizes."""
         records = extent.next_offset - extent.first_offset
         return [(extent.first_offset, records * _RECORD_BYTES)] if records else []
 
     def read(
         self, offset: int, *, max_records: int | None = None, max_bytes: int | None = None
     ) -> Iterator[ReadResult]:
-        """As `journal.reader.Reader.read`; `max_bytes` is met by whole parts."""
+        """As `journal.reader.Reader.read`; `max_bytes` is rounded to whole parts."""
         end = self.extent().next_offset
         if max_records is not None:
             end = min(end, offset + max_records)
@@ -151,7 +150,7 @@ class RemoteReader:
 
 
 def _found(part: JournalChunk) -> list[Batch | Damaged]:
-    """In the order of their offsets."""
+    """Records in order of their offsets."""
     batches: list[Batch | Damaged] = [
         Batch(each.first_offset, each.time_ms, each.lengths, each.data, 0)
         for each in part.batches

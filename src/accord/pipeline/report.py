@@ -1,7 +1,8 @@
-"""The report on delivered quality: what the tables say of a stretch of time, in few Spark jobs.
+"""The report on delivered quality over a time range, computed in few Spark jobs.
 
-All quality comes from one pass over the ledger: grouping sets make the histograms by channel,
-client, node, moment and subscription together. Losses, sources and predicates take one more each.
+All quality figures come from one pass over the ledger: grouping sets build the histograms by
+channel, client, node, moment and subscription together. Losses, sources and predicates take one
+more pass each.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def _qualities(
 
 
 def _section_id(name: str) -> int:
-    """What Spark's `grouping_id` is: a bit for each column that is left out, the first highest."""
+    """Spark's `grouping_id`: a bit for each omitted column, the first one highest."""
     columns = (*_BY, *HISTOGRAM)
     grouped = {*_SECTIONS[name], *HISTOGRAM}
     return sum(1 << place for place, each in enumerate(reversed(columns)) if each not in grouped)
@@ -146,7 +147,7 @@ def _with_totals(used: DataFrame) -> DataFrame:
 
 
 def _totals(rows: Sequence[Row]) -> DeliveredQuality:
-    """Spark has a row of nulls for nothing at all."""
+    """Totals; Spark returns a row of nulls for an empty table."""
     return (
         DeliveredQuality(**_fields(rows[0])) if rows and rows[0]["events"] else DeliveredQuality()
     )

@@ -1,8 +1,8 @@
-"""What leaves the archive: days that are too old, and files that are part of nothing.
+"""Retention: expires old days and removes orphaned files.
 
-A file that is no longer part of the tables stays for a while, because a question may be looking
-into it. Files that never became part of them are what a crash left, or are about to be committed:
-so only old ones go, and while the manifest is locked.
+A file removed from the tables stays for a grace period, because a query may be reading it. A file
+that was never part of them was left by a crash or is about to be committed, so only old ones are
+removed, and while the manifest is locked.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from accord.pipeline.tables import EVENTS, LEDGER, MANIFEST, PAYLOADS, UNREAD, d
 
 __all__ = ["GRACE_MS", "expire", "remove_orphans"]
 
-_AT_ONCE: Final = 500  # files deleted while nobody can commit
+_AT_ONCE: Final = 500  # files deleted per lock
 
 
 def expire(manifest: Manifest, before_ms: int) -> int:
-    """Take all days out of the tables that had ended by then; how many files those were."""
+    """Remove all days from the tables that had ended by then; returns the number of files."""
     removed = [file.path for file in manifest.snapshot().files if day_end_ms(file.day) <= before_ms]
     if removed:
         manifest.commit(removed=removed)
@@ -35,9 +35,9 @@ def expire(manifest: Manifest, before_ms: int) -> int:
 
 
 def remove_orphans(manifest: Manifest, older_than_ms: int) -> int:
-    """Delete what left the tables before that time, or was written then and never was in them.
+    """Delete files that left the tables before that time, or were written before and never in them.
 
-    Payloads go with the last file of their day.
+    Payloads are deleted with the last file of their day.
     """
     count = 0
     candidates = _candidates(manifest.archive, older_than_ms)
@@ -55,7 +55,7 @@ def remove_orphans(manifest: Manifest, older_than_ms: int) -> int:
 
 
 class _Keeping:
-    """Which files are to stay, by their path in the archive."""
+    """The files to keep, by their path in the archive."""
 
     def __init__(self, snapshot: Snapshot, older_than_ms: int) -> None:
         self._files = {file.path for file in snapshot.files}
@@ -79,7 +79,7 @@ def _day_of(path: str) -> str:
 
 
 def _candidates(archive: Path, older_than_ms: int) -> Iterator[str]:
-    """All files that are old enough; what is unfinished in the manifest's folder is among them."""
+    """All files that are old enough, including temporary ones in the manifest's directory."""
     for top in (EVENTS, LEDGER, PAYLOADS, MANIFEST):
         for folder, _, names in os.walk(archive / top):
             for name in names:
@@ -98,10 +98,10 @@ def _is_older(path: Path, ms: int) -> bool:
 
 
 def _remove_empty(archive: Path, older_than_ms: int) -> None:
-    """Folders of days and groups that nothing is in, nor will be put into in this moment."""
+    """Remove empty directories of days and groups, unless a file is just being added."""
     for top in (EVENTS, LEDGER, PAYLOADS):
         for folder, _, _ in os.walk(archive / top, topdown=False):
             path = Path(folder)
             if path != archive / top and _is_older(path, older_than_ms):
-                with suppress(OSError):  # it is not empty
+                with suppress(OSError):  # not empty
                     path.rmdir()

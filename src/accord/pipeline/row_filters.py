@@ -1,8 +1,8 @@
-"""Which events to read: what options ask for, and conditions that Spark hands to the source.
+"""Row filters of the source: from its options, and pushed down by Spark.
 
-What is ruled out is not even decoded in full. Spark still evaluates its conditions itself, so one
-may be left alone here, but what it would keep is never dropped. Offsets narrow what is read at
-all; the rest is looked at event by event.
+Rows that are ruled out are not fully decoded. Spark still evaluates its conditions itself, so one
+may be ignored here, but a row it would keep is never dropped. Offsets narrow the range that is
+read; the rest is checked per event.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _FIELDS: Final[dict[str, tuple[type, Callable[[KeptEvent], Any]]]] = {
 
 
 class RowFilters:
-    """What is left to read and to keep; picklable, as tasks get it."""
+    """The range to read and the rows to keep; picklable, as tasks receive it."""
 
     def __init__(self) -> None:
         self.first = 0
@@ -71,7 +71,7 @@ class RowFilters:
                 self._kept.append(each)
 
     def test(self, options: ReadOptions) -> Test | None:
-        """What an event must pass; None where all do."""
+        """The test for an event; None if all pass."""
         tests = [test for each in self._kept if (test := _test(each)) is not None]
         since_ms, until_ms, channel = options.since_ms, options.until_ms, options.channel
         if since_ms is not None:
@@ -127,7 +127,7 @@ def _test(each: Filter) -> Test | None:
 
 
 def _plain(value: Any, kind: type) -> Any:
-    """The value as the field has it, or None where they do not compare."""
+    """The value in the field's type, or None if they do not compare."""
     if kind is datetime and isinstance(value, datetime) and value.tzinfo is not None:
         return (value - _EPOCH) // timedelta(microseconds=1)
     return value if type(value) is kind and kind is not datetime else None

@@ -1,7 +1,7 @@
-"""Records of the journal as rows of the tables, by column: the archive's hot path.
+"""Converts journal records to table rows, column by column: the archive's hot path.
 
-The meaning is that of `KeptEvent.event` and `attributes.to_row`. What can't be read as an event
-keeps everything it came with, and has null for what would have been read from its properties.
+The meaning is that of `KeptEvent.event` and `attributes.to_row`. A record that can't be read as an
+event keeps all its fields, and has null for what its properties would have given.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def event_columns(
     declared: Mapping[str, str],
     wanted: Collection[str] | None = None,
 ) -> pa.RecordBatch:
-    """Rows of the table of events, in this order; of columns only those that are `wanted`."""
+    """Rows of the event table, in order; only the `wanted` columns."""
     return columns_of(scan_events(records, offsets), node, declared, wanted)
 
 
@@ -52,9 +52,9 @@ def columns_of(
     wanted: Collection[str] | None = None,
     refs: Mapping[int, str] = MappingProxyType({}),
 ) -> pa.RecordBatch:
-    """The same, without a detour by objects.
+    """The same, without intermediate objects.
 
-    `refs` says by row which payloads are kept elsewhere, and where.
+    `refs` is, by row, where a payload is stored if not in the table.
     """
     schema = _pruned(arrow_events(declared), wanted)
     columns = _EventColumns(events, node, declared, refs)
@@ -68,7 +68,7 @@ def _pruned(schema: pa.Schema, wanted: Collection[str] | None) -> pa.Schema:
 
 
 class _EventColumns:
-    """Columns of events, each made when it is asked for."""
+    """Columns of events, each built on demand."""
 
     def __init__(
         self, events: ScannedEvents, node: str, declared: Mapping[str, str], refs: Mapping[int, str]
@@ -108,7 +108,7 @@ class _EventColumns:
 
     @cached_property
     def _typed(self) -> tuple[dict[str, pa.Array], Flags]:
-        """The declared attributes, and the entries which they hold."""
+        """The declared attributes, and the entries they hold."""
         contents = self._contents
         is_held: Flags = np.zeros(len(contents.rows), np.bool_)
         columns = {}
@@ -138,7 +138,7 @@ class _EventColumns:
         events = self._events
         if not self._refs:
             return events.array(events.payloads)
-        # Those that are elsewhere must not be copied on the way.
+        # Payloads stored outside the table must not be copied.
         ends = events.payloads.ends.copy()
         rows = list(self._refs)
         ends[rows] = events.payloads.starts[rows]
@@ -167,7 +167,7 @@ def _days(ms: Places) -> pa.Array:
 
 
 def _holder(kind: str) -> Callable[[Value], Value | None]:
-    """What a declared column of this type holds of a value: `attributes.to_row` knows."""
+    """What a declared column of this type holds of a value, as in `attributes.to_row`."""
     declared = {"it": TYPES[kind]}
 
     def hold(value: Value) -> Value | None:
@@ -185,7 +185,7 @@ def ledger_columns(
     node: str,
     wanted: Collection[str] | None = None,
 ) -> pa.RecordBatch:
-    """Rows of the ledger's table, those of each record together; `scan.UNREADABLE` if damaged."""
+    """Rows of the ledger table, grouped by record; `scan.UNREADABLE` if damaged."""
     batches = [_rows.decode(record.rows) for record in records]
     sizes = [len(rows) for rows in batches]
     columns = list(zip(*chain.from_iterable(batches), strict=True)) or [()] * 14
@@ -221,7 +221,7 @@ def ledger_columns(
 
 
 def _whole(numbers: Sequence[int]) -> Places:
-    """With 64 bits; what is beyond them becomes the largest there is."""
+    """As 64-bit integers, clamped to their range."""
     try:
         return np.array(numbers, np.int64)
     except OverflowError:

@@ -1,9 +1,9 @@
-"""Records of the journal found in their bytes, thousands at once, by numpy.
+"""Columnar scan: locates journal records in their bytes, thousands at once, with numpy.
 
-Kept events have the same fields in the same order, so the first field of all of them is read in
-one step, then the second. What is found are numbers, and places in the buffer: no object is made
-for an event, nothing is copied. A record in another form than the one that nodes write is decoded,
-and joins the others in that form; see `journal.events` for what the fields are.
+Kept events have the same fields in the same order, so one step reads the first field of all, the
+next step the second. Results are numbers and positions in the buffer: no object is created per
+event, nothing is copied. A record in another form than nodes write is decoded and re-encoded in
+that form; see `journal.events` for the fields.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from accord.pipeline.msgpack_fields import (
     TextSlices,
 )
 
-_PAD: Final = b"\0" * 16  # nothing minds reading over an end: that is found out afterwards
+_PAD: Final = b"\0" * 16  # reads may run past the end, which is checked afterwards
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
-_LIST: Final = b"\xdd"  # msgpack's mark of an array whose length has four bytes
+_LIST: Final = b"\xdd"  # msgpack's array header with a four-byte length
 _batch: Final = msgspec.msgpack.Decoder(list[KeptEvent | LedgerRecord])
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class ScannedEvents:
-    """Kept events, as places in `data`: a row for each."""
+    """Kept events, as positions in `data`: a row for each."""
 
     def __init__(self, data: bytes, offsets: Places, starts: Places, ends: Places) -> None:
         self.data = data
@@ -71,11 +71,11 @@ class ScannedEvents:
         return len(self.offsets)
 
     def array(self, texts: TextSlices) -> pa.Array:
-        """The pieces as binary data."""
+        """The ranges as a binary array."""
         count = len(texts.starts)
         if not count:
             return pa.array([], pa.binary())
-        bounds = np.empty(2 * count, np.int32)  # what is between the pieces is a piece as well
+        bounds = np.empty(2 * count, np.int32)  # the gaps between ranges are ranges as well
         bounds[0::2] = texts.starts
         bounds[1::2] = texts.ends
         buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self.data)]
@@ -83,7 +83,7 @@ class ScannedEvents:
         return pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
 
     def different(self, texts: TextSlices) -> tuple[Places, list[str | None]]:
-        """Which of the different texts each is, and these; None for one that is not UTF-8."""
+        """Dictionary-encode the texts: index of each, and the distinct ones; None if not UTF-8."""
         found = self.array(texts).dictionary_encode()
         return found.indices.to_numpy().astype(np.int64), _decoded(found.dictionary)
 
@@ -92,7 +92,7 @@ class ScannedEvents:
 
 
 class Records(msgspec.Struct, frozen=True):
-    """The records of some batches by their kind; `unread` are of no known kind."""
+    """The records of some batches by kind; `unread` are of no known kind."""
 
     events: ScannedEvents
     ledger: list[LedgerRecord]
@@ -115,7 +115,7 @@ def _text(raw: bytes) -> str | None:
 
 
 def scan(batches: Sequence[Batch]) -> Records:
-    """What the records of `batches` are; bad ones do not hinder the others."""
+    """Scan the records of `batches`; bad ones do not affect the others."""
     sizes = np.fromiter(chain.from_iterable(batch.lengths for batch in batches), np.int64)
     offsets = np.concatenate(
         [np.arange(batch.first_offset, batch.end_offset) for batch in batches]
@@ -137,7 +137,7 @@ class Decoded(msgspec.Struct, frozen=True):
 
 
 def decode_batch(batch: Batch) -> Decoded:
-    """What `scan` finds, for those who want objects."""
+    """The result of `scan` as objects."""
     first = batch.first_offset
     try:
         head = _LIST + batch.count.to_bytes(4, "big")
@@ -166,7 +166,7 @@ def _sorted(records: Iterable[tuple[int, Any]], batch: Batch) -> Decoded:
 
 
 def scan_events(records: Sequence[KeptEvent], offsets: Sequence[int]) -> ScannedEvents:
-    """The same of records that have been decoded."""
+    """The same for decoded records."""
     data, starts, ends = _joined([_encode(_fitting(record)) for record in records])
     return _scan(data, np.array(offsets, np.int64), starts, ends).events
 
@@ -222,7 +222,7 @@ def _decode(raw: bytes) -> KeptEvent | LedgerRecord | None:
 
 
 def _fitting(event: KeptEvent) -> KeptEvent:
-    """With numbers of 64 bits that have a sign."""
+    """With numbers clamped to signed 64 bits."""
     names = ("received_ms", "qos", "expiry_s", "number")
     clipped = {n: max(INTEGER_MIN, min(INTEGER_MAX, getattr(event, n))) for n in names}
     return msgspec.structs.replace(event, **clipped)

@@ -1,9 +1,9 @@
-"""Which part of the archive to look at next: a stretch of time with about so many rows in it.
+"""Scan planning: the next time range of the archive to read, with about a given number of rows.
 
-An answer is found in the order it is given. So it suffices to look at one stretch after the other
-until a page is full, and how long they should be depends on how much of them will be found, which
-nobody knows before. The first is short where all rows are asked for, and long enough for a quick
-answer otherwise; whenever one gave too little, the next is longer by a factor.
+Results are found in output order, so the archive is scanned range by range until a page is full.
+The best length depends on how many rows match, which is unknown beforehand. The first range is
+short if all rows match, and otherwise as long as a quick reply allows; whenever one yields too
+little, the next is longer by a factor.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from accord.pipeline.tables import FileEntry
 MAX_CHUNK_ROWS: Final = 20_000
 MIN_CHUNK_ROWS: Final = 100
 CHUNK_BYTES: Final = 8 << 20
-SELECTIVE_ROWS: Final = 400_000  # of the first stretch, where only some rows are asked for
+SELECTIVE_ROWS: Final = 400_000  # in the first range, if only some rows match
 GROWTH: Final = 4
 _WHOLE_FACTOR: Final = 1.25
 
 
 class ScanRange(msgspec.Struct, frozen=True):
-    """Times from `low_ms` up to `high_ms`; behind it there is nothing where it `is_last`."""
+    """Times from `low_ms` up to `high_ms`; nothing follows it if it `is_last`."""
 
     files: tuple[FileEntry, ...]
     low_ms: int
@@ -35,27 +35,27 @@ class ScanRange(msgspec.Struct, frozen=True):
     is_last: bool
 
     def end(self, *, is_newest_first: bool) -> CursorPosition:
-        """The last place there could be in it."""
+        """The last possible position in it."""
         return (self.low_ms, 0) if is_newest_first else (self.high_ms - 1, INTEGER_MAX)
 
 
 def rows_of_chunk(
     files: Sequence[FileEntry], page: int, left: int | None, *, is_first: bool
 ) -> int:
-    """How many rows to ask for at once, so that they fit into memory and serve several pages."""
+    """How many rows to fetch at once: they fit into memory and serve several pages."""
     rows = sum(file.rows for file in files)
     bytes_ = sum(file.raw_bytes or file.bytes for file in files)
     fitting = CHUNK_BYTES * rows // bytes_ if bytes_ else MAX_CHUNK_ROWS
     most = max(MIN_CHUNK_ROWS, min(MAX_CHUNK_ROWS, fitting))
-    if is_first:  # perhaps nobody wants a second page
+    if is_first:  # a second page may never be requested
         most = min(most, 2 * page)
     return min(most, left) if left is not None else most
 
 
 def first_target(question: CheckedQuery, files: Sequence[FileEntry], chunk_rows: int) -> int:
-    """How many rows the first stretch should have."""
+    """How many rows the first range should have."""
     if question.ask.number is not None:
-        return sum(file.rows for file in files)  # one event, and who knows when
+        return sum(file.rows for file in files)  # a single event, at an unknown time
     if question.has_predicate:
         return SELECTIVE_ROWS
     is_whole = all(
@@ -67,7 +67,7 @@ def first_target(question: CheckedQuery, files: Sequence[FileEntry], chunk_rows:
 def next_scan_range(
     files: Sequence[FileEntry], question: CheckedQuery, after: SortRank | None, target: int
 ) -> ScanRange:
-    """The next one behind `after`, with about `target` rows."""
+    """The next range after `after`, with about `target` rows."""
     is_newest = question.is_newest_first
     low, high = _bounds(files, question, after)
     inside = [file for file in files if file.first_ms < high and file.last_ms >= low]
@@ -90,7 +90,7 @@ def next_scan_range(
 def _bounds(
     files: Sequence[FileEntry], question: CheckedQuery, after: SortRank | None
 ) -> tuple[int, int]:
-    """Times between which the rest of the answer is."""
+    """Time bounds of the rest of the result."""
     low = min(file.first_ms for file in files)
     high = max(file.last_ms for file in files) + 1
     if question.ask.since_ms is not None:
@@ -105,7 +105,7 @@ def _bounds(
 
 
 def _estimate(files: Sequence[FileEntry], low: int, high: int) -> float:
-    """Rows between these times, as if those of a file came evenly."""
+    """Estimated rows between these times, assuming an even distribution within a file."""
     found = 0.0
     for file in files:
         span = file.last_ms + 1 - file.first_ms

@@ -1,9 +1,9 @@
-"""Files that were written with other declared attributes, as if they had been with those wanted.
+"""Schema evolution: reads files written with other declared attributes as if with the wanted ones.
 
-A column that is not wanted, or not with this type, goes back to the map of other attributes; one
-that is missing comes out of it. That gives what archiving with the wanted declaration would have
-given, but that a value taken out of the map is still there as well, and that a number comes back as
-the type of the column it was in: 5 as 5.0.
+A column that is not wanted, or not with this type, returns to the map of other attributes; a
+missing one is taken from it. The result equals archiving with the wanted declaration, except that a
+value taken from the map also stays there, and that a number returns as the type of the column it
+was in: 5 as 5.0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from accord.pipeline.tables import ARROW, arrow_events
 
 
 def conform(frame: DataFrame, had: Mapping[str, str], wanted: Mapping[str, str]) -> DataFrame:
-    """`frame`, whose declared attributes are `had`, with those that are `wanted` instead."""
+    """Convert `frame` from the declared attributes `had` to those `wanted`."""
     columns = arrow_events(wanted).names
     gone = {name: kind for name, kind in had.items() if wanted.get(name) != kind}
     attributes = F.col(ATTRIBUTES)
@@ -43,7 +43,7 @@ def _quoted(name: str) -> Column:
 
 
 def _put_back(attributes: Column, gone: Mapping[str, str]) -> Column:
-    """Values of columns that are not wanted, among the other attributes."""
+    """Return values of unwanted columns to the other attributes."""
     entries = [
         F.struct(
             F.lit(name).alias("key"),

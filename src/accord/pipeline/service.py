@@ -1,8 +1,7 @@
-"""The pipeline's work for one node: Spark, the archive job, and answers to questions.
+"""The pipeline's work for one node: Spark, the archive job, and queries.
 
-`open` takes seconds, as Spark starts; questions that come before wait. Whatever goes wrong with a
-question ends that question; whatever goes wrong with Spark ends this process, and the node
-starts another.
+`open` takes seconds, as Spark starts; earlier queries wait. A failure in a query ends only that
+query; a failure of Spark ends this process, and the node starts another.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ _log: Final = logging.getLogger(__name__)
 
 
 class PipelineService:
-    """What the process does between its first message and its end."""
+    """The process between its first message and its end."""
 
     def __init__(self, start: StartPipeline, send: Callable[[FromPipeline], object]) -> None:
-        self.is_broken = False  # Java is gone
+        self.is_broken = False  # Java has exited
         self._start = start
         self._send = send
         self._manifest = Manifest(start.archive)
@@ -73,7 +72,7 @@ class PipelineService:
         self._turns = QueryScheduler(send, self._interrupt, limit_s=start.timeout_s)
 
     def open(self) -> None:
-        """Start everything; JavaError, SessionError or TablesError where that can't be."""
+        """Start everything; JavaError, SessionError or TablesError if that fails."""
         start = self._start
         tables.check_declared(start.declared)
         spark = open_session(start)
@@ -100,7 +99,7 @@ class PipelineService:
         self.tick()
 
     def handle(self, message: FromNode) -> None:
-        """Whatever goes wrong with a question ends that question, not the process."""
+        """Handle a message; a failure in a query ends only that query."""
         try:
             self._handle(message)
         except Exception as error:
@@ -127,7 +126,7 @@ class PipelineService:
                 _log.warning("a second start is ignored")
 
     def tick(self) -> None:
-        """Once a second: tell how we are, and look after what runs."""
+        """Once a second: report health, and check what runs."""
         self._turns.expire()
         self._look_for_java()
         self._send(self.health())
@@ -166,7 +165,7 @@ class PipelineService:
             stopper.start()
             stopper.join(max(1.0, until_s - time.monotonic()))
 
-    # What is done in threads of `QueryScheduler` and `Housekeeping`.
+    # Run in threads of `QueryScheduler` and `Housekeeping`.
 
     def _page(self, job: QueryJob, query: PageQuery) -> FromPipeline:
         assert self._queries is not None

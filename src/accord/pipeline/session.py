@@ -1,10 +1,10 @@
-"""The Spark session of a pipeline: in its own process, on a cluster, or through Spark Connect.
+"""The Spark session of a pipeline: in-process, on a cluster, or through Spark Connect.
 
-What Spark logs goes to `spark.log` in the work folder, which rolls at a few megabytes. What Java
-prints besides, such as why it crashed, goes where this process prints to: the node keeps that.
+Spark logs to `spark.log` in the work directory, which rolls at a few megabytes. Other output of
+Java, such as the reason of a crash, goes to this process's own output, which the node keeps.
 
-Archive and queries have scheduler pools of their own (`ARCHIVE_POOL`, `QUERY_POOL`): neither waits
-for all tasks of the other. A thread says which it belongs to by `use_pool`.
+Archive and queries have separate scheduler pools (`ARCHIVE_POOL`, `QUERY_POOL`): neither waits for
+all tasks of the other. A thread selects its pool with `use_pool`.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ CONNECT: Final = "sc://"
 _POOL: Final = "spark.scheduler.pool"
 _LOOPBACK: Final = "127.0.0.1"
 
-# What a session may be told at any time, also through Spark Connect.
+# Settings a session accepts at any time, also through Spark Connect.
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.numRecentProgressUpdates": "3",
 }
-# What must be known before Java starts.
+# Settings needed before Java starts.
 _AT_START: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Spark notes the last of them even where nobody looks.
+    # Spark keeps the last of them even without a UI.
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "500",
     "spark.sql.ui.retainedExecutions": "10",
     "spark.scheduler.mode": "FAIR",
-    # A report has more generated classes than Spark remembers by default, and compiled them anew.
+    # A report has more generated classes than Spark caches by default, so they were recompiled.
     "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.locality.wait": "0",
     # Looks up the caller's line for every expression: five times slower to build columns.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # No checksum files beside the checkpoint, which serves just the running query.
+    # No checksum files beside the checkpoint, which is only needed by the running query.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
 _EMBEDDED: Final = {
@@ -99,7 +99,7 @@ _POOLS: Final = f"""\
 
 
 class SessionError(AccordError):
-    """Spark did not start, or is not to be reached."""
+    """Spark did not start, or is unreachable."""
 
     def __init__(self, problem: str, *, place: str) -> None:
         self.problem = problem
@@ -108,7 +108,7 @@ class SessionError(AccordError):
 
 
 def open_session(start: StartPipeline) -> SparkSession:
-    """A session where `start.spark` says; JavaError or SessionError where that can't be."""
+    """Open a session as `start.spark` specifies; JavaError or SessionError if that fails."""
     work = Path(start.work)
     work.mkdir(parents=True, exist_ok=True)
     if start.spark.startswith(CONNECT):
@@ -126,12 +126,12 @@ def open_session(start: StartPipeline) -> SparkSession:
         for name, value in options.items():
             builder = builder.config(name, value)
         return builder.getOrCreate()
-    except Exception as error:  # Spark's own, Py4J's, and what sockets raise when Java is gone
+    except Exception as error:  # from Spark, Py4J, or sockets when Java has exited
         raise SessionError(_summary(error), place=master) from error
 
 
 def settings(start: StartPipeline, master: str) -> dict[str, str]:
-    """What Spark is told before it starts; writes the files that some of it names."""
+    """Spark's start settings; writes the files that some of them name."""
     work = Path(start.work).absolute()
     logging, pools = work / "log4j2.properties", work / "pools.xml"
     logging.write_text(_LOG4J.format(path=work / SPARK_LOG))
@@ -142,7 +142,7 @@ def settings(start: StartPipeline, master: str) -> dict[str, str]:
         "spark.driver.extraJavaOptions": " ".join(
             (*_JAVA_OPTIONS, f'"-Dlog4j2.configurationFile={logging.as_uri()}"')
         ),
-        "spark.scheduler.allocation.file": f"file://{pools}",  # taken as it is, spaces too
+        "spark.scheduler.allocation.file": f"file://{pools}",  # taken literally, spaces too
         "spark.local.dir": str(work / "scratch"),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
     }
@@ -152,18 +152,18 @@ def settings(start: StartPipeline, master: str) -> dict[str, str]:
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether this is a session of Spark Connect: without a Java of its own."""
+    """Whether this is a Spark Connect session, which has no Java of its own."""
     return not hasattr(spark, "_jsparkSession")
 
 
 def use_pool(spark: SparkSession, pool: str) -> None:
-    """What this thread starts from now on is scheduled in this pool."""
+    """Assign this thread's Spark jobs to this pool from now on."""
     if not is_connect(spark):
         spark.sparkContext.setLocalProperty(_POOL, pool)
 
 
 def java_process(spark: SparkSession) -> int | None:
-    """The process that Spark's driver is, where we started it."""
+    """The process of Spark's driver, if we started it."""
     if is_connect(spark):
         return None
     process: Any = getattr(spark.sparkContext._gateway, "proc", None)
@@ -179,7 +179,7 @@ def _connect(start: StartPipeline) -> SparkSession:
     except ImportError as error:
         problem = f"{summary(error)}; pip install 'pyspark[connect]' helps"
         raise SessionError(problem, place=_place(start.spark)) from error
-    except Exception as error:  # Spark's own, and those of gRPC
+    except Exception as error:  # from Spark or gRPC
         raise SessionError(_summary(error), place=_place(start.spark)) from error
 
 
@@ -190,5 +190,5 @@ def _summary(error: BaseException) -> str:
 
 
 def _place(url: str) -> str:
-    """Without the token that may be behind the host."""
+    """Without a token after the host."""
     return url.partition(";")[0]

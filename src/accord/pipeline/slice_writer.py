@@ -1,8 +1,8 @@
-"""A slice of a journal becomes files of the archive: read, decoded and written here, by pyarrow.
+"""Writes a slice of a journal to files of the archive: read, decoded and written here, by pyarrow.
 
-Files are on the disk when a slice is done, but no part of the tables before the manifest says so. A
-slice that is archived again writes other files, and large payloads to the same place: so whatever a
-crash leaves behind is harmless. Memory is bounded: what has been read is written when it gets much.
+Files are durable when a slice is done, but become part of the tables only by a manifest commit. A
+slice archived again writes new files, and large payloads to the same path, so leftovers of a crash
+are harmless. Memory is bounded: buffered rows are written at a size limit.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class SliceJob(msgspec.Struct, frozen=True, kw_only=True):
-    """Which records of which journal, a folder or a node's address, go to which archive."""
+    """The records to archive: the journal, a directory or a node's address, and the archive."""
 
     node: str
     journal: str
@@ -57,9 +57,9 @@ class SliceJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_slice(job: SliceJob) -> list[FileEntry]:
-    """The files that were written, and what the journal could not give (table LOST).
+    """Return the files written, and what the journal no longer had (table LOST).
 
-    TablesError where the journal ends before the slice does, JournalError where it can't be read.
+    TablesError if the journal ends before the slice does, JournalError if it can't be read.
     """
     check_declared(job.declared)
     return _Slice(job).run()
@@ -82,7 +82,7 @@ class _Slice:
         return self._entries
 
     def _read(self) -> Iterator[Batch]:
-        """All there is of the slice; what is missing is noted."""
+        """Read the slice; missing records are noted."""
         job = self._job
         reader = open_journal(job.journal)
         at = job.first
@@ -139,7 +139,7 @@ class _Slice:
             self._ledger.append(ledger_columns(records, offsets, self._job.node))
 
     def _keep_large(self, events: ScannedEvents) -> dict[int, str]:
-        """Payloads that get files of their own, and where those are."""
+        """Write large payloads to files of their own, and return their paths."""
         places = events.payloads
         refs: dict[int, str] = {}
         for row in np.flatnonzero(places.ends - places.starts >= self._job.large_bytes).tolist():
@@ -180,7 +180,7 @@ class _Slice:
 
 
 def _chunks(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
-    """As many together as are best converted at once."""
+    """Groups of batches, of the best size for conversion."""
     chunk: list[Batch] = []
     records = size = 0
     for batch in batches:
@@ -195,7 +195,7 @@ def _chunks(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
 
 
 def _parts(rows: pa.Table, *, has_groups: bool) -> Iterator[tuple[str, str, pa.Table]]:
-    """The rows of each day and group of channels, those in the order they had."""
+    """The rows of each day and channel group, in their original order."""
     days = rows["day"].combine_chunks().dictionary_encode()
     which = days.indices.to_numpy().astype(np.int64)
     names = [""]

@@ -1,15 +1,15 @@
 """Stream source `accord_slices`: a journal in ranges of offsets, each archived where it is read.
 
-A task that reads a slice of the journal writes it to files of the archive then and there; what it
-yields, and all that flows through Spark, is which files those are. No event passes through Java,
-and one process of Python works for each task, not two. The files are no part of the archive
-before the driver has committed them (`archive_batch`), so reading a slice twice does no harm.
+A task that reads a slice of the journal writes it to archive files directly; what it yields, and
+all that flows through Spark, is the list of these files. No event passes through Java, and each
+task takes one Python process, not two. The files are not part of the archive until the driver has
+committed them (`archive_batch`), so reading a slice twice does no harm.
 
-The stream begins where the archive ends. Its checkpoint serves just the running query, and
-losing it loses nothing: the manifest says up to where everything is archived.
+The stream starts at the archive's end. Its checkpoint is only needed by the running query, and
+losing it loses nothing: the manifest holds the archived offset.
 
-A batch costs much the same for one record as for ten thousand. Where few are new, and the last
-batch was just now, it waits for more, up to `patience_ms`.
+A batch costs much the same for one record as for ten thousand. If few are new and the last batch
+was recent, the stream waits for more, up to `patience_ms`.
 """
 
 from __future__ import annotations
@@ -40,13 +40,12 @@ _OFFSET: Final = "offset"
 
 
 class SliceOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which journal, into which archive, and in what pieces.
+    """Journal, archive, and how to split the work.
 
-    `declared`, `large_bytes`: as `archiving.SliceJob` has them.
-    `max_rows`, `max_bytes`: of one batch, about.
-    `pieces`: into how many slices a batch is cut at most; none has fewer than `piece_rows`
-    records, unless it has `piece_bytes`.
-    `few_rows`, `patience_ms`: fewer wait, for so long since the last batch.
+    `declared`, `large_bytes`: as in `slice_writer.SliceJob`. `max_rows`, `max_bytes`: approximate
+    size of one batch. `pieces`: maximum number of slices of a batch; none has fewer than
+    `piece_rows` records, unless it has `piece_bytes`. `few_rows`, `patience_ms`: a smaller batch
+    waits, for this long since the last batch.
     """
 
     node: str
@@ -63,7 +62,7 @@ class SliceOptions(msgspec.Struct, frozen=True, kw_only=True):
     patience_ms: int = 2_000
 
     def to_spark(self) -> dict[str, str]:
-        """As options of a data source, which are in no case and all strings."""
+        """As options of a data source, which are strings with case-insensitive names."""
         fields = msgspec.structs.asdict(self)
         fields["declared"] = msgspec.json.encode(self.declared).decode()
         return {name: str(value) for name, value in fields.items()}
@@ -86,7 +85,7 @@ class Slice(InputPartition):
 
 
 class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives in a process of its own beside the driver, as long as the query runs."""
+    """Runs in a process of its own beside the driver, as long as the query."""
 
     def __init__(
         self, options: SliceOptions, *, clock_s: Callable[[], float] = time.monotonic
@@ -128,7 +127,7 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         journal = open_journal(options.journal)
         extent = journal.extent()
         first, next_ = start[_OFFSET], end[_OFFSET]
-        if first < extent.first_offset:  # retired: what is left begins later
+        if first < extent.first_offset:  # retired: the rest starts later
             first = min(extent.first_offset, next_)
         bytes_ = estimate_bytes(journal.sizes(extent), first, next_, extent.next_offset)
         pieces = max((next_ - first) // options.piece_rows, bytes_ // options.piece_bytes)
@@ -150,7 +149,7 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield partition.first, partition.next, encode_entries(write_slice(job))
 
     def commit(self, end: dict[str, int]) -> None:
-        """The archive job tells the journal itself, right after its own commit."""
+        """Do nothing: the archive job notifies the journal itself, right after its own commit."""
 
     def stop(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""What users of the format `accord` may say, read once and refused where it makes no sense."""
+"""Options of the format `accord`, parsed and validated once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEFAULT_NODE: Final = "local"
 
 
 class OptionError(AccordError):
-    """An option of the format `accord` that can't be used."""
+    """An invalid option of the format `accord`."""
 
     def __init__(self, name: str, problem: str) -> None:
         self.name = name
@@ -37,16 +37,15 @@ class OptionError(AccordError):
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which journals, and what of them.
+    """Which journals to read, and what of them.
 
-    `journals`: the place of each node's journal: a folder, or `http(s)://user:password@host:port`.
-    `declared`: attributes that are columns of their own, with their types.
-    `columns`: those wanted; Spark does not tell a source written in Python which it needs.
-    `channel`: a filter such as `uav/#`; `since_ms`, `until_ms`: when events were received.
-    `from_offset` is None for where a journal begins; a stream may begin with what is `latest`.
-    `piece_rows`: of one task, about.
-    `is_strict`: what was retired or is damaged fails the reading; else it is passed over.
-    `is_pushed`: conditions of a query are used to read less; see `source.PushedReader`.
+    `journals`: location of each node's journal: a directory, or
+    `http(s)://user:password@host:port`. `declared`: attributes with columns of their own, and their
+    types. `columns`: those wanted; Spark does not inform a Python source which it needs. `channel`:
+    a filter such as `uav/#`; `since_ms`, `until_ms`: time of receipt. `from_offset` is None for the
+    journal's start; a stream may start at the `latest` offset. `piece_rows`: approximate size of
+    one task. `is_strict`: retired or damaged records fail the read; otherwise they are skipped.
+    `is_pushed`: use a query's conditions to read less; see `spark_source.PushedReader`.
     """
 
     journals: dict[str, str]
@@ -67,7 +66,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, now_ms: int) -> Self:
-        """OptionError says which is wrong."""
+        """Parse options; OptionError names the wrong one."""
         table = options.get("table", EVENTS)
         if table not in (EVENTS, LEDGER):
             raise OptionError("table", f"expected {EVENTS} or {LEDGER}, got {table!r}")
@@ -90,7 +89,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def schema(self) -> StructType:
-        """The columns of the table that are wanted, in the order of the table."""
+        """The wanted columns, in the order of the table."""
         whole = spark_events(self.declared) if self.table == EVENTS else spark_ledger()
         if self.columns is None:
             return whole

@@ -1,4 +1,4 @@
-"""What went wrong in Spark, in a line: within its wrapping is a cause, in Python or in Java."""
+"""One-line summaries of Spark failures: the cause inside their wrapping, from Python or Java."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def summary(error: BaseException) -> str:
     return _short(lines[0]) if lines else type(error).__name__
 
 
-# Ours, whose text says what is wrong and what helps.
+# Our own errors, whose text gives problem and remedy.
 _SELF_EXPLAINING: Final = frozenset(
-    {"JournalError", "ManifestError", "OtherJournalError", "RemoteError", "TablesError"}
+    {"JournalError", "JournalMismatchError", "ManifestError", "RemoteError", "TablesError"}
 )
 
 
 def _without_java(text: str) -> str:
-    """Lines of Java's own traces name exceptions that say nothing to people."""
+    """Remove Java's stack traces, whose exceptions do not help the operator."""
     return "\n".join(
         line
         for line in text.splitlines()

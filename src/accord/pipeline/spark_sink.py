@@ -1,13 +1,13 @@
-"""Rows published as events: what `df.write` and `df.writeStream` do with the format `accord`.
+"""Publishes rows as events: `df.write` and `df.writeStream` with the format `accord`.
 
 A row needs a `channel`; `payload` (binary or text), `key`, `deadline_ms`, `content_type` and
 `metadata` are those of the event. `attributes` is a map of values; every other column is an
-attribute of its own name, but for those that only an archive has. Rows read with `accord` can be
-written as they are.
+attribute of its own name, except those that only an archive has. Rows read with `accord` can be
+written unchanged.
 
-Events are published at least once: where a task fails half-way, or a stream is begun anew from
-its checkpoint, some are published again. With QoS 1 (the default) or 2 a task is done when the
-node has acknowledged all its events, with QoS 0 when they are on their way.
+Delivery is at-least-once: if a task fails half-way, or a stream restarts from its checkpoint, some
+events are published again. With QoS 1 (the default) or 2 a task is done when the node has
+acknowledged all its events, with QoS 0 when they have been sent.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from accord.pipeline.source_options import OptionError
 if TYPE_CHECKING:
     from accord.client.session import Session
 
-_WINDOW: Final = 500  # how many are on their way at once
+_WINDOW: Final = 500  # unacknowledged events at most
 _ITS_OWN: Final = frozenset({"channel", "payload", "key", "deadline_ms", "content_type"})
-# What the node says of an event, not the publisher.
+# Set by the node, not by the publisher.
 _OF_AN_ARCHIVE: Final = frozenset(
     {"node", "offset", "number", "publisher", "received", "qos", "day", "group"}
     | {"payload_bytes", "payload_ref", "properties", "paths"}
@@ -45,11 +45,11 @@ _OF_AN_ARCHIVE: Final = frozenset(
 
 
 class RowError(AccordError):
-    """A row that can't be published."""
+    """A row can't be published."""
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to, with which QoS, and how long to wait for a node that is not there yet."""
+    """Target, QoS, and how long to wait for a node that is not up yet."""
 
     url: str
     qos: int = 1
@@ -58,7 +58,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
-        """OptionError says which is wrong."""
+        """Parse options; OptionError names the wrong one."""
         url = options.get("url") or options.get("path") or ""
         try:
             parse_address(url)
@@ -95,11 +95,11 @@ class _Writer:
 
 
 class EventWriter(_Writer, DataSourceArrowWriter):
-    """Of rows that are all there."""
+    """Writes the rows of a batch DataFrame."""
 
 
 class EventStreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """Of rows as they come, batch after batch."""
+    """Writes the rows of a stream, batch by batch."""
 
 
 async def _publish_all(batches: Iterator[pa.RecordBatch], options: WriteOptions) -> int:
@@ -123,7 +123,7 @@ async def _publish_all(batches: Iterator[pa.RecordBatch], options: WriteOptions)
 
 
 async def _settle(tasks: set[asyncio.Task[None]], when: str) -> set[asyncio.Task[None]]:
-    """Wait for some or all; raises what one of them raised."""
+    """Wait for some or all acknowledgements; raises the error of any."""
     if not tasks:
         return tasks
     done, waiting = await asyncio.wait(tasks, return_when=when)
@@ -147,13 +147,13 @@ async def _publish(session: Session, row: dict[str, Any], options: WriteOptions)
             attributes=event.attributes,
         )
     except ExpiredError:
-        pass  # as its deadline asked for
+        pass  # as its deadline requires
     except EventError as error:
         raise RowError(f"row for channel {event.channel[:200]!r}: {error}") from error
 
 
 class RowEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a row says."""
+    """The event in a row."""
 
     channel: str
     payload: bytes | str
@@ -165,7 +165,7 @@ class RowEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def to_event(row: Mapping[str, Any]) -> RowEvent:
-    """RowError where it has no channel, or a value that is no attribute's."""
+    """Convert a row; RowError if it has no channel, or a value no attribute can have."""
     channel = row["channel"]
     if not isinstance(channel, str):
         raise RowError("channel: expected a name, got null")
@@ -195,7 +195,7 @@ def _is_set(value: Any) -> bool:
 
 
 def _value(value: Any, name: str) -> Value:
-    if isinstance(value, dict):  # as the archive has it: one of several types is set
+    if isinstance(value, dict):  # as in the archive: one of several types is set
         value = next((each for each in value.values() if each is not None), None)
     if isinstance(value, datetime | str | int | float):
         return value

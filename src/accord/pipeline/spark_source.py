@@ -1,13 +1,13 @@
 """Format `accord`: journals as tables and streams, and rows published as events.
 
-    spark.read.format("accord").load("accord-data/journal")                a folder
+    spark.read.format("accord").load("accord-data/journal")                a directory
     spark.read.format("accord").load("https://user:password@host:8080")    a node, over HTTP
     spark.readStream.format("accord").option("journals", '{"a": "…", "b": "…"}').load()
     rows.writeStream.format("accord").option("url", "mqtt://localhost").start()
 
-Options are those of `source_options.ReadOptions` and `writing.WriteOptions`. A stream's offset is
-that of each node's journal; what it has passed is up to its checkpoint. A task reads a range of
-offsets of one journal; rows come as Arrow.
+Options are those of `source_options.ReadOptions` and `spark_sink.WriteOptions`. A stream's offset
+holds one journal offset per node; its progress is kept in the checkpoint. A task reads a range of
+offsets of one journal; rows are returned as Arrow.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class JournalPartition(InputPartition):
 
 
 class _Journals:
-    """What reading once and reading on have in common."""
+    """Common base of the batch and stream readers."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
@@ -103,11 +103,11 @@ class _Journals:
         self.filters = RowFilters()
 
     def places(self) -> dict[str, str]:
-        """By the node's name, which a node of its own tells itself."""
+        """Locations by node name; a single node is asked for its name."""
         return {name or _name_of(place): place for name, place in self.options.journals.items()}
 
     def pieces(self, node: str, place: str, first: int, end: int) -> list[JournalPartition]:
-        """As many tasks as the amount is worth, and not too many."""
+        """Split into tasks according to size, up to a limit."""
         options = self.options
         journal = open_journal(place)
         extent = journal.extent()
@@ -191,12 +191,12 @@ class _Journals:
         else:
             assert not isinstance(found, Batch)
             problem = f"records {found.offset} to {found.next_offset}: {found.why}{remedy}"
-        place = piece.place.rpartition("@")[2]  # without a password
+        place = piece.place.rpartition("@")[2]  # without the password
         return JournalError(problem, place=place)
 
 
 class JournalsReader(_Journals, DataSourceReader):
-    """All there is when it is planned."""
+    """Batch reader: everything present at planning time."""
 
     def partitions(self) -> list[JournalPartition]:
         pieces: list[JournalPartition] = []
@@ -207,7 +207,7 @@ class JournalsReader(_Journals, DataSourceReader):
             if first is None:
                 first = open_journal(place).extent().first_offset
             pieces += self.pieces(node, place, first, self.options.before_offset)
-        # Spark takes no piece at all for one that it must read.
+        # Spark would treat an empty list as a single partition to read.
         return pieces or [JournalPartition("", "", 0, 0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -216,12 +216,12 @@ class JournalsReader(_Journals, DataSourceReader):
 
 
 class PushedReader(JournalsReader):
-    """Makes use of a query's conditions; only where a user asks for it.
+    """Batch reader with filter pushdown; opt-in.
 
-    Spark 4.3 notes with the table what was pushed down for one query, and the next query on the
-    same DataFrame, or the other side of a join with itself, is then answered from that: rows are
-    missing. It is right for a DataFrame that is used once. The options `channel`, `since`, `until`
-    and those for offsets read less too, and are always right. Needs the setting
+    Spark 4.3 stores the filters pushed down for one query with the table, so the next query on the
+    same DataFrame, or the other side of a self-join, is answered with them too: rows are missing.
+    It is correct for a DataFrame that is used once. The options `channel`, `since`, `until` and
+    those for offsets also read less, and are always correct. Needs the setting
     spark.sql.python.filterPushdown.enabled.
     """
 
@@ -231,7 +231,7 @@ class PushedReader(JournalsReader):
 
 
 class JournalsStreamReader(_Journals, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What comes, journal by journal: no one of them can keep the others waiting."""
+    """Stream reader of several journals, none of which can starve the others."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -255,7 +255,7 @@ class JournalsStreamReader(_Journals, DataSourceStreamReader, SupportsTriggerAva
         latest = dict(start)
         left = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         waiting = [(end - self._start(node, start), node) for node, end in ends.items()]
-        # Who has little gets all of it, who has much what is left: in equal parts.
+        # Max-min fair shares: small backlogs are read completely, the others share the rest.
         for number, (rows, node) in enumerate(sorted(waiting)):
             if left is not None:
                 rows = min(rows, left // (len(waiting) - number))  # noqa: PLW2901
@@ -272,7 +272,7 @@ class JournalsStreamReader(_Journals, DataSourceStreamReader, SupportsTriggerAva
         return pieces
 
     def commit(self, end: dict[str, int]) -> None:
-        """A journal keeps what its retention says, not what a stream may want again."""
+        """Do nothing: a journal's retention does not depend on streams."""
 
     def stop(self) -> None:
         pass
@@ -290,7 +290,7 @@ class JournalsStreamReader(_Journals, DataSourceStreamReader, SupportsTriggerAva
         }
 
     def _start(self, node: str, start: dict[str, int]) -> int:
-        """A journal that was added after the stream began is read like the others."""
+        """Start offset; a journal added after the stream started is read like the others."""
         return start[node] if node in start else self._first(self._places()[node])
 
     def _first(self, place: str) -> int:

@@ -2,16 +2,16 @@
 
     <archive>/_manifest/                                  which files are part of the tables
     <archive>/events/day=2026-11-16/group=uav/*.parquet   kept events, by day of arrival
-    <archive>/ledger/day=2026-11-16/*.parquet             what became of them, by day of outcome
+    <archive>/ledger/day=2026-11-16/*.parquet             their outcomes, by day of outcome
     <archive>/payloads/day=2026-11-16/NODE-OFFSET         payloads too large for a table
     <archive>/unread/NODE-OFFSET                          records that are neither event nor ledger
 
-Readers go through the manifest only: after a crash there are files in the folders that belong to
-nothing, and others that are there twice, compacted and not. `day` and `group` are columns of the
-files too, so that any reader of Parquet takes a plain list of files.
+Readers must use the manifest: after a crash the directories hold files that belong to no table, and
+rows that are there twice, compacted and not. `day` and `group` are columns of the files too, so
+that any Parquet reader accepts a plain list of files.
 
-Each file knows which attributes were declared when it was written. `events` makes one table of
-them: what was declared later comes out of the map of other attributes.
+Each file knows which attributes were declared when it was written. `events` combines them into one
+table: attributes declared later are taken from the map of other attributes.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ PAYLOADS: Final = "payloads"
 UNREAD: Final = "unread"
 MANIFEST: Final = "_manifest"
 
-OTHER: Final = "_other"  # the group of what would be one group too many
+OTHER: Final = "_other"  # the group for channels beyond the group limit
 MAX_GROUPS: Final = 64
 MAX_CHANNELS: Final = 64
-LAST_MS: Final = 253_402_300_799_999  # of the year 9999
+LAST_MS: Final = 253_402_300_799_999  # end of the year 9999
 
 Stat = int | float | str | bool | None
 ARROW: Final[dict[str, pa.DataType]] = {
@@ -109,15 +109,15 @@ _REFERENCE: Final = re.compile(r"payloads/day=\d{4}-\d{2}-\d{2}/[A-Za-z0-9_-]+")
 
 
 class TablesError(AccordError):
-    """What of the tables can't be read or written as asked."""
+    """A table can't be read or written as requested."""
 
 
 class FileEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file of a table, and what readers need to know to pass it over.
+    """A file of a table, with the statistics by which readers skip it.
 
-    First and last are both in it. Of the ledger they span all times and numbers of an entry.
-    `channels` is None where there are too many to list. In `stats` are the lowest and the highest
-    value of declared attributes, times in microseconds: no values at all where both are None.
+    First and last are inclusive. For the ledger they span all times and numbers of an entry.
+    `channels` is None if there are too many to list. `stats` has the lowest and highest value of
+    declared attributes, times in microseconds; both None means no values at all.
     """
 
     table: str
@@ -126,7 +126,7 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     group: str = ""
     rows: int
     bytes: int
-    raw_bytes: int = 0  # not compressed: what it takes in memory
+    raw_bytes: int = 0  # uncompressed: its size in memory
     node: str
     first_ms: int = 0
     last_ms: int = 0
@@ -135,14 +135,14 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     first_number: int = 0
     last_number: int = 0
     channels: tuple[str, ...] | None = None
-    use: tuple[tuple[int, int], ...] = ()  # of each channel, as archived: events, payload bytes
+    use: tuple[tuple[int, int], ...] = ()  # by channel, as archived: events, payload bytes
     declared: dict[str, str] = {}
     stats: dict[str, tuple[Stat, Stat]] = {}
-    unread: int = 0  # rows that are no event that can be understood: kept as they came
+    unread: int = 0  # rows that can't be decoded as events, kept as received
 
 
 def check_declared(declared: Mapping[str, str]) -> None:
-    """TablesError where a table can't have these columns."""
+    """Raise TablesError if a table can't have these columns."""
     taken = {name.lower(): name for name in COLUMNS}
     for name, kind in declared.items():
         if kind not in ARROW:
@@ -155,7 +155,7 @@ def check_declared(declared: Mapping[str, str]) -> None:
 
 
 def group_of(channel: str) -> str:
-    """By which folder the events of `channel` are found: its first level, or what stands for it."""
+    """The directory for events of `channel`: its first level, or a hash of it."""
     level = channel.partition("/")[0]
     if _PLAIN.fullmatch(level) and not level.startswith("_"):
         return level
@@ -167,7 +167,7 @@ def day_of(ms: int) -> str:
 
 
 def day_end_ms(day: str) -> int:
-    """When it is over."""
+    """The end of the day."""
     start = datetime.fromisoformat(day).replace(tzinfo=UTC)
     return int(start.timestamp() * 1000) + 86_400_000
 
@@ -177,24 +177,24 @@ def _moment(ms: int) -> datetime:
 
 
 def safe_name(node: str) -> str:
-    """`node` as part of a file's name; different nodes stay different."""
+    """`node` as part of a file name; distinct nodes stay distinct."""
     if _PLAIN.fullmatch(node):
         return node
     return f"{re.sub(r'[^A-Za-z0-9_-]', '-', node)[:40]}-{crc32(node.encode()):08x}"
 
 
 def folder_of(table: str, day: str, group: str) -> str:
-    """Of a table's files, relative to the archive."""
+    """Directory of a table's files, relative to the archive."""
     return f"{table}/day={day}/group={group}" if table == EVENTS else f"{table}/day={day}"
 
 
 def payload_ref(node: str, offset: int, received_ms: int) -> str:
-    """Where a large payload is kept, relative to the archive; the same however often asked."""
+    """Path of a large payload, relative to the archive; deterministic."""
     return f"{PAYLOADS}/day={day_of(received_ms)}/{safe_name(node)}-{offset}"
 
 
 def read_payload(archive: Path | str, ref: str) -> bytes:
-    """The payload that `payload_ref` names; TablesError where there is none (any more)."""
+    """Read the payload at `payload_ref`; TablesError if it does not exist (any more)."""
     if not _REFERENCE.fullmatch(ref):
         raise TablesError(f"expected a reference to a payload, got {ref[:80]!r}")
     try:
@@ -221,7 +221,7 @@ def spark_ledger() -> StructType:
 
 
 def by_declared(files: Iterable[FileEntry]) -> list[tuple[dict[str, str], list[FileEntry]]]:
-    """Files that were written with the same declared attributes, together."""
+    """Group files by their declared attributes."""
     found: dict[tuple[tuple[str, str], ...], list[FileEntry]] = {}
     for file in files:
         found.setdefault(tuple(sorted(file.declared.items())), []).append(file)
@@ -229,7 +229,7 @@ def by_declared(files: Iterable[FileEntry]) -> list[tuple[dict[str, str], list[F
 
 
 def newest_declared(files: Iterable[FileEntry]) -> dict[str, str]:
-    """Every attribute that is declared in one of them, with the type it was given last."""
+    """All attributes declared in any of them, with their latest types."""
     found: dict[str, str] = {}
     for file in sorted(files, key=lambda each: (each.last_ms, each.last_offset)):
         found |= file.declared
@@ -237,7 +237,7 @@ def newest_declared(files: Iterable[FileEntry]) -> dict[str, str]:
 
 
 def read_files(spark: SparkSession, archive: Path | str, files: Sequence[FileEntry]) -> DataFrame:
-    """Files of one table, written with the same declared attributes, as they are."""
+    """Read files of one table, written with the same declared attributes, unchanged."""
     table, declared = files[0].table, files[0].declared
     schema = spark_events(declared) if table == EVENTS else spark_ledger()
     paths = [str(Path(archive).absolute() / file.path) for file in files]
@@ -252,8 +252,8 @@ def events(
 ) -> DataFrame:
     """The kept events, of the whole archive or of some of its files.
 
-    `declared` are the attributes that shall be columns; without it all that are declared in any
-    file, with the type they were given last. A value that its column can't hold is in the map.
+    `declared` are the attributes to have as columns; by default all that are declared in any file,
+    with their latest types. A value that its column can't hold is in the map.
     """
     from accord.pipeline.schema_evolution import conform  # noqa: PLC0415 (stands on this module)
 
@@ -271,7 +271,7 @@ def events(
 def ledger(
     spark: SparkSession, archive: Path | str, files: Iterable[FileEntry] | None = None
 ) -> DataFrame:
-    """What became of events, of the whole archive or of some of its files."""
+    """The outcomes of events, of the whole archive or of some of its files."""
     chosen = _all(archive, LEDGER) if files is None else list(files)
     if not chosen:
         return _empty(spark, spark_ledger())
@@ -279,7 +279,7 @@ def ledger(
 
 
 def _empty(spark: SparkSession, schema: StructType) -> DataFrame:
-    """Without a job of Spark's, which `createDataFrame` would need."""
+    """An empty table without a Spark job, which `createDataFrame` would need."""
     nothing = (F.lit(None).cast(field.dataType).alias(field.name) for field in schema)
     return spark.range(0).select(*nothing)
 

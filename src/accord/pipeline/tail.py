@@ -1,9 +1,9 @@
-"""The end of the journal that is not archived yet, searched like the archive.
+"""The journal's tail: records not archived yet, searched like the archive.
 
-Records are taken in block by block. Of each block it is remembered which times are in it, for as
-long as it may be asked for; its records only as long as there is room, and otherwise they are read
-again. So an archive that is far behind costs time, but not memory. What a search finds are places,
-best first and no more than wanted; the events themselves are handed out for those to be used.
+Records are loaded block by block. A block's time range is kept as long as queries may need it; its
+records only as long as memory allows, otherwise they are read again. So an archive that is far
+behind costs time, but not memory. A search returns positions, best first and limited in number;
+events are fetched only for those used.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from accord.pipeline.tables import LAST_MS
 BLOCK_RECORDS: Final = 2_048
 BLOCK_BYTES: Final = 4 << 20
 CACHE_BYTES: Final = 48 << 20
-_BLOCKS_BEHIND: Final = 256  # of those that are archived by now
-_OVERHEAD: Final = 400  # of a record in memory
-_VALUES: Final = 8  # times as much room as in a record is taken by its values
-_PATIENCE: Final = 64  # events between two looks whether somebody still waits
+_BLOCKS_BEHIND: Final = 256  # archived blocks kept
+_OVERHEAD: Final = 400  # per record in memory
+_VALUES: Final = 8  # size of decoded values relative to the record
+_PATIENCE: Final = 64  # events between two cancellation checks
 
 
 class StaleError(Exception):
-    """The journal no longer has this: by now it is in the archive."""
+    """The journal no longer has these records: by now they are in the archive."""
 
 
 class Hit:
-    """An event that was found, and what it takes."""
+    """An event found, and its size."""
 
     __slots__ = ("offset", "rank", "size")
 
@@ -55,7 +55,7 @@ class Hit:
 
 
 class _Kept:
-    """A record, its values read when first asked for; a document is read again each time."""
+    """A record; values are decoded once on demand, a document each time."""
 
     __slots__ = ("_values", "event", "offset", "received_ms")
 
@@ -76,8 +76,8 @@ class _Kept:
                 read = self.event.event()
                 values, document = read.values, read.metadata
             except (EventError, ProtocolError, ValueError, OverflowError):
-                values = {}  # kept as it came, but nothing in it can be seen
-            if document is None:  # which may be many times as large as its text
+                values = {}  # kept as received, but without visible values
+            if document is None:  # a document may be many times as large as its text
                 self._values = values
         return question.predicate.evaluate(_seen(values, declared), document) is True
 
@@ -96,7 +96,7 @@ class _Kept:
 
 
 class _Block:
-    """Consecutive records up to `end`; its events are in memory, or none is."""
+    """Consecutive records up to `end`; all its events are in memory, or none."""
 
     __slots__ = ("bytes", "end", "events", "first", "first_ms", "is_gone", "last_ms")
 
@@ -105,7 +105,7 @@ class _Block:
         self.first_ms = LAST_MS + 1
         self.last_ms = -1
         self.bytes = 0
-        self.is_gone = False  # some of it was retired before it could be read
+        self.is_gone = False  # partly retired before it could be read
         self.events: list[_Kept] | None = []
 
     def add(self, batch: Batch) -> None:
@@ -126,7 +126,7 @@ class _Block:
 
 
 class Tail:
-    """Of one journal; several threads may search it."""
+    """The tail of one journal; thread-safe."""
 
     def __init__(
         self, journal: str, declared: Mapping[str, str], *, cache_bytes: int = CACHE_BYTES
@@ -136,7 +136,7 @@ class Tail:
         self._cache_bytes = cache_bytes
         self._lock = threading.Lock()
         self._blocks: list[_Block] = []
-        self._start = 0  # where they begin, as long as there is none
+        self._start = 0  # start offset while there are no blocks
         self._cached: OrderedDict[int, _Block] = OrderedDict()
         self._bytes = 0
 
@@ -149,10 +149,10 @@ class Tail:
         is_final: bool = False,
         check: Callable[[], object] = lambda: None,
     ) -> list[Hit]:
-        """The first `most` events of this part that the question asks for.
+        """Return the first `most` events of this part that match the query.
 
-        StaleError where the journal does not have all of it; `is_final` is for what is lost for
-        good, as the archive does not have it either. `check` is called again and again.
+        StaleError if the journal does not have all of it; `is_final` is for records that are lost
+        for good, as the archive lacks them too. `check` is called repeatedly.
         """
         if part.first >= part.before:
             return []
@@ -172,7 +172,7 @@ class Tail:
         return hits[:most]
 
     def fetch(self, offsets: Sequence[int]) -> list[QueryHit]:
-        """The events at these offsets, which have been found before."""
+        """Return the events at these offsets, which were found before."""
         found: list[QueryHit] = []
         for offset in offsets:
             with self._lock:
@@ -214,7 +214,7 @@ class Tail:
                 yield Hit(rank, offset, kept.size)
 
     def _ordered(self, question: CheckedQuery, blocks: list[_Block]) -> list[_Block]:
-        """Those that may have something, those first that may have the first of it."""
+        """Blocks that may hold matches, those that may hold the first ones first."""
         ask = question.ask
         chosen = [
             block
@@ -225,7 +225,7 @@ class Tail:
         return sorted(chosen, key=lambda block: _best_of(block, question))
 
     def _take_in(self, part: RemainingQuery, check: Callable[[], object]) -> list[_Block]:
-        """Read on as far as needed; the blocks of this part. Others get their turn in between."""
+        """Load as far as needed and return this part's blocks; releases the lock in between."""
         with self._lock:
             self._forget(part.first)
         while True:
@@ -248,9 +248,9 @@ class Tail:
         return self._blocks[-1].end if self._blocks else self._start
 
     def _forget(self, first: int) -> None:
-        """Blocks that all questions are done with, and all of them where they don't reach `first`.
+        """Remove blocks that all queries are past, and all blocks if they do not reach `first`.
 
-        They are read again then, if the journal still has that.
+        They are read again if needed, as long as the journal has them.
         """
         blocks = self._blocks
         if not blocks or not blocks[0].first <= first <= blocks[-1].end:
@@ -262,7 +262,7 @@ class Tail:
             self._release(blocks.pop(0))
 
     def _read_on(self, block: _Block, before: int) -> None:
-        """Up to a full block; what the journal can't give any more is passed over."""
+        """Load up to a full block; records no longer in the journal are skipped."""
         had = block.bytes
         self._fill(block, min(before, block.first + BLOCK_RECORDS))
         self._cached[block.first] = block
@@ -271,7 +271,7 @@ class Tail:
         self._shrink(block)
 
     def _fill(self, block: _Block, before: int) -> None:
-        """Read on, at least a little; what the journal does not have (any more) is passed over."""
+        """Read at least a little; records missing from the journal are skipped."""
         most = before - block.end
         end = block.end
         for item in self._reader.read(end, max_records=most, max_bytes=BLOCK_BYTES):
@@ -286,7 +286,7 @@ class Tail:
             raise JournalError(f"offset {end} can't be read, nor passed over", place="journal")
 
     def _events(self, block: _Block) -> list[_Kept]:
-        """Its events, read again if they were let go; StaleError where the journal has let go."""
+        """Its events, read again if evicted; StaleError if retired."""
         if block.events is not None:
             if block.first in self._cached:
                 self._cached.move_to_end(block.first)
@@ -316,7 +316,7 @@ class Tail:
 
 
 def size_of(channel: str, properties_bytes: int, payload_bytes: int) -> int:
-    """Of an event in a page, about."""
+    """Approximate size of an event in a page."""
     return 48 + len(channel) + properties_bytes + payload_bytes
 
 
@@ -325,14 +325,14 @@ def _rank(hit: Hit) -> SortRank:
 
 
 def _best_of(block: _Block, question: CheckedQuery) -> SortRank:
-    """No event of the block comes before this."""
+    """Lower bound of the block's events in query order."""
     if question.is_newest_first:
         return -block.last_ms, -block.end
     return block.first_ms, block.first
 
 
 def _seen(values: Mapping[str, Value], declared: Mapping[str, str]) -> Mapping[str, Value]:
-    """Without what the archive's columns could not hold: a question has one answer, always."""
+    """Without values the archive's columns could not hold: results must not depend on archiving."""
     unheld = [
         name for name, kind in declared.items() if name in values and not _holds(kind, values[name])
     ]

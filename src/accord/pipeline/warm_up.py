@@ -1,4 +1,4 @@
-"""The first question makes Java load half of Spark: better one of ours than somebody's."""
+"""Warm-up: a query of our own makes Java load Spark's classes before the first client's query."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EVENT: Final = {
 
 
 def warm_up(spark: SparkSession, work: Path | str) -> None:
-    """Ask for an event in a file of its own, with and without a predicate."""
+    """Query an event in a file of its own, with and without a predicate."""
     rows = pa.Table.from_pylist([_EVENT], arrow_events({}))
     pq.write_table(rows, Path(work) / _FILE)
     file = FileEntry(

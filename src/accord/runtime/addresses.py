@@ -1,4 +1,4 @@
-"""Where a node listens, and where others do."""
+"""Socket addresses of this node's listeners and of other nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accord.core.model.errors import AccordError
 BACKLOG: Final = 1_024
 
 
-# How links may be carried: TCP (encrypted if the node's links are), or WebSocket.
+# Schemes of link addresses: TCP (with TLS if the node's links use it), or WebSocket.
 TCP: Final = ""
 WEBSOCKET: Final = "ws"
 WEBSOCKET_TLS: Final = "wss"
@@ -22,9 +22,9 @@ _PATH_CHARACTERS: Final = 1_024
 
 
 class SocketAddress(Struct, frozen=True):
-    """A host name or number, and a port; port 0 lets the system choose one.
+    """Host name or IP address, and port; port 0 lets the system choose.
 
-    Where that can be chosen, `scheme` says what carries the connection, and `path` what to ask for.
+    For links, `scheme` selects the transport, and `path` is the WebSocket's request path.
     """
 
     host: str
@@ -39,7 +39,7 @@ class SocketAddress(Struct, frozen=True):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the address."""
         if self.host == "localhost":
             return True
         try:
@@ -49,7 +49,7 @@ class SocketAddress(Struct, frozen=True):
 
 
 class ListenError(AccordError):
-    """An address that can't be listened on."""
+    """The address can't be listened on."""
 
     def __init__(self, address: SocketAddress, problem: str) -> None:
         self.address = address
@@ -58,7 +58,7 @@ class ListenError(AccordError):
 
 
 def parse_address(text: str) -> SocketAddress | None:
-    """The address that `text` says as HOST:PORT or [HOST]:PORT, or None where it says none."""
+    """Parse HOST:PORT or [HOST]:PORT; None if invalid."""
     host, colon, digits = text.strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -72,7 +72,7 @@ def parse_address(text: str) -> SocketAddress | None:
 
 
 def parse_link_address(text: str) -> SocketAddress | None:
-    """The same, or as tcp://HOST:PORT, ws://HOST:PORT/PATH or wss://HOST:PORT/PATH."""
+    """Parse HOST:PORT, tcp://HOST:PORT, ws://HOST:PORT/PATH or wss://HOST:PORT/PATH."""
     scheme, mark, rest = text.strip().partition("://")
     if not mark:
         return parse_address(text)
@@ -86,14 +86,14 @@ def parse_link_address(text: str) -> SocketAddress | None:
 
 
 def listen_on(address: SocketAddress) -> socket.socket:
-    """A listening socket; `ListenError` says why there can be none."""
+    """A listening socket. Raises `ListenError` with the problem."""
     try:
         found = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except (OSError, UnicodeError) as error:
         raise ListenError(address, f"unknown host ({_reason(error)})") from None
-    # A name may have several numbers; version 4 is what clients try where a name is localhost.
+    # A name may have several addresses; clients try IPv4 first for localhost.
     family, _, _, _, number = min(found, key=lambda each: each[0] != socket.AF_INET)
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -110,7 +110,7 @@ def listen_on(address: SocketAddress) -> socket.socket:
 
 
 def bound_address(listener: socket.socket) -> SocketAddress:
-    """Where a socket really listens, also if the system chose the port."""
+    """The actual address of a listening socket, including a port chosen by the system."""
     host, port = listener.getsockname()[:2]
     return SocketAddress(host, port)
 
@@ -124,7 +124,7 @@ def _is_version_6(host: str) -> bool:
 
 
 def _is_path(path: str) -> bool:
-    """Whether it can stand in the first line of a request as it is."""
+    """Whether the path can be used unescaped in a request line."""
     is_plain = path.isascii() and path.isprintable() and not any(c in ' #"<>' for c in path)
     return is_plain and len(path) <= _PATH_CHARACTERS
 

@@ -1,4 +1,4 @@
-"""Admission at a running node: keeps its time and its measures, answers for it, and shows it."""
+"""Drives admission at a running node: time, measurements, requests and status."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ log = get_log(__name__)
 
 MAX_FILTERS: Final = 500
 MAX_LINES: Final = 1_000
-AT_A_TIME: Final = 1_000  # clients, in one look
+AT_A_TIME: Final = 1_000  # clients sampled at a time
 PATIENCE_S: Final = 10.0
-BOOKS: Final = "admission"  # the fact that says what a node has left
+BOOKS: Final = "admission"  # kind of the state record with a node's resource pools
 _TELL_S: Final = 5
-_KNOWN: Final = 10  # events of a channel, from which on their size counts as known
+_KNOWN: Final = 10  # events of a channel after which their mean size counts as known
 _SHOWN: Final = 300
-_QUESTIONS: Final = 32  # under way
-_BUSY: Final = 3  # looks in a row from which on the CPU counts as busy
-_MIN_HZ: Final = 100.0  # any CPU can do that: what is less keeps it busy with something else
+_QUESTIONS: Final = 32  # concurrent dry runs
+_BUSY: Final = 3  # consecutive samples after which the CPU counts as busy
+_MIN_HZ: Final = 100.0  # any CPU can do this rate: below it, something else keeps the CPU busy
 
 
 class NodeAdmissionOptions(Struct, frozen=True, kw_only=True):
-    """Of one node. Bandwidths in bit/s, 0 where they are to be measured."""
+    """Admission settings of one node. Bandwidths in bit/s; 0: measured."""
 
     options: AdmissionOptions = AdmissionOptions(mode=Mode.OFF)
     memory_bytes: int | None = None
@@ -103,12 +103,12 @@ class AdmissionService:
         self._registry = registry
         self._due = due
         self._net: OverlayService | None = None
-        self._parents: SecondaryService | None = None  # what it is linked with, at a secondary node
+        self._parents: SecondaryService | None = None  # at a secondary node
         self._incarnation = incarnation
-        self._meters: dict[str, CounterRates] = {}  # of clients
-        self._fresh: dict[str, CounterRates] = {}  # of those that were looked at in this round
+        self._meters: dict[str, CounterRates] = {}  # by client
+        self._fresh: dict[str, CounterRates] = {}  # by client, of those sampled in this round
         self._round: Iterator[MqttSession] = iter(())
-        self._busy = 0  # looks in which the CPU was
+        self._busy = 0  # consecutive samples with a busy CPU
         self._link_meters: dict[str, CounterRates] = {}
         self._asked = 0
         self._looks = 0
@@ -118,7 +118,7 @@ class AdmissionService:
         return self.mode is not Mode.OFF
 
     def start(self, net: OverlayService) -> None:
-        """Begin to ask; what was subscribed to before is booked."""
+        """Start admission with the overlay; existing subscriptions get reservations."""
         self._net = net
         if not self.is_on:
             return
@@ -134,7 +134,7 @@ class AdmissionService:
         self._begin()
 
     def start_secondary(self, secondary: SecondaryService) -> None:
-        """The same, with others through its parents."""
+        """Start admission at a secondary node, through its parents."""
         self._parents = secondary
         if not self.is_on:
             return
@@ -149,27 +149,27 @@ class AdmissionService:
         self._broker.admitting = self.admitting
         self.admitting.restore()
 
-    # -------------------------------------------------------------------------------- as time goes
+    # ----------------------------------------------------------------------------------------- time
 
     def turn(self) -> None:
-        """What came of the last turn of the event loop."""
+        """Apply decisions made in the last turn of the event loop."""
         if self.is_on:
             self.admitting.settle()
 
     def tick(self) -> None:
-        """A few times a second."""
+        """Called a few times a second."""
         if not self.is_on:
             return
         if self._net is None:
             if self._parents is None:
                 self.admission.advance(clock_us())
         elif self._linked(self._net) != len(self._link_meters):
-            self._look_at_links(self._clock.now_ms())  # what a new one carries counts at once
+            self._look_at_links(self._clock.now_ms())  # a new link's capacity counts immediately
         self.admitting.advance()
         self.admitting.settle()
 
     def look(self, monitor: Monitor) -> None:
-        """Once a second: what is really used, and what there is."""
+        """Once a second: sample usage and capacity."""
         if not self.is_on:
             return
         now_ms = self._clock.now_ms()
@@ -185,10 +185,10 @@ class AdmissionService:
     def answer(self, request: NodeRequest) -> bytes:
         return answer(self.admitting if self.is_on else None, request, self.mode)
 
-    # ------------------------------------------------------------------------------- for who looks
+    # --------------------------------------------------------------------------------------- status
 
     async def show(self) -> AdmissionStatus:
-        """With filters, of which some are enough: each takes a while, so others get turns."""
+        """Status with some of the filters; yields between them, as each takes a while."""
         filters: list[FilterStatus] = []
         for each in filter_lines(self.admission.order, MAX_FILTERS):
             filters.append(each)
@@ -232,9 +232,9 @@ class AdmissionService:
         )
 
     async def need(self, channel: str, where: str, client_: str = "") -> DemandStatus:
-        """What a subscription would need, and whether it would be admitted: asked, and given back.
+        """Dry run of a subscription: its demand, and whether it would be admitted.
 
-        AdmissionError or PredicateError where it is none.
+        Makes a reservation and releases it. Raises AdmissionError or PredicateError if invalid.
         """
         if len(self.admitting.asked) >= _QUESTIONS:
             raise AdmissionError("request", f"expected at most {_QUESTIONS} at a time, try again")
@@ -270,12 +270,12 @@ class AdmissionService:
             is_secondary=self._is_secondary,
         )
 
-    # -------------------------------------------------------------------------------------- inside
+    # ------------------------------------------------------------------------------------ internals
 
     async def _try(
         self, filter_: Filter, guarantee: Guarantee, measured: Measured, size: int, client_: str
     ) -> AdmissionOutcome:
-        """Ask as if somebody subscribed, who has what is left of the client's bandwidth."""
+        """Reserve as a hypothetical subscriber with what is left of the client's bandwidth."""
         self._asked += 1
         name, key = f"\0{client_ or 'nobody'}", self._asked
         admission, door = self.admission, self.admitting.door
@@ -288,7 +288,7 @@ class AdmissionService:
         decided: asyncio.Future[AdmissionOutcome] = asyncio.get_running_loop().create_future()
 
         def hear(outcome: AdmissionOutcome) -> None:
-            if not decided.done():  # it may change its mind before this task goes on
+            if not decided.done():  # the decision may change before this task resumes
                 decided.set_result(outcome)
 
         self.admitting.asked[name, key] = hear
@@ -323,14 +323,14 @@ class AdmissionService:
                 net.turn()
 
     def _heard(self) -> None:
-        """Other nodes may have said something."""
+        """Apply decisions after messages from other nodes."""
         if self.admission.decisions:
             self._broker.hub.now_ms = self._clock.now_ms()
             self.admitting.settle()
             self._due()
 
     def _estimate(self, channel: str, where: str, xpath: str) -> Measured:
-        """From the pipeline, or else what this node has seen of a channel."""
+        """Measurements from the pipeline, or else this node's own counts of the channel."""
         now_ms = self._clock.now_ms()
 
         def known(kind: str, subject: str, name: str) -> float | None:
@@ -345,13 +345,13 @@ class AdmissionService:
         return found
 
     def _look_at_cpu(self, use: float, rate_hz: float) -> None:
-        """What it can do shows when it has been busy for a while, with events of clients."""
+        """Report CPU load; capacity shows only once clients' events kept the CPU busy a while."""
         is_busy = use >= self.settings.options.cpu_threshold and rate_hz >= _MIN_HZ
         self._busy = self._busy + 1 if is_busy else 0
         self.admission.look_at_cpu(min(use, 1.0) if self._busy >= _BUSY else 0.0, rate_hz)
 
     def _look_at_clients(self, now_ms: int) -> None:
-        """Some at a time, going on where the last look stopped."""
+        """Sample the next clients, continuing where the last call stopped."""
         looked = 0
         for session in islice(self._round, AT_A_TIME):
             looked += 1
@@ -375,7 +375,7 @@ class AdmissionService:
             self.admission.measured(*booked.which, sent_hz, round(sent_bytes_hz / sent_hz))
 
     def _look_at_links(self, now_ms: int) -> float:
-        """Gives the events per second that were sent to other nodes."""
+        """Sample all links; returns the events per second sent to other nodes."""
         if self._net is None:
             return 0.0
         carried_hz = 0.0
@@ -395,11 +395,11 @@ class AdmissionService:
         return carried_hz
 
     def _linked(self, net: OverlayService) -> int:
-        """With how many nodes, of both tiers."""
+        """Number of linked nodes, of both tiers."""
         return len(net.overlay.used_neighbours()) + len(net.tiers.links)
 
     def _tell_others(self, net: OverlayService) -> None:
-        """What this node has and has promised, without its clients."""
+        """Announce this node's resource pools, except those of clients."""
         lines = [
             each
             for each in pool_lines(self._node, self.admission.books)

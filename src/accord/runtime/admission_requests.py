@@ -1,8 +1,8 @@
-"""`$accord/advertisements`: what a client says it will publish at most, and what it is answered.
+"""`$accord/advertisements`: clients advertise what they will publish at most.
 
-A request is a JSON object that says what to `do`; the structs below say what else belongs to it.
-The answer has `ok`, and `error` and maybe `place` where that is false; and the `mode` of admission,
-because a node that does not admit takes advertisements, too, and holds nobody to them.
+A request is a JSON object whose `do` selects one of the structs below. The reply has `ok`, and if
+that is false `error` and possibly `place`. It also has the `mode` of admission, because a node with
+admission off accepts advertisements, too, without enforcing them.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class _Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
 
 
 class Advertise(_Asked, frozen=True, kw_only=True, tag="advertise"):
-    """Also to change it: the same name again replaces what was said before."""
+    """Add an advertisement; one of the same name is replaced."""
 
     channel: str  # or a filter
     rate_hz: float
     where: str = ""
-    name: str = ""  # the channel and predicate, if left out
+    name: str = ""  # default: channel and predicate
 
 
 class Unadvertise(_Asked, frozen=True, kw_only=True, tag="unadvertise"):
@@ -43,7 +43,7 @@ class Unadvertise(_Asked, frozen=True, kw_only=True, tag="unadvertise"):
 
 
 class ListAdvertisements(_Asked, frozen=True, tag="list"):
-    """One's own, and what came of them."""
+    """List the client's own advertisements and their state."""
 
 
 Asked = Advertise | Unadvertise | ListAdvertisements
@@ -52,7 +52,7 @@ _ACTIONS: Final = ("advertise", "unadvertise", "list")
 
 
 def answer(admitting: SubscriptionAdmission | None, request: NodeRequest, mode: str) -> bytes:
-    """Never raises."""
+    """The reply to a request; never raises."""
     try:
         result = _act(admitting, request, _read(request.message.payload))
     except AdmissionError as error:
@@ -103,7 +103,7 @@ def _act(
 
 
 def _name(asked: Advertise) -> str:
-    """The channel and predicate; where that is too long, how it begins and a digest."""
+    """Channel and predicate; if too long, a prefix and a digest."""
     name = f"{asked.channel} WHERE {asked.where}" if asked.where else asked.channel
     if len(name) <= MAX_NAME and name.isprintable():
         return name

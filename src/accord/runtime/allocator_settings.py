@@ -1,4 +1,4 @@
-"""Memory for a process that moves blocks of many sizes, all short-lived, and must not pause."""
+"""Allocator settings for a process with short-lived blocks of many sizes that must not pause."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ _NEW_OBJECTS: Final = 10_000
 
 
 def keep_freed_memory() -> bool:
-    """Let glibc reuse large blocks rather than map and unmap them: half the cost at 1 KB.
+    """Let glibc reuse large blocks instead of mapping and unmapping them: half the cost at 1 KB.
 
-    Either setting alone would switch off the adaptation of the other. False where there is no
-    glibc to tell.
+    Either setting alone would disable the adaptation of the other. False if there is no glibc.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -25,11 +24,11 @@ def keep_freed_memory() -> bool:
 
 
 def collect_seldom() -> None:
-    """Let the garbage collector pass over what there is now, and come less often.
+    """Exclude existing objects from garbage collection, and collect less often.
 
-    It only has to find cycles, and neither messages nor clients that come and go leave any. To look
-    at what is new takes a millisecond or two; to look at everything takes as long as the
-    transmission of a few events, and half a second with 100,000 predicates.
+    The collector only has to find cycles, and neither messages nor clients leave any. Collecting
+    new objects takes a millisecond or two; a full collection takes as long as transmitting a few
+    events, and half a second with 100,000 predicates.
     """
     gc.collect()
     gc.freeze()

@@ -1,9 +1,9 @@
-"""`$accord/channels`: channels seen, defined and deleted by MQTT clients, as over HTTP.
+"""`$accord/channels`: MQTT clients list, define and delete channels, as over HTTP.
 
-A request is a JSON object that says what to `do`; the structs below say what else belongs to it.
-The answer has `ok`, and `error` and maybe `place` where that is false. As over HTTP, who may read
-statistics may see them, and who may change policies may define them: that decides what becomes of
-other people's events.
+A request is a JSON object whose `do` selects one of the structs below. The reply has `ok`, and if
+that is false `error` and possibly `place`. As over HTTP, clients that may read statistics may list
+channels, and clients that may change policies may define them, as definitions affect the events
+of other clients.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_BYTES: Final = 65_536
 
 
 class ChannelView(Protocol):
-    """A node's channels, as they are seen and changed from outside."""
+    """A node's channels, as seen and changed from outside."""
 
     @property
     def templates(self) -> list[str]: ...
@@ -32,30 +32,30 @@ class ChannelView(Protocol):
     def channel_statuses(self) -> list[ChannelStatus]: ...
 
     def problem_with_defining(self) -> str:
-        """Why nothing can be defined at this node, whatever it is; empty where it can."""
+        """Why no channel can be defined at this node; empty if one can."""
 
     def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
-        """The option that its template can't use, and why."""
+        """The option that the template can't use, and why."""
 
     def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:
-        """Gives why not, or None."""
+        """Returns the problem, or None."""
 
     def delete_channel(self, name: str) -> str | None: ...
 
 
 class ChannelExistsError(PolicyError):
-    """It is defined otherwise already."""
+    """The channel is already defined differently."""
 
 
 class ListChannels(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="list"):
-    """All that are defined, at any node."""
+    """List all defined channels, of any node."""
 
 
 class Create(
     ChannelRequest, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do",
     tag="create",
 ):  # fmt: skip
-    """Define a channel or a filter; what is defined otherwise already only if it `replaces` it."""
+    """Define a channel or filter; a different existing definition only if it `replaces` it."""
 
     name: str
     replaces: bool = False
@@ -71,7 +71,7 @@ _ACTIONS: Final = ("list", "create", "delete")
 
 
 def answer(net: ChannelView, body: bytes, *, may_see: bool, may_change: bool) -> bytes:
-    """The answer to a request; never raises for what is asked."""
+    """The reply to a request; never raises for invalid requests."""
     try:
         request = _read(body)
         if isinstance(request, ListChannels) and not (may_see or may_change):
@@ -85,7 +85,7 @@ def answer(net: ChannelView, body: bytes, *, may_see: bool, may_change: bool) ->
 
 
 def define(net: ChannelView, definition: ChannelDefinition, *, replaces: bool) -> Channel:
-    """PolicyError where it can't be, DefinedError where it is defined otherwise already."""
+    """Raises PolicyError if invalid, ChannelExistsError if already defined differently."""
     if not_here := net.problem_with_defining():
         raise PolicyError("", not_here)
     if definition.name.startswith("$"):

@@ -1,4 +1,4 @@
-"""The links of a backbone node to secondary ones: their events, beside those of the overlay."""
+"""Links of a backbone node to secondary nodes, beside those of the overlay."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from accord.runtime.logs import get_log
 
 log = get_log(__name__)
 
-# All that may come over a link: a backbone node has neighbours of both tiers.
+# All messages of a link: a backbone node has neighbours of both tiers.
 LinkMessage = Message | FromChild | FromParent
 _encode: Final = msgspec.msgpack.Encoder().encode
 _NEVER: Final = 1 << 62
 
 
 class ChildLinks:
-    """Those neighbours that are secondary nodes; `set_clock` is called before events are."""
+    """Neighbours that are secondary nodes; `set_clock` is called before events are handled."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ChildLinks:
             raise
 
     def take(self, child: str, bytes_wanted: int) -> list[bytes]:
-        self._parent.ready.clear()  # all links are asked
+        self._parent.ready.clear()  # all links are polled anyway
         taken = self._parent.take(child, bytes_wanted, clock_us())
         if taken:
             self._set_clock()

@@ -1,4 +1,4 @@
-"""Time for the node: starts at the wall clock's and never goes back or jumps."""
+"""The node's clock: starts at wall-clock time and is monotonic from then on."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ class Clock:
         self._offset_ns = time.time_ns() - time.monotonic_ns()
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970 in UTC, as of the start."""
+        """Milliseconds since 1970 in UTC, by the wall clock at the start."""
         return (time.monotonic_ns() + self._offset_ns) // 1_000_000

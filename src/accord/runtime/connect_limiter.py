@@ -1,4 +1,4 @@
-"""How fast new connections are let in: from everywhere together, and from each address."""
+"""Token buckets that limit the rate of new connections, in total and per address."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _REMEMBERED: Final = 10_000
 
 
 class _ConnectBucket:
-    """Allows `rate` per second, and as many at once after a quiet second."""
+    """Allows `rate` per second, with a burst of one second's tokens."""
 
     __slots__ = ("at_ms", "left")
 
@@ -41,7 +41,7 @@ class ConnectLimiter:
         return bucket.take(self._per_s_per_address, now_ms) and self._all.take(self._per_s, now_ms)
 
     def _forget_quiet(self, now_ms: int) -> None:
-        """An address that was silent for a second has its full rate again anyway."""
+        """Evict buckets unused for a second: they would be full again anyway."""
         busy = {
             address: bucket
             for address, bucket in self._by_address.items()

@@ -1,4 +1,8 @@
-"""When connections may be written to: their links, the limits of clients, and that of the node."""
+"""Decides when a connection may be written to: by its link, its client's and the node's limits.
+
+The link bounds the bytes handed to the kernel by a send window; limits are applied by pacers. Where
+the node has a limit of its own, connections wait for turns, granted by the scheduling discipline.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,14 @@ from accord.core.scheduling.pacing import Gate, Pacer
 from accord.core.scheduling.strategies import FIFO, Discipline
 from accord.runtime.socket_gauge import BandwidthLimits, SocketGauge
 
-# Asked for at a time, where the link may have so much: more would leave the order to the kernel.
+# Bytes written per call, if the link allows: more would leave the ordering to the kernel.
 WRITE_BYTES: Final = 262_144
-# Sooner than this after a look nothing new can be learned.
+# Minimum time between two samples of the socket; an earlier one shows nothing new.
 _AGAIN_US: Final = 200
 _FEW_PACERS: Final = 100
-# Who waits longer than this for the node's limit lets what is better go before it.
+# If the node's limit delays a turn longer than this, better events may overtake it.
 _LONG_US: Final = 50_000
-MAX_PACERS: Final = 10_000  # of clients that may be gone
+MAX_PACERS: Final = 10_000  # including those of clients that may be offline
 _NO_LIMITS: Final = BandwidthLimits()
 
 
@@ -29,7 +33,7 @@ def clock_us() -> int:
 
 
 class Alarm:
-    """A timer that rings once, at the first of the times it was set to."""
+    """One-shot timer that fires at the earliest of the times it was set to."""
 
     __slots__ = ("_call", "_due_us", "_timer")
 
@@ -57,14 +61,14 @@ class Alarm:
 
 
 class NodeBandwidth:
-    """The limits of a node, and whose turn it is where the node's own is reached.
+    """The node's bandwidth limits, and the turns of connections where the node has its own.
 
-    `go_on` is called when it is time to `pump` again.
+    `go_on` is called when `pump` is due again.
     """
 
     def __init__(self, discipline: Discipline, go_on: Callable[[], None]) -> None:
         self.limits = _NO_LIMITS
-        self.is_limited = False  # whether anybody is
+        self.is_limited = False  # whether any limit is set
         self.node: Pacer | None = None
         self.egress = Egress(discipline)
         self._alarm = Alarm(go_on)
@@ -72,7 +76,7 @@ class NodeBandwidth:
         self._many = _FEW_PACERS
 
     def pacer_of(self, client: str, limit_bps: int) -> Pacer:
-        """A client's, also across connections: who connects again has no more than before."""
+        """The pacer of a client; it survives reconnects, so reconnecting gains no bandwidth."""
         pacer = self._pacers.get(client)
         if pacer is None:
             pacer = Pacer(limit_bps)
@@ -94,7 +98,7 @@ class NodeBandwidth:
             self._many = min(max(2 * len(self._pacers), _FEW_PACERS), 2 * MAX_PACERS)
 
     def set_limits(self, limits: BandwidthLimits) -> None:
-        """Senders notice when they are next asked to send."""
+        """Replace the limits; writers notice at their next send."""
         self.limits = limits
         self.is_limited = bool(limits.node_bps or limits.client_bps or limits.clients)
         if limits.node_bps == 0:
@@ -106,7 +110,7 @@ class NodeBandwidth:
         self._alarm.cancel()
 
     def pump(self) -> None:
-        """Give turns, as long as the node's limit allows it."""
+        """Grant turns to waiting connections as long as the node's limit allows."""
         node = self.node
         egress = self.egress
         if node is None:
@@ -125,14 +129,14 @@ class NodeBandwidth:
             size = 0
             try:
                 size = sender.take_turn()
-            except Exception as error:  # whatever it is, others go on
+            except Exception as error:  # fault isolation: the other connections continue
                 sender.owner.failed(error)
             egress.sent(turn, size)
             if size:
                 sender.offer()
 
     def _has_better(self) -> bool:
-        """Whether one of those who wait has something that need not."""
+        """Whether a waiting connection has a more important event that may be sent immediately."""
         has_better = False
         if self.egress.discipline.strategy != FIFO:
             for turn in self.egress.turns():
@@ -142,22 +146,22 @@ class NodeBandwidth:
 
 
 class Owner(Protocol):
-    """Whose connection it is."""
+    """Owner of a connection."""
 
     def write(self, frames: list[bytes]) -> int:
-        """Hand `frames` to the transport; gives their size."""
+        """Pass `frames` to the transport; returns their size."""
 
     def go_on(self) -> None:
-        """It is time to send what could not be sent before."""
+        """Called when output that had to wait may be sent."""
 
     def failed(self, error: Exception) -> None:
-        """Something could not be sent."""
+        """Called when sending has failed."""
 
 
 class ConnectionWriter:
-    """One connection's: writes what there is, as far as that is allowed, and else sees to it later.
+    """Writer of one connection: sends pending output as far as allowed, the rest on a timer.
 
-    Most connections are idle: what only others need is made when it is needed.
+    Most connections are idle, so the alarm, gates and turns are created on demand.
     """
 
     __slots__ = (
@@ -190,11 +194,11 @@ class ConnectionWriter:
         self._connection = connection
         self._limits = _NO_LIMITS
         self._client = ""
-        self._own: Gate | None = None  # without the node's limit
+        self._own: Gate | None = None  # the client's limit only, without the node's
         self._alarm: Alarm | None = None
-        self._is_full = False  # the link: until the alarm
-        self._turn: WaitingDestination | None = None  # where the node has a limit
-        self._has_risen = False  # since it offered something
+        self._is_full = False  # the link's send window, until the alarm
+        self._turn: WaitingDestination | None = None  # only if the node has a limit
+        self._has_risen = False  # since the last offer
         self._gauge = SocketGauge(transport)
         self._gauge.route(self.link)
 
@@ -213,7 +217,7 @@ class ConnectionWriter:
             link.renew(clock_us())
         gate = link.gate
         if gate is not None:
-            self._send_answers()  # apart from events: they count otherwise
+            self._send_answers()  # separately from events: the gate accounts for them differently
         if bandwidth.node is not None:
             self.offer()
             return
@@ -240,7 +244,7 @@ class ConnectionWriter:
                 return
 
     def offer(self) -> None:
-        """Wait for a turn, where the link and the client's limit would allow one."""
+        """Queue for a turn, if the link and the client's limit would allow one."""
         gate = self.link.gate
         connection = self._connection
         room = 0
@@ -251,7 +255,7 @@ class ConnectionWriter:
             return
         gate.lowest_bin = 0
         self._has_risen = False
-        # What waits for the node's limit only has its place among those of others.
+        # An event that waits only for the node's limit keeps its place among the connections.
         head = connection.peek(gate) or connection.peek(self._own)
         if head is not None:
             if self._turn is None:
@@ -263,12 +267,12 @@ class ConnectionWriter:
                 self._wait_for(self._own)
 
     def rise(self) -> bool:
-        """Wait with something better than now that may go at once, if there is any."""
+        """Queue with a more important event that may be sent immediately, if there is one."""
         gate = self.link.gate
         turn = self._turn
         if gate is None or turn is None or self._has_risen:
             return False
-        self._has_risen = True  # what comes later, or may go later, is offered then
+        self._has_risen = True  # events that arrive or become sendable later are offered then
         gate.advance(clock_us())
         gate.lowest_bin = turn.bin + 1
         head = self._connection.peek(gate)
@@ -280,7 +284,7 @@ class ConnectionWriter:
         return True
 
     def take_turn(self) -> int:
-        """Write the next events, about a portion; gives how many bytes."""
+        """Write about one portion of the next events; returns the bytes written."""
         self.link.renew(clock_us())
         room = 0 if self.is_paused else self._room()
         frames = self._connection.take(room) if room else []
@@ -293,7 +297,7 @@ class ConnectionWriter:
         return size
 
     def stop(self) -> None:
-        """Nothing will be sent any more."""
+        """Stop sending for good."""
         self.wait_no_longer()
         self.is_paused = True
         if self._own is not None and self._client:
@@ -306,7 +310,7 @@ class ConnectionWriter:
         self._is_full = False
 
     def _room(self) -> int:
-        """How many bytes may go now; if none, a timer is set where that is needed."""
+        """How many bytes may be sent now; if none, sets a timer where one is needed."""
         link = self.link
         room = link.room
         now_us = clock_us()
@@ -339,7 +343,7 @@ class ConnectionWriter:
         self.owner.go_on()
 
     def _leave(self) -> None:
-        """Wait for no turn."""
+        """Leave the queue for turns."""
         if self._turn is not None:
             self._bandwidth.egress.remove(self._turn)
 

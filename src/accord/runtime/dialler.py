@@ -1,4 +1,4 @@
-"""Keeps trying to be linked with whoever is at an address."""
+"""Dials an address until there is a link, and again with backoff whenever it ends."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from accord.runtime.transports.interface import LinkTransport
 log = get_log(__name__)
 
 _CONNECT_S: Final = 5.0
-# A link that was up for so long was no mistake: when it ends, it is tried again soon.
+# A link that was up this long resets the backoff.
 _PROVEN_US: Final = 2_000_000
-# There is a link, only not this one.
+# Close reasons that mean another link with the same node exists.
 _LINKED: Final = (CloseReason.DUPLICATE, CloseReason.REPLACED)
 
 
 class DialStatus(Struct, frozen=True, kw_only=True):
-    """`node` is who was found there, `problem` why there is no link; empty: there is one."""
+    """`node` is the node found there, `problem` why there is no link; empty if there is one."""
 
     address: str
     node: str
@@ -38,14 +38,14 @@ class DialStatus(Struct, frozen=True, kw_only=True):
 
 class DialOwner(Protocol):
     def dialled(self, expected: str) -> NeighbourLink:
-        """For a connection that is being opened, perhaps to that node only."""
+        """The protocol for a connection being opened; `expected` restricts it to that node."""
 
     async def until_gone(self, node: str) -> None:
-        """Returns when there is no link with `node`, however it was opened."""
+        """Returns when there is no link with `node`, whichever side opened it."""
 
 
 class Dialler:
-    """One address; `run` until cancelled."""
+    """Dials one address; `run` runs until cancelled."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Dialler:
         self.address = address
         self.expected = expected
         self.node = ""
-        self.link: NeighbourLink | None = None  # the one it has opened last
+        self.link: NeighbourLink | None = None  # the last one opened
         self.attempts = 0
         self.problem: LinkError | None = None
         self._owner = owner

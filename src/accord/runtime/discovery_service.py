@@ -1,7 +1,7 @@
-"""Finds neighbours: tells others where this node listens, and dials those that were chosen.
+"""Neighbour discovery: announces this node's addresses and dials the neighbours selected.
 
-The choice is made in `core/overlay/discovery`. Who is at an address is found out by the handshake,
-as ever: one that is somebody else, or has not the same key, is given up.
+The selection is made in `core/overlay/discovery`. The link's handshake verifies the node at an
+address; one with another name or another shared key is abandoned.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from accord.runtime.logs import get_log
 log = get_log(__name__)
 
 _LOOK_S: Final = 1.0
-_PATIENCE: Final = 5  # looks in a row at which there was no link, and a problem
+_PATIENCE: Final = 5  # consecutive checks with a problem and no link, until a node is abandoned
 
 
 class DiscoveryService:
-    """`listen` is where this node does, `announce` where others reach it if that differs."""
+    """`listen` are this node's addresses; `announce` replaces them if others reach it elsewhere."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class DiscoveryService:
         self._neighbours = neighbours
         self._listen = tuple(announce or listen)
         self._is_here = all(each.is_loopback for each in self._listen)
-        self._own: dict[str, SocketAddress] = {}  # what was dialled for it, by what it is called
-        self._problems: dict[str, int] = {}  # by node, looks in a row
+        self._own: dict[str, SocketAddress] = {}  # addresses dialled for discovery, by their text
+        self._problems: dict[str, int] = {}  # consecutive failed checks, by node
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -78,14 +78,14 @@ class DiscoveryService:
         self._obey(self.discovery.advance(now_us, list(self._neighbours.links)), now_us)
 
     def _tell(self) -> None:
-        """All others, where they may find this node."""
+        """Announce this node's addresses to all nodes."""
         addresses = tuple(str(each) for each in map(self._reached, self._listen) if each)
         if addresses:
             self._overlay.store.put(ADDRESS, "", encode(addresses))
             self._neighbours.due()
 
     def _reached(self, address: SocketAddress) -> SocketAddress | None:
-        """Where a node that listens everywhere is reached: as its links are."""
+        """The reachable address of a wildcard listener: the local address of a link."""
         if not _is_any(address.host):
             return address
         for link in self._neighbours.links.values():
@@ -94,7 +94,7 @@ class DiscoveryService:
         return None
 
     def _seen(self, node: str, addresses: tuple[str, ...], host: str) -> None:
-        """A beacon: who listens everywhere does so where the beacon came from."""
+        """On a beacon: a wildcard address means the host the beacon came from."""
         known = [each for each in map(parse_link_address, addresses) if each is not None]
         found = [replace(each, host=host) if _is_any(each.host) else each for each in known]
         self.discovery.seen(node, tuple(map(str, found)), clock_us())
@@ -127,7 +127,7 @@ class DiscoveryService:
             self._neighbours.dial(address, order.node)
 
     def _may_dial(self, address: SocketAddress) -> bool:
-        """Not what is dialled anyway, nor what means this machine where others say it."""
+        """False if already dialled, or if a loopback address comes from another machine."""
         is_meant = self._is_here or not address.is_loopback
         return is_meant and self._neighbours.dial_status(address) is None
 

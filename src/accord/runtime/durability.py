@@ -1,14 +1,15 @@
-"""The node's two logs: the journal of kept events, and the log of its own state.
+"""The node's two durable logs: the journal of kept events, and the log of its own state.
 
-Once per turn of the event loop, what the broker recorded goes to the logs. Their writer threads
-tell how far they are on disk; when both have all of a turn, the answers that waited for it go out.
-A log that can't keep up takes no more: then the broker refuses what would have to be recorded.
+Once per turn of the event loop, the broker's records are appended to the logs. Their writer threads
+report the committed offset; when both logs have committed a turn, the acknowledgements that waited
+for it are sent (group commit). A log that can't keep up refuses appends, and the broker then
+refuses whatever would have to be recorded.
 
-A turn's events are on disk before its state goes to its log. The other way round, a crash between
-the two could leave the state "this QoS 2 message was taken" without the event: its repetition
-would be acknowledged, and the event never kept. As it is, a crash there keeps an event that led to
-nothing. So the state also says how far the journal had come: of QoS 2 events behind that, the node
-does what they should have led to when it starts again, and knows them when they are repeated.
+A turn's events are on disk before its state is appended. In the opposite order, a crash in between
+could leave the state "this QoS 2 message was accepted" without the event: its retransmission would
+be acknowledged and the event never kept. In this order, such a crash leaves a kept event without
+effects. The state log therefore also records the journal offset it covers: at the next start, the
+node redoes the effects of QoS 2 events after that offset, and recognises their retransmissions.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ log = get_log(__name__)
 
 EVENTS: Final = "journal"
 STATE: Final = "state"
-_SESSION_BYTES: Final = 300  # what a session takes in a snapshot, about
-_MARK_EVERY: Final = 10_000  # records of the journal, so that few are looked at after a crash
+_SESSION_BYTES: Final = 300  # approximate size of a session in a snapshot
+_MARK_EVERY: Final = 10_000  # journal records between marks, which bounds the work of `_redo`
 
 
 class _Turn(NamedTuple):
-    """A turn whose events are appended, and the state to append when they are on disk."""
+    """A turn whose events are appended, with the state to append once they are on disk."""
 
     position: int
     events_offset: int
@@ -53,7 +54,7 @@ class _Turn(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """A turn that is on disk when the state log is at `state_offset`."""
+    """A turn that is on disk once the state log has committed `state_offset`."""
 
     position: int
     state_offset: int
@@ -69,7 +70,7 @@ class Durability:
         on_progress: Callable[[], None],
         now_ms: int,
     ) -> None:
-        """Opens or makes the logs in `directory`, and restores `broker` from them."""
+        """Opens or creates the logs in `directory`, and restores `broker` from them."""
         self._broker = broker
         self._on_progress = on_progress
         self._loop = asyncio.get_running_loop()
@@ -101,7 +102,7 @@ class Durability:
         self._say_what_was_found()
 
     def _redo(self, journal: Path) -> int:
-        """Do what the last events before a crash should have led to; gives how many they were."""
+        """Redo the effects of the last events before a crash; returns the number of events."""
         start = self.restored.kept_through
         if start is None:
             return 0
@@ -117,7 +118,7 @@ class Durability:
         return redone
 
     def append(self) -> None:
-        """Hand what was recorded to the logs."""
+        """Append the broker's records to the logs."""
         hub = self._broker.hub
         first_offset = self._events.next_offset
         problem = self._append_events()
@@ -132,10 +133,7 @@ class Durability:
         hub.overloaded = self._append_state() or problem
 
     def append_ledger(self, record: bytes) -> bool:
-        """Hand a record of the ledger to the journal; False where it takes no more.
-
-        Nobody waits for it to be on disk.
-        """
+        """Append a ledger record to the journal without waiting for the disk; False if refused."""
         try:
             return not isinstance(self._events.append([record]), AppendRefused)
         except JournalError as error:
@@ -144,11 +142,11 @@ class Durability:
 
     @property
     def committed_offset(self) -> int:
-        """Of the journal: all records before it are on disk."""
+        """Journal offset before which all records are on disk."""
         return self._events_offset
 
     def tidy(self) -> None:
-        """Replace the state log by a snapshot where that makes it much smaller."""
+        """Replace the state log by a snapshot if that makes it much smaller."""
         broker = self._broker
         live_bytes = broker.retained.bytes + sum(
             session.outbox.tracked_bytes + _SESSION_BYTES for session in broker.sessions.values()
@@ -157,7 +155,7 @@ class Durability:
             return
         self.append()
         if not broker.hub.state_records and not any(turn.snapshot for turn in self._turns):
-            # In its place behind the records that made this state.
+            # The snapshot is queued after the records that led to this state.
             offset = self._events.next_offset
             records = [*snapshot(broker), encode_record(KeptThrough(offset))]
             turn = _Turn(self._position, offset, [], records)
@@ -176,7 +174,7 @@ class Durability:
         )
 
     def close(self) -> None:
-        """Make everything durable and let go of the files."""
+        """Make everything durable and close the files."""
         self.append()
         self._close(self._events)
         self._events_offset = self._events.status().committed_offset
@@ -186,7 +184,7 @@ class Durability:
         self._close(self._state)
 
     def _append_events(self) -> str:
-        """Hand the kept events to the journal; why not, where it takes no more."""
+        """Append kept events to the journal; returns the problem if it refuses them."""
         hub = self._broker.hub
         if hub.kept:
             taken = self._events.append(encode_kept(hub.kept))
@@ -196,7 +194,7 @@ class Durability:
         return ""
 
     def _append_state(self) -> str:
-        """Hand over the state of turns whose events are on disk; why not, where it can't be."""
+        """Append the state of turns whose events are on disk; returns the problem if refused."""
         turns = self._turns
         while turns and turns[0].events_offset <= self._events_offset:
             turn = turns[0]
@@ -214,7 +212,7 @@ class Durability:
         return ""
 
     def _with_mark(self, turn: _Turn) -> list[bytes]:
-        """A turn's records, and how far the journal had come, where that is worth a record."""
+        """A turn's records, plus the journal offset if that is worth a record."""
         passed = turn.events_offset - self._kept_through
         if passed == 0 or (not turn.records and passed < _MARK_EVERY):
             return turn.records
@@ -227,7 +225,7 @@ class Durability:
             log.error("a log was not closed cleanly", problem=str(error))
 
     def _tell(self, handle: Callable[..., None]) -> Callable[[object], None]:
-        """A callback for a writer thread."""
+        """Wraps a callback of a writer thread so that it runs on the event loop."""
 
         def call(value: object) -> None:
             if not self._loop.is_closed():

@@ -1,8 +1,7 @@
-"""Failures that must not go further than what they are about: one event, one client, one part.
+"""Fault isolation: confines an unexpected exception to one event, client or component.
 
-Whatever comes of somebody else can fail in ways that nobody thought of. What is due to others is
-done all the same, and people are told once of each kind: a failure that repeats with every message
-would otherwise fill the log.
+Foreign input can fail in unforeseen ways. Work for others continues, and each kind of failure is
+logged once: one that repeats with every message would otherwise fill the log.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from accord.core.overlay.signalling import Carried
 from accord.runtime.logs import Log
 
 FAILED: Final = "could not be handed over"
-_KINDS: Final = 1_000  # remembered
+_KINDS: Final = 1_000  # remembered as logged
 
-Kind = tuple[str, type[BaseException], str, int]  # what failed, how, and where
+Kind = tuple[str, type[BaseException], str, int]  # operation, exception type, file and line
 
 
 class FaultIsolation:
-    """`count` is how many there were in all."""
+    """`count` is the total number of failures."""
 
     def __init__(self, log: Log) -> None:
         self.count = 0
@@ -40,26 +39,26 @@ class FaultIsolation:
     def hand_over(
         self, events: list[Carried], hand: Callable[[Carried], None], counters: Counters
     ) -> None:
-        """Each of them once: they are taken out first, and what fails is shed."""
+        """Pass on each item once: all are removed first, and one that fails is shed."""
         taken = list(events)
         events.clear()
         for event in taken:
             try:
                 hand(event)
-            except Exception as error:  # whatever it is, others go on
+            except Exception as error:  # fault isolation: the others continue
                 counters.shed(FAILED, event.source)
                 self.failed("an event could not be handed over", error)
 
     def run(self, what: str, call: Callable[[], None]) -> None:
-        """Call it, whatever comes of that."""
+        """Call it, and log any exception."""
         try:
             call()
-        except Exception as error:  # whatever it is, others go on
+        except Exception as error:  # fault isolation: the caller continues
             self.failed(what, error)
 
 
 def _place(error: Exception) -> tuple[str, int]:
-    """Where it was raised."""
+    """File and line where it was raised."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next

@@ -1,4 +1,4 @@
-"""What a node knows of the past that its clients get, and what of it outlives the node."""
+"""Drives the history that this node's clients receive, and persists its progress."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _REMEMBERED_S: Final = 60.0
 
 
 class HistoryCheckpoint(msgspec.Struct, frozen=True):
-    """What outlives the node: by others, up to where all came and what besides; and channels."""
+    """Persisted progress: per node, watermark and numbers beyond it; and persistent channels."""
 
     nodes: dict[str, tuple[int, list[int]]] = {}
     channels: tuple[str, ...] = ()
 
 
 class RememberedChannels(PersistentChannels, Protocol):
-    """`remembered` are persistent channels from before the start."""
+    """`remembered` are the persistent channels known before the restart."""
 
     remembered: tuple[str, ...]
 
 
 class HistoryDriver:
-    """Goes on with what clients of this node get of persistent channels."""
+    """Advances the history subscriptions of this node's clients to persistent channels."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class HistoryDriver:
         self._has_news = False
 
     def start(self) -> None:
-        """Go on with what clients had before the node was started; before others are heard."""
+        """Resume the clients' history subscriptions, before other nodes' messages are handled."""
         known = self._saved = self._read_known()
         self._directory.remembered = known.channels
         broker = self._broker
@@ -72,7 +72,7 @@ class HistoryDriver:
         self._begin(self._keep_known())
 
     def turn(self) -> None:
-        """What came of the last turn of the event loop; before it is recorded."""
+        """Advance after each turn of the event loop, before the turn is recorded."""
         if self._has_news:
             self._has_news = False
             self._save()
@@ -82,7 +82,7 @@ class HistoryDriver:
             self._asked()
 
     def is_wanted(self) -> bool:
-        """Whether anybody waits for some of the past."""
+        """Whether a client waits for history."""
         return bool(self.asker.active or len(self.pasts))
 
     async def close(self) -> None:
@@ -92,20 +92,20 @@ class HistoryDriver:
         self._save()
 
     def heard(self) -> None:
-        """Nodes may have answered."""
+        """Schedule a turn after messages from other nodes."""
         if self.asker.active:
             self._server.due()
 
     def channels_changed(self, *_: object) -> None:
-        """Before anything is published to a channel that is persistent now."""
+        """Called before events are published to a channel that is now persistent."""
         self._has_news = True
         self._server.due()
 
     def _asked(self) -> None:
-        """There may be something for other nodes."""
+        """Hook: there may be messages for other nodes."""
 
     def _look_after(self) -> None:
-        """From time to time."""
+        """Hook: called periodically."""
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -113,7 +113,7 @@ class HistoryDriver:
         task.add_done_callback(self._tasks.discard)
 
     async def _keep_known(self) -> None:
-        """Also forget, after a while, what channels were before the node was started."""
+        """Save progress periodically; after a while, drop the channels remembered from before."""
         left_s = _REMEMBERED_S
         while True:
             await asyncio.sleep(_SAVE_S)

@@ -1,8 +1,8 @@
-"""Pages of the past of persistent channels, from this node's journal, and the archive before it.
+"""Reads pages of the history of persistent channels from this node's journal and archive.
 
-What the journal still has is read from there: that takes no Spark, and misses nothing of what was
-acknowledged. Older events come from the archive. A cursor says which of both is next and where;
-nothing is remembered between pages but readers, which know their place in a file.
+Events that the journal still has are read from there: that needs no Spark and misses no
+acknowledged event. Older events come from the archive. A cursor names the source of the next page
+and the offset in it; the only state between pages is a cache of readers with open file positions.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from accord.journal.record import Batch
 from accord.runtime.pipeline import Pipeline
 from accord.runtime.pipeline_options import PipelineError
 
-MAX_EVENT: Final = 8 << 20  # larger ones can't be sent as part of a page
-_RECORDS: Final = 5_000  # looked at for one page
+MAX_EVENT: Final = 8 << 20  # larger events don't fit into a page
+_RECORDS: Final = 5_000  # scanned for one page
 _RECORD_BYTES: Final = 8 << 20
-_LOOK_S: Final = 0.5  # for one page: predicates may take long, and others want theirs
+_LOOK_S: Final = 0.5  # time limit for one page: predicates may be slow, and others wait
 _READERS: Final = 32
 _DIGITS: Final = 20
 _JOURNAL: Final = "j"
@@ -50,11 +50,11 @@ _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, ProtocolError)
 
 
 class PageUnavailableError(Exception):
-    """Why there is no page now."""
+    """Why no page is available now."""
 
 
 class _Scan(msgspec.Struct):
-    """What was found for a page, and where to go on: at `end` if it was all."""
+    """Events found for a page, and the offset at which the next scan starts."""
 
     events: list[HistoryEvent]
     next_offset: int
@@ -62,7 +62,7 @@ class _Scan(msgspec.Struct):
 
 
 class HistoryPages:
-    """`committed` says how far the journal is on disk."""
+    """`committed` returns the journal offset before which all is on disk."""
 
     def __init__(
         self,
@@ -78,10 +78,10 @@ class HistoryPages:
         self._pipeline = pipeline
         self._committed = committed
         self._now_ms = now_ms
-        self._readers: dict[int, Reader] = {}  # by the offset they are at
+        self._readers: dict[int, Reader] = {}  # by their offset
 
     async def read(self, asked: PageRequest) -> HistoryPage:
-        """PageError where there is none now."""
+        """Raises PageUnavailableError if there is none now."""
         if asked.before > self._committed():
             raise PageUnavailableError("not on disk yet")
         try:
@@ -93,7 +93,7 @@ class HistoryPages:
             raise PageUnavailableError(str(error)) from error
 
     async def _place(self, asked: PageRequest) -> tuple[str, int, str]:
-        """Which of both, with the offset to begin at, or the one where the archive's part ends."""
+        """The source, with the offset to start at, or for the archive the one to end before."""
         kind, text, cursor = _read_cursor(asked.cursor)
         if kind == _ARCHIVE:
             return kind, min(text, asked.before), cursor
@@ -150,7 +150,7 @@ class HistoryPages:
         return HistoryPage(asked.id, small, cursor, missing + len(events) - len(small))
 
     def _is_wanted(self, event: HistoryEvent) -> bool:
-        """Whether it is of a persistent channel, not too old for it, and of this node."""
+        """Whether the channel is persistent, the event recent enough, and published here."""
         if not self._channels.is_persistent(event.channel):
             return False
         definition = self._channels.overlay.registry.look_up(event.channel)
@@ -160,11 +160,11 @@ class HistoryPages:
         try:
             return not is_of_node(event.block)
         except ProtocolError:
-            return True  # who gets it finds out
+            return True  # left to the receiver
 
 
 def _scan(reader: Reader, asked: PageRequest, start: int) -> _Scan:
-    """Look through the journal until there is enough for a page."""
+    """Scan the journal until there is enough for a page."""
     predicate = _predicate(asked.wanted.where, asked.wanted.xpath)
     scan = _Scan([], start)
     size = 0
@@ -186,7 +186,7 @@ def _scan(reader: Reader, asked: PageRequest, start: int) -> _Scan:
             continue
         end = item.first_available if isinstance(item, Retired) else item.next_offset
         end = min(end, asked.before)
-        if asked.start or not isinstance(item, Retired):  # else there just is no more
+        if asked.start or not isinstance(item, Retired):  # otherwise the history simply starts here
             scan.missing += max(0, end - scan.next_offset)
         scan.next_offset = max(scan.next_offset, end)
     return scan
@@ -195,7 +195,7 @@ def _scan(reader: Reader, asked: PageRequest, start: int) -> _Scan:
 def _event(
     record: bytes, wanted: HistorySelector, predicate: Predicate | None, scan: _Scan
 ) -> HistoryEvent | None:
-    """What a record is, if it is wanted."""
+    """The event of a record, if it matches."""
     if kind_of(record) != EVENT:
         return None
     try:
@@ -223,7 +223,7 @@ def _origin(block: bytes) -> tuple[str, int]:
     try:
         return origin_of(block)
     except ProtocolError:
-        return "", 0  # who gets it finds out
+        return "", 0  # left to the receiver
 
 
 def _matches(predicate: Predicate, kept: KeptEvent) -> bool:
@@ -236,7 +236,7 @@ def _matches(predicate: Predicate, kept: KeptEvent) -> bool:
 
 @lru_cache(maxsize=256)
 def _predicate(where: str, xpath: str) -> Predicate | None:
-    """PredicateError where the text is bad."""
+    """Raises PredicateError for invalid text."""
     if where:
         return parse(where)
     return parse_xpath(xpath) if xpath else None
@@ -247,7 +247,7 @@ def _journal_cursor(offset: int, before: int) -> str:
 
 
 def _read_cursor(text: str) -> tuple[str, int, str]:
-    """PageError for one that was not made here."""
+    """Raises PageUnavailableError for a cursor not made here."""
     if not text:
         return "", 0, ""
     place, _, cursor = text[1:].partition(":")

@@ -1,4 +1,4 @@
-"""Persistent channels at a running node: reads its journal for others, and asks them for theirs."""
+"""History of persistent channels at a backbone node: serves its journal and requests others'."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NOTHING_KEPT: Final = "nothing is kept on disk at this node: it needs a folder 
 
 
 class _NodeCut(NamedTuple):
-    """A cut that another node has asked for: answered when everything before it is on disk."""
+    """A cut requested by another node; the reply is sent when all before it is on disk."""
 
     cut: JournalCut
     order: MakeCut
@@ -37,7 +37,7 @@ class _NodeCut(NamedTuple):
 
 
 class HistoryService(HistoryDriver):
-    """Of a backbone node; those of its clients are one part of it."""
+    """Serves other nodes' requests, and drives the history of local clients."""
 
     def __init__(  # noqa: PLR0913 (the parts of a node)
         self,
@@ -83,11 +83,11 @@ class HistoryService(HistoryDriver):
         super().turn()
 
     def heard(self) -> None:
-        """Other nodes may have asked or answered."""
+        """Handle requests and replies of other nodes."""
         self._take_orders()
         super().heard()
 
-    # -------------------------------------------------------------------------------------- inside
+    # ------------------------------------------------------------------------------------ internals
 
     def _asked(self) -> None:
         self._take_orders()
@@ -135,7 +135,7 @@ class HistoryService(HistoryDriver):
                 page = await self._pages.read(order.asked)
             except PageUnavailableError as error:
                 problem = str(error)
-            except Exception as error:  # or the page would count as being read for ever
+            except Exception as error:  # otherwise the page would count as being read for ever
                 log.failure("reading the past failed", error, node=order.to)
                 problem = "failed; the log of the node says why"
             else:
@@ -146,12 +146,12 @@ class HistoryService(HistoryDriver):
         self._said()
 
     def _said(self) -> None:
-        """There is something for another node, or for this one."""
+        """Send messages for another node or for this one."""
         self._asked()
         self._server.due()
 
     def _look_after(self) -> None:
-        """Warn where a channel is to be kept and can't."""
+        """Warn about persistent channels that this node can't store."""
         if self._durability is not None:
             return
         for each in self._net.overlay.registry.all():

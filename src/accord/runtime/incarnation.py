@@ -1,13 +1,13 @@
-"""Which life of the node this is: a number that is larger each time it starts.
+"""The node's incarnation: a number that is larger at each start.
 
-Other nodes tell by it what is new: facts, events in order, questions, links. It is the clock's time
-in milliseconds, as long as that goes on. A clock that is set back between two lives would make all
-that the node says older than what others remember of it, so the last number is kept in the data
-folder. Without one there is only the clock.
+Other nodes use it to recognise what is newer: state records, ordered events, requests, links. It is
+the wall clock in milliseconds. A clock set back between two starts would make the node's messages
+older than what others have stored, so the last incarnation is kept in the data directory; without a
+directory there is only the clock.
 
-What a life numbers begins at a multiple of its incarnation (`NUMBERS` of the broker, and others),
-and is passed by the clock: nothing takes a thousandth of a microsecond. Where the clock does not
-count the next life begins `STEP_MS` later, which leaves room for as much as that.
+Sequence numbers start at a multiple of the incarnation (`NUMBERS` of the broker, and others), and
+the clock outruns them: nothing is numbered every thousandth of a microsecond. Where the clock is
+behind, the next incarnation is `STEP_MS` later, which leaves room for as many numbers.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ log = get_log(__name__)
 
 FILE: Final = "incarnation"
 STEP_MS: Final = 60_000  # room for 60 thousand million events
-LATEST_MS: Final = 4_000_000_000_000  # more than that was never a time; numbers have 62 bits
+LATEST_MS: Final = 4_000_000_000_000  # larger values are no time; sequence numbers have 62 bits
 _MAX_BYTES: Final = 64
 
 
 def begin(folder: Path | None, now_ms: int) -> int:
-    """A number larger than all before, kept in `folder`."""
+    """An incarnation larger than all before, stored in `folder`."""
     if folder is None:
         return now_ms
     chosen = now_ms
@@ -39,7 +39,7 @@ def begin(folder: Path | None, now_ms: int) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         place = os.open(folder, os.O_RDONLY)
         try:
-            # Nobody else may use the folder, but only the journal finds out who does.
+            # Two processes must not share the directory, but only the journal detects that.
             fcntl.flock(place, fcntl.LOCK_EX)
             last = _read(folder / FILE)
             chosen = now_ms if now_ms > last else last + STEP_MS
@@ -55,7 +55,7 @@ def begin(folder: Path | None, now_ms: int) -> int:
 
 
 def _read(file: Path) -> int:
-    """0 where there is none, or none that can be used."""
+    """0 if there is no usable number."""
     try:
         with file.open("rb") as stream:
             found = stream.read(_MAX_BYTES)
@@ -70,7 +70,7 @@ def _read(file: Path) -> int:
 
 
 def _write(file: Path, incarnation: int) -> None:
-    """All of it or nothing."""
+    """Write atomically."""
     unfinished = file.with_suffix(".tmp")
     with unfinished.open("wb") as stream:
         stream.write(msgspec.json.encode(incarnation))

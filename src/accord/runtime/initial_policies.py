@@ -1,4 +1,4 @@
-"""What a node starts with: the newest version of its policies, or a file that is newer."""
+"""Loads the policies a node starts with: the newest version, or a configured file that is newer."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ log = get_log(__name__)
 def load_initial_policies(
     store: PolicyStore, file: Path | None = None, *, changed_ms: int | None = None
 ) -> PolicySet:
-    """What a node starts with: the newest version, or the configured file where it is newer.
+    """The newest version of the policies, or the configured file if that is newer.
 
-    A file counts as newer when its content is not what was last taken from it, so that changes at
-    run time survive a restart until somebody edits the file.
+    A file is newer if its content differs from what was last loaded from it, so changes at run time
+    survive restarts until the file is edited.
     """
     stored = _newest_book(store)
     if file is None:

@@ -1,7 +1,7 @@
-"""Where the ledger's entries go: a while in memory, and to the journal where there is one.
+"""Stores ledger entries: recent ones in memory, and all in the journal if there is one.
 
-Memory keeps them as they are written, a few MB for a hundred thousand, and answers nearly every
-question. The journal is searched in a thread, for one asker at a time.
+Memory holds them encoded, a few MB for a hundred thousand, and answers nearly all searches. The
+journal is searched in a thread, one search at a time.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from accord.journal.ledger_search import LedgerResult, LedgerSearch, search_jour
 from accord.journal.reader import Reader
 
 KEPT: Final = 100_000
-_MAX_RECORDS: Final = 20_000  # of an entry or two, where little happens
+_MAX_RECORDS: Final = 20_000  # bounds records of one or two entries, while little happens
 _MAX_BYTES: Final = 64_000_000
-_AT_A_TIME: Final = 2_000  # entries, about a millisecond
-# At most so many search the journal or wait for it; more are told what memory knows.
+_AT_A_TIME: Final = 2_000  # entries scanned per step, about a millisecond
+# Searches of the journal, running or waiting; further ones see only memory.
 _ASKERS: Final = 8
 
 
 class LedgerStore:
-    """`append` hands a record to the journal, and says whether it took it.
+    """`append` appends a record to the journal and returns whether it was accepted.
 
-    `settle` adds to the ledger what was put off until somebody looks.
+    `settle` adds deferred entries to the ledger.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class LedgerStore:
         keep: int = KEPT,
     ) -> None:
         self.ledger = ledger
-        self.refused = 0  # entries that the journal did not take
+        self.refused = 0  # entries that the journal refused
         self._settle = settle
         self._append = append
         self._journal = journal
@@ -56,14 +56,14 @@ class LedgerStore:
         self._askers = 0
 
     def drain(self, *, now_ms: int) -> None:
-        """Take what was added; to be called once a second, and when the ledger is due."""
+        """Move new entries to the store; call once a second and when the ledger is due."""
         if self._settle is not None:
             self._settle()
         batch = self.ledger.take()
         if batch is None or not batch.rows:
             return
         last = batch.rows[-1]
-        done_ms = batch.first_ms + last[1] + last[7] + last[8]  # may be after the last look
+        done_ms = batch.first_ms + last[1] + last[7] + last[8]  # may be after the last drain
         record = record_of(batch, newest=self._newest, taken_ms=max(now_ms, done_ms))
         self._newest = record.newest
         self._records.append(record)
@@ -88,7 +88,7 @@ class LedgerStore:
         )
 
     async def search(self, wanted: LedgerQuery, most: int, *, now_ms: int) -> LedgerResult:
-        """The latest entries that are wanted, first from memory and then from the journal."""
+        """The latest matching entries, first from memory, then from the journal."""
         self.drain(now_ms=now_ms)
         search = LedgerSearch(wanted, most)
         await self._search_memory(search)
@@ -103,7 +103,7 @@ class LedgerStore:
             self._askers -= 1
 
     async def _search_memory(self, search: LedgerSearch) -> None:
-        """A little at a time, because the node waits meanwhile."""
+        """Scan in steps: the event loop is blocked meanwhile."""
         looked = 0
         for record in reversed(tuple(self._records)):
             if search.is_done:

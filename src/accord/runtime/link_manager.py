@@ -1,8 +1,8 @@
-"""The links of a node: listens for neighbours, dials others, and serves the overlay.
+"""Manages the links of a node: accepts and dials neighbours, and connects links to the overlay.
 
-All links are served once per turn of the event loop, after everything that was readable has been
-read: what the overlay has to send after that goes out together. One timer wakes the node for
-whatever is due next, in the overlay or in a link.
+All links are served once per turn of the event loop, after all readable sockets have been read, so
+the overlay's resulting messages leave together. A single timer wakes the node for the next deadline
+of the overlay or of any link.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from accord.runtime.transports.udp import UdpEndpoint
 log = get_log(__name__)
 
 _STOP_S: Final = 2.0
-# Connections that are not links yet.
+# Extra connections allowed beyond the maximum number of links, for handshakes.
 _STRANGERS: Final = 128
-# Nothing is due sooner: a mistake must not keep the node from everything else.
+# Minimum timer delay: a defect in a deadline must not starve the rest of the node.
 _SOONEST_US: Final = 500
 _LATEST_US: Final = 60_000_000
-# A neighbour that is silent for so long may be somebody else now.
+# After this silence another connection may take over a neighbour's name.
 _QUIET_US: Final = 3_000_000
 
 
 class LinkManager:
-    """`due` is to be called when the overlay has something to send, or is due sooner.
+    """Call `due` when the overlay has something to send, or an earlier deadline.
 
-    `objection` says why a node can't be a neighbour, for all that is known of others; or nothing.
+    `objection` returns why a node can't be a neighbour, judged by all known nodes; empty if it can.
     """
 
     def __init__(  # noqa: PLR0913 - once per node
@@ -94,7 +94,7 @@ class LinkManager:
         self._connections: dict[NeighbourLink, None] = {}
         self._listeners: list[Listener] = []
         self._dials: dict[SocketAddress, tuple[Dialler, asyncio.Task[None]]] = {}
-        self._past = no_traffic()  # of links that are gone
+        self._past = no_traffic()  # traffic of closed links
         self._is_due = False
         self._is_stopping = False
         self._alarm = Alarm(self.due)
@@ -102,7 +102,7 @@ class LinkManager:
             group.start(local.node, self.links, self._receive_shared)
 
     async def listen(self, address: SocketAddress) -> SocketAddress:
-        """Accept neighbours; gives where, also if the system chose the port."""
+        """Accept neighbours; returns the address, including a port chosen by the system."""
         try:
             listener = await self._transport_of(address).listen(
                 address.host, address.port, lambda: NeighbourLink(self, is_dialer=False)
@@ -113,13 +113,13 @@ class LinkManager:
         return replace(address, host=listener.host, port=listener.port)
 
     def dial(self, address: SocketAddress, expected: str = "") -> None:
-        """Keep a link with whoever is at `address`, or with nobody but the node `expected`."""
+        """Maintain a link with the node at `address`, or only if that is `expected`."""
         if address not in self._dials and not self._is_stopping:
             dial = Dialler(self, self._transport_of(address), address, self._random, expected)
             self._dials[address] = dial, self._loop.create_task(dial.run())
 
     def undial(self, address: SocketAddress) -> None:
-        """No longer: a link that was opened for that ends."""
+        """Stop dialling an address; a link opened for it ends."""
         found = self._dials.pop(address, None)
         if found is None:
             return
@@ -133,12 +133,12 @@ class LinkManager:
             self.due()
 
     def dial_status(self, address: SocketAddress) -> DialStatus | None:
-        """None where it is not dialled."""
+        """None if the address is not dialled."""
         found = self._dials.get(address)
         return None if found is None else found[0].status()
 
     def dialled_at(self, node: str) -> SocketAddress | None:
-        """Where the link with `node` leads; None where the other side has opened it."""
+        """The dialled address of the link with `node`; None if the other side opened it."""
         link = self.links.get(node)
         found = (each for each, (dial, _) in self._dials.items() if dial.link is link)
         return next(found, None)
@@ -151,7 +151,7 @@ class LinkManager:
         return neighbour is not None and SECONDARY in neighbour.features
 
     def due(self) -> None:
-        """See to everything at the end of this turn."""
+        """Schedule a turn."""
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._turn)
@@ -173,7 +173,7 @@ class LinkManager:
         )
 
     async def close(self) -> None:
-        """End all links, telling the others."""
+        """End all links, notifying the neighbours."""
         self._is_stopping = True
         for listener in self._listeners:
             listener.close()
@@ -193,10 +193,10 @@ class LinkManager:
         if self.group is not None:
             self.group.stop()
 
-    # What links and dials ask for.
+    # Called by links and diallers.
 
     def opened(self, link: NeighbourLink, remote: RemoteEndpoint) -> LinkSession | None:
-        """A session for a new connection, or None where there are too many."""
+        """A session for a new connection, or None if there are too many."""
         if self._is_stopping or len(self._connections) >= self._most_links + _STRANGERS:
             self.refused += 1
             return None
@@ -237,7 +237,7 @@ class LinkManager:
             self._guarded(self._overlay.link_down, link.node, now_us)
 
     def lost(self, link: NeighbourLink) -> None:
-        """The connection is gone; who dialled it says so itself."""
+        """Handle a closed connection; a dialled one is logged by its `Dialler`."""
         self._connections.pop(link, None)
         session = link.session
         if session is not None:
@@ -287,14 +287,14 @@ class LinkManager:
                 CloseReason.BUSY, f"node {self._local.node} has {self._most_links} links"
             )
         session = standing.session
-        # Secondary nodes are not pinged; like everybody they say something per keepalive.
+        # Secondary nodes are not pinged, but send at least one message per keepalive.
         quiet_us = _LATEST_US if self.is_secondary(neighbour.node) else self._quiet_us
         is_heard = session.is_heard(quiet_us, clock_us())
         refused = reason_to_refuse(
             self._local.node, session.neighbour, neighbour, is_heard=is_heard
         )
         if refused is not None:
-            # Perhaps the other side knows already that this one is broken.
+            # The other side may already know that the existing connection is broken: probe it.
             session.touch()
             self.due()
         return refused
@@ -315,12 +315,12 @@ class LinkManager:
         for link in list(self._connections):
             self._guarded(link.flush, now_us)
         if is_behind or self._overlay.sends:
-            self.due()  # what it was asked for had consequences
+            self.due()  # there is more to process or to send
         self._set_timer(now_us)
         self.turn_us = clock_us() - now_us
 
     def _hand_out(self) -> None:
-        """Give each message of control to the link it is for."""
+        """Pass each control message to the link of its destination."""
         sends = self._overlay.sends
         self._overlay.sends = []
         for node, message in sends:
@@ -342,7 +342,7 @@ class LinkManager:
             self._alarm.set(max(due_us - now_us, _SOONEST_US))
 
     def _guarded(self, call: Callable[..., None], *arguments: Any) -> None:
-        """A mistake over one message must not cost others their links."""
+        """Call with fault isolation: one failing message must not break other links."""
         try:
             call(*arguments)
         except Exception as error:

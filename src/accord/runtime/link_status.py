@@ -1,4 +1,4 @@
-"""What a node's links are doing, for people and metrics."""
+"""Status of a node's links, for operators and metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accord.runtime.neighbour_link import NeighbourLink
 
 
 class LinkConnectionStatus(Struct, frozen=True, kw_only=True):
-    """A link that is up. Rates are 0 while nothing is known; loss is that of datagrams."""
+    """A link that is up. Rates are 0 while unknown; loss is of datagrams."""
 
     node: str
     address: str
@@ -30,7 +30,7 @@ class LinkConnectionStatus(Struct, frozen=True, kw_only=True):
 
 
 class NeighboursStatus(Struct, frozen=True, kw_only=True):
-    """`traffic` is that of all links since the start; `unsent` was meant for nobody linked."""
+    """`traffic` is the total since the start; `unsent` counts messages without a link."""
 
     links: tuple[LinkConnectionStatus, ...]
     dials: tuple[DialStatus, ...]

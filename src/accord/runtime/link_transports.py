@@ -1,4 +1,4 @@
-"""By which transport a link goes: as its address says."""
+"""Selects the transport of a link by the scheme of its address."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from accord.runtime.transports.websocket import WebSocketTransport
 
 
 class TransportOptions(Struct, frozen=True, kw_only=True):
-    """`tls` are the node's certificates, if it has some; `is_encrypted`: links over TCP use TLS.
+    """`tls` are the node's certificates, if any; `is_encrypted`: links over TCP use TLS.
 
-    Links over WebSocket are dialled through `proxy`, if there is one.
+    Links over WebSocket are dialled through `proxy`, if set.
     """
 
     tls: TlsFiles | None = None
@@ -27,7 +27,7 @@ class TransportOptions(Struct, frozen=True, kw_only=True):
 
 
 class LinkTransports:
-    """TlsError where certificates can't be used; only what is needed is read."""
+    """Raises TlsError if certificates can't be used; files are read only when needed."""
 
     def __init__(self, options: TransportOptions) -> None:
         self._options = options
@@ -47,7 +47,7 @@ class LinkTransports:
         return TcpTransport()
 
     def _contexts(self) -> tuple[ssl.SSLContext | None, ssl.SSLContext]:
-        """To listen takes a certificate; to dial whom the system trusts does not."""
+        """Listening needs a certificate; dialling with the system's trust store does not."""
         if self._options.tls is None:
             return None, ssl.create_default_context()
         if self._read is None:

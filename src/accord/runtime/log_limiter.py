@@ -1,8 +1,8 @@
-"""What keeps logging from harming the node.
+"""Bounds the cost of logging.
 
-Records are written by a thread of its own, from a bounded queue, because a full pipe or a stopped
-terminal would otherwise stop the event loop. A flood of the same message is cut after the first
-few, and summed up afterwards.
+A separate thread writes records from a bounded queue, because a full pipe or a stopped terminal
+would otherwise block the event loop. Repeats of a message are suppressed after the first few and
+summarised later.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from accord.runtime.log_lines import FIELDS, MAX_VALUE_LENGTH
 
 
 class RepeatLimiter:
-    """Lets `burst` of the same message through in each period, and counts the rest."""
+    """Passes `burst` records of the same message per period, and counts the rest."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class RepeatLimiter:
         return seen.count <= self._burst
 
     def summaries(self, *, is_last: bool = False) -> list[logging.LogRecord]:
-        """One record for each message that was cut in a period that is over; forgets those."""
+        """One record per message that was suppressed in a period now over; resets their counts."""
         due = self._clock() - self._period_s
-        # The oldest come first, as they were first seen.
+        # In order of first occurrence, so the oldest come first.
         ended = list(takewhile(lambda kind: is_last or self._seen[kind].since_s <= due, self._seen))
         found = []
         for kind in ended:
@@ -68,7 +68,7 @@ class _Seen:
 
 
 class BoundedHandler(logging.Handler):
-    """Passes records on to `target` from a thread of its own; drops them where it can't follow."""
+    """Passes records to `target` in its own thread; drops them if the queue is full."""
 
     def __init__(
         self,
@@ -91,10 +91,10 @@ class BoundedHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if self._is_closed or not self._repetition.admit(record):
             return
-        # Formatted now: what the arguments say may have changed when the thread comes to it.
+        # Formatted now: arguments may have changed when the thread writes the record.
         try:
             record.msg, record.args = record.getMessage(), None
-        except Exception:  # arguments that do not fit, from whatever library
+        except Exception:  # mismatched arguments, from any library
             record.args = None
         if record.exc_info:
             record.exc_text = "".join(traceback.format_exception(*record.exc_info)).rstrip()
@@ -102,7 +102,7 @@ class BoundedHandler(logging.Handler):
         self._put(record)
 
     def close(self) -> None:
-        """Write what waits, for a moment at most: who reads the logs may have stopped reading."""
+        """Write queued records, with a short timeout: the reader may be stopped."""
         if not self._is_closed:
             self._is_closed = True
             self.acquire()

@@ -1,7 +1,7 @@
-"""Log records as text.
+"""Formats log records as text.
 
-What comes from outside (client ids, channels, reasons) is escaped, so that nobody can write lines
-of their own, or commands to a terminal, into the logs.
+Foreign values (client IDs, channels, reasons) are escaped, so that they can't inject log lines or
+terminal commands.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 MAX_VALUE_LENGTH: Final = 1_000
-FIELDS: Final = "accord_fields"  # the attribute of a record that holds its fields
+FIELDS: Final = "accord_fields"  # attribute of a record that holds its fields
 
 
 class ConsoleFormatter(logging.Formatter):
-    """A line per record: time, level, message, fields as name=value; tracebacks stand indented."""
+    """One line per record: time, level, message, fields as name=value; tracebacks are indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = _fields(record)
@@ -34,7 +34,7 @@ class ConsoleFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """A JSON object per line: time, level, log and message, and each field beside them."""
+    """One JSON object per line: time, level, log and message, and each field beside them."""
 
     def format(self, record: logging.LogRecord) -> str:
         own = {
@@ -50,7 +50,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def escape(text: str) -> str:
-    """`text` on one line, with what could steer a terminal shown as its escape."""
+    """`text` on one line, with control characters shown as escapes."""
     if len(text) > MAX_VALUE_LENGTH:
         text = f"{text[:MAX_VALUE_LENGTH]}… ({len(text)} characters)"
     if text.isprintable():

@@ -1,10 +1,9 @@
-"""Structured logs: a message that stays the same, and fields that vary.
+"""Structured logs: a constant message, and fields that vary.
 
     log = get_log(__name__)
     log.warning("client sent a malformed packet", client="raven-7", problem="…")
 
-Logs must not harm the node: `log_flood` bounds what they cost, `log_lines` escapes what comes from
-outside.
+Logs must not harm the node: `log_limiter` bounds their cost, `log_lines` escapes foreign values.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from accord.core.model.errors import AccordError, file_problem
 from accord.runtime.log_limiter import BoundedHandler
 from accord.runtime.log_lines import FIELDS, ConsoleFormatter, JsonFormatter
 
-_CALLER: Final = 3  # frames between a record's maker and who called `log.info`
+_CALLER: Final = 3  # frames between the record's creation and the caller of `log.info`
 
 
 class LogSettings(Struct, frozen=True, kw_only=True):
-    """What is logged, how and where."""
+    """Level, format and destination of the logs."""
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"],
@@ -49,7 +48,7 @@ class LogSettings(Struct, frozen=True, kw_only=True):
 
 
 class LogError(AccordError):
-    """A log file that can't be written."""
+    """The log file can't be written."""
 
     def __init__(self, file: str, problem: str) -> None:
         self.file = file
@@ -76,7 +75,7 @@ class Log:
         self._log(logging.ERROR, message, fields)
 
     def failure(self, message: str, error: BaseException, **fields: object) -> None:
-        """An error that nobody expected, with its traceback."""
+        """Log an unexpected error with its traceback."""
         self._log(logging.ERROR, message, fields, error)
 
     def _log(
@@ -103,7 +102,7 @@ class Logs:
         self._before = before
 
     def close(self) -> None:
-        """Write what still waits and leave logging as it was."""
+        """Write queued records and restore the previous logging set-up."""
         root = logging.getLogger()
         root.setLevel(self._before[0])
         root.handlers[:] = self._before[1]
@@ -118,7 +117,7 @@ class Logs:
 
 
 def start_logs(settings: LogSettings, *, stream: TextIO | None = None) -> Logs:
-    """Send everything that is logged where `settings` say; `stream` instead of standard error."""
+    """Start logging according to `settings`; `stream` replaces standard error."""
     target: logging.Handler = (
         _open_file(settings) if settings.file else logging.StreamHandler(stream or sys.stderr)
     )
@@ -146,7 +145,7 @@ def _open_file(settings: LogSettings) -> logging.Handler:
 
 
 class _QuietFileHandler(RotatingFileHandler):
-    """A full disk costs log lines, not a traceback on standard error for each of them."""
+    """A full disk loses log lines, without a traceback on standard error for each."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, ARG002
         return

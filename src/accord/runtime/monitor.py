@@ -1,8 +1,8 @@
-"""Looks at the node once a second, and keeps what it sees as series.
+"""Samples the node once a second and records the samples as time series.
 
-Counts become rates here; nothing is measured twice. The names of series are those of resources in
-policies where there is one (`cpu_percent`, `sent_kbps`, …). What belongs to one channel, client or
-importance has the quantity first: `channel/latency_ms/patrol/report`, `client/sent_kbps/raven-7`.
+Counters become rates here; nothing is measured twice. Series are named as the resources in policies
+where those exist (`cpu_percent`, `sent_kbps`, …). Series of a channel, client or importance start
+with the quantity: `channel/latency_ms/patrol/report`, `client/sent_kbps/raven-7`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CLIENT: Final = ("sent_kbps", "queued_bytes", "shed_hz", "link_kbps", "rtt_ms")
 
 
 class MonitoredNode(Protocol):
-    """A node, as the monitor sees it. Called on its event loop."""
+    """A node as the monitor sees it. Called on its event loop."""
 
     @property
     def name(self) -> str: ...
@@ -50,15 +50,15 @@ class MonitoredNode(Protocol):
     def statistics(self) -> Statistics: ...
 
     def backlog(self) -> Sequence[int]:
-        """Tasks that wait for the CPU, by importance; empty where there are no tasks."""
+        """Tasks waiting for the CPU, by importance; empty if there are none."""
 
     def readings(self) -> Iterable[ClientReading]:
-        """All clients, lazily: taken from it over several looks, if there are many."""
+        """All clients, lazily: with many clients, consumed over several samples."""
 
     def management(self) -> Management: ...
 
     async def waiting(self, number: int) -> list[Waiting]:
-        """Where event `number` waits."""
+        """Where event `number` is queued."""
 
 
 class Monitor:
@@ -88,7 +88,7 @@ class Monitor:
         self._uptime_ms = 0
 
     def look(self, *, now_ms: int) -> None:
-        """To be called about once a second."""
+        """Take a sample; call about once a second."""
         self.store.drain(now_ms=now_ms)
         statistics = self._watched.statistics()
         backlog = self._watched.backlog()
@@ -103,7 +103,7 @@ class Monitor:
             self._add_each("client", _CLIENT, client.client, client)
 
     def resources(self) -> dict[str, float]:
-        """Of the node as a whole, by the names that policies use."""
+        """Resources of the whole node, by the names that policies use."""
         load = self.load
         return {
             "cpu_percent": load.cpu_percent,
@@ -130,7 +130,7 @@ class Monitor:
         )
 
     def summaries(self, prefix: str, most: int) -> list[Summary]:
-        """Series whose names begin with `prefix`, by name."""
+        """Summaries of series whose names start with `prefix`, by name."""
         found = []
         for name in self.series.names(prefix)[:most]:
             if (summary := self.summary(name)) is not None:
@@ -183,7 +183,7 @@ class Monitor:
     def _look_at_bins(
         self, statistics: Statistics, backlog: Sequence[int], now_ms: int
     ) -> list[BinActivity]:
-        """Those importances that anything ever had."""
+        """Activity of each importance that has ever been used."""
         lines = []
         for queue in statistics.queues:
             importance = queue.importance

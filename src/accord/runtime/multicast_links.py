@@ -1,4 +1,4 @@
-"""A node in its multicast group: beacons, what goes to several neighbours, and what came."""
+"""A node's multicast group: beacons, events sent to several neighbours at once, and reception."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PIECE_BYTES: Final = 64 << 10
 
 
 class MulticastOptions(Struct, frozen=True, kw_only=True):
-    """A group, and the address of the interface by which it is reached; any if left empty."""
+    """A group, and the address of the interface that reaches it; empty: any interface."""
 
     group: SocketAddress
     interface: str = ""
@@ -29,7 +29,7 @@ class MulticastOptions(Struct, frozen=True, kw_only=True):
 
 
 class MulticastStatus(Struct, frozen=True, kw_only=True):
-    """`reached` are the neighbours that confirm to hear this node."""
+    """`reached` are the neighbours that confirm receiving this node's datagrams."""
 
     reached: tuple[str, ...]
     sent: FrameCounts
@@ -40,7 +40,7 @@ class MulticastStatus(Struct, frozen=True, kw_only=True):
 
 
 class MulticastLinks:
-    """Driven by who has the links: `flush` once per turn, before they are served."""
+    """Driven by the link manager: `flush` is called once per turn, before links are flushed."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class MulticastLinks:
         self.due_us = 0
         self.strangers = 0  # datagrams of nodes that are not linked, or not through this group
         self.repeated = 0
-        # Where this node listens, for others to find it; and who was found, with its host.
+        # Addresses announced in beacons; and the callback for received beacons, with their host.
         self.addresses: Callable[[], tuple[str, ...]] = _none
         self.on_beacon: Callable[[str, tuple[str, ...], str], None] | None = None
         self.port = port
@@ -71,7 +71,7 @@ class MulticastLinks:
         links: Mapping[str, NeighbourLink],
         receive: Callable[[str, GroupDatagram], None],
     ) -> None:
-        """`links` are those of the node `own`; `receive` gets what they have sent."""
+        """`links` are those of the node `own`; `receive` is called with their datagrams."""
         self._own = own
         self._links = links
         self._receive = receive
@@ -91,7 +91,7 @@ class MulticastLinks:
             for datagram in self.group.pack(messages):
                 self._endpoint.send(datagram)
             if self._endpoint.is_full:
-                self._reach([])  # what still waits goes by the links
+                self._reach([])  # the rest is sent over the links
 
     def status(self) -> MulticastStatus:
         return MulticastStatus(
@@ -145,7 +145,7 @@ def _none() -> tuple[str, ...]:
 async def open_group(
     port: MulticastPort, codec: LinkCodec, local: LocalIdentity, options: MulticastOptions
 ) -> MulticastLinks:
-    """ListenError where this machine can't be in the group."""
+    """Raises ListenError if this machine can't join the group."""
     address, links = options.group, LinkOptions()
     try:
         endpoint = await open_multicast(

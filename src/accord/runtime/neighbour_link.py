@@ -1,11 +1,11 @@
-"""One connection to a neighbouring node: moves bytes between its session and the network.
+"""One connection to a neighbour node: moves bytes between its session and the network.
 
-What is written is beyond our ordering, so data is handed over only as far as keeps the link busy
-(`core/scheduling/link_estimator`), and never more than a piece ahead of what the network takes.
-Control is written at once: it waits behind no more than that.
+The node can't reorder bytes once they are written. Data is therefore written only as far as keeps
+the link busy (`core/scheduling/link_estimator`), and at most `AHEAD_BYTES` ahead of the network.
+Control is written immediately and waits behind no more than that.
 
-What comes is looked at for a few milliseconds at a time. A neighbour that says more than that is
-not read from until the rest has had its turn, so that others have theirs.
+Received messages are processed for a few milliseconds at a time. A neighbour that sends more is
+not read from until the rest is processed, so other neighbours get their turn.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from accord.runtime.transports.peer_info import remote_of
 from accord.runtime.transports.udp import UdpEndpoint
 
 AHEAD_BYTES: Final = 64 << 10
-# Control is let through until so much waits for the network: then the session keeps it.
+# Control is written until this much waits in the transport; then the session queues it.
 _CONTROL_BYTES: Final = 2 * AHEAD_BYTES
 _CLOSE_S: Final = 2.0
 _DISCARDED_BYTES: Final = 1_000_000
-# Sooner than this after a look nothing new can be learned.
+# Minimum time between two samples of the socket; an earlier one shows nothing new.
 _AGAIN_US: Final = 200
-# On what came from one neighbour, in one turn of the loop: as long as the rest of it takes, so that
-# a node with much to do does not fall behind what it hears, but within these.
+# Bounds on the time slice for one neighbour's messages in one turn. The slice is as long as the
+# rest of the turn, so that a busy node does not fall behind its input.
 _WORK_US: Final = 5_000
 _MAX_WORK_US: Final = 100_000
 
 
 class LinkOwner(Protocol):
-    """Who has all links of a node."""
+    """Owner of all links of a node."""
 
     endpoint: UdpEndpoint | None
-    turn_us: int  # how long a turn takes without what has come
+    turn_us: int  # duration of a turn without processing received messages
 
     def opened(self, link: NeighbourLink, remote: RemoteEndpoint) -> LinkSession | None: ...
     def up(self, link: NeighbourLink, now_us: int) -> None: ...
@@ -54,13 +54,13 @@ class LinkOwner(Protocol):
 
 
 class NeighbourLink(asyncio.Protocol):
-    """`up` is set when the neighbour is known, `done` when the connection is gone, to why."""
+    """`up` is set when the neighbour is known; `done`, to the reason, when the connection ends."""
 
     def __init__(self, owner: LinkOwner, *, is_dialer: bool, expected: str = "") -> None:
         self.is_dialer = is_dialer
-        self.expected = expected  # the only node it may lead to; empty: any
-        self.node = ""  # of the neighbour, once it is up
-        self.local_host = ""  # where the other side has reached this one
+        self.expected = expected  # the only node accepted at the other end; empty: any
+        self.node = ""  # name of the neighbour, once up
+        self.local_host = ""  # local address of the connection
         self.up_us = -1
         self.link = LinkEstimator()
         self.session: LinkSession | None = None
@@ -74,7 +74,7 @@ class NeighbourLink(asyncio.Protocol):
         self._is_paused = False
         self._is_finished = False
         self._discarded = 0
-        self._came: deque[Any] = deque()  # what was not looked at yet
+        self._came: deque[Any] = deque()  # received, not processed yet
         self._is_reading = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -120,7 +120,7 @@ class NeighbourLink(asyncio.Protocol):
                 self._owner.due()
 
     def work(self) -> bool:
-        """Look at what has come, for a while; gives whether something is left."""
+        """Process received messages for one time slice; returns whether any are left."""
         came = self._came
         if not came and self._is_reading:
             return False
@@ -149,7 +149,7 @@ class NeighbourLink(asyncio.Protocol):
         if ended is None:
             ended = _lost(error, is_up=self.up_us >= 0)
         self._wait_no_longer()
-        self._came.clear()  # as if it had been on its way
+        self._came.clear()  # as if lost in transit
         self._transport = None
         self._gauge = None
         if self._owner.endpoint is not None and session is not None and session.datagrams:
@@ -167,7 +167,7 @@ class NeighbourLink(asyncio.Protocol):
         self._owner.due()
 
     def flush(self, now_us: int) -> None:
-        """Write what there is, as far as the network takes it."""
+        """Write pending control and data as far as the network accepts them."""
         session, transport = self.session, self._transport
         if session is None or transport is None or self._is_finished:
             return
@@ -201,7 +201,7 @@ class NeighbourLink(asyncio.Protocol):
         return self._owner.take(self.node, bytes_wanted)
 
     def _room(self) -> int:
-        """How many bytes may go now; if none, a timer is set."""
+        """How many bytes may be sent now; if none, sets a timer."""
         link, gauge = self.link, self._gauge
         if link.room > 0 or gauge is None:
             return link.room
@@ -247,10 +247,10 @@ class NeighbourLink(asyncio.Protocol):
             endpoint.send(datagram, session.remote.address, port)
 
     def _finish(self) -> None:
-        """Close after the last words, when the other side has heard them.
+        """Close after the last message, once the other side has received it.
 
-        Closing at once would answer whatever it still sends with a reset, and a reset can take
-        from it what it has not read yet.
+        Closing immediately would answer further input with a TCP reset, which can discard data the
+        other side has not read yet.
         """
         transport = self._transport
         if transport is None or self._is_finished:

@@ -1,9 +1,9 @@
-"""TLS for links: the same certificate shows who a node is, whoever opened the connection.
+"""TLS for links: one certificate identifies a node, whichever side opened the connection.
 
-A node's certificate is for its name, not for a host. So where the authority of the nodes is known,
-the transport only checks that the certificate comes from it, and the link's handshake compares the
-names. Without such an authority a node trusts whom its system trusts, by host name, and a shared
-key is needed on top.
+A node's certificate is for its name, not for a host. If the nodes' authority is configured, the
+transport only checks that the certificate was issued by it, and the link's handshake compares the
+names. Without an authority, the system's trust store and host names apply, and a shared key is
+needed as well.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from accord.runtime.tls import TlsError, TlsFiles, server_context
 
 
 def link_contexts(files: TlsFiles) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """For connections that others open, and for those that this node opens."""
+    """Contexts for accepted and for dialled connections."""
     accepting = server_context(files)
     if not files.client_ca:
         return accepting, ssl.create_default_context()

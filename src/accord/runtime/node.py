@@ -1,4 +1,4 @@
-"""The running node: broker, logs and listeners, started and stopped together."""
+"""The running node: broker, logs, listeners and services, started and stopped together."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _DRAIN_MS: Final = 5_000
 
 
 class ListenerSettings(Struct, frozen=True):
-    """An address to listen on, and what is spoken there."""
+    """An address to listen on, and the protocol served there."""
 
     address: SocketAddress
     is_websocket: bool = False
@@ -90,7 +90,7 @@ class Node:
         self.name = settings.name
         self.version = version("accord")
         self.addresses: list[SocketAddress] = []
-        self.incarnation = 0  # from the start on
+        self.incarnation = 0  # set at start
         self.durability: Durability | None = None
         self.manager: PolicyRuntime | None = None
         self.registry = MeasurementRegistry()
@@ -100,10 +100,10 @@ class Node:
             data=settings.data,
             on_measured=self._take_measured,
         )
-        self.net: OverlayService | SecondaryService | None = None  # from the start on
+        self.net: OverlayService | SecondaryService | None = None  # set at start
         self.quality: QualityService | None = None
         self.admission: AdmissionService | None = None
-        self.past: HistoryDriver | None = None  # of persistent channels
+        self.past: HistoryDriver | None = None  # history of persistent channels
         self._stack = AsyncExitStack()
         self._clock = clock or Clock()
         self._containment = FaultIsolation(log)
@@ -228,7 +228,7 @@ class Node:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Take nothing new, send what is promised, and say goodbye."""
+        """Stop accepting, send what was accepted, and disconnect clients."""
         self._is_ready = False
         for listening in self._listening:
             listening.close()
@@ -278,10 +278,10 @@ class Node:
         listening = listen_on(listener.address)
         address = bound_address(listening)
         if listener.is_websocket:
-            # Not at the top: importing it takes a while, and few nodes use it.
+            # Imported here: the import is slow, and few nodes use it.
             from accord.runtime.websocket import WebSocketProtocol  # noqa: PLC0415
 
-            # Where all need a password, no page can do harm that does not know it.
+            # If all clients need a password, a page without it can do no harm.
             is_open = self.users.anonymous is None and not self.settings.origins
             origins = (ANY,) if is_open else self.settings.origins
 
@@ -299,7 +299,7 @@ class Node:
         self.addresses.append(address)
 
     async def _login(self, connection: MqttHandshake) -> tuple[Rights | None, str]:
-        """What a client may do, and as whom."""
+        """A client's rights and its user."""
         connect = connection.connect
         if connect is None:
             return None, ""
@@ -312,7 +312,7 @@ class Node:
         return rights, name or ""
 
     def _on_turn(self) -> bool:
-        """See to what reads may have led to; whether also those may that bring only messages."""
+        """Process the effects of reads; returns whether to call it after every read for now."""
         run = self._containment.run
         if self.past is not None:
             run("reading the past failed", self.past.turn)
@@ -326,7 +326,7 @@ class Node:
             run("looking after admission failed", self.admission.turn)
         if self.net is not None:
             run("serving the overlay failed", self.net.turn)
-        # What is sent of the past makes room for more of it.
+        # Sending history makes room for more of it.
         is_past_wanted = self.past is not None and self.past.is_wanted()
         return is_past_wanted or bool(self.broker.catch_ups)
 
@@ -349,7 +349,7 @@ class Node:
             await asyncio.sleep(_TIDY_S)
 
     async def _tell(self) -> None:
-        """Publish statistics."""
+        """Publish statistics periodically."""
         while True:
             self.broker.hub.now_ms = self._clock.now_ms()
             for topic, payload in system_topics(self.statistics(), version=self.version):
@@ -358,7 +358,7 @@ class Node:
             await asyncio.sleep(self.settings.statistics_s)
 
     async def _until(self, is_done: Callable[[], bool]) -> None:
-        """Wait for `is_done`, but not for ever."""
+        """Wait for `is_done`, with a timeout."""
         until_ms = self._clock.now_ms() + _DRAIN_MS
         while not is_done() and self._clock.now_ms() < until_ms:
             await asyncio.sleep(0.01)
@@ -380,7 +380,7 @@ class Node:
         await self.users.close()
 
     async def _close_part(self, close: Callable[[], Awaitable[None]]) -> None:
-        """Others are closed whatever comes of it: what was promised to clients must be kept."""
+        """Close with fault isolation: the other parts must be closed, too."""
         try:
             await close()
         except Exception as error:

@@ -1,7 +1,7 @@
-"""Where web pages come from that may use a node.
+"""Origins of web pages that may use a node.
 
-Browsers say so in each request of a page to another site, as its origin: scheme, host and port of
-its own site, or `null` (some: `file://`) for a page without one.
+Browsers send the origin with each cross-site request: scheme, host and port of the page's site, or
+`null` (some: `file://`) for a page without one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PORTS: Final = {"http": ":80", "https": ":443"}
 
 
 def parse_origin(text: str) -> str | None:
-    """As browsers write it; None where it is none."""
+    """The origin as browsers write it; None if invalid."""
     if text in (ANY, *_WITHOUT_SITE):
         return text
     found = _ORIGIN.fullmatch(text.lower())

@@ -1,6 +1,6 @@
-"""A node among others: the overlay, driven by its links and by the clients of this node.
+"""Runs the overlay of a node, driven by its links and its local clients.
 
-A node that stands alone has one too, without links: its channels are defined there.
+A standalone node has an overlay too, without links: its channels are defined there.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ from accord.runtime.transports.udp import open_datagrams
 log = get_log(__name__)
 
 CHANNELS: Final = "channels.json"
-_MISSES: Final = 3  # of pings, until a neighbour may be another than it was
+_MISSES: Final = 3  # missed pings after which a neighbour of that name may be replaced
 _SOON_US: Final = 1_000_000
 _LONG_US: Final = 60_000_000
-_TEXT_AT_ONCE: Final = 8_192  # of predicates that other nodes say: a tenth of a second, about
-_PAUSES: Final = 4  # as long as that took, in which everything else has its turn
+_TEXT_AT_ONCE: Final = 8_192  # characters of remote predicates parsed in one go, about 0.1 s
+_PAUSES: Final = 4  # pause after parsing, as a multiple of the time it took
 
 
 class NetOptions(Struct, frozen=True, kw_only=True):
-    """`neighbours` are dialled, `key` is what all nodes share, `channels` are defined at once."""
+    """`neighbours` are dialled, `key` is shared by all nodes, `channels` are defined at start."""
 
     listen: tuple[SocketAddress, ...] = ()
     neighbours: tuple[SocketAddress, ...] = ()
@@ -72,17 +72,17 @@ class NetOptions(Struct, frozen=True, kw_only=True):
     multicast: MulticastOptions | None = None
     discover: DiscoveryOptions | None = None
     announce: tuple[SocketAddress, ...] = ()
-    is_secondary: bool = False  # `neighbours` are its parents, the best first
+    is_secondary: bool = False  # `neighbours` are its parents, best first
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other node can ever be linked with this one."""
+        """Whether no other node can ever link with this one."""
         finds_others = self.discover is not None and self.multicast is not None
         return not (self.listen or self.neighbours or finds_others)
 
 
 class OverlayService:
-    """What the links see of the overlay; what comes for local clients goes to the broker."""
+    """The overlay as the links see it; deliveries for local clients go to the broker."""
 
     def __init__(  # noqa: PLR0913 - once per node
         self,
@@ -103,26 +103,26 @@ class OverlayService:
         self.overlay = Overlay(node, incarnation, options.overlay, random.random, self.abroad.need)
         self.channels = Channels(self.overlay, SHIPPED, installed_templates(), contains=True)
         self.overlay.transits.carriage = TransportSelector(options.carry, self._repairs)
-        self.tiers = TierLinks()  # to secondary nodes, for services
-        self.after: list[Callable[[], None]] = []  # called when something may have come or be due
-        self.on_page: Callable[[Carried], None] | None = None  # of the past of another node
+        self.tiers = TierLinks()  # links to secondary nodes, for services
+        self.after: list[Callable[[], None]] = []  # called when messages may have arrived or be due
+        self.on_page: Callable[[Carried], None] | None = None  # receives history pages
         self._broker = broker
         self._server = server
         self._clock = clock
         self._containment = FaultIsolation(log)
-        # By name: what was widened, and what is defined for just that name.
+        # By name: the widened definition's base, and the definition of exactly that name.
         self._widened: dict[str, tuple[ChannelDefinition, ChannelDefinition | None]] = {}
-        self._is_widened = False  # what clients need, for want of room
-        self._read_us = 0  # when to read on what other nodes need
+        self._is_widened = False  # whether interests are aggregated, for lack of budget
+        self._read_us = 0  # when to parse more remote interests
         self._file = None if folder is None else folder / CHANNELS
         self._neighbours: LinkManager | None = None
         self._local = LocalIdentity(node=node, incarnation=incarnation, key=SharedKey(options.key))
         self._codec = LinkCodec(LinkMessage)
-        self._children: ChildLinks | None = None  # secondary nodes, from the start on
+        self._children: ChildLinks | None = None  # secondary nodes; set by `start`
         self._encode = msgspec.msgpack.Encoder().encode
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Join the others; `stack` leaves them again."""
+        """Start links and overlay; `stack` stops them."""
         transports = LinkTransports(self.options.transports)
         endpoint = None
         if self.options.listen:
@@ -173,9 +173,9 @@ class OverlayService:
         self._neighbours.due()
 
     def turn(self) -> None:
-        """See whether there is something for the links."""
+        """Schedule the links if there is something to send."""
         self._tell_failures()
-        if self.overlay.deliveries:  # of a template that orders what its own clients publish
+        if self.overlay.deliveries:  # from a template that orders its own clients' events
             self._hand_over()
         has_work = self.overlay.has_work() or self.channels.is_touched
         has_work = has_work or (self._children is not None and self._children.has_work())
@@ -183,7 +183,7 @@ class OverlayService:
         if self._neighbours is not None and has_work:
             self._neighbours.due()
 
-    # ------------------------------------------------------------------------- as the links see it
+    # -------------------------------------------------------------------------- called by the links
 
     @property
     def sends(self) -> list[tuple[str, Any]]:
@@ -244,7 +244,7 @@ class OverlayService:
     def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
         if self._children is not None and neighbour in self._children:
             return self._children.take(neighbour, bytes_wanted)
-        self.overlay.ready.clear()  # all links are asked
+        self.overlay.ready.clear()  # all links are polled anyway
         taken = self.overlay.take(neighbour, bytes_wanted, clock_us())
         return self._encoded(neighbour, taken)
 
@@ -276,13 +276,13 @@ class OverlayService:
         return [self._encode(each) for each in events]
 
     def _read_needs(self, now_us: int) -> None:
-        """Go on with what other nodes said that they need, not all the time."""
+        """Parse more of the remote interests, with pauses in between."""
         if now_us >= self._read_us:
             self.abroad.remotes.read_on()
             self._read_us = now_us + _PAUSES * (clock_us() - now_us)
 
     def _repairs(self, template: str) -> bool:
-        """Whether it sends again what links lose."""
+        """Whether a template retransmits events lost on links."""
         found = self.channels.templates.get(template)
         return found is not None and ALL in found.promises
 
@@ -301,7 +301,7 @@ class OverlayService:
             self._containment.failed("a template failed", error, template=template)
 
     def _objection(self, neighbour: LinkPeer) -> str:
-        """Why a node with that name can't be a neighbour, if it can't."""
+        """Why a node of that name can't be a neighbour; empty if it can."""
         name = neighbour.node
         if SECONDARY not in neighbour.features:
             is_taken = self._children is not None and self._children.namesakes.is_taken(name)
@@ -328,10 +328,10 @@ class OverlayService:
         self.abroad.arrived(event)
         self.overlay.processed(clock_us() - began_us)
 
-    # ----------------------------------------------------------------------------- for who looks
+    # --------------------------------------------------------------------------------------- status
 
     def status(self) -> NetStatus:
-        """The whole, as this node knows it, and what is wrong with its own links."""
+        """The overlay as this node knows it, and problems of its own links."""
         known = net_status(self.overlay)
         if self._neighbours is None:
             return known
@@ -365,15 +365,15 @@ class OverlayService:
         )
 
     def links(self) -> tuple[LinkConnectionStatus, ...]:
-        """What each link of this node has carried."""
+        """Status and traffic of each link of this node."""
         return () if self._neighbours is None else self._neighbours.status().links
 
     def group(self) -> MulticastStatus | None:
-        """What this node does in its multicast group, if it is in one."""
+        """Status of the multicast group, if the node is in one."""
         return None if self._neighbours is None else self._neighbours.status().group
 
     def channel_statuses(self) -> list[ChannelStatus]:
-        """All channels that are defined, by name."""
+        """All defined channels, by name."""
         return [
             msgspec.structs.replace(
                 each, missing_at=tuple(self.channels.nodes_without(each.template))
@@ -383,13 +383,13 @@ class OverlayService:
 
     @property
     def templates(self) -> list[str]:
-        """Those that channels can be bound to at this node."""
+        """Templates that channels can be bound to at this node."""
         return self.channels.names()
 
-    # ------------------------------------------------------------------------------------ channels
+    # ------------------------------------------------------------------------------------- channels
 
     def is_configured(self, name: str) -> bool:
-        """Whether it is defined anew whenever this node is started."""
+        """Whether the channel is in the configuration and so defined again at each start."""
         return any(each.name == name for each in self.options.channels)
 
     def problem_with_defining(self) -> str:
@@ -399,7 +399,7 @@ class OverlayService:
         return self.channels.problem_with_options(definition)
 
     def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:
-        """Define a channel for all nodes; gives why not, or None."""
+        """Define a channel for all nodes; returns the problem, or None."""
         if unusable := self.channels.problem_with(definition.template):
             return unusable
         created_us = self._clock.now_ms() * 1_000
@@ -411,7 +411,7 @@ class OverlayService:
         return problem
 
     def widen_channel(self, name: str, more_paths: int) -> str | None:
-        """Let a channel take more paths for a while, which is not kept; 0 takes that back."""
+        """Give a channel `more_paths` temporarily, not persisted; 0 restores the original."""
         registry = self.overlay.registry
         if name in self._widened:
             base, exact = self._widened[name]
@@ -440,7 +440,7 @@ class OverlayService:
         return problem
 
     def _read_channels(self) -> list[ChannelDefinition]:
-        """What was defined here at run time; a damaged file is told and left alone."""
+        """Channels defined here at run time; a damaged file is logged and left alone."""
         if self._file is None or not self._file.exists():
             return []
         try:
@@ -450,7 +450,7 @@ class OverlayService:
             return []
 
     def _write_channels(self) -> None:
-        """What is defined here, and is not said in the configuration, which may change."""
+        """Save channels defined here that are not in the configuration, which may change."""
         if self._file is None:
             return
         registry = self.overlay.registry
@@ -469,5 +469,5 @@ class OverlayService:
 
 
 def _quiet_us(options: OverlayOptions) -> int:
-    """For how long a neighbour that lives may be silent: where pings are thinned out, longer."""
+    """How long a live neighbour may be silent; longer if pings are rate-limited."""
     return _LONG_US if options.hello_bytes_per_s else max(_SOON_US, _MISSES * options.ping_us)

@@ -1,10 +1,10 @@
-"""The data pipeline as the node sees it: a process beside it that archives, and answers questions.
+"""Supervises the data pipeline: a separate process that archives events and answers queries.
 
-The process may end at any time, hang or send nonsense; then it is started again, after a backoff.
-Live traffic never waits for it, and archiving does not depend on questions. Those that it worked on
-when it ended are sent to the next process once more, one at a time, so that the one it ended of is
-known: that one fails, and its like is refused for a while. Where the process ends for the lack of
-something that somebody has to provide, such as Java, questions are refused until it is there.
+The process may exit, hang or send garbage at any time; it is then restarted after a backoff. Live
+traffic never waits for it, and archiving does not depend on queries. Requests in progress when it
+exited are sent to the next process once more, one at a time, which identifies the one that ends
+the process: that one fails, and similar ones are refused for a while. If the process exits because
+something must be provided first, such as Java, requests are refused until it is there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ log = get_log(__name__)
 ARCHIVE: Final = "archive"
 WORK: Final = "pipeline"
 MAX_QUESTIONS: Final = 200
-MAX_SENDS: Final = 2  # a question may be what the process ends of
+MAX_SENDS: Final = 2  # per request: it may be what ends the process
 MAX_REFUSED: Final = 100
 OFF: Final = "off"
 _SETTINGS_CODE: Final = 2
@@ -59,12 +59,12 @@ _Key = tuple[str, ...]
 
 
 class _Question:
-    """Something asked that is not answered yet."""
+    """A request without a reply yet."""
 
     def __init__(self, message: PageQuery | ReportRequest) -> None:
         self.message = message
         self.sends = 0
-        self.is_sent = False  # to the process that runs now
+        self.is_sent = False  # to the current process
         self.answer: asyncio.Future[Page | ReportReply] = asyncio.get_running_loop().create_future()
 
     def fail(self, error: PipelineError) -> None:
@@ -86,44 +86,44 @@ class Pipeline:
         self.options = options or PipelineOptions()
         why = why_off(options, data)
         self.is_enabled = not why
-        self.lack = why  # why it can't run until somebody changes something; "" where it can
+        self.lack = why  # why it can't run until the operator acts; "" if it can
         self.health = Health(state=OFF, problem=why) if why else Health()
         self.archive = self.options.archive or (None if data is None else data / ARCHIVE)
         self._node = node
         self._data = data
         self._on_measured = on_measured
         self._process: PipelineProcess | None = None
-        self._ready_s: float | None = None  # since when this process has been ready
+        self._ready_s: float | None = None  # when the current process became ready
         self._restarts = 0
-        self._before = Health()  # what all processes before this one have done
-        self._told_s = time.monotonic()  # when it said last how far it is
-        self._told = ""  # of what went wrong, to say it once
+        self._before = Health()  # totals of all previous processes
+        self._told_s = time.monotonic()  # time of the last progress report
+        self._told = ""  # last problem logged, to log it once
         self._last_end: tuple[str, int, tuple[str, ...]] = (
             "",
             0,
             (),
-        )  # of a process: why, when in ms, and what it printed last
+        )  # of the last process: why it ended, when in ms, and its last output
         self._on_lack: Callable[[str], None] = lambda _: None
         self._refused: dict[_Key, tuple[float, str]] = {}  # until when, and why
         self._watched: tuple[WatchedPredicate, ...] | None = None
         self._questions: dict[int, _Question] = {}
         self._ids = itertools.count(1)
         self._task: asyncio.Task[None] | None = None
-        self._output: tuple[str, ...] = ()  # what the process that ended has printed last
+        self._output: tuple[str, ...] = ()  # last output of the process that ended
         self._is_closed = False
 
     def start(self) -> None:
-        """Returns at once: it is ready when `health` says so."""
+        """Start the process without waiting; `health` shows when it is ready."""
         if self.is_enabled and self._task is None:
             self._task = asyncio.create_task(self._supervise(), name="accord-pipeline")
 
     def watch_lack(self, on_lack: Callable[[str], None]) -> None:
-        """Call it with `lack`, now and when that changes."""
+        """Call `on_lack` with `lack`, now and at each change."""
         self._on_lack = on_lack
         on_lack(self.lack)
 
     async def close(self) -> None:
-        """Have the process end what it does, and stop it."""
+        """Let the process finish its current work, and stop it."""
         self.turn_away()
         if self._task is not None:
             self._task.cancel()
@@ -131,7 +131,7 @@ class Pipeline:
             self.health = structs.replace(self.health, state="stopping")
 
     def turn_away(self) -> None:
-        """Answer nobody any more: neither who waits, nor who comes yet."""
+        """Fail all pending and future requests."""
         self._is_closed = True
         self._fail_all(_stopping())
 
@@ -145,7 +145,7 @@ class Pipeline:
         importance: int = 3,
         timeout_s: float | None = None,
     ) -> Page:
-        """The first page of what is asked for, or the one behind `cursor`; PipelineError."""
+        """The first page of a query, or the one after `cursor`. Raises PipelineError."""
         question = PageQuery(
             id=next(self._ids),
             ask=ask,
@@ -168,7 +168,7 @@ class Pipeline:
         importance: int = 3,
         timeout_s: float | None = None,
     ) -> bytes:
-        """Delivered quality, as JSON; PipelineError."""
+        """A report on delivered quality, as JSON. Raises PipelineError."""
         question = ReportRequest(
             id=next(self._ids),
             since_ms=since_ms,
@@ -182,14 +182,14 @@ class Pipeline:
         return answer.body
 
     def watch(self, predicates: Sequence[WatchedPredicate]) -> None:
-        """Have the rates and selectivities of these measured from now on."""
+        """Set the predicates whose rates and selectivities are measured."""
         watched = tuple(predicates)
         if watched != self._watched:
             self._watched = watched
             self._send(WatchPredicates(watched))
 
     def status(self, committed_offset: int = 0) -> PipelineStatus:
-        """How it is; while it can't say so itself, how far it is behind the journal's end."""
+        """Health; while the process can't report, its lag is computed from the journal's end."""
         health = self.health
         known = set(PipelineStatus.__struct_fields__)
         fields = {name: value for name, value in structs.asdict(health).items() if name in known}
@@ -207,7 +207,7 @@ class Pipeline:
             last_output=last_output,
         )
 
-    # Questions.
+    # Requests.
 
     async def _answer(
         self, message: PageQuery | ReportRequest, timeout_s: float | None
@@ -245,7 +245,7 @@ class Pipeline:
             raise PipelineError("busy", problem, retry_s=5)
 
     def _send_questions(self) -> None:
-        """Send what is not sent yet; what a process may have ended of goes first, and alone."""
+        """Send unsent requests; one that may have ended a process is sent first, and alone."""
         questions = self._questions.values()
         if not self._is_answering() or any(each.is_sent and each.sends > 1 for each in questions):
             return
@@ -277,7 +277,7 @@ class Pipeline:
         for question in questions.values():
             question.fail(error)
 
-    # What the process says.
+    # Messages of the process.
 
     def _handle(self, message: FromPipeline) -> None:
         match message:
@@ -292,7 +292,7 @@ class Pipeline:
     def _take_answer(self, message: Page | ReportReply | QueryFailure) -> None:
         question = self._questions.pop(message.id, None)
         if question is None or question.answer.done():
-            return  # nobody waits any more
+            return  # the request was cancelled
         if isinstance(message, QueryFailure):
             question.fail(PipelineError(message.kind, message.problem, message.place))
         else:
@@ -304,7 +304,7 @@ class Pipeline:
         self.health = structs.replace(told, restarts=self._restarts, **sums)
         if told.state == "ready" or told.lag_ms:
             self._told_s = time.monotonic()
-        if told.problem and told.state != "failed":  # of that its end tells
+        if told.problem and told.state != "failed":  # a failed process is logged when it ends
             self._tell(told.problem)
         if told.state == "ready" and self._ready_s is None:
             self._ready_s = time.monotonic()
@@ -315,14 +315,14 @@ class Pipeline:
                 self._send(WatchPredicates(self._watched))
             self._send_questions()
 
-    # The life of the process.
+    # Life cycle of the process.
 
     async def _supervise(self) -> None:
         pause_s = self.options.patience.first_pause_s
         while True:
             try:
                 problem, code = await self._run()
-            except Exception as error:  # or there would be no pipeline ever after
+            except Exception as error:  # otherwise supervision would end for good
                 log.failure("supervising the data pipeline failed", error)
                 problem, code = f"it could not be supervised: {error!r}", None
             patience = self.options.patience
@@ -337,7 +337,7 @@ class Pipeline:
             self._restarts += 1
 
     async def _run(self) -> tuple[str, int | None]:
-        """One process from its start to its end; why it ended, and with which code."""
+        """Run one process from start to end; returns why it ended and its exit code."""
         assert self._data is not None
         work = self._data / WORK
         self._ready_s = None
@@ -355,7 +355,7 @@ class Pipeline:
         try:
             process.send(self._start_message())
             silence = await self._watch_over(process)
-            stop_s = 1.0  # nothing that it could still do is worth waiting for
+            stop_s = 1.0  # it ended, hangs or sends garbage: no need to wait longer
         finally:
             self._process = None
             await process.stop(stop_s, self.options.patience.term_s)
@@ -363,7 +363,7 @@ class Pipeline:
         return silence or process.problem or self._end_of(process), process.code
 
     async def _watch_over(self, process: PipelineProcess) -> str:
-        """Until it ends, talks nonsense or hangs; what is wrong in the last case."""
+        """Wait until it ends, sends garbage or hangs; in the last case, returns the problem."""
         patience = self.options.patience
         while True:
             is_new = self._ready_s is None
@@ -423,7 +423,7 @@ class Pipeline:
             self._on_lack(lack)
 
     def _end_of(self, process: PipelineProcess) -> str:
-        """Why it ended: what it said itself, or else what can be seen."""
+        """Why the process ended: its own report, or else its exit code or signal."""
         if self.health.state == "failed" and self.health.problem:
             return self.health.problem
         code = process.code
@@ -435,7 +435,7 @@ class Pipeline:
         return f"{how}: {self._output[-1].strip()}" if self._output else how
 
     def _tell(self, problem: str) -> None:
-        """Once: it may come again and again."""
+        """Log a problem once, even if it repeats."""
         if problem != self._told:
             self._told = problem
             log.warning("the data pipeline has a problem", problem=problem)
@@ -473,7 +473,7 @@ def _stopping() -> PipelineError:
 
 
 def _key(message: PageQuery | ReportRequest) -> _Key:
-    """What two questions have in common that are likely to end alike."""
+    """Key of a request; requests with the same key are likely to end alike."""
     if isinstance(message, ReportRequest):
         return ("report", message.channel)
     return (message.ask.channel, message.ask.where, message.ask.xpath)

@@ -1,4 +1,4 @@
-"""How a node runs its data pipeline, and what can go wrong with it."""
+"""Options of the data pipeline, and its errors."""
 
 from __future__ import annotations
 
@@ -17,41 +17,40 @@ Kind = Literal["off", "unavailable", "busy", "timeout", "question", "failed", "e
 
 
 class PipelineTimeouts(Struct, frozen=True, kw_only=True):
-    """How long the node waits for what; all in seconds."""
+    """Timeouts and restart delays of the pipeline's process, all in seconds."""
 
-    first_pause_s: float = 1.0  # before it is started again; twice as long each time
+    first_pause_s: float = 1.0  # initial backoff before a restart; doubles each time
     longest_pause_s: float = 60.0
-    settings_pause_s: float = 300.0  # where only somebody can help: no Java, wrong settings
-    refuse_s: float = 600.0  # a question that the process ended of twice
-    calm_s: float = 60.0  # having worked for so long, it counts as sound again
-    silence_s: float = 60.0  # longer than that, and it hangs
-    start_silence_s: float = 180.0  # the same before it is ready for the first time
+    settings_pause_s: float = 300.0  # restart delay if the operator must act: no Java, bad settings
+    refuse_s: float = 600.0  # for a request that ended the process twice
+    calm_s: float = 60.0  # after working this long, the backoff is reset
+    silence_s: float = 60.0  # silence after which it counts as hanging
+    start_silence_s: float = 180.0  # the same before it is first ready
     stop_s: float = 15.0
     term_s: float = 5.0
 
 
 class PipelineOptions(Struct, frozen=True, kw_only=True):
-    """`spark` and the rest are what `accord.toml` says under [pipeline]."""
+    """Settings from the [pipeline] section of `accord.toml`."""
 
     spark: str = ""
-    archive: Path | None = None  # beside the journal where None
+    archive: Path | None = None  # None: beside the journal
     interval_ms: int = 500
     retain_ms: int | None = None
     large_bytes: int = 1 << 20
     memory_mb: int = 1_024
     timeout_s: float = 60.0
     declared: dict[str, str] = {}
-    command: tuple[str, ...] = ()  # to start something else, as tests do
+    command: tuple[str, ...] = ()  # starts another program, for tests
     patience: PipelineTimeouts = PipelineTimeouts()
 
 
 class PipelineError(AccordError):
-    """No answer from the pipeline.
+    """The pipeline gave no result.
 
-    `kind`: it is `off` until somebody changes something, `unavailable` at the moment, too `busy`,
-    did not answer in time (`timeout`), `failed`, or its process `ended` of the question; or else
-    the `question` was wrong, and `place` says where. After `retry_s` it may be worth asking again;
-    0 where it won't.
+    `kind`: it is `off` until the operator acts, `unavailable` at the moment, too `busy`, did not
+    reply in time (`timeout`), `failed`, or its process `ended` while working on the request; or the
+    `question` was invalid, at the location `place`. After `retry_s` a retry may succeed; 0: never.
     """
 
     def __init__(self, kind: Kind, problem: str, place: str = "", retry_s: int = 0) -> None:
@@ -63,7 +62,7 @@ class PipelineError(AccordError):
 
 
 def why_off(options: PipelineOptions | None, data: Path | None) -> str:
-    """Why there can be no pipeline, and what to do; "" where there can."""
+    """Why there can be no pipeline, and what to do; "" if there can."""
     if options is None:
         return "it is switched off (--no-pipeline, or enabled = false under [pipeline])"
     if data is None:

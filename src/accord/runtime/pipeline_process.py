@@ -1,9 +1,8 @@
-"""One process of the data pipeline and the socket to it, seen from the node.
+"""One process of the data pipeline and the socket to it, as seen by the node.
 
-The process is the leader of a session of its own, in which Spark's JVM lives too. To stop it the
-socket is closed, which asks it to end what it does; what does not end by itself is ended, and then
-whatever is left of the session: a JVM outlives the death of its driver by a moment, and must not
-meet the next one.
+The process leads its own session, which includes Spark's JVM. To stop it, the socket is closed,
+which requests an orderly end; if it does not exit it is terminated, and then whatever is left of
+the session: a JVM outlives its driver by a moment, and must not meet the next one.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ MAX_OUTPUT: Final = 1_000_000
 MAX_LINES: Final = 10
 _MAX_LINE: Final = 300
 _SHOWN: Final = 8_192
-_NOISE: Final = ("WARNING: Using incubator modules",)  # what Java prints at each start
+_NOISE: Final = ("WARNING: Using incubator modules",)  # printed by Java at each start
 _LOOK_S: Final = 0.05
 _END_S: Final = 5.0
 _GROUP_S: Final = 2.0
 
 
 class PipelineProcess(asyncio.Protocol):
-    """`on_message` gets what it says; `has_ended` is set when it won't say anything any more."""
+    """`on_message` receives its messages; `has_ended` is set when no more will come."""
 
     def __init__(self, output: Path, on_message: Callable[[FromPipeline], None]) -> None:
-        self.problem = ""  # what it said that makes no sense
+        self.problem = ""  # protocol violation
         self.heard_s = time.monotonic()
         self.has_ended = asyncio.Event()
         self._output = output
@@ -53,11 +52,11 @@ class PipelineProcess(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._exit: asyncio.Task[int] | None = None
-        self._start = 0  # of its output in the file
-        self._moved = b""  # the end of what it had printed when the file was rotated
+        self._start = 0  # offset of its output in the file
+        self._moved = b""  # the end of its output when the file was rotated
 
     async def start(self, command: Sequence[str]) -> None:
-        """Start the process; OSError where that can't be."""
+        """Start the process. Raises OSError if that fails."""
         ours, theirs = socket.socketpair()
         try:
             ours.setblocking(False)
@@ -72,7 +71,7 @@ class PipelineProcess(asyncio.Protocol):
             await loop.create_unix_connection(lambda: self, sock=ours)
         except BaseException:
             await self.stop(0, 0)
-            if self._transport is None:  # or else it is the transport's
+            if self._transport is None:  # otherwise the transport owns it
                 ours.close()
             raise
 
@@ -82,7 +81,7 @@ class PipelineProcess(asyncio.Protocol):
 
     @property
     def code(self) -> int | None:
-        """With which it has exited."""
+        """The exit code."""
         return None if self._process is None else self._process.returncode
 
     def send(self, message: FromNode) -> None:
@@ -90,13 +89,13 @@ class PipelineProcess(asyncio.Protocol):
             self._transport.write(encode_frame(message))
 
     async def stop(self, patience_s: float, term_s: float = _END_S) -> None:
-        """Ask it to end, wait `patience_s`, then end it; nothing of it is left afterwards."""
+        """Request its end, wait `patience_s`, then terminate it; no process is left afterwards."""
         if self._transport is not None:
             self._transport.abort() if patience_s == 0 else self._transport.close()
         if self._process is None or self._exit is None:
             return
         if not await self._exits_within(patience_s):
-            # Not by its object, which would look for its end, and take it from who waits for it.
+            # Not through the process object, which would reap it before the waiting task does.
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
             await self._exits_within(term_s)
@@ -104,7 +103,7 @@ class PipelineProcess(asyncio.Protocol):
         await self._exits_within(_END_S)
 
     def last_lines(self) -> tuple[str, ...]:
-        """The last lines that it, and no process before it, has printed."""
+        """The last lines printed by this process, without those of earlier ones."""
         with suppress(OSError), self._output.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(min(self._start, size), size - _SHOWN))
@@ -116,7 +115,7 @@ class PipelineProcess(asyncio.Protocol):
         return ()
 
     def bound_output(self) -> None:
-        """Rotate its file where that has grown too long; the process goes on writing at the end."""
+        """Rotate the output file if it is too long; the process keeps appending to it."""
         with suppress(OSError):
             size = self._output.stat().st_size
             if size > MAX_OUTPUT:
@@ -130,7 +129,7 @@ class PipelineProcess(asyncio.Protocol):
                 self._start = 0
 
     async def _spawn(self, command: Sequence[str], theirs: socket.socket, output: BinaryIO) -> None:
-        """Even if cancelled: half a process could not be stopped."""
+        """Completes even if cancelled: a half-started process could not be stopped."""
         spawning = asyncio.create_task(
             asyncio.create_subprocess_exec(
                 *command,
@@ -139,7 +138,7 @@ class PipelineProcess(asyncio.Protocol):
                 stderr=output,
                 pass_fds=(theirs.fileno(),),
                 env=_environment(),
-                start_new_session=True,  # Ctrl-C is for the node, which then stops it
+                start_new_session=True,  # Ctrl-C goes to the node, which then stops it
             )
         )
         try:
@@ -159,7 +158,7 @@ class PipelineProcess(asyncio.Protocol):
         return self._exit.done()
 
     async def _end_group(self, *, within_s: float) -> None:
-        """The JVM, and what it has started: by itself in `within_s`, or else by force."""
+        """Wait `within_s` for the JVM and its children to exit, then kill them."""
         until_s = time.monotonic() + within_s
         while time.monotonic() < until_s and self._signal_group(0):
             await asyncio.sleep(_LOOK_S)
@@ -168,14 +167,14 @@ class PipelineProcess(asyncio.Protocol):
             await asyncio.sleep(_LOOK_S)
 
     def _signal_group(self, number: int) -> bool:
-        """False where nobody is left to get it."""
+        """False if no process is left."""
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
             return False
         return True
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -196,7 +195,7 @@ class PipelineProcess(asyncio.Protocol):
 
 
 def _environment() -> dict[str, str]:
-    """That of the node; where it looks for modules as absolute paths, as Spark changes folders."""
+    """The node's environment, with absolute module paths, as Spark changes directories."""
     environment = dict(os.environ)
     path = environment.get("PYTHONPATH")
     if path:

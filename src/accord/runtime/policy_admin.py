@@ -1,12 +1,12 @@
-"""Policies as administrators see them: the current ones, and changes while traffic flows.
+"""Changes a node's policies at run time, while traffic flows.
 
-A change is checked, compiled, made durable and then switched to, one change after the other; what
-fails on the way leaves everything as it was. Reading and writing many policies takes a while, so it
-is done in a thread; compiled policies belong to the event loop, which gets to do other things
-between slices of work on them.
+A change is validated, compiled, made durable and then switched to, one change at a time; a failure
+on the way leaves everything as it was. Parsing and writing many policies takes a while and is done
+in a thread; compiled policies belong to the event loop, which is yielded to between slices of work
+on them.
 
-Two administrators may look at version 7 and change it both. Who says that a change is meant for
-version 7 (`if_version`) gets a `ConflictError` where that is not the current one any more.
+Concurrent changes are detected by optimistic locking: a change made for version 7 (`if_version`)
+raises `ConflictError` if that is no longer the current one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SLICE: Final = 100
 
 
 class ConflictError(AccordError):
-    """A change meant for another version than the current one."""
+    """A change was made for a version that is not the current one."""
 
     def __init__(self, wanted: int, current: int) -> None:
         self.wanted = wanted
@@ -71,16 +71,16 @@ class UnknownPolicyError(AccordError):
 
 
 class TooManyChangesError(AccordError):
-    """Too many changes wait for one another."""
+    """Too many changes are queued."""
 
     def __init__(self) -> None:
         super().__init__(f"{MAX_WAITING} changes of policies are under way, try again later")
 
 
 class ExplainRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be explained: an operation of somebody on a channel, maybe of a certain event.
+    """The operation to explain: of an entity on a channel, optionally for a certain event.
 
-    User and groups of a client that is connected are known, and need not be given.
+    User and groups of a connected client are known and can be omitted.
     """
 
     operation: str
@@ -88,23 +88,23 @@ class ExplainRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     client: str = ""
     user: str | None = None
     groups: tuple[str, ...] | None = None
-    publisher: str = ""  # a client, where deliveries of what it publishes are meant
-    attributes: dict[str, str | int | float | bool] | None = None  # texts as in an event
+    publisher: str = ""  # client whose events' deliveries are meant
+    attributes: dict[str, str | int | float | bool] | None = None  # strings as in an event
     payload_bytes: int | None = None
-    resources: dict[str, int | float] | None = None  # what they are now, if left out
+    resources: dict[str, int | float] | None = None  # default: current values
 
 
 class DryRun(Struct, frozen=True, kw_only=True):
-    """What a change would do to what is open: the first of those that it affects."""
+    """Effects of a change on open operations; lists the first affected ones."""
 
-    version: int  # that was current
+    version: int  # current at the time
     checked: int
     total: int
     affected: tuple[Affected, ...]
 
 
 class PolicyHost(Struct, frozen=True, kw_only=True):
-    """What the node lends to its administration. All of it is called on the event loop."""
+    """Callbacks into the node, all called on the event loop."""
 
     apply: Callable[[PolicySet, Policies], None] = lambda _book, _policies: None
     open_: Callable[[], Iterable[OpenOperation]] = lambda: ()
@@ -114,7 +114,7 @@ class PolicyHost(Struct, frozen=True, kw_only=True):
 
 
 class PolicyAdmin:
-    """The policies of a running node."""
+    """The policies of a running node, and their changes."""
 
     def __init__(
         self,
@@ -133,20 +133,20 @@ class PolicyAdmin:
         self._changes: set[asyncio.Task[PolicySet]] = set()
 
     def history(self) -> list[Version]:
-        """Newest first."""
+        """All versions, newest first."""
         return self._store.history()
 
     async def replace(
         self, book: PolicySet, *, who: str = "", if_version: int | None = None
     ) -> PolicySet:
-        """Decide everything anew."""
+        """Replace the whole policy set."""
         words = f"all replaced, {len(book.policies)} policies"
         return await self._change(lambda _: book, who, words, if_version)
 
     async def put_policy(
         self, policy: Policy, *, who: str = "", if_version: int | None = None
     ) -> PolicySet:
-        """Add a policy, or replace the one of the same name, in its place."""
+        """Add a policy, or replace the one of the same name in its position."""
         words = f"put policy {policy.name}"
         return await self._change(lambda book: with_policy(book, policy), who, words, if_version)
 
@@ -172,7 +172,7 @@ class PolicyAdmin:
     async def rollback(
         self, version: int, *, who: str = "", if_version: int | None = None
     ) -> PolicySet:
-        """What counted in an earlier version counts again, as a new one."""
+        """Restore an earlier version's content as a new version."""
 
         def edit(_: PolicySet) -> PolicySet:
             return parse_policy_set(self._store.read(version))
@@ -180,7 +180,7 @@ class PolicyAdmin:
         return await self._change(edit, who, f"back to version {version}", if_version)
 
     async def dry_run(self, book: PolicySet) -> DryRun:
-        """Whom `book` would affect of those that have something open, and how."""
+        """Which open operations `book` would affect, and how."""
         check_shapers(book)
         old = self.policies
         new = await self._compile(with_version(book, self.book.version + 1))
@@ -201,7 +201,7 @@ class PolicyAdmin:
         )
 
     def explain(self, question: ExplainRequest) -> Explanation:
-        """What is decided, by which policies, and why not by others."""
+        """The decision, the policies that made it, and why others did not apply."""
         around = self._around
         entity = _entity(question, around)
         resources: Mapping[str, Value] | None = question.resources
@@ -229,7 +229,7 @@ class PolicyAdmin:
         )
 
     def query_grant(self, channel: str, entity: Entity) -> Grant:
-        """What counts for a query of the channels of a filter, as resources are now."""
+        """The grant for a query on a filter of channels, under current resources."""
         policies = self.policies
         resources = self._around.resources(entity.client)
         if resources is not None:
@@ -238,7 +238,7 @@ class PolicyAdmin:
         return view.publish_grant(view.query(entity))
 
     async def close(self) -> None:
-        """Let changes under way end, and others have the folder."""
+        """Finish changes under way and release the directory."""
         await asyncio.gather(*self._changes, return_exceptions=True)
         self._store.close()
 
@@ -247,7 +247,7 @@ class PolicyAdmin:
     ) -> PolicySet:
         if len(self._changes) >= MAX_WAITING:
             raise TooManyChangesError
-        # Not stopped half way where who asked goes away: it may be on disk already.
+        # Not cancelled with its requester: the change may already be on disk.
         task = asyncio.create_task(self._change_in_turn(edit, who, what, if_version))
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
@@ -278,7 +278,7 @@ class PolicyAdmin:
         self._store.write(version, render_policy_set(book))
 
     async def _prepare(self, policies: Policies) -> None:
-        """Have `policies` answer for what is open, before they count."""
+        """Evaluate `policies` for all open operations before switching to them."""
         open_ = ((each.channel, each.entity) for each in islice(self._around.open_(), MAX_OPEN))
         for _ in resolve_in_slices(policies, open_, self.policies):
             await asyncio.sleep(0)

@@ -1,8 +1,8 @@
-"""`$accord/policies`: what an MQTT client asks of the administration, and what it is answered.
+"""`$accord/policies`: policy administration by MQTT clients.
 
-A request is a JSON object that says what to `do`; the structs below say what else belongs to it.
-The answer has `ok`, and `error` and maybe `place` where that is false. What changes something may
-say `if_version`, and is answered the new `version`.
+A request is a JSON object whose `do` selects one of the structs below. The reply has `ok`, and if
+that is false `error` and possibly `place`. A change may contain `if_version`; its reply contains
+the new `version`.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ class _Change(_Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Get(_Request, frozen=True, tag="get"):
-    """Everything, or one policy."""
+    """Get the whole policy set, or one policy."""
 
     name: str | None = None
 
 
 class Put(_Change, frozen=True, tag="put"):
-    """Everything anew, as JSON or as TOML text."""
+    """Replace the whole policy set, given as JSON or as TOML text."""
 
     book: dict[str, Any] | None = None
     toml: str | None = None
 
 
 class Patch(_Change, frozen=True, tag="patch"):
-    """Some of strategy, shaping, bandwidth, client_bandwidth, weights, limits."""
+    """Set some of strategy, shaping, bandwidth, client_bandwidth, weights, limits."""
 
     settings: dict[str, Any]
 
@@ -71,7 +71,7 @@ class GetPolicyHistory(_Request, frozen=True, tag="history"):
 
 
 class DryRunPolicies(_Request, frozen=True, tag="dry run"):
-    """Whom a book would affect."""
+    """Which open operations a policy set would affect."""
 
     book: dict[str, Any] | None = None
     toml: str | None = None
@@ -110,7 +110,7 @@ _ACTIONS: Final = tuple(
 
 
 async def answer(administration: PolicyAdmin, body: bytes, *, may_change: bool, who: str) -> bytes:
-    """The answer to a request of `who`; never raises."""
+    """The reply to a request of `who`; never raises."""
     try:
         if not may_change:
             raise PolicyError("request", "you may not see or change policies")
@@ -137,7 +137,7 @@ def read_request(body: bytes) -> Request:
 
 
 def mistake(error: Exception, actions: Sequence[str] = _ACTIONS) -> PolicyError:
-    """What a decoder says, in our words."""
+    """Converts a decoder's error to a PolicyError in this project's wording."""
     text = str(error)
     found = _PLACE.search(text)
     place = (found[1] if found else "") or "request"
@@ -197,7 +197,7 @@ async def _change(
 
 
 async def _read_book(book: dict[str, Any] | None, toml: str | None) -> PolicySet:
-    """In a thread: there may be thousands of policies."""
+    """Parsed in a thread: there may be thousands of policies."""
     if (book is None) == (toml is None):
         raise PolicyError("book", "expected either book or toml")
     if toml is not None:

@@ -1,9 +1,9 @@
-"""What keeps a running node to its policies.
+"""Applies policies to a running node.
 
-Administrators change them here, while traffic flows: all that is open is looked at anew, a slice at
-a time, and then switched over at once. Once a second the resources are measured that policies name,
-and those who are concerned get what their policies say now. Requests from MQTT clients are
-answered, conversions handed to worker processes, and the ledger is put away.
+Administrators change policies while traffic flows: all open operations are re-evaluated, a slice
+at a time, and then switched over at once. Once a second, the resources named by policies are
+measured, and affected sessions get what their policies now grant. This module also answers MQTT
+clients' requests to the node, passes work to worker processes, and drains the ledger.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ QUALITY: Final = (EXPECTATIONS, CAPABILITIES, PROPERTIES)
 _LOOK_S: Final = 1.0
 _SLICE: Final = 200
 _LONG_S: Final = 0.002
-_ANSWERS: Final = 100  # under way
+_ANSWERS: Final = 100  # concurrent requests
 
 
 class PolicyRuntime:
-    """Also what the monitor watches: the node as far as it can be measured."""
+    """Applies policies; also the `MonitoredNode` that the monitor samples."""
 
     def __init__(  # noqa: PLR0913 (the parts of a node)
         self,
@@ -137,12 +137,12 @@ class PolicyRuntime:
         for each in (self.queries, self.administration, self.orders):
             try:
                 await each.close()
-            except Exception as error:  # whatever it is, others are closed
+            except Exception as error:  # fault isolation: the others are closed, too
                 self._containment.failed("closing a part of the node failed", error)
         self._put_away(self._clock.now_ms())
 
     def turn(self) -> None:
-        """What came of the last turn of the event loop."""
+        """Process the worker orders and requests of the last turn of the event loop."""
         hub = self._broker.hub
         if hub.orders:
             self.orders.take()
@@ -151,7 +151,7 @@ class PolicyRuntime:
             for request in requests:
                 try:
                     self._take(request)
-                except Exception as error:  # whatever it is, others are answered
+                except Exception as error:  # fault isolation: the others are answered
                     self._containment.failed("a request could not be answered", error)
                     self._refuse(request, "the node failed to answer; see its log")
         self.queries.turn()
@@ -183,10 +183,10 @@ class PolicyRuntime:
             self._reply(request, msgspec.json.encode(body))
 
     def _put_away(self, now_ms: int) -> None:
-        """Put the ledger away: what can't be is given up, or nothing ever would again."""
+        """Drain the ledger to its store; a batch that fails is dropped, so that later ones pass."""
         try:
             self.monitor.store.drain(now_ms=now_ms)
-        except Exception as error:  # whatever it is, the node goes on
+        except Exception as error:  # fault isolation: the node continues
             self._containment.failed("the ledger could not be put away", error)
 
     def _answer_channels(self, request: NodeRequest) -> bytes:
@@ -197,7 +197,7 @@ class PolicyRuntime:
             may_change=request.may_change_policies(),
         )
 
-    # What the monitor watches.
+    # Implementation of `MonitoredNode`.
 
     def backlog(self) -> Sequence[int]:
         return self._broker.hub.tasks.depth()
@@ -221,7 +221,7 @@ class PolicyRuntime:
     async def waiting(self, number: int) -> list[Waiting]:
         return await find_waiting(self._server, number)
 
-    # What the administration asks of the node.
+    # Callbacks of `PolicyHost`.
 
     def _apply(self, book: PolicySet, policies: Policies) -> None:
         old = self._broker.router.policies
@@ -238,7 +238,7 @@ class PolicyRuntime:
         self._server.due()
 
     def _open(self) -> Iterator[OpenOperation]:
-        """Everything that is open, by channels that are known."""
+        """All open operations, on known channels."""
         for channel, receiver in self._broker.router.deliveries():
             yield OpenOperation("subscribe", channel, receiver.entity)
         for session in list(self._broker.sessions.values()):
@@ -260,7 +260,7 @@ class PolicyRuntime:
             resources |= _client_resources(session)
         return resources
 
-    # What is done once a second.
+    # Once a second.
 
     async def _look(self) -> None:
         while True:
@@ -271,11 +271,11 @@ class PolicyRuntime:
                 await self._follow_resources()
                 await self._expire()
                 await self._place_predicates()
-            except Exception as error:  # or nothing would be measured, nor expire, ever after
+            except Exception as error:  # otherwise measuring and expiry would end for good
                 log.failure("looking at the node failed", error)
 
     async def _follow_resources(self) -> None:
-        """Let those policies hold whose conditions on resources do now."""
+        """Update which policies hold, by their conditions on resources."""
         router = self._broker.router
         policies = router.policies
         if not (policies.node_resources or policies.client_resources):
@@ -286,7 +286,7 @@ class PolicyRuntime:
         for session in list(self._broker.sessions.values()):
             spent_s = time.perf_counter() - started_s
             if spent_s > _LONG_S:
-                # A fifth of the time at most, however many policies and sessions there are.
+                # At most a fifth of the time, however many policies and sessions there are.
                 await asyncio.sleep(4 * spent_s)
                 if router.policies is not policies:
                     return
@@ -301,7 +301,7 @@ class PolicyRuntime:
             router.invalidate("#")
 
     async def _expire(self) -> None:
-        """Give back the room of what nobody can be sent in time any more."""
+        """Expire queued events that can no longer be delivered in time."""
         for number, session in enumerate(list(self._broker.sessions.values())):
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
@@ -310,7 +310,7 @@ class PolicyRuntime:
                 session.expire()
 
     async def _place_predicates(self) -> None:
-        """Let predicates be matched in the order of the importance they have now."""
+        """Reorder predicate matching by the predicates' current importance."""
         router = self._broker.router
         if router.placed_for is router.policies:
             return
@@ -325,7 +325,7 @@ class PolicyRuntime:
         if router.policies is policies:
             router.placed_for = policies
 
-    # What clients and deliveries ask for.
+    # Replies to clients.
 
     async def _answer(self, request: NodeRequest) -> None:
         who = request.user or request.client

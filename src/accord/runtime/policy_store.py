@@ -1,12 +1,12 @@
-"""The versions of a node's policies, one file each.
+"""Stores the versions of a node's policies, one file each.
 
-A version is written under another name, synced, and only then given its own, so that a crash leaves
-it whole or not at all. Its first line says which version it is, who made it and what the digest of
-the rest must be: disks lose more than they should, and a file that is cut between two policies
-still is TOML. What is not whole is passed over, and the version before it counts. Numbers are never
-used twice, even where the file that had one is damaged.
+A version is written to a temporary file, synced and then renamed, so a crash leaves it complete or
+absent. The first line holds the version number, the author and a digest of the rest: disks lose
+more than they should, and a file truncated between two policies is still valid TOML. A damaged
+version is skipped, and the one before it counts. Version numbers are never reused, even if the file
+is damaged.
 
-Without a disk, versions are kept in memory, and gone with the node.
+Without a disk, versions are kept in memory and lost when the node stops.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAX_WORDS: Final = 200
 
 
 class Version(Struct, frozen=True, kw_only=True):
-    """A version of the policies: its number, when, by whom and by what it came to be."""
+    """Metadata of a version: its number, time, author and change."""
 
     version: int
     changed_ms: int = 0
@@ -48,11 +48,11 @@ class Version(Struct, frozen=True, kw_only=True):
 class _Header(Struct, frozen=True, kw_only=True):
     version: Version
     digest: str  # of all that follows
-    source: str = ""  # digest of the configured file, as it was when last taken over
+    source: str = ""  # digest of the configured file when it was last loaded
 
 
 class PolicyStoreError(AccordError):
-    """Versions that can't be read or written: where and why."""
+    """Versions can't be read or written: where and why."""
 
     def __init__(self, place: str, problem: str) -> None:
         self.place = place
@@ -61,11 +61,11 @@ class PolicyStoreError(AccordError):
 
 
 class UnknownVersionError(PolicyStoreError):
-    """A version that never was, or is not kept any more."""
+    """The version never existed, or is no longer stored."""
 
 
 class PolicyStore:
-    """Reads what is there when it is made; `close` lets others have the folder."""
+    """Reads the existing versions on creation; `close` releases the directory."""
 
     def __init__(self, disk: Disk | None = None, *, kept: int = KEPT) -> None:
         self._disk = disk
@@ -90,15 +90,15 @@ class PolicyStore:
 
     @property
     def source(self) -> str:
-        """The digest of the configured file as the newest version knows it; empty for none."""
+        """Digest of the configured file according to the newest version; empty for none."""
         return self._headers[max(self._headers)].source if self._headers else ""
 
     def history(self) -> list[Version]:
-        """Newest first."""
+        """All versions, newest first."""
         return [self._headers[number].version for number in sorted(self._headers, reverse=True)]
 
     def newest(self) -> tuple[Version, str] | None:
-        """The newest version that is whole, with its text; those after it are forgotten."""
+        """The newest undamaged version, with its text; later ones are dropped from the history."""
         for number in sorted(self._headers, reverse=True):
             try:
                 return self._headers[number].version, self.read(number)
@@ -107,12 +107,12 @@ class PolicyStore:
         return None
 
     def forget(self, number: int, problem: str) -> None:
-        """Pass over a version from now on, because nobody can use it."""
+        """Skip a version from now on, because it is unusable."""
         log.warning("version of policies passed over", version=number, problem=problem)
         self._headers.pop(number, None)
 
     def read(self, number: int) -> str:
-        """The text of a version. Raises `UnknownVersionError`, or another where it is damaged."""
+        """The text of a version. Raises `UnknownVersionError`, or PolicyStoreError if damaged."""
         header = self._headers.get(number)
         if header is None:
             kept = f"{min(self._headers)} to {max(self._headers)}" if self._headers else "none"
@@ -129,7 +129,7 @@ class PolicyStore:
         return body.decode()
 
     def write(self, version: Version, text: str, *, source: str | None = None) -> None:
-        """Make a version durable; `source` if it comes from a file with that digest."""
+        """Make a version durable; `source` is the digest of the file it was loaded from, if any."""
         assert version.version > self.last_number, "versions only grow"
         version = msgspec.structs.replace(
             version, who=version.who[:_MAX_WORDS], what=version.what[:_MAX_WORDS]
@@ -173,7 +173,7 @@ class PolicyStore:
                     self.forget(number, "its first line can't be read")
 
     def _remove_old(self) -> None:
-        """By number, so that damaged files go as well; one that stays does no harm."""
+        """Remove by number, so that damaged files are removed as well; a failure does no harm."""
         oldest = self.last_number - self._kept + 1
         for number in [number for number in self._headers if number < oldest]:
             del self._headers[number]
@@ -191,7 +191,7 @@ class PolicyStore:
 
 def _write(disk: Disk, number: int, data: bytes) -> None:
     unfinished = _name(number) + _UNFINISHED
-    if unfinished in disk.names():  # from a try that failed
+    if unfinished in disk.names():  # left by a failed attempt
         disk.remove(unfinished)
     file = disk.create(unfinished)
     try:
@@ -203,7 +203,7 @@ def _write(disk: Disk, number: int, data: bytes) -> None:
     try:
         disk.sync_names()
     except OSError:
-        # Refused, so it must not be found by the next start.
+        # The version was refused, so the next start must not find it.
         with suppress(OSError):
             disk.remove(_name(number))
         raise

@@ -1,4 +1,4 @@
-"""What the data pipeline is told of the broker: which predicates are registered, and how often."""
+"""Feeds the data pipeline with the broker's registered predicates and their counts."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ EVERY_S: Final = 60.0
 MOST: Final = 1_000
 _SLICE: Final = 200
 _MAX_COUNTED: Final = 100_000
-_LONGEST: Final = 4_096  # longer ones are not worth what it takes to measure them
+_LONGEST: Final = 4_096  # longer predicates are not worth the cost of measuring
 
 _Key = tuple[str, str, str]
 
 
 async def registered_predicates(broker: Broker, most: int = MOST) -> tuple[WatchedPredicate, ...]:
-    """The predicates that most clients have registered; a slice of sessions at a time."""
+    """The predicates registered by most clients; scans sessions in slices."""
     clients: Counter[_Key] = Counter()
     number = 0
     for session in list(broker.sessions.values()):
@@ -47,10 +47,10 @@ def _most_used(clients: Counter[_Key], most: int) -> tuple[WatchedPredicate, ...
 
 
 async def feed_pipeline(pipeline: Pipeline, broker: Broker) -> None:
-    """Hand them over, again and again."""
+    """Pass the registered predicates to the pipeline periodically."""
     while True:
         try:
             pipeline.watch(await registered_predicates(broker))
-        except Exception as error:  # or they would never be told again
+        except Exception as error:  # otherwise the feed would end for good
             log.failure("the registered predicates could not be listed", error)
         await asyncio.sleep(EVERY_S)

@@ -1,4 +1,4 @@
-"""What this process takes of the machine."""
+"""CPU and memory usage of this process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import time
 
 class ProcessUsage:
     def cpu_s(self) -> float:
-        """CPU time since it was started, of all its threads."""
+        """CPU time of all threads since the start."""
         return time.process_time()
 
     def memory_bytes(self) -> int:
-        """What it has now, or where the system does not say the most it ever had."""
+        """Current memory, or the peak if the system does not report it."""
         try:
             with open("/proc/self/statm", "rb") as statm:
                 return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,7 +1,7 @@
-"""Negotiated quality of a running node: drives time, measures, answers, keeps definitions.
+"""Negotiated quality at a running node: timers, measurements, requests and stored definitions.
 
-Properties that are defined at run time are kept in the node's folder, and known to all nodes that
-are linked with it. What is done for publishers but not to their events is done here: another path.
+Properties defined at run time are stored in the node's directory and announced to all nodes. Of the
+mechanisms, this module applies the one that does not act on events: an additional path.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ DEFINED: Final = "defined.properties"
 FACT: Final = "property"
 _LOOK_S: Final = 1.0
 _MAX_S: Final = 3_600.0
-_STEPS: Final = 20  # of what is due, until others have their turn
+_STEPS: Final = 20  # due steps per call, before others get their turn
 _MAX_PATHS: Final = 8
 _OVER_PATHS: Final = ("second-path", "hurry-over-two-paths")
 
 
 class QualityOptions(Struct, frozen=True, kw_only=True):
-    """`properties` is a folder of definitions that are read at the start."""
+    """`properties` is a directory of definitions that are read at start."""
 
     strategy: str = "pareto"
     properties: Path | None = None
@@ -61,7 +61,7 @@ class QualityOptions(Struct, frozen=True, kw_only=True):
 
 
 class QualityService:
-    """Made before what is durable is read again: that may have expectations."""
+    """Created before durable state is restored, which may include expectations."""
 
     def __init__(  # noqa: PLR0913 (once per node)
         self,
@@ -79,10 +79,10 @@ class QualityService:
         self._server = server
         self._node = node
         self._file = None if folder is None else folder / FOLDER / DEFINED
-        self._defined: dict[str, Property] = {}  # at run time, here
+        self._defined: dict[str, Property] = {}  # at run time, at this node
         self._net: OverlayService | None = None
         self._exchange: TierNegotiation | None = None
-        self._paths: dict[int, str] = {}  # which channel has one more, by reaction
+        self._paths: dict[int, str] = {}  # channel with an additional path, by reaction
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
         self._looking: asyncio.Task[None] | None = None
@@ -111,7 +111,7 @@ class QualityService:
             await asyncio.gather(self._looking, return_exceptions=True)
 
     def join(self, net: OverlayService) -> None:
-        """Negotiate with other nodes, too."""
+        """Negotiate with other nodes through the overlay."""
         self._net = net
         negotiation = self.quality.negotiation
         exchange = net.channels.serve(
@@ -132,7 +132,7 @@ class QualityService:
             self._tell_property(property_)
 
     def join_parents(self, secondary: SecondaryService) -> None:
-        """Negotiate with all others through these."""
+        """Negotiate with other nodes through the parents."""
         exchange = TierNegotiation(self.quality.negotiation, secondary.tiers)
         secondary.services.append(exchange)
         self._speak(exchange, secondary.after)
@@ -147,12 +147,12 @@ class QualityService:
         after.append(self._after_net)
 
     def turn(self) -> None:
-        """Something may have happened in the last turn of the event loop."""
+        """Advance if the last turn of the event loop changed something."""
         if self.quality.is_stirred:
             self._go_on()
 
     def answer(self, request: NodeRequest) -> None:
-        """The answer goes to the response topic, or to the client's own subscription."""
+        """Reply on the response topic, or on the client's own subscription."""
         try:
             body, defined = answer(self._broker, self.quality, request)
         except Exception as error:
@@ -162,7 +162,7 @@ class QualityService:
             self._keep(defined)
         reply_to_request(self._broker, request, body)
 
-    # For who looks
+    # Status
 
     def status(self, pattern: str = "#") -> QualityStatus:
         return quality_status(self.quality, self._node, pattern)
@@ -177,7 +177,7 @@ class QualityService:
         )
 
     def define(self, text: str) -> list[str]:
-        """Properties as a file has them; QualityError says what is wrong with it."""
+        """Define properties, given as file text. Raises QualityError for invalid text."""
         found = parse_properties(text)
         self.quality.define(*found)
         self._keep(found)
@@ -187,7 +187,7 @@ class QualityService:
     # Time
 
     def _go_on(self) -> None:
-        """Do what is due, and come back when more is."""
+        """Run what is due, and set the timer for the next deadline."""
         quality = self.quality
         self._broker.hub.now_ms = self._server.clock.now_ms()
         quality.is_stirred = False
@@ -201,7 +201,7 @@ class QualityService:
     def _set_timer(self, due_us: int) -> None:
         if self._timer is not None:
             if self._timer_us <= due_us:
-                return  # it looks again then
+                return  # the earlier timer sets the next one
             self._timer.cancel()
         self._timer_us = due_us
         delay_s = min(max(due_us - clock_us(), 0) / 1e6, _MAX_S)
@@ -213,13 +213,13 @@ class QualityService:
         self._server.due()
 
     async def _look(self) -> None:
-        """Once a second, what was measured."""
+        """Evaluate measurements once a second."""
         while True:
             await asyncio.sleep(_LOOK_S)
             try:
                 for _ in self.quality.watching.measure():
                     await asyncio.sleep(0)
-            except Exception as error:  # or nothing would be measured ever after
+            except Exception as error:  # otherwise measuring would end for good
                 log.failure("measuring quality failed", error)
             if self.quality.is_stirred:
                 self._server.due()
@@ -250,14 +250,14 @@ class QualityService:
             self._widen(channel)
 
     def _widen(self, channel: str) -> None:
-        """One path more for each reaction."""
+        """One additional path per reaction."""
         assert self._net is not None
         more = sum(each == channel for each in self._paths.values())
         if problem := self._net.widen_channel(channel, more):
             log.warning("paths can't be changed", channel=channel, problem=problem)
 
     def _order_of(self, channel: str) -> str:
-        """As the channel's template has it; events that take several paths may overtake others."""
+        """The order the channel's template guarantees; several paths may reorder events."""
         definition = None if self._net is None else self._net.overlay.registry.look_up(channel)
         if definition is None or self._net is None:
             return ORDERED
@@ -272,7 +272,7 @@ class QualityService:
     # Definitions
 
     def _read_definitions(self, folder: Path | None) -> None:
-        """QualityError for a mistake in what was configured."""
+        """Raises QualityError for invalid configured definitions."""
         files = [] if folder is None else sorted(folder.glob("*.properties"))
         if folder is not None and not folder.is_dir():
             raise QualityError(str(folder), "expected a folder of property definitions")
@@ -313,7 +313,7 @@ class QualityService:
             self._exchange.defining.tell(property_.name, text)
 
     def _told_property(self, node: str, key: str, value: bytes | None) -> None:
-        """What another node has defined; where this one means something else by it, that stays."""
+        """On another node's definition; this node's own one of the same name takes precedence."""
         registry = self.quality.negotiation.registry
         if value is None or node == self._node or key in registry:
             return
@@ -323,12 +323,12 @@ class QualityService:
                 self._exchange.defining.tell(each.name, render_properties([each]))
 
     def _told_by_child(self, node: str, text: str) -> None:
-        """All others know it by this node."""
+        """On a child's definition: announced to all nodes by this one."""
         for each in self._take_over(node, text):
             self._tell_property(each)
 
     def _take_over(self, node: str, text: str) -> list[Property]:
-        """Gives those that were not known."""
+        """Returns the properties that were new."""
         registry = self.quality.negotiation.registry
         try:
             found = [each for each in parse_properties(text) if each.name not in registry]
@@ -340,7 +340,7 @@ class QualityService:
 
 
 def order_by(lookups: ChannelCache, channel: str) -> str:
-    """As a parent has told of its template."""
+    """The order guaranteed by the template, as reported by a parent."""
     definition = lookups.look_up(channel)
     if definition is None:
         return ORDERED
@@ -352,7 +352,7 @@ def order_by(lookups: ChannelCache, channel: str) -> str:
 
 
 def _is_loose(definition: ChannelDefinition) -> bool:
-    """Whether events may overtake others on their way."""
+    """Whether events may be reordered on their way."""
     return definition.paths > 1 or definition.options.get("datagrams") == "true"
 
 

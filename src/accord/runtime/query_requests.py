@@ -1,4 +1,4 @@
-"""Questions about kept events as people put them, by MQTT or HTTP, and what they mean."""
+"""Query requests for kept events, by MQTT or HTTP, and their validation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_LIMIT: Final = 1 << 40
 
 
 class QueryRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which events: of a filter of channels, by content and time; or the one of this id."""
+    """Selects events by filter, content and time; or one event by its ID."""
 
     channel: str | None = None
     where: str | None = None
@@ -33,7 +33,7 @@ class QueryRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def read_question(question: QueryRequest, *, now_ms: int) -> EventQuery:
-    """PipelineError where it can't be answered, with the place that is wrong."""
+    """Raises PipelineError with the location of the problem if the request is invalid."""
     since_ms = _moment(question.since, "since", now_ms)
     until_ms = _moment(question.until, "until", now_ms)
     if since_ms is not None and until_ms is not None and since_ms > until_ms:
@@ -55,12 +55,12 @@ def read_question(question: QueryRequest, *, now_ms: int) -> EventQuery:
 
 
 def read_cursor(text: str) -> tuple[EventQuery, str]:
-    """What the cursor of a page asks for, and where to go on; PipelineError where it is none."""
+    """The query of a page's cursor, and its position; raises PipelineError if invalid."""
     try:
         ask, cursor = decode_token(text)
     except ValueError as error:
         raise wrong("cursor", str(error)) from None
-    # It comes from outside: what we never write there is no cursor.
+    # Foreign input: fields that this node never writes make it invalid.
     is_ours = not ask.from_offset and ask.before_offset is None
     is_bounded = 0 < (ask.limit or 1) <= MAX_LIMIT
     if problem_with_filter(ask.channel) or not (is_ours and is_bounded):
@@ -69,14 +69,14 @@ def read_cursor(text: str) -> tuple[EventQuery, str]:
 
 
 def is_about_one(ask: EventQuery) -> bool:
-    """Whether an event is asked for by its id alone: rights count when its channel is known."""
+    """Whether the query is for one event ID; rights are checked when its channel is known."""
     return ask.number is not None and ask.channel == ANY
 
 
 def checked(ask: EventQuery) -> EventQuery:
-    """`ask`, whose predicate can be read; PipelineError where not."""
+    """`ask` with its predicate validated; raises PipelineError."""
     if is_about_one(ask) and (ask.where or ask.xpath):
-        # Or who may not see an event could find out what is in it.
+        # Otherwise predicates would reveal the content of events the client may not see.
         raise wrong("channel", "expected a filter of channels, such as uav/#, with a predicate")
     if ask.where and ask.xpath:
         raise wrong("xpath", "expected either where or xpath, got both")

@@ -1,10 +1,10 @@
-"""`$accord/query`: kept events for clients that ask; and the past of subscriptions.
+"""`$accord/query`: queries for kept events, and history for subscriptions.
 
-Pages come from the data pipeline, and their events go to the client's outbox like those that are
-published: by importance, within limits, shaped if need be, and only as fast as the client takes
-them. The message that ends a page waits in the same bin behind them.
+Pages come from the data pipeline. Their events go to the client's outbox like published ones: by
+importance, within limits, shaped if necessary, and only as fast as the client accepts them. The
+message that ends a page is queued in the same bin after them.
 
-A request is a JSON object that says what to `do`; the structs below say what else belongs to it.
+A request is a JSON object whose `do` selects one of the structs below.
 """
 
 from __future__ import annotations
@@ -48,40 +48,40 @@ log = get_log(__name__)
 
 MAX_PAGE: Final = 1_000
 MAX_BODY: Final = 1_000_000
-_PAGES: Final = 16  # of histories under way
+_PAGES: Final = 16  # concurrent history pages
 _PAGES_OF_ONE: Final = 2
 _PART: Final = 20
 _PATIENCE_MS: Final = 30_000
 _ROOM_POLL_S: Final = 0.05
 _GONE: Final = "who asked has gone"
-_QUERIES: Final = 100  # of all clients
+_QUERIES: Final = 100  # concurrent, of all clients
 _QUERIES_OF_ONE: Final = 4
 _POLL_S: Final = 0.01
 _SHAPING_POLLS: Final = 1_000
 
 
 class Find(QueryRequest, frozen=True, kw_only=True, tag_field="do", tag="find"):
-    """The first page."""
+    """Request the first page."""
 
     page: int = 100
 
 
 class Next(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="next"):
-    """The page behind the one whose cursor this is."""
+    """Request the page after the one that returned this cursor."""
 
     cursor: str
     page: int = 100
 
 
 class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="cancel"):
-    """What was asked with the same correlation data is not wanted any more."""
+    """Cancel the query with the same correlation data."""
 
 
 _DECODER: Final[msgspec.json.Decoder[Find | Next | Stop]] = msgspec.json.Decoder(Find | Next | Stop)
 
 
 class PageEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page was made of, and how to have the next one."""
+    """Ends a page: its statistics, and the cursor of the next one."""
 
     ok: bool = True
     count: int
@@ -100,9 +100,9 @@ class PageFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueryReply:
-    """The answer to one request, on its way through the client's outbox: all in one bin.
+    """The reply to one request, sent through the client's outbox in a single bin.
 
-    It is for the session that asked, and for no other that may have its name later.
+    It is bound to the requesting session, not to a later one of the same name.
     """
 
     def __init__(self, broker: Broker, request: NodeRequest) -> None:
@@ -114,12 +114,12 @@ class QueryReply:
         self._identifiers: tuple[int, ...] = ()
         self._sent: list[ClientDelivery] = []
         topic = request.message.properties.response_topic
-        assert topic is not None  # requests without are not taken
+        assert topic is not None  # requests without one are refused
         self._topic = topic
         self.is_heard()
 
     def is_heard(self) -> bool:
-        """Whether who asked is still there, and subscribed to where the answer goes."""
+        """Whether the session is connected and subscribed to the response topic."""
         session = self.session
         if session is None or self._broker.sessions.get(self.request.client) is not session:
             return False
@@ -131,7 +131,7 @@ class QueryReply:
         return True
 
     def send(self, found: QueryHit, importance: int) -> None:
-        """Hand an event to dissemination."""
+        """Queue an event for delivery."""
         session, hub = self.session, self._broker.hub
         assert session is not None
         correlation_data = self.request.message.properties.correlation_data
@@ -148,14 +148,14 @@ class QueryReply:
             self._sent.append(delivery)
 
     async def until_shaped(self) -> None:
-        """Wait for events that are being shaped, so that none comes behind the end."""
+        """Wait for events being shaped, so that none arrives after the end of the page."""
         for _ in range(_SHAPING_POLLS):
             if not any(each.stage == WAITING for each in self._sent):
                 return
             await asyncio.sleep(_POLL_S)
 
     def end(self, body: bytes) -> None:
-        """Send what ends the page."""
+        """Send the message that ends the page."""
         session, hub, topic, qos = self.session, self._broker.hub, self._topic, self.qos
         if not self.is_heard():
             return
@@ -195,7 +195,7 @@ class QueryService:
         self._broker.hub.no_history = f"there is no data pipeline: {lack}" if lack else ""
 
     def turn(self) -> None:
-        """Let subscriptions in the past go on."""
+        """Advance subscriptions that still receive history."""
         broker = self._broker
         if not broker.catch_ups:
             return
@@ -247,7 +247,7 @@ class QueryService:
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    # The past of a subscription.
+    # History of a subscription.
 
     async def _continue(self, catch_up: CatchUp, wanted: PageDemand) -> None:
         try:
@@ -274,7 +274,7 @@ class QueryService:
         catch_up.finish_page(page.cursor)
 
     def _give_up(self, catch_up: CatchUp) -> None:
-        """Better no subscription than one with a gap that nobody knows of."""
+        """End the subscription: none is better than one with an unnoticed gap."""
         if not catch_up.problem or catch_up.is_over():
             return
         session = catch_up.session
@@ -307,7 +307,7 @@ class QueryService:
             now_ms = self._clock.now_ms()
             ask = await asyncio.to_thread(read_question, question, now_ms=now_ms)
         rights = request.rights
-        # Whatever a cursor says of it.
+        # Overrides whatever a cursor contains.
         ask = replace(ask, without=() if rights is None else rights.denied.subscribe)
         if not is_about_one(ask) and not request.may_subscribe(ask.channel):
             raise wrong("channel", f"you may not subscribe to {ask.channel}")
@@ -349,7 +349,7 @@ class QueryService:
         )
 
     async def _room(self, reply: QueryReply) -> tuple[MqttSession, int, int]:
-        """Wait until the client has taken most of what it was sent, but not for ever."""
+        """Wait, with a timeout, until the client has accepted most of what was sent."""
         until_ms = self._clock.now_ms() + _PATIENCE_MS
         while self._clock.now_ms() < until_ms:
             session = reply.session
@@ -362,7 +362,7 @@ class QueryService:
         raise PipelineError("timeout", "what was sent before is not taken")
 
     async def _parts(self, events: Sequence[QueryHit]) -> AsyncIterator[Sequence[QueryHit]]:
-        """A few events at a time: in between others get their turn."""
+        """A few events at a time; others get their turn in between."""
         for start in range(0, len(events), _PART):
             self._broker.hub.now_ms = self._clock.now_ms()
             yield events[start : start + _PART]
@@ -375,7 +375,7 @@ class QueryService:
         self._due()
 
     def _importance(self, session: MqttSession, channel: str) -> int:
-        """Of what a client asks for of a filter of channels."""
+        """Importance of a client's query on a filter of channels."""
         view = self._broker.router.policies.view(channel)
         return view.publish_grant(view.query(session.entity)).importance
 

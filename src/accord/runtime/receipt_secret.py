@@ -1,8 +1,8 @@
-"""The secret that a node signs its receipts with, kept so that they hold across restarts.
+"""The secret with which a node signs receipts, stored so that they stay valid across restarts.
 
-Who can read it can make receipts in the node's name: the file is the node's alone. A file that is
-damaged, or that others could read, is told; the former is replaced, and the receipts signed with
-what it had are void.
+A reader of the secret can forge the node's receipts, so only the node may read the file. A file
+that is damaged, or readable by others, is logged; a damaged one is replaced, which voids the
+receipts signed with it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _OTHERS: Final = 0o077
 
 
 def load_receipt_secret(folder: Path | None) -> bytes:
-    """The one in `folder`, made if there is none yet; without a folder, for this run only."""
+    """The secret in `folder`, created if missing; without a folder, for this run only."""
     if folder is None:
         return secrets.token_bytes(SECRET_BYTES)
     file = folder / FILE
     try:
         known = _read(file)
     except OSError as error:
-        # Not replaced: it may be readable again the next time.
+        # Not replaced: the file may be readable again next time.
         log.warning("can't read the secret of receipts", file=str(file), problem=str(error))
         return secrets.token_bytes(SECRET_BYTES)
     if known is not None:
@@ -46,7 +46,7 @@ def load_receipt_secret(folder: Path | None) -> bytes:
 
 
 def _read(file: Path) -> bytes | None:
-    """None where there is none, or none that can be used."""
+    """None if there is no usable secret."""
     try:
         with file.open("rb") as stream:
             if os.fstat(stream.fileno()).st_mode & _OTHERS:
@@ -62,7 +62,7 @@ def _read(file: Path) -> bytes | None:
 
 
 def _write(file: Path, secret: bytes) -> None:
-    """All of it or nothing, for nobody else to read at any time."""
+    """Write atomically, never readable by others."""
     unfinished = file.with_suffix(".tmp")
     with suppress(FileNotFoundError):
         unfinished.unlink()

@@ -1,4 +1,4 @@
-"""Who was refused as a neighbour of late, and why: told once, and listed while it keeps trying."""
+"""Recently refused neighbours and why: logged once, and listed while they keep trying."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from accord.core.links.errors import LinkError
 from accord.core.overlay.status import RefusedLinkStatus
 
 _MOST: Final = 64
-_KEPT_US: Final = 90_000_000  # who tries again does so within half a minute
+_KEPT_US: Final = 90_000_000  # a neighbour retries within half a minute
 
 
 class _Refusal:
@@ -20,10 +20,10 @@ class _Refusal:
 
 class RefusedLinks:
     def __init__(self) -> None:
-        self._by_name: dict[tuple[str, str], _Refusal] = {}  # and address; the latest is last
+        self._by_name: dict[tuple[str, str], _Refusal] = {}  # latest last
 
     def note(self, node: str, address: str, error: LinkError, now_us: int) -> bool:
-        """Gives whether it is news."""
+        """Record a refusal; returns whether it is new or has a new cause."""
         self._forget(now_us)
         known = self._by_name.pop((node, address), None)
         is_news = known is None or str(known.error) != str(error)

@@ -1,4 +1,4 @@
-"""A secondary node: links to its parents, and nothing of the overlay beyond them."""
+"""A secondary node: links to its parents, without an overlay of its own."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from accord.runtime.server import Server
 log = get_log(__name__)
 
 _LEAVE_S: Final = 2.0
-_PULSES: Final = 10  # without an answer until a parent has failed
+_PULSES: Final = 10  # unanswered heartbeats after which a parent has failed
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class TierService(Protocol):
-    """What speaks with the parents, by itself."""
+    """A service that exchanges messages with the parents by itself."""
 
     def advance(self, now_us: int) -> None: ...
 
@@ -49,7 +49,7 @@ class TierService(Protocol):
 
 
 class SecondaryService:
-    """What the links see of the node; what comes for local clients goes to the broker."""
+    """The node as the links see it; deliveries for local clients go to the broker."""
 
     def __init__(  # noqa: PLR0913 - once per node
         self,
@@ -62,8 +62,8 @@ class SecondaryService:
         incarnation: int,
     ) -> None:
         self.incarnation = incarnation
-        self.addresses: list[SocketAddress] = []  # nobody links with it
-        self.after: list[Callable[[], None]] = []  # called when something may have come or be due
+        self.addresses: list[SocketAddress] = []  # always empty: no node dials it
+        self.after: list[Callable[[], None]] = []  # called when messages may have arrived or be due
         self._options = options
         dead_us = 3 * options.overlay.ping_us
         tiers = TierOptions(pulse_us=dead_us // _PULSES, dead_us=dead_us)
@@ -84,7 +84,7 @@ class SecondaryService:
         )
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Link with the parents; `stack` leaves them again."""
+        """Link with the parents; `stack` ends the links."""
         transports = LinkTransports(self._options.transports)
         codec = LinkCodec(LinkMessage)
         self._neighbours = LinkManager(self, self._local, codec, transports.of)
@@ -97,7 +97,7 @@ class SecondaryService:
         self._neighbours.due()
 
     def turn(self) -> None:
-        """See whether there is something for the links."""
+        """Schedule the links if there is something to send."""
         child = self.child
         if child.deliveries:
             self._after()
@@ -106,7 +106,7 @@ class SecondaryService:
         if self._neighbours is not None and has_work:
             self._neighbours.due()
 
-    # ------------------------------------------------------------------------- as the links see it
+    # -------------------------------------------------------------------------- called by the links
 
     @property
     def sends(self) -> list[tuple[str, Any]]:
@@ -141,7 +141,7 @@ class SecondaryService:
         return min((due_us for due_us in dues if due_us is not None), default=None)
 
     def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
-        self.child.ready.clear()  # all links are asked
+        self.child.ready.clear()  # all links are polled anyway
         taken = self.child.take(neighbour, bytes_wanted, clock_us())
         if taken:
             self._broker.hub.now_ms = self._clock.now_ms()
@@ -170,7 +170,7 @@ class SecondaryService:
             self._containment.run("what follows on the parents failed", each)
 
     async def _leave(self) -> None:
-        """Let the parents have what clients were promised, and tell them."""
+        """Wait, with a timeout, until the active parent has all waiting events, then leave."""
         assert self._neighbours is not None
         child = self.child
         until_us = clock_us() + round(_LEAVE_S * 1e6)
@@ -180,10 +180,10 @@ class SecondaryService:
         self._neighbours.due()
         await asyncio.sleep(0.01)
 
-    # ----------------------------------------------------------------------------- for who looks
+    # --------------------------------------------------------------------------------------- status
 
     def status(self) -> NetStatus:
-        """Its parents, and what is wrong with the links to them."""
+        """The parents, and problems of the links to them."""
         assert self._neighbours is not None
         links = self._neighbours.status()
         sent, received = links.traffic.sent.data, links.traffic.received.data
@@ -215,11 +215,11 @@ class SecondaryService:
         )
 
     def links(self) -> tuple[LinkConnectionStatus, ...]:
-        """What each link of this node has carried."""
+        """Status and traffic of each link of this node."""
         return () if self._neighbours is None else self._neighbours.status().links
 
     def channel_statuses(self) -> list[ChannelStatus]:
-        """The channels that are defined, as its parent has told."""
+        """Defined channels, as reported by the parent."""
         return [
             ChannelStatus(
                 name=name,
@@ -241,7 +241,7 @@ class SecondaryService:
         return False
 
     def problem_with_defining(self) -> str:
-        """Why channels are not defined here."""
+        """Why channels can't be defined here."""
         parents = ", ".join(each.name for each in self.child.status().parents) or "none yet"
         return (
             f"{self.child.name} is a secondary node: define channels at a backbone node "

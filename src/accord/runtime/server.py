@@ -1,13 +1,14 @@
-"""MQTT over TCP and TLS: hands what is read to the connection, and writes what it has to send.
+"""MQTT server over TCP and TLS: passes received bytes to connections and writes their output.
 
-Connections are flushed once per turn of the event loop, after everything that was readable has been
-read: so that messages leave in the order of their importance, and in few system calls. Where reads
-come one at a time, and what they bring waits for nothing, there is nothing to put in order: that is
-sent before the read returns, without a turn.
+Connections are flushed once per turn of the event loop, after all readable sockets have been read,
+so messages leave in order of importance and in few system calls. While reads arrive one at a time
+and their effects wait for nothing, there is nothing to order: the output is sent before the read
+returns, without a turn.
 
-What is written is beyond our ordering. So a connection is written to only as far as its link, its
-client's limit and the node's limit allow (`core/scheduling`: link, pacing, egress), and then waits
-for a timer of its own. Answers never wait for that, but count.
+The node can't reorder bytes once they are written. A connection is therefore written to only as far
+as its link, its client's limit and the node's limit allow (`core/scheduling`: `link_estimator`,
+`pacing`, `egress`), and then waits for its own timer. Replies never wait for these limits, but
+count towards them.
 """
 
 from __future__ import annotations
@@ -35,26 +36,26 @@ from accord.runtime.users import BusyError
 
 log = get_log(__name__)
 
-# Pieces from this size on are written without joining them first.
+# Frames of at least this average size are written without joining them first.
 _LARGE: Final = 16_384
 _CLOSE_MS: Final = 2_000
 _DISCARDED_BYTES: Final = 1_000_000
-# Tasks run for so long before the network is looked at again.
+# Time slice for tasks before the network is polled again.
 _WORK_NS: Final = 1_000_000
-# Others may wait so long for tasks, to be written together.
+# Output less important than pending tasks may wait this long, to be written together.
 _GATHER_MS: Final = 5
-# Reads that are answered at once, each, before a sample shows whether they still come one at a
-# time. A prime: reads that come in equal bunches can't always have the sample at their end.
+# Reads answered immediately before a sample shows whether they still arrive one at a time. A prime:
+# with reads in bursts of equal size, the sample can't always fall on the end of a burst.
 _AT_ONCE: Final = 61
-# A larger read has many messages: others may have something more important.
+# A larger read holds many messages: other connections may have more important ones.
 _FEW_BYTES: Final = 4_096
-# A connection whose packets take longer than this waits as long again, so many times.
+# A connection whose packets take longer than this pauses for `_OTHERS` times as long.
 _SHORT_MS: Final = 5
 _OTHERS: Final = 3
 
 
 class Server:
-    """The connections of one node, whatever they came over."""
+    """All MQTT connections of one node, over any transport."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class Server:
         login: Callable[[MqttHandshake], Awaitable[tuple[Rights | None, str]]] | None = None,
         on_turn: Callable[[], bool] | None = None,
     ) -> None:
-        """`on_turn` says whether it has to be called after each read, for now."""
+        """`on_turn` returns whether it must, for now, be called after each read."""
         self.broker = broker
         self.clock = clock
         self.gate = gate
@@ -75,10 +76,10 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self.bandwidth = NodeBandwidth(broker.hub.discipline, self._pump)
         self._is_turn_due = False
-        self._reads = 0  # that the next turn follows
+        self._reads = 0  # reads since the last turn
         self._flushed_ms = 0
-        self._at_once = 0  # reads that need no turn, unless what they bring does
-        self._appended = 0  # as of the last turn
+        self._at_once = 0  # remaining reads that may be answered without a turn
+        self._appended = 0  # `hub.appended` at the last turn
         self._logins: set[asyncio.Task[None]] = set()
         self._closing: dict[MqttProtocol, int] = {}
         self._containment = FaultIsolation(log)
@@ -90,7 +91,7 @@ class Server:
         )
 
     def accept(self, protocol: MqttProtocol, address: str) -> Connection | None:
-        """A connection for whoever connected, or None where it must wait its turn."""
+        """Returns a connection for a new client, or None if a limit refuses it."""
         now_ms = self.clock.now_ms()
         counters = self.broker.hub.counters
         if len(self.connections) >= self.broker.limits.connections + 100:
@@ -110,17 +111,17 @@ class Server:
         self._closing.pop(protocol, None)
 
     def closes(self, protocol: MqttProtocol) -> None:
-        """`protocol` has written its last; see that the other side takes it in time."""
+        """Start the close timeout: `protocol` is aborted if the peer does not close in time."""
         self._closing.setdefault(protocol, self.clock.now_ms() + _CLOSE_MS)
 
     def due(self) -> None:
-        """Something may be there to send or to record: see to it at the end of this turn."""
+        """Schedule a turn: there may be output to send or state to record."""
         if not self._is_turn_due:
             self._is_turn_due = True
             self._loop.call_soon(self._turn)
 
     def is_idle(self, size: int) -> bool:
-        """Whether what a read of `size` bytes brings may be sent without a turn."""
+        """Whether the effects of a read of `size` bytes may be sent without a turn."""
         hub = self.broker.hub
         return not (
             self._at_once <= 0
@@ -133,7 +134,7 @@ class Server:
         )
 
     def received(self, connection: Connection, size: int) -> None:
-        """So many bytes were read: send what came of it, at once if nothing speaks against it."""
+        """Send the effects of a read of `size` bytes, immediately if the server is idle."""
         if connection.is_plain and self.is_idle(size):
             self._flush()
             self._sent_at_once()
@@ -142,7 +143,7 @@ class Server:
             self.due()
 
     def cut_through(self, connection: Connection, data: bytes) -> bool:
-        """Write a message that came alone to its receiver, if that can be."""
+        """Write a message that arrived alone straight to its receiver, if possible."""
         if not self.is_idle(len(data)):
             return False
         found = connection.cut_through(data, self.clock.now_ms())
@@ -151,7 +152,7 @@ class Server:
         receiver = found.line
         try:
             receiver.write(found.frame)  # type: ignore[misc]
-        except Exception as error:  # whatever it is, the publisher goes on
+        except Exception as error:  # any failure of the receiver must not affect the publisher
             self.failed(self.connections[receiver], error)  # type: ignore[index]
         if found.qos:
             connection.write(found.ack())  # type: ignore[misc]
@@ -161,7 +162,7 @@ class Server:
     def _sent_at_once(self) -> None:
         self._at_once -= 1
         if self._at_once == 0:
-            # Let the other reads of this turn of the event loop show that they come together.
+            # Other reads in this turn of the event loop show whether reads arrive in bursts.
             self._reads = 1
             self._loop.call_soon(self._sampled)
 
@@ -174,7 +175,7 @@ class Server:
         self._loop.call_later(delay_s, call)
 
     def set_limits(self, node_bps: int, client_bps: int, clients: Mapping[str, int]) -> None:
-        """Limit what is sent from now on, in bit/s: to all clients together, each, single ones."""
+        """Set limits in bit/s: for all clients together, for each client, for single clients."""
         limits = BandwidthLimits(node_bps=node_bps, client_bps=client_bps, clients=dict(clients))
         self.bandwidth.set_limits(limits)
         for connection in self.connections:
@@ -182,7 +183,7 @@ class Server:
         self.due()
 
     def tick(self) -> None:
-        """Do what is due by the clock."""
+        """Run what is due by the clock."""
         now_ms = self.clock.now_ms()
         self.broker.advance(now_ms=now_ms)
         for protocol, until_ms in list(self._closing.items()):
@@ -217,15 +218,14 @@ class Server:
         self._appended = hub.appended
 
     def _look_after(self) -> bool:
-        """Do what else there is to do; whether more of it is to be expected after each read."""
+        """Call `on_turn`; returns whether it must run again after each read."""
         try:
             return self._on_turn is not None and self._on_turn()
-        except Exception as error:  # whatever it is, others go on
+        except Exception as error:  # fault isolation: the turn continues
             self._containment.failed("a turn failed", error)
             return True
 
     def _flush(self) -> None:
-        """Let all who have something to send do so."""
         hub = self.broker.hub
         dirty = hub.dirty
         hub.dirty = []
@@ -235,11 +235,11 @@ class Server:
             if protocol is not None:
                 try:
                     protocol.flush()
-                except Exception as error:  # whatever it is, others go on
+                except Exception as error:  # fault isolation: the other connections continue
                     self.failed(protocol, error)
 
     def _flush_urgent(self) -> None:
-        """Let only those send who have something that matters more than the tasks that wait."""
+        """Flush only connections with output more important than the waiting tasks."""
         hub = self.broker.hub
         importance = hub.tasks.highest()
         others: list[ConnectionPort] = []
@@ -252,12 +252,12 @@ class Server:
         hub.dirty += others
 
     def failed(self, protocol: MqttProtocol, error: Exception) -> None:
-        """What is to be sent to a client can't be: it has to come back, others go on."""
+        """Abort a connection that could not be served; its client has to reconnect."""
         self._containment.failed("a client could not be served", error, client=protocol.client_id)
         protocol.abort()
 
     def _work(self) -> None:
-        """Run tasks for a while, in their order: what has come meanwhile may be more important."""
+        """Run tasks in order for one time slice; more important input may arrive meanwhile."""
         tasks = self.broker.hub.tasks
         now_ns = time.perf_counter_ns()
         until_ns = now_ns + _WORK_NS
@@ -315,7 +315,7 @@ class MqttProtocol(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self._server = server
         self.is_reading = True
-        self._is_resuming = False  # some time soon
+        self._is_resuming = False  # a call of `resume` is scheduled
         self._is_finished = False
         self._discarded = 0
         self._connection: Connection | None = None
@@ -328,7 +328,7 @@ class MqttProtocol(asyncio.Protocol):
 
     @property
     def is_paused(self) -> bool:
-        """Whether the transport has as much as it takes."""
+        """Whether the transport's write buffer is full."""
         return self._sender is not None and self._sender.is_paused
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -336,7 +336,7 @@ class MqttProtocol(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=WRITE_BYTES)
         link = transport.get_extra_info("socket")
         if link is not None:
-            # A client without keep-alive whose machine is gone must not stay for ever.
+            # Detects a client without MQTT keep-alive whose host has disappeared.
             link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._connection = self._server.accept(self, peer_address(transport))
         if self._connection is None:
@@ -348,7 +348,7 @@ class MqttProtocol(asyncio.Protocol):
         self._take_frames()
 
     def _take_frames(self) -> None:
-        """Let messages that come alone be written without asking."""
+        """Let a cut-through write to the transport directly."""
         if self._connection is not None and self._transport is not None:
             self._connection.write = self._transport.write
 
@@ -375,7 +375,7 @@ class MqttProtocol(asyncio.Protocol):
                 self._stop_reading(connection, now_ms)
 
     def resume(self) -> None:
-        """Go on with what the connection left for later."""
+        """Process input that the connection deferred."""
         self._is_resuming = False
         connection = self._connection
         if connection is not None:
@@ -385,10 +385,10 @@ class MqttProtocol(asyncio.Protocol):
             if not connection.wants_data():
                 self._stop_reading(connection, now_ms)
             elif not self.is_reading:
-                self._server.broker.hub.wake(connection)  # to be read from again
+                self._server.broker.hub.wake(connection)  # so that reading resumes
 
     def _stop_reading(self, connection: Connection, started_ms: int) -> None:
-        """Until answers have been taken, or until others have had their share of the time."""
+        """Pause reading until replies are sent, or until others had their share of time."""
         if self.is_reading and self._transport is not None:
             self.is_reading = False
             self._transport.pause_reading()
@@ -437,11 +437,10 @@ class MqttProtocol(asyncio.Protocol):
             self.go_on()
 
     def go_on(self) -> None:
-        """Send what could not be sent before."""
         self._server.broker.hub.now_ms = self._server.clock.now_ms()
         try:
             self.flush()
-        except Exception as error:  # whatever it is, others go on
+        except Exception as error:  # fault isolation: the other connections continue
             self.failed(error)
         self._server.bandwidth.pump()
 
@@ -449,7 +448,7 @@ class MqttProtocol(asyncio.Protocol):
         self._server.failed(self, error)
 
     def flush(self) -> None:
-        """Write what there is, as far as the network and the limits allow it."""
+        """Write pending output as far as the link and the limits allow."""
         connection = self._connection
         transport = self._transport
         if connection is None or transport is None or self._sender is None:
@@ -465,7 +464,7 @@ class MqttProtocol(asyncio.Protocol):
             transport.resume_reading()
 
     def write(self, frames: list[bytes]) -> int:
-        """Hand `frames` to the transport; gives their size."""
+        """Pass `frames` to the transport; returns their size."""
         transport = self._transport
         assert transport is not None
         size = 0
@@ -481,11 +480,11 @@ class MqttProtocol(asyncio.Protocol):
         return size
 
     def finish(self) -> None:
-        """Close after what has been written, when the client has heard it.
+        """Close the connection once the client has received what was written.
 
-        Closing at once would answer whatever the client still sends with a reset, and a reset can
-        take from it what it has not read yet. So our side ends first, and what comes from then on
-        is thrown away until the client's ends too, or for as long as `Server.closes` allows.
+        Closing immediately would answer further input with a TCP reset, which can discard data the
+        client has not read yet. So this side sends EOF first and discards input until the client
+        closes too, or until the timeout set by `Server.closes`.
         """
         transport = self._transport
         if transport is None or self._is_finished:

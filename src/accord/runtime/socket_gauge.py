@@ -1,12 +1,12 @@
-"""What the system knows of a connection, and when it may be written to.
+"""Samples the kernel's send queue and round-trip time of a connection.
 
-Only Linux says how much waits in the kernel and how far away the other side is. Elsewhere, and for
-what is no TCP, the transport's own buffer is all that counts as outstanding: order is then decided
-by the kernel for as much as its buffer holds.
+Only Linux reports the bytes queued in the kernel and the round-trip time. Elsewhere, and for
+transports other than TCP, only the transport's own buffer counts as outstanding; the kernel then
+decides the order of as much as its buffer holds.
 
-TCP_NOTSENT_LOWAT is left alone: the allowance covers what waits in the kernel as well as what is
-under way, and an event begun can't be interrupted; keeping the rest of it out of the kernel would
-change no order, and cost fast links a wake-up for each piece.
+TCP_NOTSENT_LOWAT is not used: the send window covers bytes queued in the kernel as well as those in
+flight, and an event once started can't be interrupted. Keeping the rest of it out of the kernel
+would not change the order, and would cost fast links a wake-up per piece.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if sys.platform == "linux":
     _SIOCOUTQ: Final = 0x5411
 
 _IS_LINUX: Final = sys.platform == "linux"
-# Within struct tcp_info: segment size, segments acknowledged behind a gap, least round trip.
+# Offsets in struct tcp_info: segment size, selectively acknowledged segments, minimum RTT.
 _SEGMENT_BYTES: Final = 16
 _SACKED: Final = 28
 _MIN_RTT_US: Final = 148
@@ -39,19 +39,19 @@ _NO_INTEGER: Final = bytes(4)
 
 
 class BandwidthLimits(Struct, frozen=True, kw_only=True):
-    """Configured bandwidth in bit/s, 0 where there is no limit: of the node, and of its clients."""
+    """Configured bandwidth of the node and of its clients in bit/s; 0: no limit."""
 
     node_bps: int = 0
     client_bps: int = 0
     clients: dict[str, int] = {}
 
     def of(self, client: str) -> int:
-        """What may be sent to `client`; its own limit counts rather than that of all."""
+        """The limit of `client`: its own, or else that of all clients."""
         return self.clients.get(client, self.client_bps)
 
 
 class SocketGauge:
-    """Reads a transport."""
+    """Samples one transport."""
 
     __slots__ = ("_fd", "_transport")
 
@@ -61,25 +61,25 @@ class SocketGauge:
         self._fd = -1 if link is None or not _IS_LINUX else int(link.fileno())
 
     def route(self, link: LinkEstimator) -> None:
-        """Tell `link` what is known of the way."""
+        """Report segment size and RTT to `link`."""
         info = self._info()
         if info is not None:
             _tell_route(link, info)
 
     def look(self, link: LinkEstimator, now_us: int) -> int:
-        """Tell `link` what is outstanding; gives its room."""
+        """Report the outstanding bytes to `link`; returns its room."""
         outstanding = self._transport.get_write_buffer_size()
         if self._fd >= 0:
             try:
                 outstanding += _integer(ioctl(self._fd, _SIOCOUTQ, _NO_INTEGER), 0)
-            except OSError:  # closed in the meantime, or nothing that has such a queue
+            except OSError:  # closed in the meantime, or without such a queue
                 self._fd = -1
             if link.is_held and outstanding:
                 outstanding -= self._arrived(link)
         return link.look(now_us, max(outstanding, 0))
 
     def _arrived(self, link: LinkEstimator) -> int:
-        """Of what is not acknowledged, the part that has arrived behind a gap."""
+        """Unacknowledged bytes that have arrived after a gap (SACK)."""
         info = self._info()
         if info is None:
             return 0
@@ -97,7 +97,7 @@ class SocketGauge:
 
 
 def _tell_route(link: LinkEstimator, info: bytes) -> int:
-    """Gives the size of a segment."""
+    """Returns the segment size."""
     segment = _integer(info, _SEGMENT_BYTES)
     min_rtt_us = _integer(info, _MIN_RTT_US)
     link.route(segment, 0 if min_rtt_us == _NO_RTT else min_rtt_us)

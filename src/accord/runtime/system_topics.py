@@ -1,7 +1,7 @@
 """The node's statistics as messages on `$SYS/…`.
 
-What mosquitto also counts has its name there, so that dashboards made for it keep working; what
-only Accord has stands under `$SYS/accord/…`.
+Counters that mosquitto also has use its topics, so that its dashboards work; those specific to
+Accord are under `$SYS/accord/…`.
 """
 
 from __future__ import annotations
@@ -92,5 +92,5 @@ def _pipeline(pipeline: PipelineStatus) -> Iterator[tuple[str, object]]:
 
 
 def _level(name: str) -> str:
-    """A cause as one level of a topic."""
+    """A cause as one topic level."""
     return "".join(c if c.isalnum() else "_" for c in name)

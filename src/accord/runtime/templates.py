@@ -1,4 +1,4 @@
-"""Templates of channels that other packages bring along, by the entry points `accord.templates`."""
+"""Channel templates provided by other packages, through the entry points `accord.templates`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ GROUP: Final = "accord.templates"
 
 
 def installed_templates() -> dict[str, Load]:
-    """By name: how to load each. One that can't be loaded is told, and counts as not installed."""
+    """Loaders by name; one that fails is logged, and its template counts as not installed."""
     return {point.name: partial(_load, point) for point in entry_points(group=GROUP)}
 
 
 def find_template(name: str) -> type[Template] | None:
-    """One that is shipped or installed; None where there is none of that name."""
+    """A shipped or installed template; None if there is none of that name."""
     if name in SHIPPED:
         return SHIPPED[name]
     load = installed_templates().get(name)
@@ -31,7 +31,7 @@ def find_template(name: str) -> type[Template] | None:
 def _load(point: EntryPoint) -> type[Template] | None:
     try:
         loaded = point.load()
-    except Exception as error:  # whatever a package does when it is imported
+    except Exception as error:  # fault isolation: importing a package may raise anything
         log.failure("a template can't be loaded", error, template=point.name)
         return None
     if isinstance(loaded, type) and issubclass(loaded, Template):

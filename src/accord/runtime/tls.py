@@ -1,8 +1,8 @@
 """TLS for the node's listeners, from files.
 
-A certificate that is expired, or not meant for servers, loads without complaint and then fails
-each client. So the files are tried out first, in a handshake with ourselves in memory: whatever a
-client would object to is an error at start.
+A certificate that is expired, or not meant for servers, loads without error and then fails for
+each client. The files are therefore tried in an in-memory handshake with this process: whatever a
+client would reject is an error at start.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TlsFiles(Struct, frozen=True, kw_only=True):
 
 
 class TlsError(AccordError):
-    """A TLS file that can't be used."""
+    """A TLS file can't be used."""
 
     def __init__(self, file: str, problem: str) -> None:
         self.file = file
@@ -49,7 +49,7 @@ class TlsError(AccordError):
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """A context for listeners: TLS 1.2 or later, client certificates where an authority is set."""
+    """Context for listeners: TLS 1.2 or later; client certificates if an authority is set."""
     _try_out(_with_certificate(files), files)
     context = _with_certificate(files)
     if files.client_ca:
@@ -92,7 +92,7 @@ def _read(file: str) -> str:
 def _try_out(context: ssl.SSLContext, files: TlsFiles) -> None:
     client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client_context.check_hostname = False
-    # The certificate is trusted as it is: whether clients know its authority is their matter.
+    # The certificate is its own trust anchor: whether clients know its authority is not checked.
     client_context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     client_context.load_verify_locations(files.certificate)
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()

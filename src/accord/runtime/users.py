@@ -1,12 +1,12 @@
-"""Who may connect, and with which rights.
+"""Users that may connect, and their rights.
 
 Passwords are stored as argon2 hashes, slow to verify by design: about 30 ms and 19 MB each. So
 
-- verification runs in a few threads, never on the event loop, and only so many may wait for it;
-- a name with the password that was right a moment ago is recognised by a keyed hash of both, and
-  clients that come with the same credentials at the same time are verified once: when a network
-  comes back, all its clients do too;
-- an unknown user costs as much as a wrong password, so that names can't be found by trying.
+- verification runs in a few threads, never on the event loop, with a bounded queue;
+- credentials that were verified recently are recognised by a keyed hash of both, and clients that
+  present the same ones at the same time are verified once: when a network recovers, all its
+  clients reconnect;
+- an unknown user costs as much as a wrong password, so that names can't be probed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HASHER: Final = argon2.PasswordHasher(time_cost=2, memory_cost=19_456, parallel
 
 
 class User(Struct, frozen=True):
-    """Somebody who may connect."""
+    """A user that may connect."""
 
     name: str
     password: Annotated[
@@ -74,7 +74,7 @@ class User(Struct, frozen=True):
 
 
 class VerificationLimits(Struct, frozen=True, kw_only=True):
-    """How many verifications run and wait at a time, how many successes are kept in mind."""
+    """How many verifications run and wait at a time, and how many successes are cached."""
 
     threads: int = 2
     waiting: int = 64
@@ -83,7 +83,7 @@ class VerificationLimits(Struct, frozen=True, kw_only=True):
 
 
 class BusyError(AccordError):
-    """Too many passwords wait to be verified: the client should try again later."""
+    """Too many verifications are queued: the client should retry later."""
 
     def __init__(self, waiting: int) -> None:
         self.waiting = waiting
@@ -95,7 +95,7 @@ def hash_password(password: str) -> str:
 
 
 def problem_with_hash(text: str) -> str | None:
-    """Why `text` can't be a stored password, or None where it can."""
+    """Why `text` can't be a stored password; None if it can."""
     try:
         parameters = argon2.extract_parameters(text)
     except argon2.exceptions.InvalidHashError:
@@ -106,7 +106,7 @@ def problem_with_hash(text: str) -> str | None:
 
 
 class Users:
-    """All who may connect. Without any, whoever connects counts as anonymous."""
+    """All users. Without any, every client is anonymous."""
 
     def __init__(
         self,
@@ -131,28 +131,27 @@ class Users:
         return bool(self._users)
 
     def groups_of(self, name: str) -> tuple[str, ...]:
-        """Those of a user, once verified; nobody else has any."""
+        """Groups of a verified user; others have none."""
         user = self._users.get(name)
         return () if user is None else user.groups
 
     def denied_to(self, name: str, client: str) -> tuple[str, ...]:
-        """Filters of the channels whose events a user's client never gets."""
+        """Filters of the channels whose events a user's client never receives."""
         user = self._users.get(name)
         rights = self.anonymous if user is None else user.rights
         return () if rights is None else rights.bound(user=name, client=client).denied.subscribe
 
     def may_connect_as(self, name: str, client: str) -> bool:
-        """Whether a user, once verified, may call its client so."""
+        """Whether a verified user may use this client ID."""
         user = self._users.get(name)
         if user is None or not user.clients:
             return True
         return any(fnmatchcase(client, _literal(pattern)) for pattern in user.clients)
 
     async def verify(self, name: str | None, password: bytes | None) -> Rights | None:
-        """The rights of who says `name` and `password`, or None where they are wrong.
+        """The rights for these credentials, or None if they are wrong.
 
-        Placeholders in them are still to be filled in. Raises `BusyError` instead of queueing
-        without bound.
+        Placeholders in the rights are not substituted yet. Raises `BusyError` if the queue is full.
         """
         if name is None or not self._users:
             return self.anonymous
@@ -164,7 +163,7 @@ class Users:
         return None if user is None else user.rights
 
     async def close(self) -> None:
-        """Give up on what still waits; what already runs ends by itself."""
+        """Abandon queued verifications; running ones end by themselves."""
         for waiting in list(self._waiting.values()):
             waiting.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -178,7 +177,7 @@ class Users:
             result = loop.run_in_executor(self._pool, _matches, user.password, password)
             self._waiting[key] = result
             result.add_done_callback(lambda done: self._finish(key, done))
-        # Others may wait for the same result when this client is gone.
+        # Other clients may wait for the same result when this one disconnects.
         return await asyncio.shield(result)
 
     def _finish(self, key: bytes, result: asyncio.Future[bool]) -> None:
@@ -198,7 +197,7 @@ class Users:
         return until is not None
 
     def _digest(self, name: str, password: bytes) -> bytes:
-        """Tells credentials apart without keeping them."""
+        """Identifies credentials without storing them."""
         encoded = name.encode("utf-8", "surrogatepass")
         size = len(encoded).to_bytes(4, "big")
         return hashlib.blake2b(size + encoded + password, key=self._key).digest()
@@ -212,7 +211,7 @@ def _matches(stored: str, password: bytes) -> bool:
 
 
 def _nobody_like(users: Iterable[User]) -> User:
-    """A user with a password that nobody can know, as slow to verify as that of others."""
+    """A user whose password cannot be known, as slow to verify as the slowest of `users`."""
     costs = [argon2.extract_parameters(user.password) for user in users]
     slowest = max(costs, key=lambda cost: cost.memory_cost * cost.time_cost, default=None)
     memory, passes, lanes, size = (
@@ -227,12 +226,12 @@ def _nobody_like(users: Iterable[User]) -> User:
 
 
 def _without_names(rights: Rights) -> Rights:
-    """Nobody verified the name an anonymous client gives itself."""
+    """Rights without user placeholders: an anonymous client's name is not verified."""
     publish = tuple(pattern for pattern in rights.publish if "%u" not in pattern)
     subscribe = tuple(pattern for pattern in rights.subscribe if "%u" not in pattern)
     return replace(rights, publish=publish, subscribe=subscribe)
 
 
 def _literal(pattern: str) -> str:
-    """Only `*` means something."""
+    """Escapes all special characters except `*`."""
     return pattern.replace("[", "[[]").replace("?", "[?]")

@@ -1,4 +1,4 @@
-"""Finds out where an event waits, and what for. Costs nothing until somebody asks."""
+"""Finds where an event is queued, and what it waits for. Costs nothing until requested."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LONG_S: Final = 0.002
 
 
 async def find_waiting(server: Server, number: int) -> list[Waiting]:
-    """Where event `number` waits; looks a little at a time, because the node waits meanwhile."""
+    """Where event `number` is queued; scans in steps, as the event loop is blocked meanwhile."""
     hub = server.broker.hub
     found: list[Waiting] = []
     task = hub.tasks.find(number)
@@ -97,7 +97,7 @@ def _ahead(queues: Queues, parcel: QueueEntry) -> tuple[Ahead, ...]:
 
 
 def _facts(server: Server, session: MqttSession, parcel: QueueEntry) -> dict[str, Any]:
-    """What an event in an outbox waits for."""
+    """The facts that show why an event waits in an outbox."""
     line = session.line
     if line is None:
         return {"waits_for": CONNECTION}

@@ -1,10 +1,10 @@
 """MQTT over WebSocket: the same connections, with their bytes in binary WebSocket messages.
 
-The standard lets a message hold any part of the stream, and so clients may send theirs. What they
-get is one packet per message: some (Paho C 1.3) do not look for a second one.
+The standard lets a message hold any part of the byte stream, and clients may send theirs so. They
+receive one packet per message: some (Paho C 1.3) do not look for a second one.
 
-A page of any site in a browser on this machine can open a WebSocket to a loopback address. So
-where clients need no password, only pages of this machine are let in, and of sites that were named.
+A page of any site, in a browser on this machine, can open a WebSocket to a loopback address. If
+clients need no password, only pages of this machine and of configured sites are accepted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class WebSocketProtocol(MqttProtocol):
         self._raw = cast("asyncio.Transport", transport)
 
     def _take_frames(self) -> None:
-        """What is written has to be put into messages first."""
+        """No cut-through: output has to be framed as messages first."""
 
     def data_received(self, data: bytes) -> None:
         self._socket.receive_data(data)
@@ -67,7 +67,7 @@ class WebSocketProtocol(MqttProtocol):
                 self._socket.fail(1003, "MQTT is sent in binary messages")
         self._send()
         if self._raw is not None and self._raw.get_write_buffer_size() > _UNREAD_BYTES:
-            self.abort()  # it sends pings and does not read our pongs
+            self.abort()  # it sends pings and does not read the pongs
 
     def eof_received(self) -> bool:
         self._socket.receive_eof()
@@ -100,7 +100,7 @@ class WebSocketProtocol(MqttProtocol):
 
     def _answer(self, request: Request) -> None:
         if self._socket.eof_sent:
-            return  # what came behind the request was enough to refuse it
+            return  # input after the request was already a reason to refuse it
         response = self._socket.accept(request)
         if response.status_code == 101 and not self._is_welcome(request.headers.get("Origin")):
             problem = "pages of other sites may not connect here, unless [listen] origins has them"

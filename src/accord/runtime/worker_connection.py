@@ -1,4 +1,4 @@
-"""One worker process and the pipes to it, seen from the node."""
+"""One worker process and the pipes to it, as seen by the node."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import msgspec
 from accord.core.model.errors import AccordError
 from accord.runtime.worker_messages import LENGTH, MAX_FRAME, Ready, Reply, Work, frame, read_reply
 
-START_LIMIT_S: Final = 60.0  # a machine may be busy; a worker that hangs is given up then
+START_LIMIT_S: Final = 60.0  # the machine may be busy; a worker that hangs is abandoned then
 _END_S: Final = 5.0
 _STDIN: Final = 0
 _STDOUT: Final = 1
 
 
 class WorkerDiedError(AccordError):
-    """A worker process ended, or said what makes no sense, before it had answered."""
+    """A worker process ended, or sent garbage, before it replied."""
 
 
 class WorkerConnection(asyncio.SubprocessProtocol):
@@ -36,7 +36,7 @@ class WorkerConnection(asyncio.SubprocessProtocol):
 
     @classmethod
     async def start(cls, memory_mb: int, time_limit_s: float) -> WorkerConnection:
-        """Start a process and wait until it is ready; WorkerDiedError where it never is."""
+        """Start a process and wait until it is ready. Raises WorkerDiedError if it never is."""
         command = [sys.executable, "-P", "-m", "accord.runtime.worker_process"]
         try:
             _, line = await asyncio.get_running_loop().subprocess_exec(
@@ -47,7 +47,7 @@ class WorkerConnection(asyncio.SubprocessProtocol):
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the node, which then stops it
+                start_new_session=True,  # Ctrl-C goes to the node, which then stops it
             )
         except OSError as error:
             raise WorkerDiedError(f"no worker process could be started: {error}") from None
@@ -77,7 +77,7 @@ class WorkerConnection(asyncio.SubprocessProtocol):
         pipe.write(frame(work))
 
     async def next(self) -> Reply:
-        """What the worker says next; WorkerDiedError where it says nothing any more."""
+        """The next reply. Raises WorkerDiedError if there will be none."""
         reply = await self.replies.get()
         if reply is None:
             self.replies.put_nowait(None)
@@ -85,13 +85,13 @@ class WorkerConnection(asyncio.SubprocessProtocol):
         return reply
 
     async def end(self) -> None:
-        """Kill the process, whatever it does, and wait until nothing is left of it."""
+        """Kill the process and wait until it and its pipes are closed."""
         self._kill()
-        # First its end, by those who watch it: closing would look for it, too, and take it away.
+        # Wait for the child watcher first: closing would reap the process before it.
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_S):
                 await asyncio.shield(self._exited)
-        self._process().close()  # the pipes too, which what it has started may hold open
+        self._process().close()  # the pipes too: child processes may hold them open
         await asyncio.shield(self._closed)
 
     async def _last_words(self) -> str:
@@ -103,7 +103,7 @@ class WorkerConnection(asyncio.SubprocessProtocol):
         return f"a worker process was ended by {name}"
 
     def _kill(self) -> None:
-        """The process, and whatever a plug-in may have started in it."""
+        """Kill the process group, including what a plug-in started."""
         if self._process().get_returncode() is None:
             with suppress(ProcessLookupError, PermissionError):
                 if hasattr(os, "killpg"):
@@ -115,7 +115,7 @@ class WorkerConnection(asyncio.SubprocessProtocol):
         assert self._transport is not None
         return self._transport
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
@@ -140,7 +140,7 @@ class WorkerConnection(asyncio.SubprocessProtocol):
                 return
 
     def _give_up(self) -> None:
-        """It was taken over, or is out of its mind: nothing it says counts any more."""
+        """Kill a worker that was compromised or is broken; its further output is ignored."""
         self._received.clear()
         self.replies.put_nowait(None)
         self._kill()

@@ -1,4 +1,4 @@
-"""Jobs for worker processes, and what can become of them."""
+"""Jobs for worker processes, and their outcomes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accord.core.scheduling.worker_jobs import WorkerJob
 from accord.runtime.worker_messages import ShapeWork, XPathWork
 from accord.shaping.content import Content
 
-UNKNOWN_US: Final = 20_000  # what a job is taken to cost as long as nobody has seen any
+UNKNOWN_US: Final = 20_000  # assumed cost of a job before any was measured
 
 FailureKind = Literal["failed", "too long", "died", "shed", "expired", "closed"]
 
@@ -31,7 +31,7 @@ JobOutcome = Content | Values | JobFailure
 
 
 class JobPriority(Struct, frozen=True, kw_only=True):
-    """What decides when a job has its turn; `due_ms` is 0 where it may have it at any time."""
+    """Decides when a job runs; `due_ms` is 0 if it has no deadline."""
 
     queued_ms: int
     importance: int = DEFAULT_IMPORTANCE
@@ -47,7 +47,7 @@ def shape_job(
     terms: JobPriority,
     done: Callable[[Content | JobFailure, int], None],
 ) -> WorkerJob:
-    """The job to make `content` smaller; `done` gets it, and the microseconds that took."""
+    """The job to shape `content`; `done` gets the result and the microseconds spent."""
     work = ShapeWork(content, shape.shaper, shape.max_bytes, shape.max_pixels, shape.argument)
     return _job(work, content.size, terms, done)
 
@@ -58,9 +58,9 @@ def xpath_job(
     terms: JobPriority,
     done: Callable[[Values | JobFailure, int], None],
 ) -> WorkerJob:
-    """The job to evaluate `conditions`, best the cheapest first, on a document.
+    """The job to evaluate `conditions` on a document; the cheapest should come first.
 
-    `done` gets a value for each, None where time ran out before it was known.
+    `done` gets a value for each, None if the time ran out before it was known.
     """
     return _job(XPathWork(source, tuple(conditions)), len(source), terms, done)
 

@@ -1,6 +1,6 @@
-"""What a node and its worker processes say to each other, and how it is framed.
+"""Messages between a node and its worker processes, and their framing.
 
-A frame is its length in four bytes, and a message in MessagePack. For each order a worker gives
+A frame is a length in four bytes and a message in MessagePack. To each order a worker replies with
 any number of `ConditionEvaluated`, then one `Shaped`, `Evaluated` or `Failed`.
 
 Worker processes import this: keep it light.
@@ -21,7 +21,7 @@ MAX_FRAME: Final = 64 * 1024 * 1024
 
 
 class ShapeWork(Struct, frozen=True, tag="shape", array_like=True):
-    """Make `content` smaller; the rest is a Shape's fields."""
+    """Make `content` smaller; the other fields are those of a ShapingTarget."""
 
     content: Content
     shaper: str
@@ -31,18 +31,18 @@ class ShapeWork(Struct, frozen=True, tag="shape", array_like=True):
 
 
 class XPathWork(Struct, frozen=True, tag="xpath", array_like=True):
-    """Evaluate conditions on an XML document, in their order."""
+    """Evaluate conditions on an XML document, in order."""
 
     source: bytes
     conditions: tuple[Condition, ...]
 
 
 class Ready(Struct, frozen=True, tag="ready", array_like=True):
-    """A worker has started."""
+    """The worker has started."""
 
 
 class ConditionEvaluated(Struct, frozen=True, tag="noted", array_like=True):
-    """The next condition's value, told at once: the one after it may take too long."""
+    """The next condition's value, sent immediately: the one after it may take too long."""
 
     value: bool | None
 
@@ -53,7 +53,7 @@ class Shaped(Struct, frozen=True, tag="shaped", array_like=True):
 
 
 class Evaluated(Struct, frozen=True, tag="evaluated", array_like=True):
-    """All conditions are noted."""
+    """All conditions are evaluated."""
 
     spent_us: int
 
@@ -83,5 +83,5 @@ def read_work(body: bytes) -> Work:
 
 
 def read_reply(body: bytes) -> Reply:
-    """Raises msgspec.DecodeError: a worker that broke down may say anything."""
+    """Raises msgspec.DecodeError: a broken worker may send anything."""
     return _REPLY.decode(body)

@@ -1,4 +1,4 @@
-"""What the broker orders from worker processes: shaping, and costly conditions."""
+"""Dispatches the broker's orders to worker processes: shaping, and costly conditions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from accord.shaping.sniffing import HEAD
 
 log = get_log(__name__)
 
-_EVALUATING: Final = 4  # messages of one publisher, at a time
-_GIVEN_UP: Final = 1_000  # conditions
+_EVALUATING: Final = 4  # concurrent messages of one publisher
+_GIVEN_UP: Final = 1_000  # remembered conditions that timed out
 _GIVEN_UP_MS: Final = 60_000
 _TOO_MUCH: Final = ("too long", "died", "failed")
 
 
 class WorkerDispatcher:
-    """`due` is called when something came of one."""
+    """`due` is called when an order has a result."""
 
     def __init__(self, broker: Broker, clock: Clock, due: Callable[[], None]) -> None:
         self._broker = broker
@@ -41,12 +41,12 @@ class WorkerDispatcher:
             discipline=broker.hub.discipline,
         )
         self.workers = Workers(limits, waiting, now_ms=clock.now_ms)
-        self._evaluating: dict[str, int] = {}  # messages with costly conditions, by publisher
-        self._given_up: dict[Condition, int] = {}  # conditions that took too long, until when
+        self._evaluating: dict[str, int] = {}  # concurrent messages, by publisher
+        self._given_up: dict[Condition, int] = {}  # timed out, and until when
         broker.hub.has_workers = True
 
     def take(self) -> None:
-        """See to what was ordered since the last time."""
+        """Submit the orders made since the last call."""
         hub = self._broker.hub
         orders, hub.orders = hub.orders, []
         for order in orders:
@@ -76,10 +76,10 @@ class WorkerDispatcher:
         self.workers.submit(shape_job(content, order.shape, self._terms(order), done))
 
     def _evaluate(self, order: ConditionsOrder) -> None:
-        """Nobody's conditions keep the workers from others for long.
+        """Evaluate costly conditions without letting one client occupy the workers for long.
 
-        Those that ran out of time count as not met for a while, and one publisher's messages wait
-        for a few at a time.
+        A condition that timed out is unknown for a while. One publisher may have a few messages
+        evaluated at a time; conditions of further ones fail.
         """
         now_ms = self._clock.now_ms()
         publisher = order.message.publisher

@@ -1,8 +1,8 @@
-"""What runs in a worker process: takes orders from its standard input until that ends.
+"""Main program of a worker process: executes orders from standard input until that ends.
 
-It bounds itself, in case nobody is left who would: its memory, and the time of each order by an
-alarm that ends it even inside a library. It ends when the node ends, even in the middle of an
-order, because a thread watches the pipe to it.
+It bounds itself, in case the node no longer can: its memory, and the time of each order by an alarm
+that ends it even inside a library. It ends when the node ends, even in the middle of an order,
+because a thread polls the pipe to it.
 
 Nothing is imported that orders don't need: no asyncio, no web framework.
 """
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def answer(work: Work, say: Say) -> None:
-    """Do `work` and tell the outcome; a mistake in it, or in a plug-in, is one failure."""
+    """Do `work` and send the outcome; an error in it, or in a plug-in, is one failure."""
     started = time.perf_counter()
 
     def spent_us() -> int:
@@ -100,7 +100,7 @@ def _problem(error: Exception) -> str:
 
 
 def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Standard input and output, and nothing in their places: libraries may print."""
+    """Duplicates standard input and output and replaces them by null: libraries may print."""
     orders, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
@@ -119,11 +119,11 @@ def _read_frame(orders: BinaryIO) -> bytes | None:
 
 
 def _end_with_node(pipe: int) -> None:
-    """Ends the process when the other end of `pipe` is gone."""
+    """Ends the process when the other end of `pipe` is closed."""
     if not hasattr(select, "poll"):
-        return  # it ends after its order then, or by its alarm
+        return  # it then ends after its order, or by its alarm
     watch = select.poll()
-    watch.register(pipe, 0)  # asks for nothing but the end
+    watch.register(pipe, 0)  # only hang-up is reported
     while not watch.poll():
         pass
     os._exit(0)
@@ -139,7 +139,7 @@ def _bound_memory(memory_mb: int) -> None:
 
 
 def _set_alarm(seconds: float) -> None:
-    """Unanswered, it ends the process."""
+    """Ends the process after `seconds`; 0 cancels."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds)
 

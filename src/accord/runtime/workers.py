@@ -1,9 +1,9 @@
-"""Worker processes for what would keep the event loop too long: shaping, and costly XPath.
+"""Pool of worker processes for work that would block the event loop: shaping, and costly XPath.
 
-Jobs wait in the order of the node's strategy, in a bounded backlog. Processes are started when
-there is work for them, in an interpreter of their own: nothing of the node is copied into them. A
-job that exceeds its time, or that ends its process, has failed; it is not tried again, and the
-process is replaced when the next job needs it.
+Jobs wait in the order of the node's strategy, in a bounded backlog. Processes are started on
+demand, each as a new interpreter: no state of the node is copied. A job that exceeds its time limit
+or ends its process has failed; it is not retried, and the process is replaced when the next job
+needs one.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _STOPPING: Final = "the node is stopping"
 
 class WorkerLimits(Struct, frozen=True, kw_only=True):
     processes: int = 0  # 0: one less than there are processors, at least one
-    time_limit_s: float = 10.0  # of one job
+    time_limit_s: float = 10.0  # per job
     xpath_time_limit_s: float = 1.0
-    memory_mb: int = 1_024  # of one process
+    memory_mb: int = 1_024  # per process
     waiting_jobs: int = 1_000
     waiting_bytes: int = 64 * 1024 * 1024
     job_bytes: int = 17 * 1024 * 1024
 
 
 class WorkerCounts(Struct):
-    """What has become of all jobs so far."""
+    """Outcomes of all jobs so far."""
 
     done: int = 0
     failed: int = 0
@@ -77,7 +77,7 @@ class Workers:
         )
         self._now_ms = now_ms or Clock().now_ms
         count = self.limits.processes or max(1, (os.cpu_count() or 1) - 1)
-        # The last one is used first: it has a process most likely.
+        # Used last in, first out: the last one most likely has a process.
         self._idle = [_Worker(self.limits) for _ in range(count)]
         self._all = tuple(self._idle)
         self._working: set[asyncio.Task[None]] = set()
@@ -93,16 +93,16 @@ class Workers:
 
     @property
     def pids(self) -> list[int]:
-        """Of the processes that run now."""
+        """Process IDs of the running workers."""
         return [worker.pid for worker in self._all if worker.pid]
 
     def cost_us(self, channel: str) -> int:
-        """What a job of `channel` will probably cost."""
+        """Expected cost of a job of `channel`."""
         learned = self.tasks.learned(channel)
         return int(learned.mean) if learned.is_known else UNKNOWN_US
 
     def submit(self, job: WorkerJob) -> None:
-        """Have `job` done; its `done` is called later, from the event loop."""
+        """Queue `job`; its `done` is called later, from the event loop."""
         if self._is_closed:
             self._refuse(job, "closed", _STOPPING)
             return
@@ -115,7 +115,7 @@ class Workers:
         self._dispatch()
 
     async def close(self) -> None:
-        """End all processes; jobs that are not done yet have failed."""
+        """End all processes; unfinished jobs fail."""
         self._is_closed = True
         while (task := self.tasks.take()) is not None:
             self._refuse(task, "closed", _STOPPING)
@@ -125,7 +125,7 @@ class Workers:
         await asyncio.gather(*working, return_exceptions=True)
         for worker in self._all:
             await worker.end()
-        await asyncio.sleep(0)  # what was refused is told before anybody goes on
+        await asyncio.sleep(0)  # refused jobs are reported before `close` returns
 
     def _dispatch(self) -> None:
         while self._idle and not self._is_closed:
@@ -173,11 +173,11 @@ def _tell(job: WorkerJob, outcome: JobOutcome, spent_us: int) -> None:
 class _Finished(NamedTuple):
     outcome: JobOutcome
     spent_us: int
-    kind: str  # under which it is counted
+    kind: str  # the counter it belongs to
 
 
 class _Worker:
-    """The place of one process, with one job at a time."""
+    """Slot for one process, with one job at a time."""
 
     def __init__(self, limits: WorkerLimits) -> None:
         self._limits = limits
@@ -193,7 +193,7 @@ class _Worker:
             self._line = None
 
     async def do(self, work: Work) -> _Finished:
-        """What becomes of `work`; never raises but when cancelled."""
+        """The outcome of `work`; raises only when cancelled."""
         loop = asyncio.get_running_loop()
         noted: Values = []
         started = loop.time()
@@ -243,7 +243,7 @@ def _outcome(reply: Reply, noted: Values) -> _Finished:
 
 
 def _partly(work: Work, noted: Values) -> Values | None:
-    """What is known of conditions although the last one took too long: the others are unknown."""
+    """The known values although the last condition timed out; the rest are unknown."""
     if not isinstance(work, XPathWork):
         return None
     return [*noted, *[None] * (len(work.conditions) - len(noted))]

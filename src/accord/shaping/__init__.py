@@ -1,1 +1,1 @@
-"""Shapers: what reduces an event to fit a preference or a link, each for its kind of content."""
+"""Shapers: reduce an event to fit a preference or a link, one per kind of content."""

@@ -1,8 +1,8 @@
-"""Trimming: an event without the attributes that are not wanted, or that are too large.
+"""Trimming: drops attributes of an event that are unwanted or too large.
 
-The shape's argument lists the wanted attributes by name; all others go. Where a byte target is
-still missed, attributes are dropped one by one, the largest first. What the system itself needs,
-the key and the deadline, always stays, and so does the payload.
+The shape's argument lists the wanted attributes by name; all others are dropped. If the byte target
+is still exceeded, attributes are dropped one by one, largest first. What the system itself needs,
+the key and the deadline, is always kept, and so is the payload.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether policies name shapers that there are."""
+"""Checks that the shapers named by policies exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from accord.shaping.registry import names
 
 
 def check_shapers(book: PolicySet) -> None:
-    """Raises PolicyError for the first policy that asks for a shaper nobody has."""
+    """Raises PolicyError for the first policy that names an unknown shaper."""
     known = (NO_SHAPING, *names())
     for policy in book.policies:
         name = (policy.asked.shaping or NO_SHAPING).partition(":")[0].strip()

@@ -1,4 +1,4 @@
-"""What shapers take and give, and what they have to be."""
+"""Input, output and interface of shapers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PER_PROPERTY = 5  # what MQTT adds to a name and a value
 
 
 class ShapingError(AccordError):
-    """Content that can't be shaped; the event may still be sent as it is."""
+    """The content can't be shaped; the event may still be sent as it is."""
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
@@ -29,7 +29,7 @@ class Content(Struct, frozen=True, array_like=True):
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes to send."""
+        """Approximate bytes needed to send it."""
         return len(self.payload) + sum(map(property_size, self.properties))
 
 
@@ -38,10 +38,10 @@ def property_size(item: tuple[str, str]) -> int:
 
 
 class Shaper(Protocol):
-    """A way to make some kind of content smaller.
+    """Makes one kind of content smaller.
 
     Also the interface of plug-ins: an entry point of the group `accord.shapers`, named as the
-    shaper is in preferences, gives one (an object, or a class without arguments to make it from).
+    shaper is in preferences, provides one (an object, or a class without constructor arguments).
     Shapers run in worker processes, never in the node itself.
     """
 
@@ -49,9 +49,9 @@ class Shaper(Protocol):
     def name(self) -> str: ...
 
     def accepts(self, content_type: str, head: bytes) -> bool:
-        """Whether it can shape such content, judged by its type and first bytes; be quick."""
+        """Whether it can shape such content, by its type and first bytes; must be fast."""
         ...
 
     def shape(self, content: Content, shape: ShapingTarget) -> Content:
-        """`content` within the targets of `shape`, or as close as makes sense; ShapingError."""
+        """`content` within the targets of `shape`, or as close as sensible. Raises ShapingError."""
         ...

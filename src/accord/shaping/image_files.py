@@ -1,8 +1,8 @@
-"""Images as Pillow reads and writes them, within bounds.
+"""Decodes and encodes images with Pillow, within bounds.
 
-Bytes from outside reach decoders here. Only the three formats that are shaped are tried, an image
-of too many pixels is refused before it is decoded, and whatever a decoder raises at hostile bytes,
-which is documented nowhere, becomes a ShapingError.
+Foreign bytes reach decoders here. Only the three supported formats are tried, an image with too
+many pixels is refused before it is decoded, and any exception of a decoder on hostile bytes, which
+is documented nowhere, becomes a ShapingError.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ _MODES: Final = {
     PNG: ("L", "LA", "I;16", "I", "RGB", "RGBA"),
     WEBP: ("RGB", "RGBA"),
 }
-# What else is told about an image, the most important first.
+# Metadata besides EXIF, most important first.
 _TOLD: Final = {
     JPEG: ("icc_profile", "comment", "xmp"),
     PNG: ("icc_profile",),
     WEBP: ("icc_profile", "xmp"),
 }
 _PALETTE: Final = ("P", "PA")
-# The table of the JPEG standard for brightness, from which encoders derive theirs by quality.
+# Sum of the JPEG standard's luminance table, from which encoders derive theirs by quality.
 _STANDARD_SUM: Final = 3_688
 _JPEG_TABLES: Final = 620
 _UNKNOWN_QUALITY: Final = 85
 _ORIENTATION: Final = 0x0112
 _TIME: Final = 0x0132
 _POSITION: Final = 0x8825
-_MAX_MARKER: Final = 65_000  # what fits into one segment of a JPEG, with what goes around it
+_MAX_MARKER: Final = 65_000  # fits into one JPEG segment, with its framing
 
 
 class ImageFile:
-    """An encoded image, that can be encoded anew at another scale and quality."""
+    """An encoded image that can be re-encoded at another scale and quality."""
 
     def __init__(self, payload: bytes) -> None:
         self.payload = payload
@@ -68,14 +68,14 @@ class ImageFile:
 
     @property
     def overhead(self) -> int:
-        """What it takes besides pixels."""
+        """Bytes besides pixels."""
         told = sum(map(len, self._metadata.values()))
         return told + (_JPEG_TABLES if self.content_type == JPEG else 0)
 
     def _open(self) -> Image.Image:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of sizes, which are checked by the caller
+                warnings.simplefilter("ignore")  # size warnings: the caller checks sizes
                 return Image.open(BytesIO(self.payload), formats=[self._format])
         except UnidentifiedImageError:
             raise ShapingError(f"a broken {self._format} image") from None
@@ -83,13 +83,13 @@ class ImageFile:
             raise ShapingError(f"a broken {self._format} image: {_said(error)}") from error
 
     def load(self, scale: float) -> None:
-        """Decode it, at no less than `scale` of its size."""
+        """Decode at `scale` of the size or more."""
         try:
-            # A hostile file can make Pillow warn, which is no reason to write to a log.
+            # A hostile file can make Pillow warn; that must not reach a log.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 if self.content_type == JPEG:
-                    # A size rounded up would make it decode more than is needed.
+                    # Rounding up would decode more than needed.
                     size = max(1, int(self.width * scale)), max(1, int(self.height * scale))
                     self._image.draft(self._image.mode, size)
                 self._image.load()
@@ -102,7 +102,7 @@ class ImageFile:
             raise ShapingError(f"a broken {self._format} image: {_said(error)}") from error
 
     def encode(self, scale: float, quality: int) -> bytes:
-        """The image at `scale` of its size, or at what was loaded if that is less."""
+        """The image at `scale` of its size, or as loaded if that is smaller."""
         try:
             return self._encode(self._resized(scale), quality)
         except MemoryError:
@@ -111,7 +111,7 @@ class ImageFile:
             raise ShapingError(f"{self._format} can't be written: {_said(error)}") from error
 
     def keep_metadata_within(self, max_bytes: int) -> None:
-        """Carry over as much of what is told about the image as `max_bytes` allow."""
+        """Keep as much metadata as fits into `max_bytes`."""
         max_bytes = min(max_bytes, _MAX_MARKER)
         exif = self._exif(max_bytes)
         self._metadata = {"exif": exif} if exif else {}
@@ -123,7 +123,7 @@ class ImageFile:
                 max_bytes -= len(octets)
 
     def _exif(self, max_bytes: int) -> bytes:
-        """All but its preview; if that is too much the most important, or just which way is up."""
+        """EXIF without its preview; if too large, the essential tags, or just the orientation."""
         try:
             found = self._image.getexif()
             if not found:
@@ -140,11 +140,11 @@ class ImageFile:
                     return octets
             shortest[_ORIENTATION] = int(found.get(_ORIENTATION, 1))
             return shortest.tobytes()
-        except Exception:  # broken EXIF data is no reason to give up the image
+        except Exception:  # broken EXIF data is no reason to abandon the image
             return b""
 
     def _plain(self, image: Image.Image) -> Image.Image:
-        """In a mode that can be scaled and written."""
+        """Converts to a mode that can be scaled and written."""
         if "transparency" in image.info:
             image = image.convert("RGBA")
             image.info.pop("transparency", None)
@@ -178,7 +178,7 @@ class ImageFile:
             options |= {
                 "quality": quality,
                 "method": 1,
-            }  # the others take twice as long for nothing
+            }  # other methods take twice as long for no gain
         else:
             options.setdefault("comment", None)
             options["quality"] = quality
@@ -186,7 +186,7 @@ class ImageFile:
         return sink.getvalue()
 
     def _estimate_quality(self) -> int:
-        """What a JPEG was probably encoded with, from its first table."""
+        """Estimates a JPEG's quality from its first quantisation table."""
         tables: dict[int, list[int]] | None = getattr(self._image, "quantization", None)
         if not tables or 0 not in tables:
             return _UNKNOWN_QUALITY

@@ -1,13 +1,13 @@
-"""Scaling: JPEG, PNG and WebP images within a number of pixels or bytes.
+"""Scaling: fits JPEG, PNG and WebP images into a number of pixels or bytes.
 
-How many bytes an image takes is only known once it is encoded. A model makes a good first guess:
-bytes grow with the area, and with the quality by a curve that is much alike for all photographs.
-What an encode really gives corrects the next guess, so two or three are enough as a rule. Quality
-gives way first, down to where blocks begin to show; from there the image shrinks.
+The size of an image is only known once it is encoded. A model makes the first estimate: bytes grow
+with the area, and with the quality by a curve that is similar for all photographs. Each encode
+corrects the next estimate, so two or three usually suffice. Quality is reduced first, down to where
+blocks become visible; from there the image shrinks.
 
-A JPEG that is going to shrink much is decoded at a fraction of its size in the first place. EXIF
-data stays as it is, orientation and position included: pixels are never turned. Of animations the
-first image is left.
+A JPEG that will shrink much is decoded at a fraction of its size. EXIF data is kept as it is,
+orientation and position included: pixels are never rotated. Only the first image of an animation
+is kept.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _TYPES: Final = frozenset(("image/jpeg", "image/jpg", "image/pjpeg", "image/png", "image/webp"))
 
 _BEST: Final = 90  # no image gains from more
-_SHRUNK: Final = 62  # the quality of images that have to shrink as well
-_LOW: Final = 50  # below it, less quality is worse than fewer pixels
+_SHRUNK: Final = 62  # quality of images that have to shrink as well
+_LOW: Final = 50  # below this, less quality is worse than fewer pixels
 _LOWEST: Final = 20  # for the smallest images only
 _CURVE: Final[tuple[tuple[int, float], ...]] = (
     (1, 0.06), (5, 0.11), (10, 0.16), (20, 0.24), (30, 0.32), (40, 0.40), (50, 0.48), (60, 0.57),
@@ -37,20 +37,20 @@ _QUALITIES: Final = tuple(quality for quality, _ in _CURVE)
 _WEIGHTS: Final = tuple(weight for _, weight in _CURVE)
 
 _ENCODES: Final = 5
-_CLOSE: Final = 0.9  # of the target: more is not worth another encode,
-_LESS_CLOSE: Final = 0.06  # and after each encode so much less is
+_CLOSE: Final = 0.9  # of the target: closer is not worth another encode
+_LESS_CLOSE: Final = 0.06  # by which `_CLOSE` drops after each encode
 _AIM: Final = 0.93
-_HASTE: Final = 1.2  # bytes grow more slowly than they are asked for, most of all in small images
-_ROOM: Final = 1.25  # by how much the first guess may turn out too small
+_HASTE: Final = 1.2  # sizes grow more slowly than requested, most of all in small images
+_ROOM: Final = 1.25  # factor by which the first estimate may be too small
 
 
 class Scaling:
-    """Makes images smaller."""
+    """Shaper for images."""
 
     name = "scaling"
 
     def accepts(self, content_type: str, head: bytes) -> bool:
-        """By the bytes where they tell; a publisher may have said nothing, or something else."""
+        """Judged by the bytes, if any; a publisher's content type may be missing or wrong."""
         return bool(sniff(head)) or (not head and _bare(content_type) in _TYPES)
 
     def shape(self, content: Content, shape: ShapingTarget) -> Content:
@@ -59,12 +59,12 @@ class Scaling:
 
 
 def scale(payload: bytes, max_bytes: int, max_pixels: int) -> bytes:
-    """The image with at most so many pixels and bytes (0: as many as it has), in its format.
+    """The image with at most so many pixels and bytes (0: no limit), in its format.
 
-    As close as possible where even the smallest sensible image takes more; never more bytes than
-    before. Raises ShapingError where `payload` is no image, broken or too large to look at.
+    As close as possible if even the smallest sensible image is larger; never larger than before.
+    Raises ShapingError if `payload` is not an image, is broken or too large to decode.
     """
-    # Here, because it loads Pillow.
+    # Imported here, because it loads Pillow.
     from accord.shaping.image_files import ImageFile  # noqa: PLC0415
 
     image = ImageFile(payload)
@@ -78,14 +78,14 @@ def scale(payload: bytes, max_bytes: int, max_pixels: int) -> bytes:
 
 
 class Step(NamedTuple):
-    """One way to encode an image."""
+    """Scale and quality of one encode."""
 
     scale: float
     quality: int
 
 
 class Model:
-    """How many bytes an image takes at a scale and quality."""
+    """Estimates the bytes of an image at a scale and quality."""
 
     def __init__(self, image: ImageFile, top: float) -> None:
         """For scales up to `top`."""
@@ -97,7 +97,7 @@ class Model:
         self._factor = max(1, len(image.payload) - image.overhead) / self._weight(image.quality)
 
     def plan(self, size: float) -> Step:
-        """The best image that is expected to take `size` bytes."""
+        """The best image expected to take `size` bytes."""
         wanted = max(1.0, size - self._overhead) / self._factor
         if not self._is_lossy:
             return Step(self._bounded(sqrt(wanted)), self._best)
@@ -121,10 +121,11 @@ class Model:
 
 
 class _Search:
-    """Encodes until an image is close to its target.
+    """Encodes repeatedly until an image is close to its target size.
 
-    What the model calls so many bytes, the *ask*, and what encoding gives grow together but not
-    alike: the next ask is found between the largest that fitted and the smallest that did not.
+    The size requested of the model (*ask*) and the encoded size grow together, but not
+    proportionally: the next ask is interpolated between the largest that fitted and the smallest
+    that did not.
     """
 
     def __init__(self, image: ImageFile, target: int, model: Model) -> None:
@@ -160,7 +161,7 @@ class _Search:
         return fitting or smallest
 
     def _next(self, ask: float) -> float:
-        """What to ask for, where nothing speaks against `ask`."""
+        """The next ask: `ask` itself until one size has fitted and another has not."""
         if self._fitted is None or self._missed is None:
             return ask
         (low, less), (high, more) = self._fitted, self._missed
@@ -173,12 +174,12 @@ def _bare(content_type: str) -> str:
 
 
 def _weight(quality: int) -> float:
-    """How many bytes a quality takes, compared with others."""
+    """Relative bytes of a quality."""
     return _between(quality, _QUALITIES, _WEIGHTS)
 
 
 def _quality(weight: float) -> int:
-    """The other way round."""
+    """Inverse of `_weight`."""
     return int(_between(weight, _WEIGHTS, _QUALITIES))
 
 

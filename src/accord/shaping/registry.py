@@ -1,4 +1,4 @@
-"""Which shapers there are: those that come with Accord, and plug-ins found by entry point."""
+"""Registry of shapers: those shipped with Accord, and plug-ins found by entry point."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def _plug_ins() -> dict[str, EntryPoint]:
 
 
 def names() -> list[str]:
-    """What preferences may name."""
+    """Names that preferences may use."""
     return sorted({shaper.name for shaper in _OWN} | set(_plug_ins()))
 
 
 @cache
 def find(name: str) -> Shaper:
-    """The shaper called `name`; ShapingError where there is none, or it can't be loaded."""
+    """The shaper called `name`. Raises ShapingError if there is none, or it can't be loaded."""
     for shaper in _OWN:
         if shaper.name == name:
             return shaper
@@ -41,7 +41,7 @@ def find(name: str) -> Shaper:
         loaded = point.load()
         return cast(Shaper, loaded() if isinstance(loaded, type) else loaded)
     except Exception as error:
-        # Somebody else's code: whatever it raises, it must not be more than one failed shaping.
+        # Foreign code: whatever it raises must cost no more than one failed shaping.
         raise ShapingError(f"shaper {name} can't be loaded: {error!r}") from error
 
 
@@ -54,7 +54,7 @@ def accepts(name: str, content_type: str, head: bytes) -> bool:
 
 
 def shape(content: Content, wanted: ShapingTarget) -> Content:
-    """`content` as `wanted`, or as it is where that is no gain; raises nothing but ShapingError."""
+    """`content` as `wanted`, or unchanged if that is no gain. Raises only ShapingError."""
     shaper = find(wanted.shaper)
     try:
         if not shaper.accepts(content.content_type, content.payload[:HEAD]):

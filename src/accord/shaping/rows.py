@@ -1,4 +1,4 @@
-"""Payloads that are rows of readings, taken apart without changing a byte of a row."""
+"""Splits payloads into rows of readings, without changing a byte of a row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINES: Final = "lines"
 CSV: Final = "csv"
 COLUMNS: Final = "columns"
 
-MAX_COLUMNS: Final = 16  # that are looked at
+MAX_COLUMNS: Final = 16  # columns considered
 
 TYPES: Final = {
     "application/json": JSON,
@@ -32,17 +32,17 @@ TYPES: Final = {
 Numbers = list[float]
 
 _SPACE: Final = b" \t\r\n"
-_SAMPLE: Final = 100  # rows that tell which columns there are
+_SAMPLE: Final = 100  # rows from which the columns are determined
 _READ_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _READ_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _READ: Final = msgspec.json.Decoder()
 
 
 class Rows:
-    """Rows as they stand in a payload, and what stands around them.
+    """The rows of a payload as they are encoded, with the text around them.
 
-    `columns` are the numbers in them, a list per column with one entry per row; columns without
-    any are left out.
+    `columns` returns their numbers, a list per column with one entry per row; columns without
+    numbers are omitted.
     """
 
     def __init__(self, texts: Sequence[bytes], before: bytes, between: bytes, after: bytes) -> None:
@@ -59,7 +59,7 @@ class Rows:
         raise NotImplementedError
 
     def written(self, places: list[int]) -> bytes:
-        """The payload with just these rows."""
+        """The payload with only these rows."""
         rows = self._between.join([self.texts[place] for place in places])
         return self._before + rows + self._after
 
@@ -96,7 +96,7 @@ class _CsvRows(Rows):
 
 
 class _ColumnRows(Rows):
-    """An object with arrays beside each other; a row is one entry of each array."""
+    """An object with parallel arrays; a row is one entry of each array."""
 
     def __init__(self, fields: dict[str, msgspec.Raw], length: int) -> None:
         self._fields = {name: bytes(raw) for name, raw in fields.items()}
@@ -124,7 +124,7 @@ class _ColumnRows(Rows):
 
 
 def sniff_rows(head: bytes) -> str:
-    """What kind of rows these seem to be, "" where they seem to be none."""
+    """The probable kind of rows; "" if none."""
     text = head.lstrip(_SPACE)
     if text.startswith(b"["):
         return LINES if _is_line(text) else JSON
@@ -134,7 +134,7 @@ def sniff_rows(head: bytes) -> str:
 
 
 def _is_line(text: bytes) -> bool:
-    """Whether the first line is a JSON value by itself and another follows."""
+    """Whether the first line is a complete JSON value and another line follows."""
     line, _, rest = text.partition(b"\n")
     if not rest.strip(_SPACE):
         return False
@@ -153,7 +153,7 @@ def _looks_like_csv(text: bytes) -> bool:
 
 
 def parse_rows(payload: bytes, kind: str) -> Rows:
-    """The rows of `payload`; raises what a decoder does where it is not what `kind` says."""
+    """The rows of `payload`; raises the decoder's error if it is not of this `kind`."""
     if kind == JSON:
         text = payload.lstrip(_SPACE)
         return _object_rows(text) if text.startswith(b"{") else _array_rows(text)
@@ -171,7 +171,7 @@ def _array_rows(payload: bytes) -> Rows:
 
 
 def _object_rows(payload: bytes) -> Rows:
-    """Arrays of the same length if there are several, otherwise the longest."""
+    """The arrays of the greatest length."""
     fields = _READ_OBJECT.decode(payload)
     lengths = [
         len(_READ_LIST.decode(raw)) for raw in fields.values() if bytes(raw).startswith(b"[")
@@ -226,7 +226,7 @@ def _array(items: list[bytes]) -> bytes:
 
 
 def _filled(column: Sequence[object]) -> Numbers:
-    """The numbers of a column, each gap with the number before it; none where it has none."""
+    """The numbers of a column, each gap filled with the previous number; empty without numbers."""
     if all(type(value) is int or type(value) is float for value in column):
         return list(column)  # type: ignore[arg-type]
     known = next((value for value in column if _is_number(value)), None)

@@ -1,13 +1,13 @@
-"""Decimation: a series of readings with fewer of them, the telling ones.
+"""Decimation: drops readings of a series and keeps the significant ones.
 
-A payload is a row of readings: a JSON array, lines of JSON or of CSV, or a JSON object with arrays
-of the same length beside each other. Rows are kept or left out, never changed: what is sent is what
+A payload is a series of readings: a JSON array, lines of JSON or of CSV, or a JSON object with
+parallel arrays of the same length. Rows are kept or dropped, never changed: what is sent is what
 was measured, to the last digit.
 
-Which rows: the first and the last, and from each of equal stretches those where some column is at
-its minimum or maximum. So a peak stays a peak however few rows are left, which every n-th row would
-not give. A column that never falls or never rises, as times and counters do, has nothing to
-tell in this way and is not asked. Rows without numbers are thinned evenly.
+Min-max decimation: the first and last row are kept, and from each of equal intervals the rows where
+a column has its minimum or maximum. So a peak stays a peak however few rows are left, unlike with
+every n-th row. Monotonic columns, such as times and counters, have no significant extremes and are
+not considered. Rows without numbers are thinned evenly.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from accord.shaping.rows import CSV, JSON, LINES, TYPES, Numbers, parse_rows, sn
 MAX_ASKED: Final = 8  # columns whose extremes are kept
 _TRIES: Final = 8
 _FIT: Final = 0.98
-_CLOSE: Final = 0.9  # of the target: more is not worth another try
+_CLOSE: Final = 0.9  # of the target: closer is not worth another try
 
 
 class Decimation:
-    """Leaves out readings."""
+    """Shaper for series of readings."""
 
     name = "decimation"
 
@@ -42,12 +42,12 @@ class Decimation:
 def _kind(content_type: str, head: bytes) -> str:
     named = TYPES.get(content_type.partition(";")[0].strip().lower(), "")
     sniffed = sniff_rows(head)
-    # JSON is often said of lines of JSON too.
+    # The JSON content type is often used for lines of JSON, too.
     return named if named in (CSV, LINES) else (sniffed or named if named == JSON else sniffed)
 
 
 def decimate(payload: bytes, max_bytes: int, kind: str) -> bytes:
-    """`payload` within `max_bytes`, if leaving out all but two rows is enough for that."""
+    """`payload` within `max_bytes` if dropping rows achieves that, else the smallest try."""
     if not 0 < max_bytes < len(payload):
         return payload
     try:
@@ -73,13 +73,13 @@ def decimate(payload: bytes, max_bytes: int, kind: str) -> bytes:
         else:
             smallest = min(smallest, shaped, key=len)
             missed = min(missed, count)
-        # Rows are of about the same length, so this is close the second time.
+        # Rows have about the same length, so the second try is close.
         count = max(2, min(missed - 1, int(_FIT * count * max_bytes / len(shaped))))
     return fitting or smallest
 
 
 def telling(columns: list[Numbers]) -> list[Numbers]:
-    """The columns whose extremes say something."""
+    """The columns with significant extremes: those that are not monotonic."""
     return [column for column in columns if not _is_steady(column)][:MAX_ASKED]
 
 
@@ -90,7 +90,7 @@ def _is_steady(column: Numbers) -> bool:
 
 
 def choose_rows(total: int, columns: list[Numbers], count: int) -> list[int]:
-    """At most `count` of `total` rows, in order; two at least."""
+    """At most `count` of `total` rows, in order; at least two."""
     count = max(2, count)
     if count >= total:
         return list(range(total))
@@ -111,6 +111,6 @@ def choose_rows(total: int, columns: list[Numbers], count: int) -> list[int]:
 
 
 def _extremes(column: Numbers, start: int, end: int) -> tuple[int, int]:
-    """Where the first minimum and the first maximum stand."""
+    """Indexes of the first minimum and the first maximum."""
     places = range(start, end)
     return min(places, key=column.__getitem__), max(places, key=column.__getitem__)

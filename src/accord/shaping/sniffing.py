@@ -1,4 +1,4 @@
-"""What kind of image this is and how large, from the first bytes and without decoding it."""
+"""Detects the kind and size of an image from its header, without decoding it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ JPEG: Final = "image/jpeg"
 PNG: Final = "image/png"
 WEBP: Final = "image/webp"
 
-HEAD: Final = 512  # bytes that are enough to tell a kind of content
+HEAD: Final = 512  # bytes that suffice to detect a kind of content
 
-# Start of frame, in all its variants; the others of the range are tables and extensions.
+# Start-of-frame markers; the others of the range are tables and extensions.
 _FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _BARE: Final = frozenset((0x01, *range(0xD0, 0xD9)))  # markers without a length
 _MAX_MARKERS: Final = 1_000
 
 
 def sniff(head: bytes) -> str:
-    """The content type of an image that starts with `head`, "" where it is none of ours."""
+    """The content type of an image that starts with `head`; "" if not supported."""
     if head.startswith(b"\xff\xd8\xff"):
         return JPEG
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -28,7 +28,7 @@ def sniff(head: bytes) -> str:
 
 
 def pixels(payload: bytes) -> int:
-    """How many pixels an image has, 0 where its header does not tell."""
+    """The number of pixels of an image; 0 if its header does not contain it."""
     kind = sniff(payload[:HEAD])
     if kind == JPEG:
         return _jpeg_pixels(payload)
@@ -46,7 +46,7 @@ def _jpeg_pixels(payload: bytes) -> int:
         marker = payload[at + 1]
         if marker in _FRAMES:
             return _big(payload[at + 5 : at + 7]) * _big(payload[at + 7 : at + 9])
-        if marker == 0xDA:  # the image itself begins
+        if marker == 0xDA:  # start of the image data
             return 0
         if marker == 0xFF:
             at += 1

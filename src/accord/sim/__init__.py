@@ -1,12 +1,12 @@
-"""The simulator: unchanged machines in virtual time, over networks that fail from a seed.
+"""The simulator: runs unmodified machines in virtual time, over networks with faults from a seed.
 
-from accord.sim import LinkModel, Simulation, waxman
+    from accord.sim import LinkModel, Simulation, waxman
 
-outcome = Simulation(waxman(50, seed=1), make, seed=7, model=LinkModel(loss=0.1)).run(600_000_000)
-outcome.check()
+    simulation = Simulation(waxman(50, seed=1), make, seed=7, model=LinkModel(loss=0.1))
+    simulation.run(600_000_000).check()
 
-`make` gets a `Start` and gives a `Machine`: `overlay_nodes()` makes whole nodes. Scenarios in files
-are read by `accord.config.scenario.load_scenario`.
+`make` takes a `Start` and returns a `Machine`: `overlay_nodes()` makes whole nodes. Scenario files
+are loaded by `accord.config.scenario.load_scenario`.
 """
 
 from accord.sim.checkers import (

@@ -1,8 +1,8 @@
-"""Nodes for the simulator that admit subscriptions, and whose processors and links have limits.
+"""Simulated nodes with admission control, and with limited processors and links.
 
-Each copy of an event that a node hands to a client or sends to a neighbour takes a moment of its
-processor. Events wait for that, up to a time; what would have to wait longer is discarded. Links
-have the rates of the simulation, and nodes discard what would wait too long for them.
+Each copy of an event that a node delivers to a client or sends to a neighbour takes processor time.
+Events queue for the processor up to a time limit; those that would wait longer are dropped. Links
+have the simulation's rates, and nodes drop events that would wait too long for them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ S: Final = 1_000_000
 
 
 class SimAdvertisement(Struct, frozen=True):
-    """What a publisher of a node advertises."""
+    """The advertisement of a node's publisher."""
 
     node: str
     publisher: str
@@ -42,15 +42,15 @@ class SimAdvertisement(Struct, frozen=True):
 
 
 class NodeCapacity(Struct, frozen=True, kw_only=True):
-    """What each node has; 0 for any."""
+    """The capacity of each node; 0 for unlimited."""
 
-    rate_hz: int = 0  # copies of events that its processor handles
-    link_bps: int = 0  # what may be promised of each of its links
+    rate_hz: int = 0  # copies of events its processor handles
+    link_bps: int = 0  # reservable rate of each of its links
     wait_us: int = S  # how long events may wait for the processor
 
 
 class AdmissionSimNode:
-    """`outcomes` has what was decided last of each wish, `discarded` counts events by cause."""
+    """`outcomes` has the last decision on each subscription, `discarded` counts dropped events."""
 
     def __init__(
         self,
@@ -71,10 +71,10 @@ class AdmissionSimNode:
                 self.admission.set_capacity(link(neighbour), limits.link_bps)
         self.outcomes: dict[tuple[str, str], AdmissionOutcome] = {}
         self.handled = 0  # copies of events
-        self.discarded = 0  # events, by its processor
+        self.discarded = 0  # events dropped by its processor
         self._limits = limits
         self._waiting: deque[tuple[str, Any]] = deque()  # neighbours and frames, or publications
-        self._free_us = 0  # when the processor is done with what it has begun
+        self._free_us = 0  # when the processor has finished its current work
         self._wishes: dict[tuple[str, str], Wish] = {}
         self._active: dict[Wish, bool] = {}
         for advert in adverts:
@@ -187,7 +187,7 @@ class AdmissionSimNode:
     # -------------------------------------------------------------------------------- processor
 
     def _put(self, neighbour: str, what: Any, now_us: int) -> None:
-        """An event to be handled, when it is its turn."""
+        """Queue an event for the processor."""
         if self._limits.rate_hz:
             waits_us = max(self._free_us - now_us, 0)
             waits_us += len(self._waiting) * S // self._limits.rate_hz
@@ -211,7 +211,7 @@ class AdmissionSimNode:
                 self._free_us = max(self._free_us, now_us) + copies * S // self._limits.rate_hz
 
     def _copies(self) -> int:
-        """What waits to be handed over, or to be sent."""
+        """The number of copies waiting to be delivered or sent."""
         transits = self.node.overlay.transits.all.values()
         return len(self.node.deliveries) + sum(sum(each.outbox.depth()) for each in transits)
 
@@ -224,7 +224,7 @@ def admitting_nodes(
     admission: AdmissionOptions | None = None,
     overlay: OverlayOptions | None = None,
 ) -> Make:
-    """How to make the nodes of a simulation; `of_nodes` have other limits than the rest."""
+    """Factory for the nodes of a simulation; `of_nodes` have other capacities than the rest."""
     usual = limits or NodeCapacity()
 
     def make(start: Start) -> AdmissionSimNode:

@@ -1,14 +1,14 @@
-"""What `BEST_EFFORT` promises: only links lose events, on ways as short as they must be.
+"""Checks the guarantee of `BEST_EFFORT`: only links lose events, on paths as short as required.
 
-Who loses more than its way does, and who takes a way on which much is lost, are two mistakes, and
-neither may hide behind the other. So the template tells by which tree an event goes. `LossChecker`
-compares what arrives with what links let through on that tree: who loses more, or takes another
-way, has less. `PathChecker` compares the tree with the shortest ways that there are: no node may be
-farther from where the tree is to begin than `factor` times its distance. On a tree that sources
-share, a member may be as far from a source as both are from its root.
+Losing more than the path does, and using a lossy path, are two separate faults, and neither may
+mask the other. So the template reports the tree an event follows. `LossChecker` compares arrivals
+with what the links of that tree let through: a template that loses more, or uses another path, has
+fewer arrivals. `PathChecker` compares the tree with the shortest paths: no node may be farther from
+the tree's prescribed root than `factor` times its distance. On a tree that sources share, a member
+may be as far from a source as both are from its root.
 
-Of a template without trees nothing is known but what arrives. It may lose as much as the shortest
-ways would if they had half as many links again.
+For a template without trees only the arrivals are known. It may lose as much as the shortest paths
+would if they had half as many links again.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from accord.sim.network import Network
 _DETOUR: Final = 1.5
 _SURPRISE: Final = -log(1e-6)
 _ROUNDED: Final = 1.01  # nodes measure links in whole microseconds
-_VARIED: Final = 1.25  # ... and roughly, where delays vary
+_VARIED: Final = 1.25  # and with errors if delays vary
 
-# The tree by which a node sends what is published there, if it tells.
+# The tree that a node sends a channel's publications on, if the template reports it.
 TreeOf = Callable[[Machine, str], Tree | None]
 
-Ways = dict[str, tuple[str, ...]]  # by node: all from the source to it, both among them
+Ways = dict[str, tuple[str, ...]]  # by node: the path from the source to it, both included
 
 
 class LossStatistics(Struct):
-    """What came of many throws of which the chances are known; those of several runs add up."""
+    """Outcomes of many random trials with known probabilities; those of several runs add up."""
 
     got: int = 0
     expected: float = 0.0
     variance: float = 0.0
-    most: int = 1  # that one throw can give
+    most: int = 1  # maximum outcome of one trial
 
     @property
     def least(self) -> float:
-        """Chance alone gives less once in a million times (Freedman's inequality)."""
+        """Lower bound that chance alone violates once in a million (Freedman's inequality)."""
         third = _SURPRISE * self.most / 3
         return self.expected - third - sqrt(third**2 + 2 * _SURPRISE * self.variance)
 
@@ -59,7 +59,7 @@ class LossStatistics(Struct):
         return f"{self.got} delivered, expected {self.expected:.0f}, at least {self.least:.0f}"
 
     def throw(self, chances: list[float], got: int) -> None:
-        """One for several things, which may be lost together."""
+        """Add one trial for several deliveries, which may be lost together."""
         self.got += got
         self.expected += sum(chances)
         self.variance += sum(sqrt(chance * (1 - chance)) for chance in chances) ** 2
@@ -67,7 +67,7 @@ class LossStatistics(Struct):
 
 
 class PathChecker(Checker):
-    """Trees begin where they are to begin, and lead nowhere by a detour that is not allowed."""
+    """Trees start at the prescribed root, and contain no detour beyond the limit."""
 
     name = "ways"
 
@@ -75,7 +75,7 @@ class PathChecker(Checker):
         self, tree_of: TreeOf, root_of: Callable[[Publication], str | None], factor: float
     ) -> None:
         super().__init__()
-        self.longest = 0.0  # the worst way, as a multiple of the distance
+        self.longest = 0.0  # the worst path, as a multiple of the distance
         self._tree_of = tree_of
         self._root_of = root_of
         self._factor = factor
@@ -117,13 +117,13 @@ class PathChecker(Checker):
 
 
 class LossChecker(Checker):
-    """No more is lost than links lose on the ways that events take.
+    """No more is lost than links lose on the paths that events follow.
 
-    On a tree who gets an event can only lose it to the next: so what each member gets is compared
-    with what those before it on the way got, and its loss counts once, however many are behind it.
-    `since_us` says from when on which subscribers are to get everything, to the end; others are not
-    told of where they miss something, so what they get says nothing. Each member's node is also
-    judged by itself: what one gets more does not make up for what another loses.
+    On a tree a node can only lose an event towards the next, so each member's arrivals are compared
+    with those of its predecessors on the path, and a loss counts once, however many members are
+    downstream. `since_us` is when each subscriber starts to be owed everything, to the end; misses
+    of others are not reported here, so their arrivals carry no information. Each member's node is
+    also judged separately: a surplus at one does not offset a loss at another.
     """
 
     name = "best effort"
@@ -189,7 +189,7 @@ class LossChecker(Checker):
     def _compare_steps(self, ways: Ways, has: Mapping[str, bool]) -> None:
         for node, has_it in has.items():
             way = ways.get(node, ())
-            # The member next to it, by whose getting it one knows what became of the rest.
+            # The nearest upstream member: its arrivals are the base for the rest of the path.
             place = max((at for at, each in enumerate(way[:-1]) if each in has), default=0)
             if len(way) > 1 and (place == 0 or has[way[place]]):
                 chance = (1 - self._loss) ** (len(way) - 1 - place)
@@ -197,13 +197,13 @@ class LossChecker(Checker):
                 self.by_node.setdefault(node, LossStatistics()).throw([chance], int(has_it))
 
     def _compare_all(self, ways: Ways, has: Mapping[str, bool]) -> None:
-        """Copies of one event may be lost together: it is one throw for all its members."""
+        """Copies of one event may be lost together, so it is one trial for all its members."""
         far = {node: _DETOUR * (len(ways[node]) - 1) for node in has}
         self.shares.throw([(1 - self._loss) ** each for each in far.values()], sum(has.values()))
 
 
 def _lengths(network: Network) -> Graph:
-    """The round trip over each link."""
+    """Round-trip time of each link."""
     graph: Graph = {}
     for (source, target), link in network.links.items():
         length = link.typical_us + network.links[target, source].typical_us

@@ -1,8 +1,8 @@
-"""What a run must keep to: each checker looks at what happens and tells of what must not.
+"""Checkers: each observes a run and reports violations of one property.
 
-A finding says when, at which node, and what; only the first of a checker are kept, all are counted.
-Where a share is allowed to fail (`least` below 1), it is judged at the end as a whole; otherwise
-each single failure is a finding at once.
+A finding has time, node and problem; a checker keeps only its first ones, and counts all. If a
+share of failures is allowed (`least` below 1), the share is judged at the end of the run; otherwise
+each failure is a finding at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_KEPT: Final = 100
 
 
 class Finding(Struct, frozen=True):
-    """`node` is empty where it is about the run as a whole."""
+    """A violation; `node` is empty if it concerns the whole run."""
 
     at_us: int
     node: str
@@ -33,7 +33,7 @@ class Finding(Struct, frozen=True):
 
 
 class CheckedRun(Protocol):
-    """What checkers may look at."""
+    """The view of a run that checkers have."""
 
     @property
     def network(self) -> Network: ...
@@ -42,11 +42,11 @@ class CheckedRun(Protocol):
     def tally(self) -> DeliveryOracle: ...
 
     def machines(self) -> Mapping[str, Machine]:
-        """Those that run, by name."""
+        """The running machines, by name."""
 
 
 class Checker:
-    """Does nothing: override what it is about."""
+    """Base class with empty hooks."""
 
     name = "checker"
 
@@ -60,28 +60,28 @@ class Checker:
             self.findings.append(Finding(at_us, node, self.name, problem))
 
     def published(self, publication: Publication, machine: Machine, now_us: int) -> None:
-        """A client's node has taken what it published."""
+        """A client's node has accepted its publication."""
 
     def delivered(
         self, publication: Publication, subscriber: str, node: str, now_us: int, *, is_first: bool
     ) -> None:
-        """A client got something, for the first time or again."""
+        """A client received an event, for the first time or again."""
 
     def unwanted(self, number: int, subscriber: str, node: str, now_us: int) -> None:
-        """A client got what it had not asked for, or what nobody had published."""
+        """A client received an event it had not subscribed to, or that was never published."""
 
     def missed(self, publication: Publication, subscriber: str, node: str, now_us: int) -> None:
-        """A client did not get what it ought to have got."""
+        """A client did not receive an event it should have."""
 
     def sampled(self, world: CheckedRun, now_us: int) -> None:
-        """Some time has passed."""
+        """A sampling interval has passed."""
 
     def ended(self, world: CheckedRun, now_us: int) -> None:
         """The run is over."""
 
 
 class DeliveryChecker(Checker):
-    """All that is wanted arrives, or at least some share of each channel, and nothing else does."""
+    """Everything wanted arrives, or at least some share on each channel, and nothing else does."""
 
     name = "delivery"
 
@@ -109,7 +109,7 @@ class DeliveryChecker(Checker):
 
 
 class LostChecker(Checker):
-    """Finds nothing; counts what each subscriber got, and what not."""
+    """Reports no findings; counts what each subscriber received and missed."""
 
     name = "lost"
 
@@ -140,7 +140,7 @@ class LostChecker(Checker):
 
 
 class DuplicateChecker(Checker):
-    """Nobody gets anything twice."""
+    """No client receives an event twice."""
 
     name = "duplicates"
 
@@ -153,7 +153,7 @@ class DuplicateChecker(Checker):
 
 
 class OrderChecker(Checker):
-    """What one publisher publishes to one channel arrives in that order."""
+    """Events of one publisher on one channel arrive in order."""
 
     name = "order"
 
@@ -177,7 +177,7 @@ class OrderChecker(Checker):
 
 
 class DeadlineChecker(Checker):
-    """What has a deadline arrives before, at least some share of each channel."""
+    """Events arrive before their deadlines, at least some share on each channel."""
 
     name = "deadlines"
 
@@ -203,13 +203,13 @@ class DeadlineChecker(Checker):
 
 
 class Queueing(Protocol):
-    """A machine that tells how much waits in it."""
+    """A machine that reports its queue lengths."""
 
     def queued_bytes(self) -> int: ...
 
 
 class QueueChecker(Checker):
-    """What waits is bounded: in front of each link, and in each machine that tells."""
+    """Queues are bounded: in front of each link, and in each machine that reports them."""
 
     name = "queues"
 
@@ -234,7 +234,7 @@ class QueueChecker(Checker):
         self.sampled(world, now_us)
 
     def _compare(self, now_us: int, node: str, what: str, size: int, limit: int) -> None:
-        # Once for each height: a queue that stays too long is one finding.
+        # Once per new maximum: a queue that stays too long is one finding.
         if size > limit and size > self._seen.get(f"{node} {what}", 0):
             self._seen[f"{node} {what}"] = size
             self.find(now_us, node, f"{size} bytes queued at {what}, expected at most {limit}")

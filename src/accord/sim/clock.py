@@ -1,7 +1,7 @@
-"""Virtual time: what happens next is what is due first, and among equals what was asked for first.
+"""Virtual clock: a queue of actions ordered by due time, then by order of scheduling.
 
-Time passes only from one happening to the next, so hours in which nothing happens cost nothing. An
-entry is a function with its argument, not a closure: millions of them are made in a long run.
+Time jumps from one action to the next, so idle hours cost nothing. An entry is a function with its
+argument, not a closure: a long run creates millions of them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ Action = Callable[[int, Any], None]
 
 
 class Clock:
-    """Microseconds since the beginning of the simulation."""
+    """Microseconds since the start of the simulation."""
 
     __slots__ = ("_entries", "_order", "happened", "is_stopped", "most", "now_us")
 
     def __init__(self, most: int = 1 << 60) -> None:
         self.now_us = 0
         self.happened = 0
-        self.most = most  # happenings after which a run is given up
+        self.most = most  # actions after which a run is aborted
         self.is_stopped = False
         self._entries: list[tuple[int, int, Action, Any]] = []
         self._order = 0
@@ -32,20 +32,20 @@ class Clock:
         return len(self._entries)
 
     def at(self, at_us: int, action: Action, argument: Any = None) -> None:
-        """Have `action(now_us, argument)` called at `at_us`; what is over already, at once."""
+        """Schedule `action(now_us, argument)` at `at_us`, or now if that has passed."""
         self._order += 1
-        due_us = self.now_us if at_us < self.now_us else at_us  # quicker than max()
+        due_us = self.now_us if at_us < self.now_us else at_us  # faster than max()
         heappush(self._entries, (due_us, self._order, action, argument))
 
     def next_us(self) -> int | None:
         return self._entries[0][0] if self._entries else None
 
     def stop(self) -> None:
-        """End the run after the present happening."""
+        """End the run after the current action."""
         self.is_stopped = True
 
     def run(self, until_us: int) -> None:
-        """Let everything happen that is due until then."""
+        """Run everything that is due until then."""
         entries = self._entries
         happened = self.happened
         try:

@@ -1,4 +1,4 @@
-"""How long links take: delays drawn anew for each message, or replayed from a recording."""
+"""Link delays: drawn at random for each message, or replayed from a recording."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Uniform(Struct, frozen=True, tag="uniform"):
 
 
 class Normal(Struct, frozen=True, tag="normal"):
-    """Never below a tenth of its mean: signals take their time."""
+    """Normally distributed, but at least a tenth of the mean."""
 
     mean_us: int
     deviation_us: int
@@ -54,7 +54,7 @@ class Normal(Struct, frozen=True, tag="normal"):
 
 
 class Lognormal(Struct, frozen=True, tag="lognormal"):
-    """As round trips through many queues are: few are much shorter, some are much longer.
+    """Like round trips through many queues: few are much shorter, some are much longer.
 
     `sigma` is the deviation of the logarithm: with 0.5, one of six takes 1.6 times the median.
     """
@@ -63,7 +63,7 @@ class Lognormal(Struct, frozen=True, tag="lognormal"):
     sigma: float
 
     def draw(self, random: Random, now_us: int) -> int:  # noqa: ARG002
-        # Ten deviations happen to nobody, but an overflow would end the run.
+        # Ten deviations do not occur in practice, but an overflow would end the run.
         exponent = min(max(random.gauss(0.0, self.sigma), -20.0), 20.0)
         return round(self.median_us * math.exp(exponent))
 
@@ -73,7 +73,7 @@ class Lognormal(Struct, frozen=True, tag="lognormal"):
 
 
 class Recorded(Struct, frozen=True, tag="recorded"):
-    """Measured delays: drawn from at random, or replayed, each for `step_us`, over and over."""
+    """Measured delays: sampled at random, or replayed cyclically, each for `step_us`."""
 
     series: tuple[int, ...]
     step_us: int = 0

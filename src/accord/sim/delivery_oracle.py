@@ -1,11 +1,11 @@
-"""What ought to have been delivered, and what became of it, channel by channel.
+"""Delivery oracle: what ought to be delivered on each channel, and the outcome.
 
-The simulation knows all wishes at every moment, so it knows for each publication who ought to get
-it: whoever had a matching subscription for at least `settle_us` before, which is the time that
-nodes have to tell each other of it, and in which a restarted node learns it again. `patience_us`
-after publishing, or after its deadline, each is judged: delivered, or else excused (its subscriber
-has left, or one of the two nodes has crashed), unreachable (no way led there when it was
-published), or lost. Memory is bounded by what is published within that time.
+The simulation knows all subscriptions at all times, and so the expected receivers of each
+publication: all subscribers whose subscription matched for at least `settle_us` before, the time
+nodes have to propagate it, and a restarted node to learn it again. `patience_us` after publishing,
+or after the deadline, each expected delivery is judged: delivered, or else excused (the subscriber
+left, or one of the two nodes crashed), unreachable (no path led there at publication), or lost.
+Memory is bounded by the publications within that time.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from accord.sim.machine import Publication, Wish
 
 
 class ChannelTally(Struct, kw_only=True):
-    """Counts of one channel; `wanted` are pairs of a publication and a subscriber."""
+    """Counts of one channel; `wanted` counts pairs of publication and subscriber."""
 
     published: int = 0
     wanted: int = 0
-    delivered: int = 0  # among the wanted, in time or not
+    delivered: int = 0  # of those wanted, in time or not
     in_time: int = 0
     lost: int = 0
     excused: int = 0
@@ -38,7 +38,7 @@ class ChannelTally(Struct, kw_only=True):
 
     @property
     def in_time_share(self) -> float | None:
-        """Of all that could have been delivered."""
+        """Share of all that could have been delivered."""
         return _share(self.in_time, self.in_time + self.late + self.lost)
 
     @property
@@ -51,7 +51,7 @@ class ChannelTally(Struct, kw_only=True):
 
 
 class ReachabilityLog(Protocol):
-    """What the tally asks the simulation."""
+    """What the oracle needs to know of the simulation."""
 
     def has_run_since(self, node: str, since_us: int) -> bool: ...
 
@@ -59,7 +59,7 @@ class ReachabilityLog(Protocol):
 
 
 class ActiveSubscription:
-    """A wish that counts since some time."""
+    """A subscription in effect since some time."""
 
     __slots__ = ("predicate", "since_us", "wish", "xpath")
 
@@ -84,11 +84,11 @@ class ActiveSubscription:
 
 
 class PendingPublication(Struct):
-    """A publication that is not judged yet: who waits for it, and who has it."""
+    """A publication not judged yet, with its expected and actual receivers."""
 
     publication: Publication
     until_us: int
-    wanted: dict[str, bool]  # with whether a way led there
+    wanted: dict[str, bool]  # whether a path led there
     got: dict[str, int]
 
 
@@ -99,9 +99,9 @@ Missed = Callable[[Publication, str, str], None]
 class DeliveryOracle:
     def __init__(self, places: ReachabilityLog, *, settle_us: int, patience_us: int) -> None:
         self.channels: dict[str, ChannelTally] = {}
-        self.unpublished = 0  # because their node did not run
-        self.overdue = 0  # delivered when they had been given up
-        self.unknown = 0  # deliveries of what nobody published
+        self.unpublished = 0  # because their node was down
+        self.overdue = 0  # delivered after they were counted as lost
+        self.unknown = 0  # deliveries of unknown publications
         self._places = places
         self._settle_us = settle_us
         self._patience_us = patience_us
@@ -109,8 +109,8 @@ class DeliveryOracle:
         self._by_channel: dict[str, list[ActiveSubscription]] = {}
         self._open: dict[int, PendingPublication] = {}
         self._in_turn: deque[PendingPublication] = deque()
-        self._last = 0  # number of a publication
-        self._former: deque[tuple[int, ActiveSubscription]] = deque()  # until when, and what it was
+        self._last = 0  # number of the last publication
+        self._former: deque[tuple[int, ActiveSubscription]] = deque()  # until when, and which
 
     @property
     def is_empty(self) -> bool:
@@ -127,7 +127,7 @@ class DeliveryOracle:
             self._by_channel.clear()
 
     def publish(self, publication: Publication, now_us: int) -> list[str]:
-        """Take note of it; gives who ought to get it."""
+        """Record a publication; returns its expected receivers."""
         tally = self._channel(publication.channel)
         tally.published += 1
         wanted: dict[str, bool] = {}
@@ -148,7 +148,7 @@ class DeliveryOracle:
     def deliver(
         self, number: int, subscriber: str, now_us: int
     ) -> tuple[Publication | None, bool, bool]:
-        """What was delivered, whether for the first time, and whether anybody wanted it there."""
+        """Return the publication, whether it is delivered first here, and whether it was wanted."""
         known = self._open.get(number)
         if known is None:
             is_overdue = 0 < number <= self._last
@@ -172,7 +172,7 @@ class DeliveryOracle:
         return publication, True, True
 
     def judge(self, now_us: int, missed: Missed, *, is_last: bool = False) -> None:
-        """Close what has been waited for long enough; at the end nothing else can come any more."""
+        """Judge publications whose time is over; at the end of the run, all of them."""
         waiting = self._in_turn
         while waiting and (waiting[0].until_us <= now_us or is_last):
             known = waiting.popleft()
@@ -215,7 +215,7 @@ class DeliveryOracle:
         return None
 
     def _may_get(self, subscriber: str, publication: Publication) -> bool:
-        """Whether it has a wish for it, or still had one when it was published."""
+        """Whether it has a matching subscription, or still had one at publication."""
         return any(
             active.wish.subscriber == subscriber and active.selects(publication)
             for active in self._selecting(publication.channel)

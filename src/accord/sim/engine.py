@@ -1,8 +1,8 @@
-"""Steps: what happens to a machine, one thing after the other.
+"""Step engine: feeds machines one input at a time.
 
-A machine is given something, then `settle` passes on what it has to say, asks when it wants to be
-called again, and, in test mode, checks its invariants. Nothing calls a machine while it is within a
-step: a link that breaks under what it sends is told of it by the clock.
+A machine gets an input; then `settle` forwards its output, schedules its next deadline, and, in
+test mode, checks its invariants. A machine is never re-entered during a step: a link that breaks
+while it sends is reported to it through the clock.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from accord.sim.machine import Machine, Make
 from accord.sim.network import Network
 from accord.sim.trace import Trace
 
-MAX_SPINS: Final = 10_000  # calls of one machine in one moment, after which it is stuck
+MAX_SPINS: Final = 10_000  # calls of one machine at one time, after which it counts as stuck
 
 
 class Engine:
-    """Hosts on a network. What clients do, and what is made of it, is up to the simulation."""
+    """Hosts on a network. Clients are up to the simulation."""
 
     def __init__(
         self, make: Make, seed: int, *, most: int, trace: Trace | None, is_checking: bool
@@ -41,18 +41,18 @@ class Engine:
         self.found: list[Finding] = []
         self._make = make
         self._is_checking = is_checking
-        self._acting = ""  # the node that is within a step
+        self._acting = ""  # the node whose step is running
         self._on_wake = self._wake
         self._on_pull = self._pull_due
 
     def started(self, host: Host, now_us: int) -> None:
-        """For the simulation: let clients come back."""
+        """Hook: the node started; reconnect its clients."""
 
     def crashed(self, host: Host, now_us: int) -> None:
-        """For the simulation: clients are gone."""
+        """Hook: the node crashed; its clients are gone."""
 
     def deliver(self, host: Host, now_us: int) -> None:
-        """For the simulation: take what the host has for its clients."""
+        """Hook: take the host's deliveries for its clients."""
 
     def machines(self) -> Mapping[str, Machine]:
         hosts = self.hosts.values()
@@ -80,7 +80,7 @@ class Engine:
         self.network.stop(node, now_us, is_silent=is_silent)
 
     def act(self, host: Host) -> None:
-        """The next step is of this host."""
+        """Mark this host as the one whose step runs next."""
         self._acting = host.name
 
     def note(self, line: str) -> None:
@@ -88,7 +88,7 @@ class Engine:
             self.trace.note(line)
 
     def find(self, checker: str, problem: str, error: Exception) -> None:
-        """Something is wrong with the machine that is within a step: the run ends here."""
+        """Report a fault of the machine whose step is running; ends the run."""
         self.error = error
         self.found.append(Finding(self.clock.now_us, self._acting, checker, problem))
         self.clock.stop()
@@ -124,7 +124,7 @@ class Engine:
 
     def _wake(self, now_us: int, host: Host) -> None:
         if now_us != host.wake_us:
-            return  # it has been called since, and asked for another time
+            return  # called since then, with another deadline
         host.wake_us = NEVER
         machine = host.machine
         assert machine is not None
@@ -145,7 +145,7 @@ class Engine:
             raise SimulationError(f"{host.name} is due at {host.due_us} µs whatever it does")
 
     def settle(self, host: Host, machine: Machine, now_us: int) -> None:
-        """Pass on what the machine has to say, and find out when it wants to be called."""
+        """Forward the machine's output, and schedule its next deadline."""
         links = host.links
         sends, ready = machine.sends, machine.ready
         while sends or ready:
@@ -163,7 +163,7 @@ class Engine:
         due_us = machine.next_due_us()
         host.due_us = NEVER if due_us is None else due_us
         if host.due_us < host.wake_us:
-            # What is over already is due now; the clock would move it, and not be recognised.
+            # A past deadline is due now; if the clock adjusted it, it would not be recognised.
             host.wake_us = host.due_us if host.due_us > now_us else now_us
             self.clock.at(host.wake_us, self._on_wake, host)
         if self._is_checking:
@@ -180,7 +180,7 @@ class Engine:
     # Data
 
     def _pull(self, link: Link, machine: Machine, now_us: int) -> None:
-        """Let the link take as much data as it can now, and again when it can take more."""
+        """Let the link pull as much data as it can now, and again when it can take more."""
         taken = 0
         while wanted := link.wanted_bytes(now_us):
             frames = machine.take(link.target, wanted)

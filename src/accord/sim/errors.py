@@ -1,4 +1,4 @@
-"""What a simulation can't do, and why."""
+"""Errors of the simulator."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from accord.core.model.errors import AccordError
 
 
 class SimulationError(AccordError):
-    """A simulation that can't be set up, or a machine that does what no machine may."""
+    """A simulation can't be set up, or a machine breaks its contract."""
 
 
 class GraphError(AccordError):
-    """A file of a topology or of latencies that can't be used: `place` says where in it."""
+    """A topology or latency file can't be used: `place` is the location in it."""
 
     def __init__(self, place: str, problem: str) -> None:
         self.place = place

@@ -1,7 +1,7 @@
-"""What goes wrong, and when: by script, or at random from a seed.
+"""Faults and their times: scripted, or random from a seed.
 
-Random faults are worked out in advance as a script like any other. So a run that fails can be tried
-again with a part of its faults, until only those are left that matter.
+Random faults are generated in advance as a script like any other. So a failed run can be repeated
+with a part of its faults, until only the relevant ones are left.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class FaultTarget(Protocol):
 
 
 class LinkDown(Struct, frozen=True, tag="link_down"):
-    """Nothing gets through; in both directions unless `is_one_way`.
+    """Blocks a link, in both directions unless `is_one_way`.
 
-    Both ends learn it only by trying, unless `is_told`.
+    Both ends have to detect it, unless `is_told`.
     """
 
     one: str
@@ -61,7 +61,7 @@ class LinkUp(Struct, frozen=True, tag="link_up"):
 
 
 class SlowDown(Struct, frozen=True, tag="slow_down"):
-    """All delays of a link are multiplied by `factor`, or as before with 1."""
+    """Multiplies all delays of a link by `factor`; 1 restores them."""
 
     one: str
     other: str
@@ -74,7 +74,7 @@ class SlowDown(Struct, frozen=True, tag="slow_down"):
 
 
 class ChangeLoss(Struct, frozen=True, tag="change_loss"):
-    """From now on a link loses this share of messages."""
+    """Sets the loss probability of a link."""
 
     one: str
     other: str
@@ -88,10 +88,9 @@ class ChangeLoss(Struct, frozen=True, tag="change_loss"):
 
 
 class NodeDown(Struct, frozen=True, tag="node_down"):
-    """A node ends without a word: its process, or if `is_silent` its whole machine.
+    """Stops a node without notice: its process, or the whole computer if `is_silent`.
 
-    `disk`: what it had written is kept; or torn, so that what was not synced may be missing; or
-    lost as a whole.
+    `disk`: written data is kept; or torn, so that unsynced data may be missing; or lost entirely.
     """
 
     node: str
@@ -110,7 +109,7 @@ class NodeUp(Struct, frozen=True, tag="node_up"):
 
 
 class Partition(Struct, frozen=True, tag="partition"):
-    """The groups can't reach each other, nor those in none of them."""
+    """The groups can't reach each other, nor the nodes in none of them."""
 
     groups: tuple[tuple[str, ...], ...]
 
@@ -119,7 +118,7 @@ class Partition(Struct, frozen=True, tag="partition"):
 
 
 class Heal(Struct, frozen=True, tag="heal"):
-    """The end of all partitions."""
+    """Ends all partitions."""
 
     def apply(self, world: FaultTarget, now_us: int) -> None:
         world.network.heal(now_us)
@@ -134,16 +133,16 @@ class Timed(Struct, frozen=True):
 
 
 class RandomFaults(Struct, frozen=True, kw_only=True):
-    """Each link and node fails for itself; times between are exponential.
+    """Each link and node fails independently, at exponential intervals.
 
-    Shares are those of the time that it is down, or slow. Nothing fails outside of `begin_us` to
-    `end_us`, and at its end all is well again.
+    Shares are fractions of the time that it is down, or slow. Faults occur from `begin_us` to
+    `end_us` only, and all are repaired at the end.
     """
 
     begin_us: int = 0
     end_us: int
     link_down_share: float = 0.0
-    link_down_us: int = 10_000_000  # on average, as all of these
+    link_down_us: int = 10_000_000  # mean, like the other durations
     link_slow_share: float = 0.0
     link_slow_us: int = 30_000_000
     link_slow_factor: float = 5.0
@@ -164,7 +163,7 @@ class RandomFaults(Struct, frozen=True, kw_only=True):
                 raise SimulationError(f"{name}: expected 0 or more, got {value}")
 
     def script(self, topology: Topology, seed: int) -> list[Timed]:
-        """In the order of time."""
+        """The faults, ordered by time."""
         found: list[Timed] = []
         for span in topology.spans:
             ends = (span.one, span.other)
@@ -196,7 +195,7 @@ class RandomFaults(Struct, frozen=True, kw_only=True):
         return NodeDown(node, disk, random.random() < self.silent_share)
 
     def _spells(self, random: Random, share: float, mean_us: int) -> Iterator[tuple[int, int]]:
-        """When it begins and when it ends, again and again."""
+        """Alternating start and end times."""
         if not share:
             return
         between_us = mean_us * (1.0 - share) / share
@@ -216,7 +215,7 @@ def _add(found: list[Timed], spells: Iterable[tuple[Fault, Fault, tuple[int, int
 
 
 def _halves(topology: Topology, random: Random) -> Partition:
-    """A connected part of the network, grown from a node, against the rest."""
+    """A connected part of the network, grown from a node, and the rest."""
     neighbours = topology.neighbours()
     size = random.randint(1, max(1, len(topology.nodes) // 2))
     first = topology.nodes[random.randrange(len(topology.nodes))]
@@ -235,7 +234,7 @@ def _ways(one: str, other: str, is_one_way: bool) -> Sequence[tuple[str, str]]:
 
 
 def problem_with(fault: Fault, topology: Topology) -> str | None:
-    """Why a fault can't happen to `topology`, or None where it can."""
+    """Return why a fault is impossible on `topology`, or None."""
     match fault:
         case NodeDown(node=node) | NodeUp(node=node):
             names: Sequence[str] = (node,)

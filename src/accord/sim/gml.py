@@ -19,7 +19,7 @@ _TOKEN: Final = re.compile(
 
 
 class _List:
-    """One list: values, texts and lists within it, and the line where it begins."""
+    """One list: its values, texts and nested lists, and its first line."""
 
     def __init__(self, line: int) -> None:
         self.line = line
@@ -34,7 +34,7 @@ def parse_gml(data: bytes, file: str) -> Graph:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        text = data.decode("latin-1")  # what GML was before UTF-8
+        text = data.decode("latin-1")  # GML's encoding before UTF-8
     graphs = _parse(text, file).all("graph")
     if len(graphs) != 1:
         raise GraphError(file, f"expected one graph, got {len(graphs)}")
@@ -96,7 +96,7 @@ def _id(entry: _List, key: str, place: str) -> str:
 
 
 def _with_inner(node: _List) -> dict[str, object]:
-    """What a node says, and what the lists in it say where it says nothing itself."""
+    """A node's values, completed from its nested lists."""
     facts: dict[str, object] = {}
     for _, inner in node.lists:
         facts |= inner.facts

@@ -1,10 +1,10 @@
-"""A graph as files give it, and the topology that it stands for.
+"""A graph as read from a file, and its conversion to a topology.
 
-What files call a node's name, place or distance differs; what is understood is listed below. Nodes
-get names that a node may have: letters, digits and `_.-`, and a number behind where two have the
-same. Of several edges between two nodes the shortest counts; an edge from a node to itself counts
-nothing. Delays are those that the file gives, or follow from its distances in km, or from the
-places of the nodes on the globe; otherwise they are unknown.
+Files differ in the keys for a node's name, position or distance; those understood are listed below.
+Nodes get valid node names: letters, digits and `_.-`, with a number appended to duplicates. Of
+several edges between two nodes the shortest counts; self-loops are ignored. Delays are those in the
+file, or follow from its distances in km, or from the coordinates of the nodes; otherwise they are
+unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from accord.sim.topology import MAX_NODES, MAX_SPANS, Span, Topology
 MAX_BYTES: Final = 32_000_000
 MAX_NAME: Final = 64
 
-# In the order in which they are looked for, in small letters.
+# In order of precedence, in lower case.
 NAMES: Final = ("name", "label")
 LONGITUDES: Final = ("longitude", "lon", "lng")
 LATITUDES: Final = ("latitude", "lat")
@@ -39,11 +39,11 @@ _MAX_MS: Final = 3_600_000.0
 
 
 class GraphNode(Struct, frozen=True):
-    """`place` says where it stands in its file."""
+    """A node; `place` is its location in the file."""
 
     place: str
     id: str
-    facts: Mapping[str, object]  # with names in small letters
+    facts: Mapping[str, object]  # keys in lower case
 
 
 class GraphEdge(Struct, frozen=True):
@@ -60,7 +60,7 @@ class Graph(Struct, frozen=True):
 
 
 def assemble(graph: Graph, file: str) -> Topology:
-    """Names, spans and delays from what the file says."""
+    """Build names, spans and delays from the file's contents."""
     if not 1 <= len(graph.nodes) <= MAX_NODES:
         raise GraphError(file, f"expected 1 to {MAX_NODES} nodes, got {len(graph.nodes)}")
     if len(graph.edges) > MAX_SPANS:
@@ -104,7 +104,7 @@ def _names(nodes: list[GraphNode]) -> dict[str, str]:
 
 
 def _cleaned(text: str) -> str:
-    """With the characters that a node's name may have."""
+    """Reduced to the characters valid in a node name."""
     plain = unicodedata.normalize("NFKD", text[: 4 * MAX_NAME]).encode("ascii", "ignore").decode()
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", plain).strip("_")[:MAX_NAME]
 
@@ -137,7 +137,7 @@ def _delay_us(
 
 
 def _globe_km(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Along the great circle between two longitudes and latitudes."""
+    """Great-circle distance between two longitudes and latitudes."""
     east, north, east_too, north_too = map(math.radians, (*one, *other))
     half = (
         math.sin((north_too - north) / 2) ** 2

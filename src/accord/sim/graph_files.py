@@ -14,7 +14,7 @@ from accord.sim.topology import Topology
 
 
 def read_topology(path: str | Path) -> Topology:
-    """The topology in a file, by the ending of its name; raises GraphError."""
+    """Read the topology in a file, by its extension; raises GraphError."""
     file = Path(path)
     parser = _PARSERS.get(file.suffix.lower())
     if parser is None:
@@ -23,7 +23,7 @@ def read_topology(path: str | Path) -> Topology:
 
 
 def parse_json(data: bytes, file: str) -> Graph:
-    """A graph as a table with `nodes` and `edges` (or `links`)."""
+    """Parse a graph given as an object with `nodes` and `edges` (or `links`)."""
     try:
         table = json.loads(data)
     except json.JSONDecodeError as error:

@@ -1,4 +1,4 @@
-"""GraphML: XML with `node` and `edge` elements, whose facts are in `data` elements by key."""
+"""GraphML: XML with `node` and `edge` elements, whose values are in `data` elements by key."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def parse_graphml(data: bytes, file: str) -> Graph:
 
 
 def _parse_xml(data: bytes, file: str) -> etree._Element:
-    # As for metadata of events: no entities, nothing from outside, no DTD.
+    # As for event metadata: no entities, no external resources, no DTD.
     parser = etree.XMLParser(
         resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
     )
@@ -70,6 +70,6 @@ def _attribute(element: etree._Element, name: str, place: str) -> str:
 
 
 def _local(element: etree._Element) -> str:
-    """Its name without a namespace; comments and the like have none."""
+    """The name without namespace; comments and the like have none."""
     tag: object = element.tag
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""

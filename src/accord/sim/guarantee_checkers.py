@@ -1,7 +1,7 @@
-"""What templates promise, as checkers.
+"""The guarantees of templates, as checkers.
 
-A node that was started again does not know what it had: what it gets twice is no finding, and what
-it gets in which order is looked at anew.
+A restarted node has lost its state: what it receives twice is no finding, and order is checked
+afresh from its restart.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from accord.sim.machine import Machine, Publication
 
 _SAMPLES: Final = 1_000
 
-# The nodes that are members of a channel, as a node knows it; None where it does not tell.
+# The members of a channel that a node knows of; None if it does not report them.
 MembersOf = Callable[[Machine, str], tuple[str, ...] | None]
 
 
@@ -25,7 +25,7 @@ class UptimeLog(Protocol):
 
 
 class IncarnationChecker(Checker):
-    """One that asks whether nodes were started again in between."""
+    """Base of checkers that account for restarts of nodes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class IncarnationChecker(Checker):
 
 
 class NoDuplicatesChecker(IncarnationChecker):
-    """Nobody gets anything twice."""
+    """No client receives an event twice."""
 
     name = "once"
 
@@ -48,11 +48,11 @@ class NoDuplicatesChecker(IncarnationChecker):
 
 
 class CompletenessChecker(Checker):
-    """Every member that stays gets everything from when its source knows of it.
+    """Every member that stays receives everything from when its source knows of it.
 
-    With `parted_us` it need not get what was published shortly before its node was cut off from the
-    source's, while it was, or so long after: who keeps to one order can't let it in later, and for
-    a while there are two. `members_of` gives the nodes a node knows to be members.
+    With `parted_us`, events are exempt that were published shortly before its node was cut off from
+    the source's, while it was, or up to this long after: a template with one order can't admit it
+    later, and for a while there are two orders. `members_of` gives the members a node knows of.
     """
 
     name = "all"
@@ -65,8 +65,8 @@ class CompletenessChecker(Checker):
         parted_us: int | None = None,
     ) -> None:
         super().__init__()
-        self.unknown = 0  # not known to be wanted
-        self.parted = 0  # missed by those that were cut off
+        self.unknown = 0  # source did not know of the subscriber
+        self.parted = 0  # missed because of a partition
         self._members_of = members_of
         self._channels = channels
         self._parted_us = parted_us
@@ -96,7 +96,7 @@ class CompletenessChecker(Checker):
             self.find(now_us, node, f"{subscriber} did not get {what(publication)}")
 
     def _was_known(self, publication: Publication, node: str) -> bool:
-        """As a member, where it was published, by the time that was looked at before."""
+        """Whether the source's node knew it as a member, as of the sample before."""
         members: tuple[str, ...] | None = None
         for at_us, each in self._known.get((publication.node, publication.channel), ()):
             if at_us <= publication.published_us:
@@ -112,13 +112,13 @@ class CompletenessChecker(Checker):
 
 
 class InOrderChecker(IncarnationChecker):
-    """What one source publishes comes in that order."""
+    """Events of one source arrive in order."""
 
     name = "in order"
 
     def __init__(self) -> None:
         super().__init__()
-        self._last: dict[tuple[str, str, str], tuple[int, int]] = {}  # number, and when it came
+        self._last: dict[tuple[str, str, str], tuple[int, int]] = {}  # number, and time of arrival
 
     def delivered(
         self, publication: Publication, subscriber: str, node: str, now_us: int, *, is_first: bool
@@ -133,10 +133,10 @@ class InOrderChecker(IncarnationChecker):
 
 
 class SameOrderChecker(IncarnationChecker):
-    """All members get what they get in the same order.
+    """All members receive their events in one common order.
 
-    Each got something right after something else; all these pairs together must not lead round in
-    a circle, or else there is no order that all of them kept to.
+    Each member's consecutive events form pairs; all pairs together must be acyclic, otherwise no
+    total order is consistent with them.
     """
 
     name = "same order"
@@ -167,7 +167,7 @@ class SameOrderChecker(IncarnationChecker):
             for each in ends:
                 before[each] += 1
         free = [each for each, count in before.items() if not count]
-        for each in free:  # grows while it is walked over
+        for each in free:  # grows during iteration
             for end in self._after[each]:
                 before[end] -= 1
                 if not before[end]:
@@ -184,7 +184,7 @@ class SameOrderChecker(IncarnationChecker):
 
 
 class LeakChecker(Checker):
-    """In the end, if the run goes on for so long, templates have kept nothing."""
+    """Templates retain no state at the end, if the run lasts long enough."""
 
     name = "left"
 

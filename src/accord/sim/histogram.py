@@ -1,10 +1,10 @@
-"""Times counted by size, so that quantiles cost no memory: exact to one in a hundred."""
+"""Histogram of times with bounded memory: quantiles exact to one in a hundred."""
 
 from __future__ import annotations
 
 from typing import Final
 
-_BITS: Final = 7  # of a value that count; the others are as good as zero
+_BITS: Final = 7  # significant bits of a value
 
 
 class Histogram:
@@ -32,7 +32,7 @@ class Histogram:
         return self.total / self.count if self.count else None
 
     def quantile(self, share: float) -> int | None:
-        """The value that this share of all does not exceed; None of none."""
+        """The value that this share does not exceed; None if empty."""
         if not self.count:
             return None
         missing = share * self.count

@@ -1,4 +1,4 @@
-"""A simulated computer: it runs a node's machine, ends with a crash, and starts another again."""
+"""A simulated computer: runs a node's machine, loses it in a crash, and starts a new one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accord.sim.machine import ChannelSpec, Machine, Make, Node, Start, Wish
 from accord.sim.seeds import stream
 
 NEVER: Final = 1 << 62
-# The wall clock at the beginning: some day, the same in each run.
+# Wall clock at the start: an arbitrary day, the same in each run.
 BEGIN_MS: Final = 1_750_000_000_000
 
 
@@ -24,7 +24,7 @@ class HostLinks(dict[str, Link]):
 
 
 class Host:
-    """`machine` is None while it is down; `wishes` are what its clients want, down or not."""
+    """`machine` is None while it is down; `wishes` are its clients' subscriptions, up or down."""
 
     def __init__(
         self, name: str, links: dict[str, Link], seed: int, channels: tuple[ChannelSpec, ...]
@@ -34,9 +34,9 @@ class Host:
         self.machine: Machine | None = None
         self.node: Node | None = None  # the machine, if clients can use it
         self.started_us = 0
-        self.due_us = NEVER  # when the machine wants to be called
-        self.wake_us = NEVER  # when it will be
-        self.spins = 0  # calls in the same moment
+        self.due_us = NEVER  # the machine's next deadline
+        self.wake_us = NEVER  # when it is scheduled
+        self.spins = 0  # calls at the same time
         self.wishes: dict[tuple[str, str], Wish] = {}
         self.disk = self._new_disk(seed)
         self._seed = seed
@@ -69,7 +69,7 @@ class Host:
         return machine
 
     def crash(self, disk: Disk) -> None:
-        """What the machine knew is gone; of its disk remains what is said."""
+        """Lose the machine's state; its disk keeps what the fault specifies."""
         self.machine = self.node = None
         self.due_us = self.wake_us = NEVER
         if disk == "lost":

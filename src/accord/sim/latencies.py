@@ -1,10 +1,9 @@
 """Recorded latencies: matrices of round trips between nodes, and series of single links.
 
-A matrix is a text file with a line for each node and in it the round trip to each, separated by
-blanks, tabs or commas. Several files of equal size are moments of the same network, one after the
-other: each link then has a series of delays. Round trips are halved, and the two directions of a
-link averaged. A zero beside the diagonal is less than the measure could tell: it counts as half of
-the smallest that was measured.
+A matrix is a text file with a line for each node, which lists the round trip to each, separated by
+blanks, tabs or commas. Several files of equal size are successive samples of one network: each link
+then has a series of delays. Round trips are halved, and the two directions of a link averaged. A
+zero off the diagonal is below the resolution: it counts as half of the smallest value measured.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Matrix = npt.NDArray[np.float64]
 
 
 def read_matrix(path: str | Path, unit_us: int) -> Matrix:
-    """One-way delays in µs between all nodes; `unit_us` is what a 1 in the file stands for."""
+    """One-way delays in µs between all nodes; `unit_us` is the unit of the file."""
     file = Path(path)
     rows: list[list[float]] = []
     for number, line in enumerate(_lines(file), 1):
@@ -61,7 +60,7 @@ def read_matrix(path: str | Path, unit_us: int) -> Matrix:
 
 
 def read_series(path: str | Path, unit_us: int) -> tuple[int, ...]:
-    """Delays of one link in µs, as they stand in a file one after the other."""
+    """Delays of one link in µs, in the order of the file."""
     file = Path(path)
     found = [
         round(value * unit_us)
@@ -76,10 +75,10 @@ def read_series(path: str | Path, unit_us: int) -> tuple[int, ...]:
 def from_matrices(
     matrices: Sequence[Matrix], count: int, seed: int, nearest: int = 3, far: int = 1
 ) -> Topology:
-    """A network of `count` of the nodes, chosen by chance.
+    """A network of `count` of the nodes, chosen at random.
 
-    The shortest tree connects them; besides, each is linked to its `nearest`, and to `far` others
-    wherever they are. A link's series are its delays in all matrices.
+    A minimum spanning tree connects them; besides, each is linked to its `nearest`, and to `far`
+    others at any distance. A link's series are its delays in all matrices.
     """
     if not 1 <= len(matrices) <= MAX_FILES:
         raise GraphError("latencies", f"expected 1 to {MAX_FILES} files, got {len(matrices)}")
@@ -104,7 +103,7 @@ def from_matrices(
 
 
 def _tree(delays: Matrix) -> Iterator[tuple[int, int]]:
-    """The spans of the shortest tree, as Prim's algorithm finds them."""
+    """Edges of the minimum spanning tree, by Prim's algorithm."""
     count = len(delays)
     best = delays[0].copy()
     origin = np.zeros(count, dtype=np.int64)

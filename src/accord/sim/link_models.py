@@ -1,4 +1,4 @@
-"""How the links of a topology behave: what is the same for all, and what each has of its own."""
+"""Link models of a topology: common behaviour, and exceptions per link."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Shape = Literal["constant", "uniform", "normal", "lognormal", "recorded"]
 def with_delays(
     model: LinkModel, shape: Shape = "recorded", spread: float = 0.0, step_us: int = 0
 ) -> Callable[[Span], LinkModel]:
-    """Like `model`, but with the delay that the topology knows, if it does."""
+    """Like `model`, but with the topology's delay, if known."""
 
     def choose(span: Span) -> LinkModel:
         if span.delay_us is None:
@@ -30,7 +30,7 @@ def with_delays(
 
 
 def spread_around(delay_us: int, shape: Shape, spread: float) -> Delay:
-    """Delays around `delay_us`; `spread` is the share of it by which most differ."""
+    """Delays around `delay_us`; `spread` is the relative deviation of most."""
     if spread and shape == "uniform":
         wide_us = min(round(delay_us * spread), delay_us)
         return Uniform(delay_us - wide_us, delay_us + wide_us)
@@ -44,7 +44,7 @@ def spread_around(delay_us: int, shape: Shape, spread: float) -> Delay:
 def except_for(
     choose: Callable[[Span], LinkModel], changes: Mapping[tuple[str, str], dict[str, object]]
 ) -> Callable[[Span], LinkModel]:
-    """As `choose` does, but with other values for some links, in whichever order their ends are."""
+    """As `choose`, but with other values for some links, whose ends may be in either order."""
 
     def chosen(span: Span) -> LinkModel:
         changed = changes.get((span.one, span.other)) or changes.get((span.other, span.one))

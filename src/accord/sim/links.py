@@ -1,15 +1,14 @@
-"""One direction of a link: what becomes of the messages that are put on it.
+"""One direction of a link: delay, loss, queueing and connections.
 
-Two ways to carry them. *Stream* is like TCP: in order, once. A lost message is sent again after
-about a round trip, then after twice that, and so on; what was sent after it waits for it. While the
-link is blocked, messages are held and go on later; the connection breaks when that lasts too long,
-when one message is lost too often, or when too much waits. *Datagram* is like UDP: what is lost is
-lost, and copies come twice or overtake each other.
+Two transports. *Stream* is like TCP: in order, exactly once. A lost message is retransmitted after
+about a round trip, then after twice that, and so on; later messages wait for it (head-of-line
+blocking). While the link is blocked, messages are held and sent later; the connection breaks when
+that lasts too long, when one message is lost too often, or when too much is queued. *Datagram* is
+like UDP: messages may be lost, duplicated or reordered.
 
-In front of a link with a rate there is a queue. Control messages are put there at once; data is
-pulled from its machine only when the queue is empty, a few milliseconds' worth at a time, so that
-control never waits behind much data. Congestion control is not modelled: a stream has its rate
-whatever is lost.
+A link with a rate has a queue. Control messages enter it at once; data is pulled from its machine
+only when the queue is empty, a few milliseconds' worth at a time, so that control never waits
+behind much data. Congestion control is not modelled: a stream has its rate whatever is lost.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from accord.sim.seeds import stream
 STREAM: Final = "stream"
 DATAGRAM: Final = "datagram"
 PULL_BYTES: Final = 65_536
-_PULL_US: Final = 10_000  # how much data may be ahead of a control message
+_PULL_US: Final = 10_000  # how much data may precede a control message
 _MIN_PULL_BYTES: Final = 1_500
 _RETRY_US: Final = 20_000
 _MAX_RETRY_US: Final = 3_200_000
@@ -40,7 +39,7 @@ _MAX_DOUBLINGS: Final = 8
 _encode: Final = Encoder().encode
 
 
-# (message, checksum of what it says, bytes): what is on its way.
+# (message, checksum of its contents, bytes): a message in flight.
 Parcel = tuple[Any, int, int]
 
 
@@ -49,19 +48,19 @@ Arrive = Callable[["Link", Any, int, int], None]
 
 
 class LinkModel(Struct, frozen=True, kw_only=True):
-    """How one direction of a link behaves."""
+    """Behaviour of one direction of a link."""
 
     delay: Delay = Constant(10_000)
-    jitter_us: int = 0  # up to so much more, evenly
+    jitter_us: int = 0  # maximum extra delay, uniform
     loss: float = 0.0
     duplication: float = 0.0
     is_reordering: bool = True  # datagrams with different delays overtake each other
     mode: Literal["stream", "datagram"] = STREAM
-    rate_bps: int = 0  # 0 for any
+    rate_bps: int = 0  # 0 for unlimited
     queue_bytes: int = 16_777_216
-    tries: int = 10  # of a stream for one message, before its connection breaks
-    dead_us: int = 10_000_000  # how long a stream bears a blocked link
-    connect_us: int = 50_000  # until a stream's connection is made again
+    tries: int = 10  # attempts of a stream per message, before its connection breaks
+    dead_us: int = 10_000_000  # how long a stream survives a blocked link
+    connect_us: int = 50_000  # until a stream reconnects
 
     def __post_init__(self) -> None:
         for name in ("loss", "duplication"):
@@ -76,23 +75,23 @@ class LinkModel(Struct, frozen=True, kw_only=True):
 
 
 class LinkCounts(Struct):
-    """What one direction has carried, and what not, with the cause."""
+    """What one direction has delivered and dropped, by cause."""
 
     messages: int = 0
     bytes: int = 0
     data_bytes: int = 0
     arrived: int = 0
-    lost: int = 0  # by chance
-    blocked: int = 0  # while the link was down, or the other node
-    overflowed: int = 0  # no room in the queue
-    unconnected: int = 0  # sent where no connection was, or cut off by its end
+    lost: int = 0  # at random
+    blocked: int = 0  # while the link or the other node was down
+    overflowed: int = 0  # queue full
+    unconnected: int = 0  # sent without a connection, or cut off by its end
     duplicated: int = 0
     retried: int = 0
     most_queued_bytes: int = 0
 
 
 class Link:
-    """From `source` to `target`. `is_up` is what the source's machine was told."""
+    """From `source` to `target`. `is_up` is the state reported to the source's machine."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -111,12 +110,12 @@ class Link:
         self.counts = LinkCounts()
         self.is_up = False
         self.epoch = 0
-        self.blocks: dict[str, int] = {}  # why nothing gets through, and how many times
+        self.blocks: dict[str, int] = {}  # causes of blocking, with their counts
         self.blocked_since = 0
         self.slowdown = 1.0
         self.is_pulling = False  # a pull is due when the queue is empty
-        self._flying: deque[Parcel] = deque()  # of a stream: they arrive in this order
-        self._flight = 0  # since when they fly undisturbed
+        self._flying: deque[Parcel] = deque()  # of a stream, in order of arrival
+        self._flight = 0  # incremented when a flight is interrupted
         self._held: deque[Parcel] = deque()
         self._held_bytes = 0
         self._clock = clock
@@ -126,7 +125,7 @@ class Link:
         self._break = break_
         self._on_stream = self._stream_arrived
         self._on_datagram = self._datagram_arrived
-        self._free_us = 0  # when all that is queued will have left
+        self._free_us = 0  # when the queue will be empty
         self._last_us = 0  # when the last one arrives
         self.model = model
 
@@ -139,7 +138,7 @@ class Link:
         self._model = model
         self._is_stream = model.mode == STREAM
         self._delay_us = model.delay.typical_us
-        # Most messages of a large simulation are small ones on links without chance.
+        # Fast path: most messages of a large simulation are small, on links without randomness.
         is_varied = model.jitter_us or model.loss or model.duplication or model.rate_bps
         self._is_simple = isinstance(model.delay, Constant) and not is_varied
 
@@ -148,12 +147,12 @@ class Link:
         return int((self._model.delay.typical_us + self._model.jitter_us // 2) * self.slowdown)
 
     def queued_bytes(self, now_us: int) -> int:
-        """What waits in front of the link, and what is held while it is blocked."""
+        """Bytes queued in front of the link, and held while it is blocked."""
         waiting_us = max(self._free_us - now_us, 0)
         return self._held_bytes + waiting_us * self._model.rate_bps // 8_000_000
 
     def wanted_bytes(self, now_us: int) -> int:
-        """How much data it takes now."""
+        """How much data it accepts now."""
         if not self.is_up or self._free_us > now_us or (self.blocks and self._is_stream):
             return 0
         rate = self._model.rate_bps
@@ -163,7 +162,7 @@ class Link:
 
     @property
     def free_us(self) -> int:
-        """When all that is queued will have left."""
+        """When the queue will be empty."""
         return self._free_us
 
     def send(self, message: Any, now_us: int) -> None:
@@ -231,7 +230,7 @@ class Link:
         self._fly(parcel, now_us + takes_us)
 
     def _fly(self, parcel: Parcel, at_us: int) -> None:
-        # What comes behind a message that is sent again waits for it.
+        # Messages after a retransmitted one wait for it.
         if at_us < self._last_us:
             at_us = self._last_us
         else:
@@ -263,7 +262,7 @@ class Link:
         return takes_us if self.slowdown == 1.0 else int(takes_us * self.slowdown)
 
     def _make_random(self) -> Random:
-        # Not before it is needed: it is large, and most links of a large net have no use for it.
+        # Created on demand: it is large, and most links of a large network never need it.
         self._random = stream(self._seed, "link", self.name)
         return self._random
 
@@ -281,21 +280,21 @@ class Link:
             self._arrive(self, *parcel)
 
     def interrupt(self) -> None:
-        """The link is blocked from now on: what a stream has on its way, it has to send again."""
+        """The link is blocked from now on: a stream has to retransmit what is in flight."""
         self._flight += 1
         self._held_bytes += sum(size for _, _, size in self._flying)
         self._held.extend(self._flying)
         self._flying.clear()
 
     def release(self, now_us: int) -> None:
-        """Send again what was held, a while after the link is free again."""
+        """Retransmit held messages, some time after the link is free again."""
         held, self._held, self._held_bytes = self._held, deque(), 0
         at_us = now_us + min(2 * self.typical_us + _RETRY_US, _MAX_RETRY_US)
         for parcel in held:
             self._transmit(parcel, at_us)
 
     def cut(self) -> None:
-        """The connection has ended, and all that was on its way is gone."""
+        """The connection has ended; everything in flight is dropped."""
         self.epoch += 1
         self.is_up = False
         self.counts.unconnected += len(self._held) + len(self._flying)

@@ -1,10 +1,10 @@
-"""What the simulator runs: anything that takes values and the time, and never looks around itself.
+"""Interfaces of what the simulator runs: pure state machines that get values and the time.
 
-A *machine* talks to its neighbours. Control messages are put into `sends` as they are, and arrive
-as they are. Data waits in the machine until the link can take it: a neighbour in `ready` has some,
-and `take` gives it as frames, each of which arrives as `bytes`. Both lists are emptied by whoever
-drives the machine. A *node* is a machine that clients use, too: a workload subscribes and publishes
-there, and finds in `deliveries` what came for whom.
+A *machine* exchanges messages with its neighbours. Control messages are put into `sends` as
+objects, and arrive as such. Data waits in the machine until the link can take it: a neighbour in
+`ready` has some, and `take` returns it as frames, each of which arrives as `bytes`. The driver
+empties both lists. A *node* is a machine that clients use, too: a workload subscribes and publishes
+there, and finds what arrived for each client in `deliveries`.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from msgspec import Struct
 from accord.core.model.values import Value
 from accord.journal.faults import FaultDisk
 
-NUMBER_BYTES: Final = 8  # at the beginning of each payload, by which a delivery is recognised
+NUMBER_BYTES: Final = 8  # at the start of each payload, to identify a delivery
 
 
 class Machine(Protocol):
-    """One of the parties of a protocol."""
+    """A participant of a protocol."""
 
     @property
     def sends(self) -> list[tuple[str, Any]]:
-        """Neighbours, each with a message to it, in the order in which they go out."""
+        """Neighbours, each with a message to it, in sending order."""
 
     @property
     def ready(self) -> list[str]:
-        """Neighbours for whom data began to wait; one may stand there that has none any more."""
+        """Neighbours with newly queued data; may include one that no longer has any."""
 
     def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
-        """Frames of data, of about so many bytes; none where no data waits."""
+        """Frames of data, of about so many bytes; none if no data is queued."""
 
     def receive(self, neighbour: str, message: Any, now_us: int) -> None: ...
 
@@ -47,13 +47,13 @@ class Machine(Protocol):
     def link_down(self, neighbour: str, now_us: int) -> None: ...
 
     def check_invariants(self) -> None:
-        """AssertionError where something is as it must never be."""
+        """Raise AssertionError if an invariant is violated."""
 
 
 class Publication(Struct, frozen=True):
-    """An event as a client hands it to its node.
+    """An event as a client passes it to its node.
 
-    The payload begins with `number`, which counts all publications of a run; `sequence` counts
+    The payload starts with `number`, which counts all publications of a run; `sequence` counts
     those of one publisher from 1.
     """
 
@@ -81,17 +81,17 @@ class Wish(Struct, frozen=True):
 
 
 class Delivery(Struct, frozen=True):
-    """What a node handed to one of its clients."""
+    """An event that a node delivered to one of its clients."""
 
     subscriber: str
     payload: bytes
 
 
 class ChannelSpec(Struct, frozen=True):
-    """What is asked of the channels that `filter` selects."""
+    """Requirements on the channels that `filter` selects."""
 
     filter: str
-    max_delay_us: int = 0  # 0 for any
+    max_delay_us: int = 0  # 0 for unlimited
     paths: int = 1
     resiliency: float = 0.0
 
@@ -110,7 +110,7 @@ class Node(Machine, Protocol):
 
 
 class Start(Struct, frozen=True):
-    """What a machine is made of when its node starts, for the first time or again.
+    """The inputs from which a machine is built at each start of its node.
 
     `incarnation` is the wall clock in ms and larger at each start; `disk` holds what survived.
     """
@@ -128,7 +128,7 @@ Make = Callable[[Start], Machine]
 
 
 def number_of(payload: bytes) -> int:
-    """Of which publication a payload is; 0 where it is of none."""
+    """The number of the publication a payload belongs to; 0 if none."""
     return int.from_bytes(payload[:NUMBER_BYTES]) if len(payload) >= NUMBER_BYTES else 0
 
 

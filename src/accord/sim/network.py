@@ -1,11 +1,12 @@
 """All links of a simulation, and which of them nodes can use.
 
 A link is *blocked* in one or both directions while it is down or a partition separates its ends;
-each cause counts for itself, so that healing one does not undo another. Nobody is told of it:
-machines have to notice. Over streams there is a *connection* besides. Its end is told to both ends,
-and it is made again when both nodes run and nothing blocks the link. When a node's process ends,
-its neighbours learn so after the delay of the link; if its machine dies, only when they have tried
-for `dead_us`. Without streams links are up whenever a node runs, and never told to be down.
+each cause is counted separately, so that repairing one does not undo another. Blocking is not
+reported: machines have to detect it. Streams also have a *connection*. Its end is reported to both
+ends, and it is re-established when both nodes run and nothing blocks the link. When a node's
+process ends, its neighbours learn so after the delay of the link; when its computer fails, only
+after trying for `dead_us`. Without streams, links are up whenever a node runs, and never reported
+down.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Episode = tuple[Link, Link, int]
 class Network:
     """Directed links by their two ends.
 
-    Messages go to `arrive`, news of links to `tell`; `pull` asks for data where a link takes more.
+    Messages go to `arrive`, link changes to `tell`; `pull` requests data when a link takes more.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Network:
         self._running[name] = False
 
     def join(self, one: str, other: str, model: LinkModel, back: LinkModel | None = None) -> None:
-        """Link two nodes; the way back is like the way there unless `back` is given."""
+        """Link two nodes; the reverse direction is the same unless `back` is given."""
         for source, target in ((one, other), (other, one)):
             if source not in self.by_source:
                 raise SimulationError(f"link {one}–{other}: expected a node, got {source!r}")
@@ -96,7 +97,7 @@ class Network:
         return self._running[name]
 
     def start(self, name: str, now_us: int) -> None:
-        """A node runs from now on; its machine is told of links when they are there."""
+        """A node runs from now on; its machine is notified as links come up."""
         self._running[name] = True
         self._parts = None
         for neighbour, link in self.by_source[name].items():
@@ -110,7 +111,7 @@ class Network:
                 self._tell(name, neighbour, True, now_us)
 
     def stop(self, name: str, now_us: int, *, is_silent: bool = False) -> None:
-        """A node runs no more; `is_silent` where its whole machine died."""
+        """A node stops; `is_silent` if the whole computer failed."""
         self._running[name] = False
         self._parts = None
         for neighbour, link in self.by_source[name].items():
@@ -126,7 +127,7 @@ class Network:
     def block(
         self, source: str, target: str, cause: str, now_us: int, *, is_told: bool = False
     ) -> None:
-        """Let nothing through any more in this direction; if told, both ends know at once."""
+        """Block this direction; with `is_told`, both ends are notified at once."""
         link, back = self.both(source, target)
         if not link.blocks:
             link.blocked_since = now_us
@@ -140,7 +141,7 @@ class Network:
             self._break(link, back, now_us)
 
     def unblock(self, source: str, target: str, cause: str, now_us: int) -> None:
-        """Take back one `block` for the same cause, if there was any."""
+        """Undo one `block` with the same cause, if there is one."""
         link, back = self.both(source, target)
         if cause not in link.blocks:
             return
@@ -178,7 +179,7 @@ class Network:
                 self.unblock(source, target, "partition", now_us)
 
     def part(self, name: str) -> int:
-        """Which part of the network a running node is in: equal for those that can be reached."""
+        """Component of the network a running node is in; nodes that reach each other share it."""
         if self._parts is None:
             self._parts = self._find_parts()
         return self._parts[name]
@@ -219,7 +220,7 @@ class Network:
         self._tell(link.target, link.source, True, now_us)
 
     def _break_soon(self, link: Link) -> None:
-        # Not within the sender's step: machines are not called while they are at work.
+        # Not within the sender's step: machines are not re-entered.
         back = self.links[link.target, link.source]
         self._clock.at(self._clock.now_us, self._on_break, (link, back, link.epoch))
 

@@ -1,5 +1,4 @@
-"""A whole node for the simulator: the overlay and the router of a live one, with clients that only
-note what they get."""
+"""A whole node for the simulator: a live node's overlay and router, with recording clients."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ _decoder: Final = msgspec.msgpack.Decoder(Carried)
 
 
 class _Event(Message):
-    """An event with attributes, as a client of the simulator publishes it."""
+    """An event with attributes, as published by a simulated client."""
 
     __slots__ = ("_values",)
 
@@ -56,7 +55,7 @@ class _Event(Message):
 
 
 class RouterSubscriber(Receiver):
-    """Hands each message to `on_message`."""
+    """Passes each message to `on_message`."""
 
     def __init__(self, name: str, on_message: Callable[[Message], None]) -> None:
         super().__init__(name, Entity(name))
@@ -78,7 +77,7 @@ class RouterSubscriber(Receiver):
 
 
 def noting_subscriber(name: str, deliveries: list[Delivery]) -> RouterSubscriber:
-    """One that appends what it gets to `deliveries`."""
+    """A subscriber that appends what it receives to `deliveries`."""
     return RouterSubscriber(
         name, lambda message: deliveries.append(Delivery(name, message.payload))
     )
@@ -202,7 +201,7 @@ class OverlayNode:
                 attributes=attributes,
             )
             self._route(_Event(publication, self._now_us))
-            self.remotes.wanted.clear()  # it is not for others any more
+            self.remotes.wanted.clear()  # no longer for remote nodes
         self.overlay.deliveries.clear()
 
     def _route(self, message: Message) -> None:
@@ -211,7 +210,7 @@ class OverlayNode:
 
 
 def overlay_nodes(options: OverlayOptions | None = None) -> Make:
-    """How to make the nodes of a simulation."""
+    """Factory for the nodes of a simulation."""
     chosen = OverlayOptions() if options is None else options
 
     def make(start: Start) -> OverlayNode:

@@ -1,7 +1,7 @@
-"""Results as rows, for a table on the screen and as files: CSV, JSON, and Parquet with pyarrow.
+"""Results as rows, for tables on the screen and files: CSV, JSON, and Parquet with pyarrow.
 
-Each kind of row is a table of its own: `channels`, `links`, `findings`, and `run` with one row. As
-several runs are compared, each row says of which seed it is.
+Each kind of row has its own table: `channels`, `links`, `findings`, and `run` with one row. Each
+row has the seed of its run, so that several runs can be compared.
 """
 
 # pyarrow is loaded only where it is used: it is large, and may not be installed.
@@ -26,7 +26,7 @@ Row = dict[str, Cell]
 TABLES: Final = ("run", "channels", "links", "findings")
 FORMATS: Final = ("csv", "json", "parquet")
 
-# Types of columns, which a column of nothing but None would not show.
+# Column types, which can't be inferred from a column of only None.
 _COUNTS: Final = (
     "nodes", "happened", "breaks", "crashes", "unpublished", "overdue", "found",
     "published", "wanted", "delivered", "in_time", "late", "lost", "excused", "unreachable",
@@ -43,7 +43,7 @@ def rows(outcome: Outcome, table: str) -> list[Row]:
 
 
 def merged(outcomes: Iterable[Outcome], table: str) -> list[Row]:
-    """The rows of several runs, one after the other."""
+    """The rows of several runs, concatenated."""
     return [row for outcome in outcomes for row in rows(outcome, table)]
 
 
@@ -126,7 +126,7 @@ _MAKERS: Final[dict[str, Callable[[Outcome], list[Row]]]] = {
 
 
 def write(outcomes: Sequence[Outcome], folder: str | Path, kind: str) -> list[Path]:
-    """A file for each table in `folder`, which is made if need be; tables without rows get none."""
+    """Write a file per table to `folder`, created if needed; none for tables without rows."""
     if kind not in FORMATS:
         raise SimulationError(f"expected {', '.join(FORMATS)} as the format, got {kind!r}")
     if kind == "parquet" and importlib.util.find_spec("pyarrow") is None:

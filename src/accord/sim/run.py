@@ -1,8 +1,7 @@
-"""A run: nodes on a topology, what happens to them, and what is found.
+"""A run: nodes on a topology, workload and faults, and the findings.
 
-An exception in a machine is a finding like any other, with the moment and the node, and ends the
-run. A run is made of its seed alone: the same one gives the same trace, and so a finding is seen
-again.
+An exception in a machine is a finding like any other, with time and node, and ends the run. A run
+depends on its seed alone: the same seed gives the same trace, so a finding can be reproduced.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ Model = LinkModel | Callable[[Span], LinkModel]
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """How a run is looked at."""
+    """How a run is observed."""
 
-    settle_us: int = 10_000_000  # how long a subscription has to become known
-    patience_us: int = 10_000_000  # how long a delivery may take before it is lost
+    settle_us: int = 10_000_000  # how long a subscription takes to propagate
+    patience_us: int = 10_000_000  # how long a delivery may take before it counts as lost
     sample_us: int = 1_000_000
     is_checking: bool = False  # invariants after each step
     is_tracing: bool = True
@@ -41,7 +40,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 class Simulation(Engine):
-    """All that takes part in one run. `make` makes the machine of a node at each of its starts."""
+    """All parts of one run. `make` builds the machine of a node at each of its starts."""
 
     def __init__(  # noqa: PLR0913 (only two of them are needed, and all go together as one likes)
         self,
@@ -104,12 +103,12 @@ class Simulation(Engine):
             self.clock.at(self.options.sample_us, self._sample)
 
     def run(self, until_us: int) -> Outcome:
-        """Let time pass until then, and judge."""
+        """Advance to that time, and judge."""
         self.advance(until_us)
         return self.finish()
 
     def advance(self, until_us: int) -> None:
-        """Let time pass until then, unless something is found that ends the run."""
+        """Advance to that time, unless a finding ends the run."""
         try:
             self.clock.run(until_us)
         except Exception as error:  # whatever a machine raises
@@ -118,7 +117,7 @@ class Simulation(Engine):
             self.find("exception", f"{type(error).__name__} in {where}: {error}", error)
 
     def finish(self) -> Outcome:
-        """The end: what has not come by now does not come any more."""
+        """End the run: anything not delivered by now is lost."""
         now_us = self.clock.now_us
         self.tally.judge(now_us, self._missed, is_last=True)
         for checker in self.checkers:
@@ -144,18 +143,18 @@ class Simulation(Engine):
         )
 
     def machine(self, name: str) -> Machine:
-        """The machine of a node that runs."""
+        """The machine of a running node."""
         machine = self.hosts[name].machine
         if machine is None:
             raise SimulationError(f"{name} does not run")
         return machine
 
     def touch(self, name: str) -> None:
-        """Pass on what somebody made a machine say from outside of the run."""
+        """Forward output that a machine produced outside of the run."""
         self.act(self.hosts[name])
         self.settle(self.hosts[name], self.machine(name), self.clock.now_us)
 
-    # What the tally asks
+    # Called by the delivery oracle
 
     def has_run_since(self, node: str, since_us: int) -> bool:
         host = self.hosts[node]
@@ -222,7 +221,7 @@ class Simulation(Engine):
                     checker.delivered(publication, subscriber, host.name, now_us, is_first=is_first)
         deliveries.clear()
 
-    # What the clock calls
+    # Called by the clock
 
     def _start(self, now_us: int, name: str) -> None:
         self.restart(name, now_us)

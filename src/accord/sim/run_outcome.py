@@ -1,4 +1,4 @@
-"""What came out of a run, and how to see it again."""
+"""The outcome of a run, and how to reproduce it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     nodes: int
     until_us: int
     happened: int
-    trace: str  # the hash, or empty
+    trace: str  # its hash, or empty
     channels: dict[str, ChannelTally]
     links: dict[tuple[str, str], LinkCounts]
     breaks: int
@@ -39,13 +39,13 @@ class Outcome(Struct, frozen=True, kw_only=True):
         return self.found == 0
 
     def check(self) -> Outcome:
-        """Itself; raises RunFailedError where anything was found."""
+        """Return itself; raises RunFailedError if there are findings."""
         if self.found:
             raise RunFailedError(self)
         return self
 
     def report(self) -> Iterator[str]:
-        """What a person should know of a failed run."""
+        """Summary of a failed run for the operator."""
         yield f"seed {self.seed}: {self.found} findings in {self.until_us / 1_000_000:g} s"
         for finding in self.findings[:_SHOWN]:
             yield f"  {finding}"
@@ -57,7 +57,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class RunFailedError(AccordError):
-    """A run in which something was found; says the seed, and the command that replays it."""
+    """A run with findings; names the seed, and the command that replays it."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome

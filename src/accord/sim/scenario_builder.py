@@ -1,4 +1,4 @@
-"""What a scenario's settings stand for: a topology, link models, faults, clients and checkers."""
+"""Builds a scenario from its settings: topology, link models, faults, clients and checkers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ UNITS_US: Final = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
 
 def make_topology(asked: TopologySettings) -> Topology:
-    """Raises GraphError or SimulationError where it can't be made."""
+    """Build the topology; GraphError or SimulationError if that fails."""
     made = _make_topology(asked)
     return made.largest_part() if asked.part == "largest" else made
 
@@ -136,7 +136,7 @@ def make_faults(settings: ScenarioSettings, topology: Topology, seed: int) -> li
 
 
 def _fault(asked: FaultSettings, settings: ScenarioSettings) -> tuple[Fault, Fault]:
-    """How it begins, and how it ends."""
+    """The fault's start and end."""
     if asked.kind == "node_down":
         return NodeDown(asked.node, asked.disk, asked.silent), NodeUp(asked.node)
     if asked.kind == "partition":
@@ -205,7 +205,7 @@ def make_workload(settings: ScenarioSettings, topology: Topology, seed: int) -> 
 def _clients(
     name: str, count: int, node: str, topology: Topology, random: Random
 ) -> Iterator[tuple[str, str]]:
-    """Names, each with a node."""
+    """Names of clients, each with a node."""
     for number in range(1, count + 1):
         place = topology.nodes[random.randrange(len(topology.nodes))] if node == ANY else node
         yield name if count == 1 else f"{name}-{number}", place

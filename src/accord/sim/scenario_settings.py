@@ -1,6 +1,6 @@
-"""Everything that a scenario can say, with what it means, its range and its default.
+"""Settings of a scenario, with meaning, range and default.
 
-Times are written with their unit, such as `"20 ms"` or `"10min"`, and are whole microseconds here.
+Times are written with a unit, such as `"20 ms"` or `"10min"`, and are whole microseconds here.
 """
 
 from __future__ import annotations

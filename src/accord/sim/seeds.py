@@ -1,7 +1,7 @@
-"""One seed, many independent streams of random numbers.
+"""Independent random streams derived from one seed.
 
-Each use of chance has a stream of its own, named by what it is for. So a message more on one link
-changes nothing on the others, and two variants of a scenario meet the same faults and loads.
+Each use of randomness has a stream of its own, named after its purpose. So an extra message on one
+link changes nothing on the others, and two variants of a scenario meet the same faults and loads.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from random import Random
 
 
 def derive(seed: int, *names: object) -> int:
-    """The seed of the stream that `names` name, the same in every process."""
+    """The seed of the stream named by `names`, the same in every process."""
     text = "\0".join([str(seed), *map(str, names)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
 

@@ -1,14 +1,14 @@
-"""Whether a template keeps what it promises, in random networks that lose, break and divide.
+"""Checks a template's guarantees in random networks with losses, faults and partitions.
 
-from accord.sim import check_template
+    from accord.sim import check_template
 
-check_template(MyTemplate, loss=0.3, nodes=20, seeds=range(100))
+    check_template(MyTemplate, loss=0.3, nodes=20, seeds=range(100))
 
-Each seed is one world: a topology, channels bound to the template, clients that publish, come and
-go, and things that fail. Events and messages of the template are lost with the probability `loss`;
-in every second world everything else is too, so that the overlay itself is unsure of its links. In
-two of four worlds links and nodes fail. In the end all clients leave, and the template must have
-kept nothing. What is looked for is what the template says it promises.
+Each seed is one scenario: a topology, channels bound to the template, clients that publish, join
+and leave, and faults. Events and messages of the template are lost with the probability `loss`; in
+every second scenario everything else is too, so that the overlay itself is uncertain of its links.
+In two of four scenarios links and nodes fail. In the end all clients leave, and the template must
+retain no state. The checks are those of the guarantees that the template declares.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ END_US: Final = TemplateScenario().end_us
 
 
 class TemplateNode(OverlayNode):
-    """A node with one more template, of which what it sends is lost now and then."""
+    """A node with an additional template, whose messages are lost at random."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class TemplateNode(OverlayNode):
     def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
         frames = super().take(neighbour, bytes_wanted)
         kept = [each for each in frames if not (self._loss and self._random.random() < self._loss)]
-        # No frames at all would mean that none are waiting.
+        # Returning no frames would mean that none are queued.
         return kept if kept or not frames else self.take(neighbour, bytes_wanted)
 
     def _is_lost(self, message: Control) -> bool:
@@ -108,7 +108,7 @@ def check_template(
     seeds: Iterable[int] = range(100),
     options: Mapping[str, str] | None = None,
 ) -> list[Outcome]:
-    """Run `template` in one world for each seed; raises RunFailedError at the first that fails."""
+    """Run `template` in one scenario per seed; raises RunFailedError at the first failure."""
     world = TemplateScenario(loss=loss, nodes=nodes, options=options or {})
     return [template_run(template, world, seed).run(END_US).check() for seed in seeds]
 
@@ -121,7 +121,7 @@ def template_run(
     faults: Iterable[Timed] | None = None,
     replay: str = "",
 ) -> Simulation:
-    """The simulation of one seed, about to begin."""
+    """The simulation of one seed, ready to start."""
     random = Random(f"template {seed}")  # noqa: S311
     topology = topology_of(random, world.nodes)
     loses_all = bool(seed % 2)
@@ -189,7 +189,7 @@ def _tree_of(machine: Machine, channel: str) -> Tree | None:
 def _best_effort(
     template: type[Template], world: TemplateScenario, topology: Topology, workload: Workload
 ) -> list[Checker]:
-    """Where nothing fails, and only what the template sends is lost."""
+    """Checkers for scenarios without faults in which only the template's traffic is lost."""
 
     def root_of(publication: Publication) -> str | None:
         if issubclass(template, SingleSource):

@@ -1,4 +1,4 @@
-"""The worlds in which templates are checked: what there is, what is done, and what fails."""
+"""Scenarios in which templates are checked: network, workload and faults."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from accord.sim.workloads import FOREVER, Publisher, Subscriber, Workload
 
 S: Final = 1_000_000
 CHANNELS: Final = ("room/one", "room/two")
-PUBLISH_US: Final = 12 * S  # from then on
-_LOSSES: Final = (0.0, 0.1, 0.4, 1.0)  # of links in a long run, as parts of `loss`
+PUBLISH_US: Final = 12 * S  # start of publishing
+_LOSSES: Final = (0.0, 0.1, 0.4, 1.0)  # link losses in a long run, as fractions of `loss`
 
 
-# Of channels that wait for members: nothing in these worlds lasts for so long.
+# Timeouts of channels that wait for members: longer than anything in these scenarios lasts.
 WAITING: Final[tuple[Mapping[str, str], ...]] = (
     {},
     {"laggards": "wait"},
@@ -30,16 +30,16 @@ WAITING: Final[tuple[Mapping[str, str], ...]] = (
     {"patience_ms": "30000"},
     {"patience_ms": "80000"},
 )
-# The same of long runs: half of it, for which members wait for a place, is longer than it takes to
-# notice that a node has failed, which is three pings of `slowness` seconds, and to do without it.
+# The same for long runs. Half of it, the time that members wait for a position, exceeds the time to
+# detect a failed node (three pings of `slowness` seconds) and to continue without it.
 PATIENT: Final[Mapping[str, str]] = {"patience_ms": "180000"}
 
 
 class TemplateScenario(Struct, frozen=True, kw_only=True):
-    """What is done to a template in one run.
+    """What happens to a template in one run.
 
-    In a long one links differ in what they lose, everything happens more slowly, and nodes ask less
-    often for each other.
+    In a long run links differ in their losses, everything happens more slowly, and nodes ping each
+    other less often.
     """
 
     loss: float = 0.3
@@ -48,7 +48,7 @@ class TemplateScenario(Struct, frozen=True, kw_only=True):
     has_faults: bool = True
     is_checking: bool = False  # invariants after each step
     options: Mapping[str, str] = {}  # of the channels
-    publish_us: int = 28 * S  # for so long
+    publish_us: int = 28 * S  # duration of publishing
     is_long: bool = False
 
     @property
@@ -61,9 +61,9 @@ class TemplateScenario(Struct, frozen=True, kw_only=True):
 
     @property
     def patience_us(self) -> int:
-        """In which a delivery may come: longer than sources and members wait for each other.
+        """Time limit of a delivery: longer than sources and members wait for each other.
 
-        In a short run what fails is back before they have waited for so long.
+        In a short run failed nodes and links recover before these timeouts.
         """
         return 42 * S if not self.is_long else 210 * S
 
@@ -73,15 +73,15 @@ class TemplateScenario(Struct, frozen=True, kw_only=True):
 
     @property
     def leave_us(self) -> int:
-        """When all members do."""
+        """When all members leave."""
         return self.published_us + self.patience_us + 3 * S
 
     @property
     def end_us(self) -> int:
-        """When all is forgotten: what lacks something, a minute after its source waits no more.
+        """When all state has expired: incomplete state, a minute after its source's timeout.
 
-        A sequencer is forgotten two minutes after it has given the last place. Until then it tells
-        nodes of the order that come into reach, and they too remember that for two minutes.
+        A sequencer expires two minutes after it has granted the last position. Until then it
+        informs nodes that become reachable of the order, and they keep that for two minutes too.
         """
         return self.leave_us + (435 if self.is_long else 205) * S
 
@@ -112,7 +112,7 @@ def model_of(
 
 
 def _mixed(model: LinkModel, seed: int) -> Callable[[Span], LinkModel]:
-    """Each link loses another share of what is sent."""
+    """A random loss for each link."""
 
     def choose(span: Span) -> LinkModel:
         random = Random(f"loss {seed} {span.one} {span.other}")  # noqa: S311

@@ -1,8 +1,8 @@
-"""Networks to try things on, generated from a seed.
+"""Topologies generated from a seed.
 
-They are always connected: where chance leaves parts apart, the shortest span between each and the
-rest is added. Where nodes have places, delays follow from distances, at the speed of
-light in fibre.
+They are always connected: if randomness leaves separate components, the shortest span between each
+and the rest is added. If nodes have positions, delays follow from distances, at the speed of light
+in fibre.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from accord.sim.errors import SimulationError
 from accord.sim.seeds import stream
 from accord.sim.topology import MAX_NODES, Span, Topology
 
-MAX_PLACED: Final = 3_000  # all pairs of them are looked at
+MAX_PLACED: Final = 3_000  # all pairs are examined
 
 US_PER_KM: Final = 5
-MIN_US: Final = 50  # nodes in one place are not one
+MIN_US: Final = 50  # nodes at one position are still distinct
 DELAY_US: Final = 10_000
 SIZE_KM: Final = 4_000
 
@@ -39,7 +39,7 @@ def ring(count: int, delay_us: int = DELAY_US) -> Topology:
 
 
 def star(count: int, delay_us: int = DELAY_US) -> Topology:
-    """The first is in the middle."""
+    """The first node is the centre."""
     nodes = names(count)
     return Topology("star", nodes, [Span(nodes[0], other, delay_us) for other in nodes[1:]])
 
@@ -63,9 +63,9 @@ def grid(width: int, height: int, delay_us: int = DELAY_US) -> Topology:
 
 
 def geometric(count: int, seed: int, degree: float = 4.0, size_km: int = SIZE_KM) -> Topology:
-    """Nodes anywhere in a square, linked if they are near: `degree` links each, about."""
+    """Random nodes in a square, linked to near ones: about `degree` links each."""
     nodes, places, _ = _scatter("geometric", count, seed, size_km)
-    # A circle of this radius holds so many, except at the rim.
+    # A circle of this radius holds `degree` nodes on average, except at the border.
     radius_km = size_km * math.sqrt(degree / (math.pi * max(count - 1, 1)))
     near = ((one, other) for one, other in _pairs_of(nodes) if _km(places, one, other) <= radius_km)
     return _placed("geometric", nodes, places, near)
@@ -78,7 +78,7 @@ def waxman(
     reach: float = 0.2,
     size_km: int = SIZE_KM,
 ) -> Topology:
-    """Linked with a chance that falls with distance: by e at `reach` times the diagonal."""
+    """Link probability falls with distance: by e at `reach` times the diagonal."""
     nodes, places, random = _scatter("waxman", count, seed, size_km)
     scale_km = reach * size_km * math.sqrt(2.0)
     chances = [
@@ -91,10 +91,10 @@ def waxman(
 
 
 def barabasi_albert(count: int, seed: int, links: int = 2, size_km: int = SIZE_KM) -> Topology:
-    """Each node is linked to `links` earlier ones, the more likely the more links they have."""
+    """Preferential attachment: each node links to `links` earlier ones, weighted by degree."""
     nodes, places, random = _scatter("barabasi_albert", count, seed, size_km)
     spans: list[tuple[str, str]] = []
-    ends: list[str] = [nodes[0]]  # each as often as it has links
+    ends: list[str] = [nodes[0]]  # each as often as its degree
     for number, name in enumerate(nodes[1:], 1):
         chosen: dict[str, bool] = {}
         while len(chosen) < min(links, number):
@@ -105,7 +105,7 @@ def barabasi_albert(count: int, seed: int, links: int = 2, size_km: int = SIZE_K
 
 
 def names(count: int) -> list[str]:
-    """Names of nodes that sort as they count: n00, n01, …"""
+    """Node names that sort in numeric order: n00, n01, …"""
     if not 1 <= count <= MAX_NODES:
         raise SimulationError(f"expected 1 to {MAX_NODES} nodes, got {count}")
     width = len(str(count - 1))
@@ -131,7 +131,7 @@ def _scatter(kind: str, count: int, seed: int, size_km: int) -> tuple[list[str],
 def _placed(
     kind: str, nodes: list[str], places: Places, chosen: Iterable[tuple[str, str]]
 ) -> Topology:
-    """Spans as long as their ends are apart, and as many more as connect everything."""
+    """Spans with lengths from positions, and those added to connect everything."""
 
     def span(one: str, other: str) -> Span:
         return Span(one, other, delay_of_km(_km(places, one, other)))
@@ -142,7 +142,7 @@ def _placed(
 
 
 def _bridges(parts: list[list[str]], places: Places) -> Iterator[tuple[str, str]]:
-    """The shortest ways that connect all parts, as Prim's algorithm finds them."""
+    """The shortest spans that connect all components, by Prim's algorithm."""
     part_of = {name: part for part in parts for name in part}
     added = parts[0]
     nearest = {name: (math.inf, "") for part in parts[1:] for name in part}

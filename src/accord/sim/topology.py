@@ -1,4 +1,4 @@
-"""Which nodes are linked, and how far apart they are."""
+"""Topology: which nodes are linked, and their delays."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MAX_SPANS: Final = 200_000
 
 
 class Span(Struct, frozen=True):
-    """Two linked nodes; `delay_us` is None where it is not known.
+    """Two linked nodes; `delay_us` is None if unknown.
 
-    `series` are delays that were measured one after the other.
+    `series` are successive measured delays.
     """
 
     one: str
@@ -27,7 +27,7 @@ class Span(Struct, frozen=True):
 
 
 class Topology:
-    """Nodes by name, and spans between them; raises SimulationError where they do not fit."""
+    """Nodes by name, and spans between them; raises SimulationError if inconsistent."""
 
     def __init__(self, name: str, nodes: Iterable[str], spans: Iterable[Span]) -> None:
         self.name = name
@@ -73,7 +73,7 @@ class Topology:
         return found
 
     def parts(self) -> list[list[str]]:
-        """The connected parts, the largest first."""
+        """The connected components, the largest first."""
         neighbours = self.neighbours()
         seen: dict[str, bool] = {}
         parts = []
@@ -82,7 +82,7 @@ class Topology:
                 continue
             seen[first] = True
             part = [first]
-            for name in part:  # grows while it is walked over
+            for name in part:  # grows during iteration
                 fresh = [each for each in neighbours[name] if each not in seen]
                 seen.update(dict.fromkeys(fresh, True))
                 part += dict.fromkeys(fresh)

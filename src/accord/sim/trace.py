@@ -1,8 +1,8 @@
-"""What happened, as one line each, and a hash over all of them.
+"""Trace of a run: a line per step, and a hash over all lines.
 
-Two runs with the same seed have the same hash, whatever process, machine or hash seed they ran
-under: a difference means that something looked at the clock, at chance or at the order of a set.
-Times are virtual, messages are given by the checksum of what they say.
+Two runs with the same seed have the same hash, in any process, on any machine, with any hash seed:
+a difference means that something depended on the clock, on randomness or on the order of a set.
+Times are virtual; messages are represented by the checksum of their contents.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _BATCH: Final = 1_024
 
 
 class Trace:
-    """`keep` of the last lines can be looked at; `sink` gets all of them."""
+    """Keeps the last `keep` lines; `sink` gets all of them."""
 
     def __init__(self, *, keep: int = 50, sink: Callable[[str], object] | None = None) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
@@ -35,7 +35,7 @@ class Trace:
         return list(self._last)
 
     def digest(self) -> str:
-        """Of all lines until now."""
+        """Hash of all lines so far."""
         self._flush()
         return self._hash.hexdigest()
 

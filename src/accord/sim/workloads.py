@@ -1,7 +1,7 @@
-"""What clients do: publish at rates, in bursts or by chance, subscribe, and come and go.
+"""Workload: clients publish at rates, in bursts or at random, subscribe, and join and leave.
 
-Each publisher and each subscriber has its own stream of chance and asks the clock only for its next
-step, so a long load takes no more memory than a short one.
+Each publisher and subscriber has its own random stream and schedules only its next step, so a long
+workload takes no more memory than a short one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ S: Final = 1_000_000
 
 
 class Choice(Struct, frozen=True, tag="choice"):
-    """One of these, each as likely."""
+    """One of these, with equal probability."""
 
     values: tuple[Value, ...]
 
@@ -32,7 +32,7 @@ class Choice(Struct, frozen=True, tag="choice"):
 
 
 class Range(Struct, frozen=True, tag="range"):
-    """A number from `least` to `most`, whole where both are."""
+    """A number from `least` to `most`, an integer if both are."""
 
     least: int | float
     most: int | float
@@ -46,8 +46,8 @@ class Range(Struct, frozen=True, tag="range"):
 class Publisher(Struct, frozen=True, kw_only=True):
     """A client that publishes to one channel.
 
-    `pattern`: evenly, by chance (Poisson), or `burst` events at once and then nothing for as long
-    as makes the rate right.
+    `pattern`: evenly, at random (Poisson), or `burst` events at once followed by a pause that
+    yields the rate.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Publisher(Struct, frozen=True, kw_only=True):
 
 
 class Subscriber(Struct, frozen=True, kw_only=True):
-    """A client that subscribes; where `away_us` is not 0 it leaves and comes back again."""
+    """A client that subscribes; unless `away_us` is 0 it leaves and returns repeatedly."""
 
     name: str
     node: str
@@ -83,7 +83,7 @@ class Subscriber(Struct, frozen=True, kw_only=True):
     qos: int = 0
     begin_us: int = 0
     end_us: int = FOREVER
-    there_us: int = 60 * S  # on average, as the other
+    there_us: int = 60 * S  # mean, like `away_us`
     away_us: int = 0
 
     def wish(self) -> Wish:
@@ -91,7 +91,7 @@ class Subscriber(Struct, frozen=True, kw_only=True):
 
 
 class WorkloadTarget(Protocol):
-    """Where clients act."""
+    """What clients act upon."""
 
     @property
     def clock(self) -> Clock: ...
@@ -104,13 +104,13 @@ class WorkloadTarget(Protocol):
 
 
 class _Publishing:
-    """A publisher at work."""
+    """A publisher's state."""
 
     def __init__(self, publisher: Publisher, random: Random) -> None:
         self.publisher = publisher
         self.random = random
         self.sequence = 0
-        self.due = 0.0  # in µs, with fractions, so that a rate is kept in the long run
+        self.due = 0.0  # in µs, fractional, so that the rate is kept in the long run
 
     def pause_us(self) -> float:
         publisher = self.publisher
@@ -163,7 +163,7 @@ class Workload:
             yield subscriber.name, subscriber.node
 
     def begin(self, world: WorkloadTarget, seed: int) -> None:
-        """Put the first step of every client into the clock."""
+        """Schedule the first step of every client."""
         if self._world is not None:
             raise SimulationError("expected a workload of its own for each simulation")
         self._world = world
@@ -172,7 +172,8 @@ class Workload:
             world.clock.at(subscriber.begin_us, self._come, (subscriber, random))
         for publisher in self.publishers:
             at_work = _Publishing(publisher, stream(seed, "publisher", publisher.name))
-            # Not all in the same moment, as many of the same rate would be for ever.
+            # Random phase: otherwise clients with equal rates would publish simultaneously for
+            # ever.
             offset = at_work.random.random() * at_work.pause_us()
             at_work.due = publisher.begin_us + offset
             world.clock.at(round(at_work.due), self._publish, at_work)

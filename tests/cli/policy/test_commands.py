@@ -32,7 +32,7 @@ from accord.runtime.policy_admin import PolicyAdmin, PolicyHost
 from accord.runtime.policy_store import PolicyStore
 from accord.runtime.users import User, Users
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "policies.toml"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "policies.toml"
 DOCUMENT = EXAMPLE.parents[1] / "docs" / "POLICIES.md"
 QUICK = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 REPORT = Policy(name="Report", channel=("patrol/#",), importance=6, preferences="NoDrop")

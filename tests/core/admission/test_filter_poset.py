@@ -317,7 +317,7 @@ def test_so_many_that_leaves_are_divided_and_dissolved(seed: int) -> None:
 
 
 def test_too_much_to_compare_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filter_relations, "MOST_COMPARED", 20)
+    monkeypatch.setattr(filter_relations, "MAX_COMPARED", 20)
     order = FilterPoset()
     for number in range(30):
         order.advertise(number, filter_of(f"x BETWEEN {number} AND 9999 AND y > {number}"), 1)

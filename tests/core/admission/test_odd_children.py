@@ -98,7 +98,7 @@ def answers(guests: ChildReservations) -> list[ReserveReply]:
 
 
 def test_one_child_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guest_module, "MOST_GUESTS", 8)
+    monkeypatch.setattr(guest_module, "MAX_CHILD_RESERVATIONS", 8)
     guests = ChildReservations(Admission("a", 1, AdmissionOptions()))
     for child, count in (("x", 4), ("y", 2), ("z", 1)):
         for number in range(8):
@@ -120,7 +120,7 @@ def test_one_child_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_long_wishes_are_shared_like_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guest_module, "MOST_BYTES", 40_000)
+    monkeypatch.setattr(guest_module, "MAX_BYTES", 40_000)
     guests = ChildReservations(Admission("a", 1, AdmissionOptions()))
     long = f"a = '{'x' * 9_000}'"
     for child in "xy":
@@ -137,7 +137,7 @@ def test_clients_have_as_much_room_as_children() -> None:
 
 def test_one_neighbour_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever it says that its requests are of."""
-    monkeypatch.setattr(hop_module, "MOST_HOLDS", 8)
+    monkeypatch.setattr(hop_module, "MAX_HOLDS", 8)
     admission = Admission("a", 1, AdmissionOptions())
     for neighbour, count in (("x", 4), ("y", 2)):
         for number in range(8):

@@ -103,8 +103,8 @@ def test_another_rate_begins_as_full_as_the_one_before() -> None:
 
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_OF_ONE", 1)
-    monkeypatch.setattr(module, "MOST_PUBLISHERS", 1)
+    monkeypatch.setattr(module, "MAX_OF_ONE", 1)
+    monkeypatch.setattr(module, "MAX_PUBLISHERS", 1)
     enforcement = RateEnforcement()
     enforcement.advertise("ann", "1", filter_of("TRUE"), 1, 0)
     with pytest.raises(AdmissionError, match="at most 1 of one publisher"):

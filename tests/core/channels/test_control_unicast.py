@@ -135,7 +135,7 @@ def test_to_oneself() -> None:
 
 
 def test_so_much_waits_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letter_module, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(letter_module, "MAX_BYTES", 1_000)
     letters = ControlUnicast("a", 1, LinkStateMap(), lambda *_: None, lambda *_: None)
     for number in range(1, 6):
         letters.came("b", CHANNEL, UnicastMessage("b", 1, number, "far", bytes(300)), 0)

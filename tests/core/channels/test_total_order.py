@@ -543,7 +543,7 @@ def test_of_many_channels_the_least_used_is_forgotten_and_none_in_use() -> None:
 
 
 def test_where_all_channels_are_in_use_there_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(total_order, "MOST_CHANNELS", 3)
+    monkeypatch.setattr(total_order, "MAX_CHANNELS", 3)
     net = a_net("ab", "ab")
     want_all(net)
     net.loses = lambda *_: True

@@ -235,7 +235,7 @@ def test_long_conditions_are_read_one_by_one() -> None:
 
 
 def test_children_that_are_away_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parents, "MOST_CHILDREN", 3)
+    monkeypatch.setattr(parents, "MAX_CHILDREN", 3)
     port = Port()
     parent = Parent(1, OPTIONS, port)
     for at_us, child in enumerate("abcdef", 1):

@@ -1,4 +1,4 @@
-"""A program that is started with a configuration, and anew (or told so) with another."""
+"""The program under an agent: run with a configuration, and restarted or signalled on changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accord.core.quality.properties import Value
 
 
 class Program:
-    """`ended` has its exit code once it ends by itself, or why it can't run any more."""
+    """A supervised process; `ended` has its exit code, or the reason why it cannot run any more."""
 
     def __init__(self, settings: AgentSettings, command: Sequence[str]) -> None:
         self.values: dict[str, Value] = {
@@ -34,7 +34,7 @@ class Program:
         await self._spawn()
 
     async def adapt(self, name: str, value: Value) -> bool:
-        """Let it run with another value; False where that can't be, and it is over."""
+        """Run with another value; returns False if that failed and the program has ended."""
         try:
             await self._adapt(name, value)
         except AgentError as error:
@@ -45,7 +45,7 @@ class Program:
 
     async def _adapt(self, name: str, value: Value) -> None:
         if self._process is not None and self.values[name] == value:
-            return  # a start takes a while in which it publishes less, and is advised again
+            return  # a restart lowers the rate for a while, which causes the same advice again
         self.values[name] = value
         self._write()
         if self._settings.apply and self._process is not None:
@@ -56,7 +56,7 @@ class Program:
         await self._spawn()
 
     async def stop(self) -> None:
-        """Ask it to end, and end it if it does not."""
+        """Terminate the program, and kill it after a timeout."""
         process, self._process = self._process, None
         if self._watching is not None:
             self._watching.cancel()
@@ -72,7 +72,7 @@ class Program:
             await process.wait()
 
     def _write(self) -> None:
-        """As a whole: the program must never read half of it."""
+        """Write the configuration atomically: the program must never read half of it."""
         config = self._settings.config
         unfinished = config.with_name(f".{config.name}.{os.getpid()}")
         try:

@@ -1,4 +1,4 @@
-"""An agent at work: declares what its program can give, and adapts it when advised."""
+"""Runs an agent: registers what its program can provide, and adapts it when advised."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tell = Callable[[str], None]
 async def run_agent(
     session: Session, settings: AgentSettings, command: Sequence[str], tell: Tell
 ) -> int:
-    """Until the program ends by itself: gives its exit code."""
+    """Run until the program ends by itself; returns its exit code."""
     program = Program(settings, command)
     await program.start()
     try:

@@ -1,4 +1,4 @@
-"""What an agent is told of its program: what it can give, and how its configuration says it."""
+"""Settings of an agent: what its program can provide, and the template of its configuration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BLANK: Final = re.compile(r"\{\{\s*([A-Za-z][A-Za-z0-9_.-]*?)(\.period_ms|\.per
 
 
 class AgentError(AccordError):
-    """A mistake in what the agent was told: says where, and what was expected."""
+    """A problem in the agent's settings: its location, and what was expected."""
 
     def __init__(self, place: str, problem: str) -> None:
         self.place = place
@@ -35,11 +35,11 @@ class AgentError(AccordError):
 
 
 class AgentSettings(Struct, frozen=True, kw_only=True):
-    """`apply` is a signal, or 0: the program is started anew with another configuration."""
+    """Settings of an agent; `apply` is a signal, or 0 to restart the program with each change."""
 
     channel: str
     source: str | None
-    template: str  # with {{blanks}}
+    template: str  # with {{placeholders}}
     config: Path
     apply: int
     stop_s: float
@@ -48,7 +48,10 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
 
 
 def read_settings(file: Path) -> AgentSettings:
-    """Paths in it are relative to its folder. AgentError names the first mistake."""
+    """Read the settings; paths are relative to the file's directory.
+
+    Raises AgentError for the first problem.
+    """
     table = _toml(file)
     try:
         _check_names(table, _FIELDS, "")
@@ -81,7 +84,7 @@ def read_settings(file: Path) -> AgentSettings:
 
 
 def fill(template: str, values: dict[str, Value]) -> str:
-    """`template` with each blank filled in: `{{rate}}`, `{{rate.period_ms}}`, `{{…period_s}}`."""
+    """Fill in `template`'s placeholders: `{{rate}}`, `{{rate.period_ms}}`, `{{…period_s}}`."""
 
     def value(found: re.Match[str]) -> str:
         chosen = values[found[1]]

@@ -1,1 +1,1 @@
-"""Demonstrations of a thin link: scenarios as data, one runner that plays them on real clients."""
+"""Demonstrations of a thin link: scenarios as data, and one runner with real clients."""

@@ -1,6 +1,6 @@
-"""The power grid that demonstrations are about: three substations, what they feed, field crews.
+"""The power grid of the demonstrations: three substations, what they feed, field crews.
 
-Each measurement is a function of time and of a noise between -1 and 1.
+Each measurement is a function of time and of noise between -1 and 1.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Feeder:
 
 @dataclass(frozen=True)
 class Transformer:
-    """Its oil warms up and cools down with the load of its substation."""
+    """A transformer whose oil warms up and cools down with the load of its substation."""
 
     name: str
     substation: str

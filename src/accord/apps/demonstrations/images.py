@@ -1,8 +1,8 @@
-"""Aerial views: JPEG files as cameras over a landscape would take them, from a seed.
+"""Aerial images: JPEG files as cameras over a landscape would take them, from a seed.
 
 A landscape of fields, woods, a river, roads and houses is painted once. A camera flies over it, so
-that each of its images shows a little more of the way ahead, with its name and position in a
-corner. Quality is chosen so that each image has about the size that is asked for.
+that each of its images shows a little more of the path ahead, with its name and position in a
+corner. The JPEG quality is chosen so that each image has about the requested size.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ROAD: Final = (168, 164, 156)
 
 
 class View(NamedTuple):
-    """Where a camera was, and what it saw."""
+    """An image, and where the camera was."""
 
     lat: float
     lon: float
@@ -49,7 +49,7 @@ class View(NamedTuple):
 
 
 class Camera:
-    """Flies a circle over the landscape; `zoom` is how much closer than the widest it looks."""
+    """Flies a circle over the landscape; `zoom` is relative to the widest view."""
 
     def __init__(self, name: str, *, seed: int, radius: float, zoom: float = 1.0) -> None:
         self.name = name
@@ -119,7 +119,7 @@ def _encode(picture: Image.Image, wanted: int) -> bytes:
             low, best = middle, made
         else:
             high = middle - 1
-    # At the coarse end one step may be large: rather the next one than an image below the range.
+    # At low quality one step may be large: prefer the next one to an image below the range.
     if len(best) < MIN_BYTES and len(made := _jpeg(picture, low + 1)) <= MAX_BYTES:
         return made
     return best
@@ -133,7 +133,7 @@ def _jpeg(picture: Image.Image, quality: int) -> bytes:
 
 @cache
 def _landscape() -> Image.Image:
-    """Square, the same in every process."""
+    """A square landscape, the same in every process."""
     import numpy as np  # noqa: PLC0415
     from PIL import Image, ImageDraw  # noqa: PLC0415
 
@@ -154,7 +154,7 @@ def _landscape() -> Image.Image:
 
 
 def _patches(random: np.random.Generator) -> Pixels:
-    """Fields with furrows, and woods, around points that lie anywhere."""
+    """Fields with furrows, and woods, around random points."""
     import numpy as np  # noqa: PLC0415
 
     points = random.uniform(0, _COARSE, (_PATCHES, 2))
@@ -169,7 +169,7 @@ def _patches(random: np.random.Generator) -> Pixels:
 
 
 def _lit(land: Pixels, random: np.random.Generator) -> Pixels:
-    """With hills in light and shade, and the grain of a camera."""
+    """Add hills in light and shade, and the grain of a camera."""
     import numpy as np  # noqa: PLC0415
     from PIL import Image  # noqa: PLC0415
 
@@ -191,7 +191,7 @@ def _pixels(values: np.ndarray[Any, Any]) -> Pixels:
 
 
 def _way(random: np.random.Generator, *, bends: float) -> list[tuple[float, float]]:
-    """From edge to edge."""
+    """A road or river from edge to edge."""
     x = float(random.uniform(0.2, 0.8)) * _SIDE
     points = []
     for y in range(-40, _SIDE + 41, 40):
@@ -211,7 +211,7 @@ def _plant(draw: ImageDraw.ImageDraw, random: np.random.Generator) -> None:
 def _build(
     draw: ImageDraw.ImageDraw, random: np.random.Generator, roads: list[list[tuple[float, float]]]
 ) -> None:
-    """Houses along the roads, and a convoy on the first of them."""
+    """Draw houses along the roads, and a convoy on the first of them."""
     roofs = ((150, 82, 62), (128, 120, 116), (172, 168, 164), (96, 70, 58))
     for number in range(_HOUSES):
         road = roads[number % len(roads)]

@@ -53,7 +53,7 @@ class SourceStats:
     policy: str = ""
 
     def add(self, other: SourceStats) -> None:
-        """Another source, counted together with this one."""
+        """Add another source, counted together with this one."""
         self.offered += other.offered
         self.offered_bytes += other.offered_bytes
         self.received += other.received
@@ -72,7 +72,7 @@ class SourceStats:
 
     @property
     def share(self) -> float | None:
-        """How many arrived, of the events whose outcome is known."""
+        """The fraction that arrived, of the events whose outcome is known."""
         known = self.received + self.lost
         return self.received / known if known else None
 
@@ -95,7 +95,7 @@ class SourceStats:
 class PhaseStats:
     """The lines of one phase, which began at `began_s`, and has lasted `seconds`.
 
-    `received_bytes` is what came over the link in the phase, whenever it was published.
+    `received_bytes` is what arrived over the link during the phase, whenever it was published.
     """
 
     name: str
@@ -121,7 +121,7 @@ class PhaseStats:
 
 
 class Meters:
-    """All phases so far, and for each source a short history for a picture."""
+    """All phases so far, and for each source a short history for a chart."""
 
     def __init__(self, channels: Sequence[str], sources: Sequence[DemoSource]) -> None:
         order = sorted(sources, key=lambda each: (channels.index(each.channel), each.client))
@@ -143,7 +143,7 @@ class Meters:
         self.phases.append(PhaseStats(name, now_ms, now_s, lines))
 
     def finish(self) -> None:
-        """What arrives from now on is late for the last phase's rate."""
+        """End the last phase: later arrivals do not count for its rate."""
         self._is_over = True
 
     def published(self, key: Key, number: int, size: int, now_s: float) -> None:
@@ -155,7 +155,7 @@ class Meters:
     def received(self, key: Key, number: int, size: int, now_s: float) -> None:
         found = self._published.pop((*key, number), None)
         if found is None:
-            return  # a second copy
+            return  # a duplicate
         sent_s, original, phase = found
         line = phase.lines[key]
         line.received += 1
@@ -169,7 +169,7 @@ class Meters:
             line.shaped_to += size
 
     def _pass(self, size: int, now_s: float) -> None:
-        """An event that arrives early in a phase has come over the link in part before it."""
+        """Count an arrival; early in a phase, part of it came over the link before the phase."""
         since_s, self._arrived_s = self._arrived_s, now_s
         if self._is_over:
             return
@@ -179,7 +179,7 @@ class Meters:
         self.phase.received_bytes += size * part
 
     def tick(self, seconds: float) -> None:
-        """`seconds` of the phase have passed since the last one: keep the rates of that time."""
+        """Record the rates of the last `seconds` of the phase."""
         self.phase.seconds += seconds
         for key in self.keys:
             rates = self.rates[key]
@@ -188,7 +188,7 @@ class Meters:
         self._second.clear()
 
     def learn(self, outcomes: Iterable[OutcomeCount]) -> None:
-        """Add what the ledger has; an outcome that is already known is not counted again."""
+        """Add outcomes from the ledger; a known one is not counted again."""
         for each in outcomes:
             phase = self._phase_at(each.published_ms)
             if phase is None or (each.channel, each.source) not in phase.lines:

@@ -1,4 +1,4 @@
-"""Plays a scenario: every source is an MQTT client of its own, and so is the receiver."""
+"""Runs a scenario: every source is an MQTT client of its own, and so is the receiver."""
 
 from __future__ import annotations
 
@@ -30,14 +30,17 @@ class ScenarioNode(Protocol):
     """The node that the scenario runs on, as its administrator sees it."""
 
     async def change(self, change: PolicyChange) -> None:
-        """Send the change to the node's API for policies; raises where the node refuses it."""
+        """Send the change to the node's policy API; raises if the node refuses it."""
 
     async def outcomes(self, since_ms: int) -> Sequence[OutcomeCount]:
         """Outcomes in the ledger since then."""
 
 
 class ScenarioRunner:
-    """`on_tick` is called about once a second, `on_phase_end` when a phase is over."""
+    """Runs the phases of a scenario.
+
+    `on_tick` is called about once a second, `on_phase_end` when a phase is over.
+    """
 
     def __init__(  # noqa: PLR0913
         self,

@@ -15,12 +15,12 @@ from typing import Final
 from accord.apps.demonstrations.images import Camera, View
 from accord.core.model.values import Value
 
-MAX_IMAGES: Final = 20  # of one camera; after the last one it begins again
+MAX_IMAGES: Final = 20  # of one camera; after the last one it starts over
 
 
 @dataclass(frozen=True)
 class Sample:
-    """An event as it is to be published."""
+    """An event to be published."""
 
     attributes: dict[str, Value]
     payload: bytes
@@ -40,7 +40,7 @@ class DemoSource:
 
 @dataclass(frozen=True)
 class PolicyChange:
-    """A request to the node's API for policies: at the path below it, with this body."""
+    """A request to the node's policy API: path below it, and body."""
 
     method: str
     path: str
@@ -58,10 +58,10 @@ class PhasePlan:
 
 @dataclass(frozen=True)
 class DemoScenario:
-    """`receiver` subscribes to all channels; tables list them in this order.
+    """A scenario; `receiver` subscribes to all channels, and tables list them in this order.
 
-    `make_sources` gets the seconds that the demonstration lasts; it paints the images, which takes
-    a few seconds.
+    `make_sources` gets the duration of the demonstration in seconds; it paints the images, which
+    takes a few seconds.
     """
 
     receiver: str
@@ -71,7 +71,7 @@ class DemoScenario:
 
 
 def initial_policies(name: str) -> str:
-    """The policies that a scenario begins with, as TOML."""
+    """The initial policies of a scenario, as TOML."""
     return files("accord.apps.demonstrations").joinpath(f"{name}.toml").read_text("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The stream that a node publishes by default: something to look at right after it has started.
+"""The stream that a node publishes by default, so that there is data right after it has started.
 
 Feeders and transformers of three substations are measured, crews drive to faults, and a call centre
 reports outages, with XML metadata: five events a second. The stream is a function of its seed and
@@ -22,12 +22,12 @@ from accord.core.model.values import Value
 
 SEED: Final = 5
 PERIOD_S: Final = 0.2
-DEADLINE_MS: Final = 15_000  # of measurements and positions: newer ones have come by then
+DEADLINE_MS: Final = 15_000  # of measurements and positions, which are superseded by then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamEvent:
-    """An event of the stream, as it is to be published."""
+    """An event of the stream, to be published."""
 
     channel: str
     attributes: dict[str, Value]
@@ -39,7 +39,7 @@ class StreamEvent:
 
 
 class DemoStream:
-    """Endless: each second three feeders, a transformer or a crew, and an outage."""
+    """An endless stream: each second three feeders, a transformer or a crew, and an outage."""
 
     def __init__(self, seed: int = SEED) -> None:
         self._random = random.Random(seed)  # noqa: S311 - a demonstration has no secrets
@@ -100,7 +100,7 @@ async def run_demo(
     transport: Transport | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Publish the stream until cancelled; return where the server refuses it."""
+    """Publish the stream until cancelled; return if the server refuses it."""
     try:
         async with connect(url, transport=transport, session_expiry_s=0) as session:
             for event in DemoStream(seed):

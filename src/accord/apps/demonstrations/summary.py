@@ -1,4 +1,4 @@
-"""What was measured in a phase, in sentences; compared with the phase before."""
+"""Summary of a phase in sentences, compared with the phase before."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from accord.apps.demonstrations.meters import PhaseStats, SourceStats
 
 
 def summarise_phase(phase: PhaseStats, before: PhaseStats | None) -> list[str]:
-    """What was measured in the phase, and against the one before, in words."""
+    """Sentences on what was measured in the phase, and on changes from the one before."""
     groups = _by_channel(phase)
     old = {} if before is None else {group.channel: group for group in _by_channel(before)}
     return [
@@ -21,7 +21,7 @@ def summarise_phase(phase: PhaseStats, before: PhaseStats | None) -> list[str]:
 
 
 def _by_channel(phase: PhaseStats) -> list[SourceStats]:
-    """The sources of a channel together."""
+    """The sources of each channel combined."""
     groups: dict[str, SourceStats] = {}
     for line in phase.lines.values():
         group = groups.setdefault(line.channel, SourceStats(line.channel, ""))
@@ -46,7 +46,7 @@ def _totals(phase: PhaseStats, groups: list[SourceStats]) -> Iterator[str]:
 
 
 def _losses(groups: list[SourceStats]) -> Iterator[str]:
-    """Who loses and why, and who does not."""
+    """Which channels lose events and why, and which do not."""
     losers = sorted((group for group in groups if group.lost), key=lambda group: -group.lost)
     for group in losers:
         causes = ", ".join(f"{count:,} {cause}" for cause, count in group.dropped.most_common())
@@ -67,14 +67,14 @@ def _shapes(groups: list[SourceStats]) -> Iterator[str]:
 
 
 def _turns(groups: list[SourceStats], before: Mapping[str, SourceStats]) -> Iterator[str]:
-    """Who is clearly better or worse off than in the phase before."""
+    """Which channels do clearly better or worse than in the phase before."""
     times = []
     for group in groups:
         old = before.get(group.channel)
         if old is None or old.share is None or group.share is None:
             continue
         if 4 * group.waiting > group.offered:
-            continue  # too little is known yet: the summary of all phases has it
+            continue  # too little is known yet; the summary of all phases includes it
         if abs(group.share - old.share) >= 0.1:
             yield f"{group.channel} gets {group.share:.0%} through, after {old.share:.0%}."
         if _has_turned(old.p95_s, group.p95_s):
@@ -84,7 +84,7 @@ def _turns(groups: list[SourceStats], before: Mapping[str, SourceStats]) -> Iter
 
 
 def _rivals(phase: PhaseStats) -> Iterator[str]:
-    """Sources of one channel that do not fare alike."""
+    """Sources of one channel with different results."""
     lines = sorted(phase.lines.values(), key=lambda line: line.p95_s or 0.0)
     for place, fast in enumerate(lines):
         for slow in lines[place + 1 :]:
@@ -96,7 +96,7 @@ def _rivals(phase: PhaseStats) -> Iterator[str]:
 
 
 def _has_turned(one_s: float | None, other_s: float | None) -> bool:
-    """A factor of two, where anybody would notice."""
+    """Whether latency changed by a factor of two, at a noticeable magnitude."""
     low_s, high_s = sorted((one_s or 0.0, other_s or 0.0))
     return high_s > 0.25 and high_s > 2 * low_s
 

@@ -114,7 +114,7 @@ TARGETING: Final = DemoScenario(
 
 
 class _Report:
-    """What a patrol sees, with all it has seen lately."""
+    """Report of a patrol: what it sees, with its recent observations."""
 
     def __init__(self, patrol: int) -> None:
         self._patrol = patrol
@@ -134,7 +134,7 @@ class _Report:
 
 
 class _Track:
-    """Where the men and vehicles of a patrol are; only the latest counts."""
+    """Position of the men and vehicles of a patrol; only the latest counts."""
 
     def __init__(self, patrol: int) -> None:
         self._patrol = patrol

@@ -1,13 +1,13 @@
-"""The cities, the links between them, and what is published: chosen so that one thing follows from
-another.
+"""The cities, the links between them, and the channels of the scenario.
 
-Each link takes about what light takes in a fibre along the way. Seattle has two of them. The alerts
-for Washington must be there within 90 ms: over Denver it takes 29 ms, over Los Angeles 38; if the
-link to Denver takes 85 instead of 12, that way takes 102. The waveforms for Orlando have 250 ms, so
-nothing changes for them then. From Los Angeles there is a way over Denver (38 ms in all), and one
-over Orlando (53) which is taken when Denver is gone.
+The latencies are chosen so that each failure has a visible consequence. A link takes about as long
+as light in a fibre of that length. Seattle has two links. Alerts for Washington must arrive within
+90 ms: by way of Denver they take 29 ms, by way of Los Angeles 38; if the link to Denver takes 85 ms
+instead of 12, that path takes 102. Waveforms for Orlando have 250 ms, so that change does not
+affect them. From Los Angeles one path leads over Denver (38 ms in all), and one over Orlando (53),
+which is taken when Denver is down.
 
-On a machine that is too busy to be so exact everything can be stretched: links, limits and pings.
+On a machine too busy for this precision, everything can be stretched: links, limits and pings.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PAYLOAD_BYTES: Final = 100
 
 @dataclass(frozen=True)
 class CityChannel:
-    """Published in Seattle for another city, where events must be within `max_delay_ms`."""
+    """A channel published in Seattle for another city, to arrive within `max_delay_ms`."""
 
     name: str
     destination: str
@@ -66,7 +66,7 @@ def stretched(channel: CityChannel, stretch: float) -> CityChannel:
 def configuration(
     city: str, dials: Sequence[int], channels: Sequence[CityChannel], *, ping_ms: int, paths: int
 ) -> str:
-    """The accord.toml of a city's node, which finds its neighbours at these ports."""
+    """The accord.toml of a city's node, whose neighbours listen on these ports."""
     neighbours = ", ".join(f'"127.0.0.1:{port}"' for port in dials)
     lines = [
         "[node]",
@@ -83,7 +83,7 @@ def configuration(
         f"neighbours = [{neighbours}]",
         f"ping_ms = {ping_ms}",
     ]
-    if city == SOURCE:  # the others learn it from there
+    if city == SOURCE:  # other nodes receive the definition from there
         for channel in channels:
             lines += [
                 f'[channels."{channel.name}"]',

@@ -1,9 +1,9 @@
-"""What became of the events of a channel: when each was published and when it came.
+"""End-to-end latency of each channel's events, from publication to arrival.
 
-An event belongs to the time in which it came, so that what was on its way when something changed
-counts as a consequence. After a change events are late until the last late one was published, if
-after that none is for a while: what is late later has other reasons, as a machine that is busy, and
-is only counted.
+An event belongs to the period in which it arrived, so that events in transit during a change count
+as its consequence. After a change, the violation lasts until the last late event was published,
+provided that none is late for a while after it: later ones have other causes, such as a busy
+machine, and are only counted.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ CALM_S: Final = 0.5
 
 @dataclass(frozen=True)
 class PhaseMeasurement:
-    """What was measured of a channel between two moments.
+    """Measurements of a channel between two moments.
 
-    `violated_s` is how long after the beginning events were late, 0 if none was; `gap_s` the
+    `violated_s` is how long after the beginning events were late, 0 if none was; `gap_s` is the
     longest time without any delivery.
     """
 
@@ -34,13 +34,13 @@ class PhaseMeasurement:
 
 
 class ChannelLatencies:
-    """Of one channel; times are those of one clock, in seconds."""
+    """Latencies of one channel; times are those of one clock, in seconds."""
 
     def __init__(self, channel: CityChannel) -> None:
         self.channel = channel
         self.duplicates = 0
         self._published_s: list[float] = []
-        self._came_s: dict[int, float] = {}  # by number, in the order in which they came
+        self._came_s: dict[int, float] = {}  # by number, in order of arrival
 
     @property
     def published(self) -> int:
@@ -59,7 +59,7 @@ class ChannelLatencies:
         return sum(map(self._is_late, self._came_s))
 
     def publish(self, now_s: float) -> int:
-        """Gives the number of the event that is about to be published."""
+        """Record a publication; returns the number of the event."""
         self._published_s.append(now_s)
         return len(self._published_s) - 1
 

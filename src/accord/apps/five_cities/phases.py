@@ -1,4 +1,4 @@
-"""The phases: what happens in each, and what is to be said of what came of it."""
+"""The phases of the scenario: what happens in each, and a summary of the consequences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LINK: Final = "–".join(map(in_words, SLOW_LINK))
 
 @dataclass(frozen=True)
 class CityPhasePlan:
-    """A phase: `words` say what happens, before it is known what comes of it."""
+    """A phase; `words` announce what happens, before the consequences are known."""
 
     name: str
     kind: Kind
@@ -69,7 +69,7 @@ SILENCE: Final = CityPhasePlan(
 
 @dataclass(frozen=True)
 class CityFlow:
-    """The paths by which a channel goes; `is_met` says that they are as required."""
+    """The paths of a channel; `is_met` if they meet its requirements."""
 
     paths: tuple[Path, ...]
     delays_ms: tuple[float, ...] = ()
@@ -78,7 +78,7 @@ class CityFlow:
 
 @dataclass
 class ChannelPhase:
-    """A channel in one phase; `settled_s` is when its paths changed last, 0 if they did not."""
+    """A channel in one phase; `settled_s` is when its paths last changed, 0 if they did not."""
 
     channel: CityChannel
     before: CityFlow

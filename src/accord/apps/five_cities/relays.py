@@ -1,13 +1,13 @@
-"""Links between cities, on one machine: relays of TCP connections that take their time.
+"""Emulated links between cities on one machine: TCP relays with a delay.
 
-Whoever dials a relay is connected with its target. What one end says reaches the other `delay_ms`
-later, in order, whatever happens to the delay meanwhile. A link can fail in two ways. Cut, it
-breaks its connections, and new ones as soon as they come: both ends know at once. Silent, it
-swallows everything, as when a cable is torn: the ends have to find out. What was on its way is lost
-in both.
+A connection to a relay is connected to the relay's target. Bytes reach the other end `delay_ms`
+later, in order, even if the delay changes meanwhile. A link can fail in two ways. When cut, it
+breaks its connections, and new ones as soon as they are made: both ends know at once. When silent,
+it drops everything, as if a cable were torn: the ends have to detect it. Bytes in transit are lost
+in both cases.
 
-Each direction of a connection has one timer at most, for what is due next. What waits is bounded:
-then no more is read, as when a network is full.
+Each direction of a connection has at most one timer, for the next bytes due. The queue is bounded:
+when it is full, reading pauses, as in a congested network.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Final, cast
 
 HOST: Final = "127.0.0.1"
-WAITING_BYTES: Final = 4 << 20  # of one direction; then reading pauses until half of it is gone
+WAITING_BYTES: Final = 4 << 20  # of one direction; then reading pauses until half is delivered
 MAX_CONNECTIONS: Final = 64
 
 OPEN: Final = 0
@@ -28,7 +28,7 @@ SILENT: Final = 2
 
 
 class Relay:
-    """One link. It waits with those who dial it until it knows its target."""
+    """One link. Connections to it wait until its target is known."""
 
     def __init__(
         self,
@@ -49,18 +49,18 @@ class Relay:
         self._pairs: dict[_Pair, None] = {}
 
     async def start(self) -> int:
-        """Gives the port at which it is to be dialled."""
+        """Start listening; returns the port to dial."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._accept, HOST, 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self.port
 
     def lead_to(self, port: int) -> None:
-        """Its target listens there."""
+        """Set the port on which the target listens."""
         self._target.set_result(port)
 
     def slow_down(self, delay_ms: float) -> None:
-        """From now on everything takes so long."""
+        """Change the delay of everything sent from now on."""
         if delay_ms < 0:
             raise ValueError(f"expected a delay of at least 0, got {delay_ms} ms")
         self.delay_ms = delay_ms
@@ -75,7 +75,7 @@ class Relay:
             pair.forget()
 
     def heal(self) -> None:
-        """New connections work again; those that lost something in silence end."""
+        """Accept new connections again; connections that existed while silent are closed."""
         if self.state == SILENT:
             self._break()
         self.state = OPEN
@@ -112,7 +112,7 @@ class Relay:
 
 
 class _Pair:
-    """A connection by which somebody dialled, and the one to the target."""
+    """An accepted connection, and the one to the target."""
 
     def __init__(self, relay: Relay) -> None:
         self.relay = relay
@@ -159,7 +159,7 @@ class _Pair:
 
 
 class _End(asyncio.Protocol):
-    """One of the two connections; what comes by it goes to its lane."""
+    """One of the two connections; received bytes go to its lane."""
 
     lane: _Lane
 
@@ -209,7 +209,7 @@ class _End(asyncio.Protocol):
 
 
 class _Lane:
-    """From one end to the other; b"" stands for the end of what it says, None for its loss."""
+    """One direction; b"" stands for the end of the byte stream, None for a lost connection."""
 
     def __init__(self, relay: Relay, source: _End, sink: _End) -> None:
         self._relay = relay
@@ -224,7 +224,7 @@ class _Lane:
     def put(self, data: bytes | None) -> None:
         if self._relay.state == SILENT:
             return
-        # Not before what went ahead of it, though the delay may be less by now.
+        # Not before earlier bytes, though the delay may be smaller now.
         self._last_s = max(self._last_s, self._loop.time() + self._relay.wait_s())
         self._waiting.append((self._last_s, data))
         self._bytes += len(data or b"")
@@ -236,7 +236,7 @@ class _Lane:
         self.put(None)
 
     def go_on(self) -> None:
-        """The sink has room again."""
+        """Continue, as the sink has space again."""
         self._set_timer()
 
     def clear(self) -> None:
@@ -264,7 +264,7 @@ class _Lane:
                 sink.write(data)
                 self._bytes -= len(data)
             elif sink.can_write_eof():
-                with suppress(OSError):  # the other side may be gone without our knowing yet
+                with suppress(OSError):  # the peer may have disconnected unnoticed
                     sink.write_eof()
         if self._bytes <= WAITING_BYTES // 2:
             self._source.pause(False)

@@ -1,8 +1,8 @@
-"""Runs the story: publishers in Seattle, a subscriber in each of the other two cities, all of them
-MQTT clients, while things happen to the network.
+"""Runs the scenario: publishers in Seattle, a subscriber in each of the other two cities.
 
-Nothing counts before the network is whole and an event of each channel has come through: until then
-a node can't know who needs what.
+All are MQTT clients, connected while the network changes. Nothing counts before every channel has
+all its paths and an event of each has arrived: until then a node cannot know the interests of the
+others.
 """
 
 from __future__ import annotations
@@ -21,28 +21,31 @@ from accord.client.session import Session, connect
 from accord.client.subscription import Subscription
 from accord.client.transport import Transport
 
-LOOK_S: Final = 0.03  # between two looks at the paths
-SELDOM_S: Final = 0.25  # when the last change is so long ago:
+LOOK_S: Final = 0.03  # between two samples of the paths
+SELDOM_S: Final = 0.25  # the same, once the phase is this old:
 OFTEN_S: Final = 3.0
 PROBE_S: Final = 0.05
-AFTERWARDS_S: Final = 15.0  # for the next event, before what has not come is lost
-TWICE_S: Final = 0.5  # for what might still come, though it has
+AFTERWARDS_S: Final = 15.0  # timeout for the next event, after which missing ones count as lost
+TWICE_S: Final = 0.5  # for duplicates that might still arrive
 UNACKNOWLEDGED: Final = 2 * RATE_HZ
 _HEAD: Final = struct.Struct(">i")
 _PROBE: Final = -1
 
 
 class FiveCitiesNetwork(Protocol):
-    """The network, as somebody sees it who can do anything to it."""
+    """The network and the faults that can be injected into it."""
 
     async def flows(self) -> Mapping[str, CityFlow]:
-        """By channel, as the node in Seattle has them."""
+        """Flows by channel, as the node in Seattle has them."""
 
     async def happen(self, kind: Kind) -> None: ...
 
 
 class FiveCitiesScenario:
-    """`urls` are where clients connect, by city; `on_act` is called when a phase is over."""
+    """Runs the phases of the scenario.
+
+    `urls` are the addresses for clients, by city; `on_act` is called when a phase is over.
+    """
 
     def __init__(  # noqa: PLR0913
         self,
@@ -70,11 +73,11 @@ class FiveCitiesScenario:
 
     @property
     def is_flawless(self) -> bool:
-        """Nothing was lost, nothing came twice."""
+        """Whether nothing was lost or duplicated."""
         return not any(meter.lost or meter.duplicates for meter in self.meters.values())
 
     async def run(self, acts: Sequence[CityPhasePlan], seconds: Sequence[float]) -> None:
-        """So many seconds for each act; raises the first problem that anybody has."""
+        """Run each act for so many seconds; raises the first problem of any client."""
         try:
             await self._run(acts, seconds)
         except BaseExceptionGroup as group:
@@ -144,7 +147,7 @@ class FiveCitiesScenario:
         return flows
 
     async def _probe(self, meter: ChannelLatencies, session: Session) -> None:
-        """Until an event comes through: then all know who needs what."""
+        """Publish until an event arrives: then the nodes know the interests."""
         probed = self._probed[meter.channel.name]
         while not probed.is_set():
             await session.publish(meter.channel.name, _payload(_PROBE), qos=1)
@@ -154,7 +157,7 @@ class FiveCitiesScenario:
                 continue
 
     async def _until_whole(self) -> None:
-        """Until each channel has all its paths."""
+        """Wait until each channel has all its paths."""
         while True:
             flows = await self._stage.flows()
             if all(name in flows and len(flows[name].paths) == self._paths for name in self.meters):
@@ -162,7 +165,7 @@ class FiveCitiesScenario:
             await asyncio.sleep(LOOK_S)
 
     async def _publish(self, meter: ChannelLatencies, session: Session) -> None:
-        """At its rate, however long single acknowledgements take."""
+        """Publish at the fixed rate, however long single acknowledgements take."""
         started_s = time.monotonic()
         async with asyncio.TaskGroup() as group:
             while not self._is_over:

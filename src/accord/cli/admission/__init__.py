@@ -1,1 +1,1 @@
-"""What `accord admission` asks a node, and how it looks."""
+"""The `accord admission` commands: requests to a node, and output."""

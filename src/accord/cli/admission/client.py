@@ -1,4 +1,4 @@
-"""Admission at a node, over HTTP, as commands ask for it."""
+"""HTTP client for a node's admission control."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accord.cli.http_client import NodeHttpClient
 from accord.core.admission.status import AdmissionStatus, DemandStatus
 from accord.http.admission_paths import ADMISSION, NEED
 
-_PATIENCE_S: Final = 15.0  # other nodes may be asked
+_PATIENCE_S: Final = 15.0  # the node may have to ask others
 _ADVICE: Final = {
     401: "give --user and ACCORD_PASSWORD",
     403: "ask for the right to statistics (may in accord.toml)",
@@ -19,7 +19,7 @@ _ADVICE: Final = {
 
 
 class AdmissionClient:
-    """Each call is a request. Raises NotTakenError, or UnreachableError where no node is."""
+    """One request per call. Raises NodeRejectedError, or UnreachableError if no node replies."""
 
     def __init__(self, url: str, user: str | None, authority: Path | None) -> None:
         self._node = NodeHttpClient(url, user, authority)

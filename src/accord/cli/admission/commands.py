@@ -1,4 +1,4 @@
-"""`accord admission …`: what is advertised, promised, free and refused."""
+"""`accord admission …`: advertised filters, reserved and free resources, refusals."""
 
 # Imports stand in the functions: help and completion must not wait for tables.
 # ruff: noqa: PLC0415
@@ -88,7 +88,7 @@ def ask(  # noqa: PLR0913 (a parameter per option)
 
 
 def _check_place(context: typer.Context) -> None:
-    """What is given before a command would not reach it."""
+    """Reject options given before a subcommand, which would not get them."""
     from accord.cli.errors import InputError
 
     for name in context.params:

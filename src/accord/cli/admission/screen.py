@@ -1,4 +1,4 @@
-"""What `accord admission` draws: the order of advertised filters, resources, refusals."""
+"""Output of `accord admission`: the poset of advertised filters, resources, refusals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NOTHING: Final = "nothing is advertised, so no subscription needs anything"
 
 
 def draw_admission(status: AdmissionStatus, *, rows: int = MAX_ROWS) -> Group:
-    """Each part has `rows` lines at most."""
+    """Draw all parts, with at most `rows` lines each."""
     parts: list[RenderableType] = [_headline(status)]
     if status.mode == "off":
         return Group(*parts, Text(_OFF, "yellow"))
@@ -107,7 +107,7 @@ def _headline(status: AdmissionStatus) -> Text:
 
 
 def _tree(filters: Sequence[FilterStatus]) -> Iterator[tuple[int, FilterStatus, bool]]:
-    """Depth first; what stands below several is shown once in full, then only named."""
+    """Depth first; a filter below several others is shown once in full, then only named."""
     is_below = {place for line in filters for place in line.below}
     shown: set[int] = set()
 

@@ -1,1 +1,1 @@
-"""What `accord bench` does: a load of events over plain sockets, and what came of it."""
+"""The `accord bench` command: a load of events over plain sockets, and its results."""

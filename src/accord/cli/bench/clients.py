@@ -1,4 +1,4 @@
-"""The two ends of a load: publishers and subscribers on sockets that don't block."""
+"""The clients of a load: publishers and subscribers on non-blocking sockets."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _PUBREL: Final = 0x62
 
 
 class BenchError(AccordError):
-    """The node did what a measurement can't go on with."""
+    """The node did something that a measurement can't continue after."""
 
 
 class BenchClient:
-    """A client's connection: what is to be sent waits in `_queue`, the newest unread in `_rest`."""
+    """A client's connection; `_queue` is to be sent, `_rest` is an incomplete packet."""
 
     def __init__(self, target: ConnectionTarget, name: str) -> None:
         self.name = name
-        self.watched = 0  # for the loop that watches it
+        self.watched = 0  # for the event loop
         self._queue: deque[memoryview] = deque()
         self._rest = b""
         address = target.address
@@ -69,14 +69,14 @@ class BenchClient:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the system has taken everything."""
+        """Whether the kernel has accepted everything."""
         return not self._queue
 
     def put(self, data: bytes) -> None:
         self._queue.append(memoryview(data))
 
     def push(self) -> None:
-        """Send what the system takes."""
+        """Send as much as the kernel accepts."""
         while self._queue:
             first = self._queue.popleft()
             try:
@@ -90,7 +90,7 @@ class BenchClient:
                 return
 
     def take(self, now_ns: int) -> None:
-        """Work on what came."""
+        """Handle received data."""
         try:
             data = self.socket.recv(READ)
         except BlockingIOError:
@@ -111,7 +111,7 @@ class BenchClient:
         raise NotImplementedError
 
     def _ask(self, packet: Packet) -> Packet:
-        """The answer to the only packet that is on its way; the socket still blocks."""
+        """Send a packet on the still blocking socket and return its reply."""
         framer = Framer(MAX_ANSWER)
         try:
             self.socket.sendall(encode(packet, V5))
@@ -126,7 +126,7 @@ class BenchClient:
 
 
 class BenchPublisher(BenchClient):
-    """Counts what it sent, what was acknowledged, and what was not accepted."""
+    """Counts events that were sent, acknowledged and refused."""
 
     def __init__(self, target: ConnectionTarget, name: str) -> None:
         super().__init__(target, name)
@@ -138,7 +138,7 @@ class BenchPublisher(BenchClient):
 
     @property
     def room(self) -> int:
-        """How many more may wait for their acknowledgement."""
+        """How many more events the window allows."""
         return self._window - (self.published - self.settled)
 
     def publish(self, template: PacketTemplate, count: int, now_ns: int) -> None:
@@ -146,7 +146,7 @@ class BenchPublisher(BenchClient):
         self.published += count
 
     def fence(self) -> None:
-        """Ask for an answer that comes after all that was sent is dealt with."""
+        """Request a reply that follows the processing of everything sent."""
         self.is_fenced = False
         self.put(encode(Pingreq(), V5))
 
@@ -167,7 +167,7 @@ class BenchPublisher(BenchClient):
 
 
 class BenchSubscriber(BenchClient):
-    """Counts what arrives, how old it was, and acknowledges it."""
+    """Counts events and their latencies, and acknowledges them."""
 
     def __init__(
         self, target: ConnectionTarget, name: str, channel: str, qos: int, size: int

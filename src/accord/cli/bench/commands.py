@@ -1,4 +1,4 @@
-"""`accord bench`: how fast events go through a node, and how long they take."""
+"""`accord bench`: throughput and latency of a node."""
 
 # Imports stand in the functions: help and completion must not wait for what measures.
 # ruff: noqa: PLC0415
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from accord.cli.connection import ConnectionTarget
 
 INTERRUPTED: Final = 130
-# For latency, where no rate is asked for: few enough to have the node mostly idle.
+# For latency, if no rate is given: low enough to leave the node mostly idle.
 MODERATE_HZ: Final = 1_000.0
 MODERATE_SHARE: Final = 0.05
 LATENCY_S: Final = 2.0

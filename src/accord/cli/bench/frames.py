@@ -1,9 +1,9 @@
 """MQTT packets in bulk.
 
-At hundreds of thousands of events a second there is no time to look at each packet. But packets
-that follow each other mostly look alike: a *run* is a stretch of packets with the same header, and
-so of the same size. A run is an array with a row per packet, in which packet identifiers and
-timestamps are columns, read or written all at once.
+At hundreds of thousands of events a second there is no time to handle each packet. But consecutive
+packets are mostly alike: a *run* is a sequence of packets with the same header, and so of the same
+size. A run is an array with a row per packet, in which packet identifiers and timestamps are
+columns, read or written all at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from accord.core.mqtt.packets import Publish
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
 
-STAMP: Final = 8  # bytes of the time at the beginning of each payload
+STAMP: Final = 8  # bytes of the timestamp at the start of each payload
 MAX_ID: Final = 65_535
 CHUNK_BYTES: Final = 1 << 16
 
@@ -28,7 +28,7 @@ _FIRST_LOOK: Final = 16
 
 
 class PacketRun(NamedTuple):
-    """Packets of one kind: their first byte, where their body starts, and all of their bytes."""
+    """Packets of one kind: their first byte, the offset of the body, and all bytes."""
 
     head: int
     body_at: int
@@ -43,7 +43,7 @@ class PacketRun(NamedTuple):
 
 
 def split(data: bytes) -> tuple[list[PacketRun], int]:
-    """The runs of whole packets in `data`, and where the first that is not whole starts."""
+    """Return the runs of whole packets in `data`, and where the first incomplete one starts."""
     array = np.frombuffer(data, np.uint8)
     found: list[PacketRun] = []
     at, look = 0, _FIRST_LOOK
@@ -57,13 +57,13 @@ def split(data: bytes) -> tuple[list[PacketRun], int]:
         count = whole if alike.all() else int(alike.argmin())
         found.append(PacketRun(data[at], body_at, rows[:count]))
         at += count * size
-        # Looking far ahead pays only where runs are long.
+        # A long look-ahead pays only if runs are long.
         look = look * 4 if count == whole else _FIRST_LOOK
     return found, at
 
 
 def _header(data: bytes, at: int) -> tuple[int, int] | None:
-    """Of the packet at `at`: where its body starts, from there, and its size with the header."""
+    """Relative start of the body of the packet at `at`, and the packet's size."""
     length = shift = 0
     for place in range(at + 1, min(at + 5, len(data))):
         length |= (data[place] & 0x7F) << shift
@@ -82,7 +82,7 @@ def replies(first: int, ids: Bytes) -> bytes:
 
 
 def latencies_ns(run: PacketRun, size: int, now_ns: int) -> Numbers:
-    """How old the payloads of published packets are, `size` bytes at the end of each."""
+    """Age of the payloads of published packets, `size` bytes at the end of each."""
     end = run.packets.shape[1]
     stamps = np.ascontiguousarray(run.packets[:, end - size : end - size + STAMP])
     sent_ns: Numbers = stamps.view(">i8").astype(np.int64).reshape(-1)
@@ -98,7 +98,7 @@ class PacketTemplate:
         self.count = max(CHUNK_BYTES // self.packet_size, 1)
         self._packets = np.tile(np.frombuffer(packet, np.uint8), (self.count, 1))
         self._stamp_at = len(packet) - size
-        self._id_at = self._stamp_at - 3 if qos else None  # then comes: no properties
+        self._id_at = self._stamp_at - 3 if qos else None  # followed by an empty property list
         self._next_id = 0
 
     def packets(self, count: int, now_ns: int) -> bytes:

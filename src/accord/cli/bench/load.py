@@ -1,8 +1,8 @@
 """A load: publishers and subscribers of one process that share a channel.
 
-Without a rate it is closed: only a window of events is on its way to the slowest subscriber, so
-that the node always has work and its queues stay short. Then it shows how fast events go through.
-With a rate it is open: events are sent when they are due, whatever became of those before.
+Without a rate the loop is closed: only a window of events is in flight to the slowest subscriber,
+so that the node always has work and its queues stay short. This measures throughput. With a rate
+the loop is open: events are sent when due, regardless of earlier ones.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ E = TypeVar("E", bound=BenchClient)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadShape:
-    """Who publishes what to whom."""
+    """Numbers of publishers and subscribers, and the events."""
 
     publishers: int = 1
     subscribers: int = 1
@@ -45,7 +45,7 @@ class LoadShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What happened in `spent_s`, and how much of a core the tool itself used meanwhile."""
+    """Results over `spent_s`, and the share of a core the tool itself used."""
 
     published: int
     delivered: int
@@ -65,7 +65,7 @@ class Result:
 
 
 class BenchLoad:
-    """All connections, to be run as often as wanted."""
+    """All connections; can run repeatedly."""
 
     def __init__(self, target: ConnectionTarget, shape: LoadShape) -> None:
         token = secrets.token_hex(4)
@@ -101,7 +101,7 @@ class BenchLoad:
         self._stack.close()
 
     def run(self, seconds: float, rate_hz: float | None, progress: Progress) -> Result:
-        """Publish for so long, then wait for what is still on its way."""
+        """Publish for so long, then wait for what is in flight."""
         samples = Samples()
         for subscriber in self._subscribers:
             subscriber.samples = samples if rate_hz is not None else None
@@ -145,18 +145,18 @@ class BenchLoad:
 
     @property
     def _free(self) -> int:
-        """How many events more may be on their way."""
+        """How many more events may be in flight."""
         if not self._subscribers:
             return self._window
         accepted = self._published - self._refused
         if time.perf_counter_ns() - self._active_ns > _STALL_NS:
-            # What has not come by now is lost; don't wait for it.
+            # Events not received by now are lost; don't wait for them.
             self._missed = [accepted - each.delivered for each in self._subscribers]
         counts = zip(self._subscribers, self._missed, strict=True)
         return self._window - accepted + min(each.delivered + missed for each, missed in counts)
 
     def _fill(self, wanted: int) -> int:
-        """Publish as much of it as publishers can take, in turns; returns how much it was."""
+        """Publish as many as the publishers accept, round-robin; returns how many."""
         left = wanted
         for _ in range(len(self._publishers)):
             if left <= 0:
@@ -172,7 +172,7 @@ class BenchLoad:
         return wanted - left
 
     def _drain(self) -> int:
-        """Wait for answers and deliveries; returns when the last of them came."""
+        """Wait for replies and deliveries; returns when the last one arrived."""
         start_ns = self._active_ns = time.perf_counter_ns()
         for publisher in self._publishers:
             publisher.fence()

@@ -1,4 +1,4 @@
-"""What a measurement found, for people and for programs."""
+"""Results of a measurement, for operators and for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BUSY: Final = 0.85
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchReport:
-    """`latency` was taken at `latency_hz`, in the same run or in one of its own."""
+    """`latency` was measured at `latency_hz`, in the same run or a separate one."""
 
     place: str
     host: str
@@ -34,7 +34,7 @@ class BenchReport:
 
     @property
     def is_here(self) -> bool:
-        """Whether node and tool share a machine, as far as one can tell."""
+        """Whether node and tool share a machine, as far as can be determined."""
         if self.host == "localhost":
             return True
         try:
@@ -44,7 +44,7 @@ class BenchReport:
 
     @property
     def node_cpu_us(self) -> float | None:
-        """Per event that left the node, or came if none left."""
+        """Per event that left the node, or entered if none left."""
         events = self.throughput.delivered or self.throughput.published
         return None if self.node_cpu_s is None or not events else self.node_cpu_s * 1e6 / events
 

@@ -1,4 +1,4 @@
-"""Latencies, of which there may be very many."""
+"""Latency samples with bounded memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIMIT: Final = 2_000_000
 
 
 class Samples:
-    """Holds all values up to `limit`, and then every second, fourth, … of them; `most` is exact."""
+    """Holds all values up to `limit`, then every second, fourth, … of them; `most` is exact."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
@@ -32,5 +32,5 @@ class Samples:
             self._held = len(self._parts[0])
 
     def percentile(self, share: int) -> float:
-        """The value below which `share` percent lie; 0 where there are none."""
+        """The value below which `share` percent lie; 0 if empty."""
         return float(np.percentile(np.concatenate(self._parts), share)) if self._held else 0.0

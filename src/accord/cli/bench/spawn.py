@@ -1,4 +1,4 @@
-"""A node for the time of a measurement."""
+"""A temporary node for a measurement."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Spawned(NamedTuple):
     pid: int
 
     def cpu_s(self) -> float | None:
-        """What it has used so far, where the system tells."""
+        """CPU time used so far, if the system reports it."""
         with suppress(OSError, ValueError, IndexError):
             # After the name, which may contain anything, user and system time are 12th and 13th.
             fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
@@ -37,10 +37,10 @@ class Spawned(NamedTuple):
 
 @contextmanager
 def spawned_node() -> Iterator[Spawned]:
-    """Starts one that keeps nothing, on a free port; stops it afterwards."""
+    """Start a node without persistence on a free port, and stop it afterwards."""
     port = _free_port()
     with tempfile.TemporaryDirectory(prefix="accord-bench-") as folder:
-        # In a folder of its own, so that no accord.toml is found.
+        # In a directory of its own, so that no accord.toml is found.
         output = Path(folder) / "output.txt"
         with output.open("wb") as sink:
             process = subprocess.Popen(  # noqa: S603 - this program itself
@@ -50,7 +50,7 @@ def spawned_node() -> Iterator[Spawned]:
                 stderr=sink,
                 cwd=folder,
                 env=_environment(),
-                start_new_session=True,  # Ctrl-C is for the tool, which then stops it
+                start_new_session=True,  # Ctrl-C is for the tool, which then stops the node
             )
         try:
             _wait(process, port, output)
@@ -65,7 +65,7 @@ def _command(port: int) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """The same package as here, although started in another folder."""
+    """Uses the same package, although started in another directory."""
     environment = dict(os.environ)
     if paths := environment.get("PYTHONPATH"):
         absolute = [os.path.abspath(path) for path in paths.split(os.pathsep) if path]

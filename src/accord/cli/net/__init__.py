@@ -1,1 +1,1 @@
-"""What `accord net` and `accord channel` are made of."""
+"""The `accord net` and `accord channel` commands."""

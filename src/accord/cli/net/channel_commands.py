@@ -1,4 +1,4 @@
-"""`accord channel …`: what channels require on their way from node to node."""
+"""`accord channel …`: requirements of channels on their routes between nodes."""
 
 # Imports stand in the commands: help and completion must not wait for parsers and tables.
 # ruff: noqa: PLC0415

@@ -1,4 +1,4 @@
-"""How channels look that are defined for all nodes."""
+"""Output of channels that are defined for all nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accord.core.overlay.channel_schemas import Channel
 
 
 def draw_channels(channels: Sequence[Channel]) -> Table:
-    """Options, and nodes without its template, where any channel has some."""
+    """With columns for options and for nodes that lack the template, if any channel has some."""
     has_options = any(channel.options for channel in channels)
     has_missing = any(channel.missing_at for channel in channels)
     more = ["options"] * has_options + ["not installed at"] * has_missing

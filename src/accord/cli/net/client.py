@@ -1,4 +1,4 @@
-"""A node's view of all others, and its channels, over HTTP, as commands ask for them."""
+"""HTTP client for a node's view of the network, and its channels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ADVICE: Final = {
 
 
 class NetClient:
-    """Each call is a request. Raises NotTakenError, or UnreachableError where no node is."""
+    """One request per call. Raises NodeRejectedError, or UnreachableError if no node replies."""
 
     def __init__(self, url: str, user: str | None, authority: Path | None) -> None:
         self._node = NodeHttpClient(url, user, authority)

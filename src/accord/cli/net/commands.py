@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from accord.cli.net.recent_rates import RecentRates
     from accord.core.overlay.status import NetStatus
 
-_FRAME: Final = 14  # lines of a whole picture that are no rows
+_FRAME: Final = 14  # lines of a full screen that are not rows
 _MIN_ROWS: Final = 3
 
 IsJson = Annotated[
@@ -106,7 +106,7 @@ def trace(
 
 
 def _check_place(context: typer.Context) -> None:
-    """What is given before a command would not reach it."""
+    """Reject options given before a subcommand, which would not get them."""
     from accord.cli.errors import InputError
 
     for name in context.params:
@@ -129,7 +129,7 @@ def _print(status: NetStatus, lately: RecentRates | None, *, is_json: bool) -> N
 
 
 def _watch(node: NetClient, every_s: float) -> None:
-    """On the whole terminal; where the node goes away, its last picture stays."""
+    """Redraw the full screen; if the node becomes unreachable, the last one stays."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text

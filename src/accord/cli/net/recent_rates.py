@@ -1,4 +1,4 @@
-"""How much came lately, and how much of it in time: from one look to the next."""
+"""Recent delivery rates and shares in time, from successive samples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Key = tuple[str, str, str]
 
 
 class RecentRates:
-    """Of the last `WINDOW_S` seconds, or since the first look."""
+    """Over the last `WINDOW_S` seconds, or since the first sample."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, dict[_Key, ArrivalStatus]]] = deque()
@@ -28,11 +28,11 @@ class RecentRates:
         return self.counts(arrival)[0] / took_s if took_s > 0 else 0.0
 
     def counts(self, arrival: ArrivalStatus) -> tuple[int, int]:
-        """What was delivered, and what of it late."""
+        """Events delivered, and how many of them late."""
         if not self._looks:
             return 0, 0
         before = self._looks[0][1].get(_key(arrival))
-        if before is None or before.delivered > arrival.delivered:  # the node began anew
+        if before is None or before.delivered > arrival.delivered:  # the node restarted
             return (arrival.delivered, arrival.late) if len(self._looks) > 1 else (0, 0)
         return arrival.delivered - before.delivered, arrival.late - before.late
 

@@ -1,7 +1,7 @@
-"""The routes of a channel, walked hop by hop, with what each link takes and what is left to spend.
+"""The routes of a channel, hop by hop, with each link's latency and the remaining margin.
 
-The margin of a route is what its maximum delay leaves when every hop takes as long as usual. Each
-hop may spend an equal share of it, so that it absorbs a short disturbance by itself.
+The margin of a route is what its maximum delay leaves if every hop takes as long as usual. Each hop
+may spend an equal share of it, so that it absorbs a short disturbance by itself.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _TREES: Final = ("single_source", "unreliable", "reliable", "total_order")
 
 
 class TraceHop(Struct, frozen=True, kw_only=True):
-    """From one node to the next; `so_far_us` is what it takes from the source to there.
+    """From one node to the next; `so_far_us` is the latency from the source up to there.
 
-    `may_wait_us` is what an event may wait for the link without being late; None: for ever.
+    `may_wait_us` is how long an event may queue for the link without being late; None: unlimited.
     """
 
     source: str
@@ -38,7 +38,7 @@ class TraceHop(Struct, frozen=True, kw_only=True):
 
 
 class RouteTrace(Struct, frozen=True, kw_only=True):
-    """`takes_us` is all its links and nodes as they are now, `margin_us` what that leaves."""
+    """`takes_us` is the current latency of all its links and nodes, `margin_us` the remainder."""
 
     state: str
     hops: tuple[TraceHop, ...]
@@ -47,7 +47,7 @@ class RouteTrace(Struct, frozen=True, kw_only=True):
 
 
 class FlowTrace(Struct, frozen=True, kw_only=True):
-    """`is_named` says that the channel is one of those that the source told of this flow."""
+    """`is_named`: the channel is one of those that the source announced for this flow."""
 
     source: str
     destination: str
@@ -62,7 +62,7 @@ class FlowTrace(Struct, frozen=True, kw_only=True):
 
 
 def traces(status: NetStatus, channel: str) -> list[FlowTrace]:
-    """Of all flows that carry a channel, or one that a filter selects."""
+    """Traces of all flows that carry a channel, or one that a filter selects."""
     if _template(status, channel) != ROUTED:
         return []
     links = {(link.source, link.target): link for link in status.links}
@@ -89,7 +89,7 @@ def traces(status: NetStatus, channel: str) -> list[FlowTrace]:
 
 
 def why_no_routes(status: NetStatus, channel: str) -> str:
-    """Where there is nothing to walk: how its events get to other nodes instead."""
+    """Explain how events reach other nodes if there are no routes."""
     template = _template(status, channel)
     if template == LOCAL:
         return f"{safe(channel)} is local: its events stay on their node"
@@ -104,7 +104,7 @@ def why_no_routes(status: NetStatus, channel: str) -> str:
 
 
 def _template(status: NetStatus, channel: str) -> str:
-    """Of the most specific definition that selects it."""
+    """Template of the most specific definition that selects the channel."""
     found = [
         ChannelDefinition(each.name, each.template)
         for each in status.channels
@@ -114,7 +114,7 @@ def _template(status: NetStatus, channel: str) -> str:
 
 
 def _carrying(status: NetStatus, channel: str) -> Iterator[tuple[FlowStatus, bool]]:
-    """Those that name it; and those that do not name all, but are for what it requires."""
+    """Flows that name the channel, and those with partial lists that match its requirements."""
     required = {
         (each.max_delay_us, each.paths, each.resiliency)
         for each in status.channels

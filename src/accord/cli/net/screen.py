@@ -1,4 +1,4 @@
-"""What `accord net` draws: nodes, links, channels, routes, and what came in time."""
+"""Output of `accord net`: nodes, links, channels, routes, and deliveries in time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_ROWS: Final = 100
 def draw_net(
     status: NetStatus, lately: RecentRates | None = None, *, rows: int = MAX_ROWS
 ) -> Group:
-    """Each table has `rows` lines at most."""
+    """Draw all tables, with at most `rows` lines each."""
     parts: list[RenderableType] = [_headline(status), *_troubles(status)]
     pairs = _pairs(status.links)
     parents = () if status.tier is None else status.tier.parents
@@ -65,7 +65,7 @@ def met_text(channel_flows: int, met: int) -> Text:
 
 
 def _carry(rules: Sequence[TransportStatus]) -> Table:
-    """By what this node sends channels, and what it can't send so: a copy for each neighbour."""
+    """Transport rules of this node, and what can't follow them; counts are copies per neighbour."""
     table = Table("channels", "carried by", *figures("copies"), "kept on tcp")
     for rule in rules:
         kept = f"{rule.kept:,}, which must not be lost" if rule.kept else NOTHING
@@ -144,7 +144,7 @@ def _links(status: NetStatus, pairs: list[list[LinkStatus]], rows: int) -> Table
         ends = min((pair[0].source, pair[0].target), (pair[0].target, pair[0].source))
         state = Text("up", "green") if all(each.is_used for each in pair) else Text("down", "red")
         if not any(reachable.get(end) for end in ends):
-            state = Text("not known", "dim")  # as it was when somebody there could still tell
+            state = Text("not known", "dim")  # last value reported while its node was reachable
         there = next((each for each in pair if each.source == ends[0]), None)
         back = next((each for each in pair if each.source == ends[1]), None)
         table.add_row(
@@ -182,7 +182,7 @@ def _channels(channels: Sequence[ChannelStatus]) -> Table:
 
 
 def _flows(flows: Sequence[FlowStatus]) -> Table:
-    """A line per route; what is the same as above is left out."""
+    """A line per route; cells equal to those above are left empty."""
     table = Table("from", "to", "requires", "route", *figures("takes"), "state")
     for flow in flows:
         required = required_text(flow.max_delay_us, flow.paths, flow.resiliency)
@@ -227,7 +227,7 @@ def _in_time(delivered: int, late: int) -> Text:
 
 
 def _carried(carried: TransitCounts) -> Text | None:
-    """What was lost here, and why."""
+    """Copies lost at this node, by cause."""
     parts = [f"{carried.sent_again:,} sent again"] if carried.sent_again else []
     if causes := [f"{count:,} {safe(cause)}" for cause, count in carried.lost.items() if count]:
         parts.append(f"copies lost: {', '.join(causes)}")

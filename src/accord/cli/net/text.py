@@ -1,4 +1,4 @@
-"""Requirements, times and shares of the overlay, as people read them."""
+"""Formats requirements, times and shares of the overlay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROUTED: Final = "routed"
 def required_text(
     max_delay_us: float, paths: int, resiliency: float, template: str = ROUTED
 ) -> str:
-    """What a channel or a flow requires."""
+    """The requirements of a channel or a flow."""
     if template == LOCAL:
         return "stays on its node"
     parts = []
@@ -28,14 +28,14 @@ def required_text(
 
 
 def time_text(time_us: float) -> str:
-    """Three digits at most, where they say something."""
+    """At most three significant digits."""
     text = latency_text(time_us / 1e6) if time_us > 0 else "0 ms"
     value, _, unit = text.partition(" ")
     return f"{value.rstrip('0').rstrip('.')} {unit}" if "." in value else text
 
 
 def share_text(part: int, whole: int) -> str:
-    """In percent; all of it only where nothing lacks."""
+    """In percent; 100 % only if nothing is missing."""
     if not whole:
         return NOTHING
     percent = 100 * part / whole

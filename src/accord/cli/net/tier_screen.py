@@ -1,4 +1,4 @@
-"""What `accord net` draws of parents and children: at a backbone node, and at a secondary one."""
+"""Parents and children in `accord net`: at a backbone node, and at a secondary one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STANDBY = Text("standby")
 
 
 def tier_words(tier: TierStatus) -> str:
-    """Of a secondary node, in its headline."""
+    """Headline of a secondary node."""
     linked = sum(parent.is_linked for parent in tier.parents)
     parents = count_text(max(len(tier.parents), tier.configured), "parent")
     parts = [f"secondary node, {linked} of {parents} linked"]
@@ -42,7 +42,7 @@ def draw_parents(parents: Sequence[ParentStatus]) -> Table:
 
 
 def draw_children(children: Sequence[ChildStatus]) -> Table:
-    """The secondary nodes whose parent this one is."""
+    """The secondary nodes that have this node as a parent."""
     table = Table("child", "this node is", *figures("needs", "waiting"), "lost")
     for child in children:
         away = "" if child.is_linked else ", not linked"

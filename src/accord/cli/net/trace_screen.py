@@ -1,4 +1,4 @@
-"""What `accord net trace` draws: the routes of a channel, hop by hop."""
+"""Output of `accord net trace`: the routes of a channel, hop by hop."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What `accord policy …` is made of."""
+"""The `accord policy …` commands."""

@@ -1,4 +1,4 @@
-"""A node's policies over HTTP, as commands see and change them."""
+"""HTTP client for a node's policies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class PolicyRefusedError(AccordError):
-    """What a node answers to a change that it does not make, or to a wrong question."""
+    """A node refused a change, or a request was invalid."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -37,9 +37,9 @@ class PolicyRefusedError(AccordError):
 
 
 class PolicyClient:
-    """Each call is a request.
+    """One request per call.
 
-    Raises `PolicyRefusedError`, or `UnreachableError` where no node is.
+    Raises `PolicyRefusedError`, or `UnreachableError` if no node replies.
     """
 
     def __init__(self, url: str, user: str | None, authority: Path | None) -> None:

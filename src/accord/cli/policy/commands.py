@@ -1,4 +1,4 @@
-"""`accord policy …`: see, change and understand the policies of a node."""
+"""`accord policy …`: view, change and explain the policies of a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`accord policy …`: commands that change something."""
+"""`accord policy …`: commands that change policies."""
 
 # Imports stand in the commands: help and completion must not wait for parsers and tables.
 # ruff: noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What options of commands mean for policies and limits."""
+"""Converts command options to changes of policies and limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PREFERENCES: Final = ("deadline", "shaping")
 
 
 def edited(fields: Mapping[str, object], given: Mapping[str, object]) -> dict[str, object]:
-    """A policy's fields with what is given; what is given empty is taken away."""
+    """A policy's fields with the given changes; an empty value removes a field."""
     result = dict(fields)
     wanted = {name: value for name, value in given.items() if value is not None}
     for name, value in wanted.items():
@@ -26,7 +26,7 @@ def edited(fields: Mapping[str, object], given: Mapping[str, object]) -> dict[st
         elif name in _INTEGERS:
             result[name] = _integer(name, str(value))
         elif name == "guarantee":
-            result[name] = infer(str(value))  # a share is a number, all else for the node to judge
+            result[name] = infer(str(value))  # a share is a number; the node checks everything else
         else:
             result[name] = value
     if not result.get("preferences", True):
@@ -42,7 +42,7 @@ def limit_settings(
     *,
     is_none: bool,
 ) -> dict[str, object]:
-    """The settings that change; empty where nothing is wanted."""
+    """The settings that change; empty if nothing is given."""
     settings: dict[str, object] = {}
     limits: dict[str, object] = {limit.client: limit.bandwidth_bps for limit in book.limits}
     if is_none:
@@ -65,7 +65,7 @@ def limit_settings(
 
 
 def read_rate(rate: str) -> str | int:
-    """As a book has it: a plain number is one of bits per second."""
+    """As in a policy set: a plain number is in bits per second."""
     return int(rate) if rate.isascii() and rate.isdigit() and len(rate) < 16 else rate
 
 
@@ -88,7 +88,7 @@ def read_resources(texts: Iterable[str]) -> dict[str, int | float]:
 
 
 def _preferred(preferences: object, name: str, value: str) -> dict[str, object]:
-    """As a table; a preset is none that could be changed."""
+    """The preferences as a table; a preset can't be edited."""
     if isinstance(preferences, str):
         problem = f"expected --preferences '' beside it, as {preferences} decides that"
         raise InputError(f"--{name}", problem)

@@ -1,4 +1,4 @@
-"""Why somebody gets what it gets: a sentence or two, and tables for who wants to know more."""
+"""Explains which quality a client gets and why: a short text, and tables with details."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VERBS: Final = {"publish": "publishes to", "subscribe": "receives", "query": "q
 def explain_offline(file: str, question: ExplainRequest) -> Explanation:
     """What a file would decide, if a node had it."""
     book = read_policies(file, read_text(file))
-    # Nothing is known of resources but what is said: then conditions on them do not hold.
+    # Only the given resources are known, so conditions on others do not hold.
     around = PolicyHost(resources=lambda _: {})
     return PolicyAdmin(book, PolicyStore(), around).explain(question)
 

@@ -1,4 +1,4 @@
-"""Files of policies, with mistakes by line."""
+"""Files of policies, with problems located by line."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from accord.shaping.checking import check_shapers
 _PART: Final = re.compile(r"([A-Za-z0-9_-]+)|\[(\d+)\]")
 _LINE: Final = re.compile(r"line (\d+)\b.*")
 _NAMED: Final = re.compile(r'policy "(.*)", (\w+)', re.DOTALL)
-_ONE: Final = "policy"  # what a place calls a policy that stands alone
+_ONE: Final = "policy"  # location of a single policy without a list
 
 
 def read_text(file: str) -> str:
-    """What a file says, or with `-` what is piped in."""
+    """The text of a file, or of standard input for `-`."""
     try:
         if file == "-":
             data = sys.stdin.buffer.read(MAX_TEXT + 1)
@@ -46,7 +46,7 @@ def read_text(file: str) -> str:
 
 
 def read_policies(file: str, text: str) -> PolicySet:
-    """All of a file, TOML or (by its name) JSON."""
+    """Read a whole file, TOML or (by its name) JSON."""
     try:
         book = parse_policy_set(text, is_json=_is_json(file))
         check_shapers(book)
@@ -85,7 +85,7 @@ def _is_json(file: str) -> bool:
 
 
 def _parse(text: str, *, is_json: bool) -> dict[str, Any] | None:
-    """None where it is not even TOML or JSON, which others complain of."""
+    """Return None for a syntax error, which is reported elsewhere."""
     try:
         table = msgspec.json.decode(text) if is_json else tomllib.loads(text)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -94,7 +94,7 @@ def _parse(text: str, *, is_json: bool) -> dict[str, Any] | None:
 
 
 def _located(error: PolicyError, file: str, text: str) -> InputError:
-    """The same mistake with its line, where the text is TOML that can be searched."""
+    """The same problem with its line, if the text is TOML."""
     if found := _LINE.fullmatch(error.place):
         return InputError(f"{file}:{found[1]}", error.problem)
     if error.place == "end of document":
@@ -105,7 +105,7 @@ def _located(error: PolicyError, file: str, text: str) -> InputError:
 
 
 def _path(place: str, text: str) -> KeyPath:
-    """Where `policies[3].where`, or `policy "X", where`, stands in the document."""
+    """Key path of `policies[3].where`, or `policy "X", where`, in the document."""
     if named := _NAMED.fullmatch(place):
         names = [each.get("name") for each in tomllib.loads(text).get("policies", [])]
         return ("policies", names.index(named[1]), named[2]) if named[1] in names else (named[2],)

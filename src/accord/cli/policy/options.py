@@ -1,4 +1,4 @@
-"""Options and arguments that commands about policies have in common, and their answers."""
+"""Options and arguments shared by the policy commands, and their replies."""
 
 # Imports stand in the commands: help and completion must not wait for parsers and tables.
 # ruff: noqa: PLC0415

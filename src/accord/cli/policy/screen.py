@@ -1,4 +1,4 @@
-"""How policies look."""
+"""Output of policies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHOWN: Final = 500
 
 
 def show_book(console: Console, book: PolicySet) -> None:
-    """Everything at a glance; policies in the order in which they are asked."""
+    """Overview; policies in order of evaluation."""
     facts = [
         ("version", str(book.version)),
         ("strategy", book.strategy),
@@ -65,7 +65,7 @@ def show_history(console: Console, versions: Iterable[Version]) -> None:
 
 
 def show_dry_run(console: Console, result: DryRun) -> None:
-    """Who would be treated otherwise, and how."""
+    """Which clients would be treated differently, and how."""
     noun = (
         "open publisher, subscription or query"
         if result.checked == 1

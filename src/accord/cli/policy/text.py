@@ -1,4 +1,4 @@
-"""Policies in words: when they apply, and what they give."""
+"""Policies in words: when they apply, and what they grant."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def context_words(policy: Policy) -> str:
 
 
 def effect_words(policy: Policy) -> str:
-    """What it gives."""
+    """What it grants."""
     parts = [] if policy.importance is None else [f"importance {policy.importance}"]
     if isinstance(policy.preferences, str):
         parts.append(policy.preferences)

@@ -1,4 +1,4 @@
-"""`accord policy …`: commands that only look."""
+"""`accord policy …`: read-only commands."""
 
 # Imports stand in the commands: help and completion must not wait for parsers and tables.
 # ruff: noqa: PLC0415

@@ -1,1 +1,1 @@
-"""What `accord quality` shows and asks."""
+"""The `accord quality` commands."""

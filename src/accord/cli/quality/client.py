@@ -1,4 +1,4 @@
-"""A node's negotiated quality over HTTP, as commands ask for it."""
+"""HTTP client for a node's negotiated quality."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ADVICE: Final = {
 
 
 class QualityClient:
-    """Each call is a request. NotTakenError, or UnreachableError where no node is."""
+    """One request per call. NodeRejectedError, or UnreachableError if no node replies."""
 
     def __init__(self, url: str, user: str | None, authority: Path | None) -> None:
         self._node = NodeHttpClient(url, user, authority)

@@ -1,4 +1,4 @@
-"""`accord quality …`: what is expected and offered, how that stands, and files of it."""
+"""`accord quality …`: expectations and profiles with their states, and files of them."""
 
 # Imports stand in the functions: help and completion must not wait for tables.
 # ruff: noqa: PLC0415
@@ -88,7 +88,7 @@ def define(
     from accord.cli.quality.client import QualityClient
     from accord.cli.quality.files import read_registry, read_text
 
-    read_registry([file])  # says in which line a mistake stands
+    read_registry([file])  # reports the line of a problem
     defined = QualityClient(url, user, authority).define(read_text(file))
     typer.echo(f"defined: {', '.join(defined)}")
 
@@ -130,7 +130,7 @@ def convert(
 
 
 def _check_place(context: typer.Context) -> None:
-    """What is given before a command would not reach it."""
+    """Reject options given before a subcommand, which would not get them."""
     from accord.cli.errors import InputError
 
     for name in context.params:

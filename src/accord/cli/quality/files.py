@@ -23,7 +23,7 @@ FORMATS: Final = (".xml", ".json")
 
 
 def read_registry(files: list[Path]) -> PropertyRegistry:
-    """The usual properties, and those that these files define."""
+    """The built-in properties, and those that these files define."""
     registry = PropertyRegistry()
     for file in files:
         try:

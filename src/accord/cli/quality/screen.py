@@ -1,4 +1,4 @@
-"""How negotiated quality looks on a terminal."""
+"""Output of negotiated quality."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Subscriptions are admitted only if they can be carried: needs, resources, decisions."""
+"""Admission control: accepts subscriptions only if resources on their paths suffice."""

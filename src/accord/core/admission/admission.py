@@ -1,12 +1,12 @@
-"""Admission at one node: advertisements, needs, books and the agreement with others, put together.
+"""Admission control of one node: advertisements, demand, resource pools and reservations.
 
-Whoever drives it tells it of advertisements, of what was measured and of what neighbours say, asks
-before a subscription is taken, lets time pass (`advance`), sends what it says (`sends`), and tells
-clients (`decisions`) and publishers (`overruns`). A decision may be there at once, where nobody
-else has to be asked.
+The driver reports advertisements, measurements and messages of neighbours, calls `subscribe` before
+a subscription is accepted, and calls `advance` as time passes. It drains `sends` to neighbours,
+`decisions` to clients and `overruns` to publishers. A decision that needs no other node is returned
+at once.
 
-In the mode that only reports, all is done as if it were for real, books included: a subscription
-that would have been refused takes nothing of them. Only the decision says that it does not bind.
+In report mode everything runs as in enforce mode, reservations included: a subscription that would
+have been refused reserves nothing. Only the outcome is marked as not binding.
 """
 
 from __future__ import annotations
@@ -48,11 +48,13 @@ from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import parse
 
-# Of one promise, so that all there may be together can be told to others, in 64 bits.
+# Limit of one reserved amount; keeps the sum of all reservations within 64 bits on the wire.
 MAX_AMOUNT: Final = 1 << 43
 
 
 class Admission:
+    """Admits subscriptions against the resources of this node and of the nodes on their paths."""
+
     def __init__(
         self, name: str, incarnation: int, options: AdmissionOptions | None = None
     ) -> None:
@@ -72,22 +74,23 @@ class Admission:
         self.subscriptions = SubscriptionRequests(
             self._protocol.requests, is_binding=options.mode is Mode.ENFORCE
         )
-        self.looking = ReevaluationQueue[Which](options.settle_us)  # at subscriptions
+        self.looking = ReevaluationQueue[Which](options.settle_us)  # of local subscriptions
         self._looking_at_holds = ReevaluationQueue[Leg](
             options.settle_us
-        )  # for those of other nodes
-        # By which ways events of a filter come, given those that are known; set by `exchange`.
+        )  # of transit reservations
+        # Finds the paths of a filter's events, given the known ones; set by overlay and secondary
+        # admission.
         self.find_ways: (
             Callable[[Filter, tuple[SourcePath, ...]], tuple[SourcePath, ...]] | None
         ) = None
-        self._elsewhere: dict[str, dict[Hashable, bool]] = {}  # advertisements, by node
+        self._elsewhere: dict[str, dict[Hashable, bool]] = {}  # advertisement keys, by remote node
 
     # ----------------------------------------------------------------------------- advertisements
 
     def advertise(
         self, publisher: str, name: str, filter_: Filter, rate_hz: float, now_us: int
     ) -> None:
-        """A local publisher's promise; the same name again replaces it."""
+        """Register a local publisher's advertisement; the same name replaces it."""
         self.enforcement.check(publisher, name, filter_)
         self.order.advertise((self.name, publisher, name), filter_, rate_hz, self.name)
         self.enforcement.advertise(publisher, name, filter_, rate_hz, now_us)
@@ -105,7 +108,7 @@ class Admission:
     def advertised_elsewhere(
         self, node: str, publisher: str, name: str, filter_: Filter, rate_hz: float
     ) -> None:
-        """Another node told that one of its publishers promises this."""
+        """Register an advertisement announced by a remote node."""
         key = (node, publisher, name)
         self.order.advertise(key, filter_, rate_hz, node)
         self._elsewhere.setdefault(node, {})[key] = True
@@ -122,13 +125,13 @@ class Admission:
         return self.order.unadvertise(key)
 
     def node_gone(self, node: str) -> None:
-        """What it told does not hold any more."""
+        """Remove all advertisements announced by `node`."""
         for key in self._elsewhere.pop(node, ()):
             self.order.unadvertise(key)
             self._changed()
 
     def elsewhere(self) -> list[str]:
-        """The other nodes with publishers that advertise something."""
+        """Return the remote nodes whose publishers advertise something."""
         return list(self._elsewhere)
 
     def published(
@@ -139,34 +142,35 @@ class Admission:
         document: Document | None,
         now_us: int,
     ) -> Compliance:
-        """Whether an event is within what its publisher advertised; it is told if not."""
+        """Check an event against its publisher's advertisements; violations go to `overruns`."""
         return self.enforcement.offer(publisher, channel, values, document, now_us)
 
     @property
     def overruns(self) -> list[RateViolation]:
-        """What publishers are to be told; to be taken out."""
+        """Violations to report to publishers; drained by the driver."""
         return self.enforcement.told
 
     # ---------------------------------------------------------------------------------- resources
 
     def look_at_cpu(self, use: float, rate_hz: float) -> None:
-        """The CPU's use from 0 to 1 and the events processed per second, lately."""
+        """Record a sample: CPU utilisation from 0 to 1, and events processed per second."""
         rate = to_units(rate_hz)
         self.books.set_used(CPU, rate)
         self.books.set_capacity(CPU, self._cpu.look(use, rate))
 
     def set_capacity(self, pool: Pool, capacity: int | None) -> None:
-        """What there is of memory, or of the bandwidth of a link or client; None: no limit."""
+        """Set the capacity of memory, or of a link's or client's bandwidth; None: no limit."""
         self.books.set_capacity(pool, capacity)
 
     def set_used(self, pool: Pool, used: int) -> None:
-        """What is really used of it."""
+        """Set the measured use of a pool."""
         self.books.set_used(pool, used)
 
     def measured(self, client_: str, key: Hashable, rate_hz: float, event_bytes: int) -> None:
-        """What a subscription really gets; the books follow where they were an estimate.
+        """Correct a subscription's reservation by what it was measured to receive.
 
-        Where they were a bound they follow upwards only: it has not held.
+        A reservation based on an estimate follows the measurement. One based on a bound is only
+        raised: the bound has been exceeded.
         """
         subscription = self.subscriptions.get(client_, key)
         if subscription is None:
@@ -182,7 +186,7 @@ class Admission:
     # ------------------------------------------------------------------------------ subscriptions
 
     def need(self, filter_: Filter, measured: Measured | None = None) -> RateDemand:
-        """What a subscription with this filter would need."""
+        """Return the demand that a subscription with this filter would have."""
         return self.needs.need(filter_, measured=measured)
 
     def subscribe(  # noqa: PLR0913
@@ -197,9 +201,9 @@ class Admission:
         event_bytes: int | None = None,
         measured: Measured | None = None,
     ) -> AdmissionOutcome | None:
-        """May it be taken? The answer, or None: then it is among `decisions` later.
+        """Request admission; returns the outcome, or None if it is added to `decisions` later.
 
-        `paths` begin here and end at nodes with publishers; they are found if they are not given.
+        `paths` start at this node and end at nodes with publishers; they are computed if not given.
         """
         guarantee = self.options.guarantee if guarantee is None else guarantee
         if self.options.mode is Mode.OFF or guarantee.kind is GuaranteeKind.NONE:
@@ -225,15 +229,15 @@ class Admission:
         return self.subscriptions.begin(subscription, paths, amounts, now_us)
 
     def unsubscribe(self, client_: str, key: Hashable) -> bool:
-        """Release what it held; whether there was such a subscription."""
+        """Release the subscription's reservations; returns whether it existed."""
         return self.subscriptions.end(client_, key)
 
     def client_gone(self, client_: str) -> None:
-        """It failed, or its session ended: release all it held."""
+        """Release all reservations of a client that failed or whose session ended."""
         self.subscriptions.end_all(client_)
 
     def reroute(self, client_: str, key: Hashable, paths: Sequence[Path], now_us: int) -> None:
-        """Its events come by other ways now; what it needs is asked for anew along all of them."""
+        """Request the subscription's reservations again along new paths."""
         subscription = self.subscriptions.get(client_, key)
         if subscription is not None:
             amounts = self._own_amounts(subscription)
@@ -250,9 +254,9 @@ class Admission:
         *,
         now_us: int,
     ) -> None:
-        """Subscribe for a secondary node; AccordError where that makes no sense.
+        """Subscribe on behalf of a secondary node; AccordError if the flow spec is invalid.
 
-        Where not all nodes have to agree, the child decides whether those that do are enough.
+        Unless the guarantee is full, the child decides whether enough nodes agreed.
         """
         _check(wish)
         filter_ = _parsed(wish.channel, wish.where)
@@ -269,21 +273,21 @@ class Admission:
         return self.subscriptions.get(_guest(child), key) is not None
 
     def carried_by(self, child: str, key: Hashable) -> tuple[NodeVerdict, ...]:
-        """What all nodes say of it, if nothing is being asked anew."""
+        """Return the verdicts of all nodes, or none while a new round is under way."""
         subscription = self.subscriptions.get(_guest(child), key)
         return () if subscription is None else self.subscriptions.verdicts(subscription)
 
     def carried_rate(self, child: str, key: Hashable) -> int:
-        """What is asked for, in thousandths of a hertz; -1 where there is nothing."""
+        """Return the requested rate in thousandths of a hertz; -1 if there is no subscription."""
         subscription = self.subscriptions.get(_guest(child), key)
-        # Of many publishers together: that may be more than one can advertise.
+        # Not `to_units`: the sum over many publishers may exceed what one may advertise.
         return -1 if subscription is None else ceil(subscription.asked_hz * PER_HZ - 1e-6)
 
     def drop(self, child: str, key: Hashable) -> None:
         self.subscriptions.end(_guest(child), key)
 
     def ask_parents(self) -> None:
-        """This is a secondary node: who answers speaks for others, and says what there will be."""
+        """Configure a secondary node: a parent replies for the other nodes and reports the rate."""
         self._protocol.requests.assess = self._told_rate
 
     # ------------------------------------------------------------------------------ for its driver
@@ -311,17 +315,17 @@ class Admission:
 
     @property
     def sends(self) -> list[Sent]:
-        """What is to be said to neighbours; to be taken out."""
+        """Messages for neighbours; drained by the driver."""
         return self._protocol.sends
 
     @property
     def decisions(self) -> list[AdmissionOutcome]:
-        """What clients are to be told; to be taken out."""
+        """Outcomes for clients; drained by the driver."""
         return self.subscriptions.decisions
 
     @property
     def dropped(self) -> int:
-        """Messages of neighbours that made no sense."""
+        """Count of invalid messages from neighbours."""
         return self._protocol.dropped
 
     def check_invariants(self) -> None:
@@ -335,12 +339,12 @@ class Admission:
     # ------------------------------------------------------------------------------------- inside
 
     def _changed(self) -> None:
-        """Something else is advertised now."""
+        """Schedule a re-evaluation of all reservations after a change of advertisements."""
         self.looking.changed()
         self._looking_at_holds.changed()
 
     def _look_again(self, which: Which, now_us: int) -> None:
-        """Ask anew for a subscription, if it needs something else or by other ways than before."""
+        """Request a subscription again if its demand or its paths have changed."""
         subscription = self.subscriptions.get(*which)
         if subscription is None:
             return
@@ -357,14 +361,14 @@ class Admission:
         return () if self.find_ways is None else self.find_ways(filter_, known)
 
     def _assess(self, wish: FlowSpec, towards: str, source: str) -> Amounts:
-        """What it takes here to carry events of publishers at `source` on towards a neighbour."""
+        """Return what forwarding events from `source` to a neighbour takes at this node."""
         _check(wish)
         filter_ = _parsed(wish.channel, wish.where)
         rate_hz = self._asked_hz(filter_, wish, frozenset((source,)))
         return self._amounts(rate_hz, wish.event_bytes, link(towards))
 
     def _own_amounts(self, subscription: SubscriptionRequest) -> Amounts:
-        """What it takes here to send events on to the client."""
+        """Return what delivering the events to the client takes at this node."""
         subscription.asked_hz = self._own_hz(subscription)
         event_bytes = subscription.wish.event_bytes
         return self._amounts(subscription.asked_hz, event_bytes, subscription.bandwidth)
@@ -373,7 +377,7 @@ class Admission:
         return max(self._asked_hz(subscription.filter, subscription.wish), subscription.told_hz)
 
     def _told_rate(self, number: int, rate: int) -> Amounts | None:
-        """What a subscription needs here, if that is something else than before."""
+        """Return the amounts needed for a rate reported by a parent, if they changed."""
         subscription = self.subscriptions.numbered(number)
         told_hz = to_hz(rate)
         if subscription is None or subscription.told_hz == told_hz:
@@ -403,7 +407,7 @@ def _check(wish: FlowSpec) -> None:
 
 
 def _guest(child: str) -> str:
-    """No client is called so."""
+    """Return a client name that no real client can have."""
     return f"\0\0{child}"
 
 

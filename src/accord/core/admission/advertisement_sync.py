@@ -1,9 +1,9 @@
-"""What is advertised at a secondary node, as its parents come to know it over links that lose.
+"""Replicates a secondary node's advertisements to its parents over links that lose messages.
 
-The child counts its changes. To each parent goes what changed after the version it is known to be
-at, and again until it says that it is there. With each link a session begins, in which a parent is
-told everything first; what it had before and is not among that goes. So another one begins, too,
-where it is not remembered any more what a parent has to be told is gone.
+The child keeps a versioned change log. Each parent is sent the changes after the version it has
+acknowledged, retransmitted until acknowledged. Each link starts a session, in which the parent
+first gets a snapshot and deletes all keys that are not in it. A new session also starts when a
+tombstone that a parent still needs has been discarded.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ from accord.core.overlay.tier_delta_sync import TierDeltaSender
 from accord.core.overlay.tier_links import TierLinks
 
 AGAIN_US: Final = 500_000
-MOST: Final = 100_000  # advertisements of one child
+MOST: Final = 100_000  # advertisements per child
 _AT_ONCE: Final = 64
-GONE: Final = 16_384  # that are remembered
+GONE: Final = 16_384  # tombstones kept
 _LIMITS: Final = DeltaLimits(changes=_AT_ONCE, bytes=64_000, gone=GONE)
 
 
 class AdvertisementRecord(msgspec.Struct, frozen=True, array_like=True):
+    """An advertisement as it is replicated."""
+
     channel: str
     where: str
     rate_hz: float
 
 
 class AdvertisementDelta(msgspec.Struct, frozen=True, array_like=True, tag="post"):
-    """What changes from version `since` to `version`, of `top` that there are.
+    """The changes from version `since` to `version`; `top` is the newest version of the log.
 
-    From 0 on: all there is, up to `top`.
+    With `since` 0 it starts a snapshot, which is complete at `top`.
     """
 
     incarnation: int
@@ -45,7 +47,7 @@ class AdvertisementDelta(msgspec.Struct, frozen=True, array_like=True, tag="post
 
 
 class AdvertisementAck(msgspec.Struct, frozen=True, array_like=True, tag="posted"):
-    """A parent is at this version of what the child's life `incarnation` says in a session."""
+    """The version that a parent has, of the child's incarnation and session."""
 
     incarnation: int
     session: int
@@ -56,7 +58,7 @@ Which = tuple[str, str]  # publisher and name
 
 
 class AdvertisementSender:
-    """At the child: `say` sends a message to a parent."""
+    """The child's side; `say` sends a message to a parent."""
 
     def __init__(
         self, incarnation: int, tiers: TierLinks, say: Callable[[str, AdvertisementDelta], None]
@@ -67,7 +69,7 @@ class AdvertisementSender:
         self._readers = TierDeltaSender(self._log, tiers, AGAIN_US)
 
     def put(self, publisher: str, name: str, advert: AdvertisementRecord | None) -> None:
-        """None: it is taken back."""
+        """Set an advertisement; None removes it."""
         which = (publisher, name)
         if advert is not None or self._log.get(which) is not None:
             self._log.put(which, advert)
@@ -101,22 +103,22 @@ def _bytes_of(which: Which, advert: AdvertisementRecord | None) -> int:
 
 
 class AdvertisementReceiver:
-    """At a parent: what one child advertises."""
+    """A parent's copy of one child's advertisements."""
 
     def __init__(self, incarnation: int) -> None:
         self.incarnation = incarnation
         self.session = -1
         self.version = 0
         self.adverts: dict[Which, AdvertisementRecord] = {}
-        self._stale: dict[Which, bool] = {}  # of before: gone unless it is said again
-        self._top = 0  # when all has been
+        self._stale: dict[Which, bool] = {}  # not in the snapshot yet
+        self._top = 0  # version at which the snapshot is complete
 
     def begin(self, incarnation: int) -> None:
-        """Another life of the child, that says everything anew."""
+        """Reset for a new incarnation of the child, which sends a snapshot."""
         self.incarnation, self.session, self.version = incarnation, -1, 0
 
     def read(self, post: AdvertisementDelta) -> list[tuple[Which, AdvertisementRecord | None]]:
-        """What is different now."""
+        """Apply a delta and return what changed."""
         if post.session > self.session and not post.since:
             self.session, self.version = post.session, 0
         is_next = post.session == self.session and post.since == self.version
@@ -129,7 +131,7 @@ class AdvertisementReceiver:
         for publisher, name, advert in post.changes:
             which = (publisher, name)
             if "\0" in publisher or "\n" in name:
-                continue  # nobody is called so, and others would take it for something else
+                continue  # invalid names, which would collide with separators in keys
             self._stale.pop(which, None)
             if advert != self.adverts.get(which) and self._has_room(which, advert):
                 found[which] = advert
@@ -149,6 +151,6 @@ class AdvertisementReceiver:
 
 
 def _is_too_much(post: AdvertisementDelta) -> bool:
-    """Whether it has more than a child says at once: to read it takes a while."""
+    """Check whether it exceeds the limits a child keeps to: decoding it takes time."""
     size = sum(_bytes_of((publisher, name), advert) for publisher, name, advert in post.changes)
     return len(post.changes) > _AT_ONCE or (len(post.changes) > 1 and size > _LIMITS.bytes)

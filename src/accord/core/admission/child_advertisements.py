@@ -1,7 +1,8 @@
-"""What children advertise, which their parents tell all nodes as facts of their own.
+"""Advertisements of children, which each parent announces as its own state records.
 
-Each also tells for which children it speaks, and as which of their parents (`elsewhere`). There is
-only so much that a node may say. No child gets more of it than is left for all others.
+Each parent also announces for which children it does so, and its rank among their parents
+(`remote_advertisements`). The state store is bounded, and no child may use more of it than is left
+for all others.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from accord.core.overlay.state_store import StateStore
 from accord.core.overlay.tier_links import TierLinks
 
 ADVERT: Final = "advert"
-ADVERTISER: Final = "advertiser"  # for which child a node speaks, and as which of its parents
+ADVERTISER: Final = "advertiser"  # a node's rank as parent of a child
 
-_ROOM_BYTES: Final = 32 << 10  # for that, which nothing else takes of what a node may say
-_FACT_BYTES: Final = 500  # about what a fact takes beside its texts
+_ROOM_BYTES: Final = 32 << 10  # reserved in the state store for ranks
+_FACT_BYTES: Final = 500  # approximate overhead of a state record
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _rank: Final = msgspec.msgpack.Decoder(ParentRank)
 
-Take = Callable[[str, str, bytes | None], None]  # from a node, under a key
+Take = Callable[[str, str, bytes | None], None]  # origin, key, value
 
 
 def key_of(publisher: str, name: str) -> str:
@@ -44,9 +45,9 @@ def key_of(publisher: str, name: str) -> str:
 
 
 class ChildAdvertisements:
-    """At the parent `name`; what it tells it is given itself, by `take`.
+    """The parent's side; its own announcements are also passed to `take`.
 
-    `dropped` counts what all nodes can't be told, for want of room.
+    `dropped` counts advertisements not announced for lack of space.
     """
 
     def __init__(
@@ -61,11 +62,11 @@ class ChildAdvertisements:
         self._name = name
         self._store = store
         self._tiers = tiers
-        self._seen = 0  # which version of `tiers`
+        self._seen = 0  # version of `tiers` last processed
         self._elsewhere = elsewhere
         self._take = take
         self._boards: dict[str, AdvertisementReceiver] = {}  # by child
-        self._bytes: dict[str, int] = {}  # of what all nodes are told, by child
+        self._bytes: dict[str, int] = {}  # announced, by child
         store.reserve(ADVERTISER, _ROOM_BYTES)
 
     @property
@@ -78,7 +79,7 @@ class ChildAdvertisements:
             self._tell_ranks()
 
     def posted(self, child: str, post: AdvertisementDelta) -> AdvertisementAck | None:
-        """The answer, if it gets one."""
+        """Apply a child's delta; returns the ack, if any."""
         board = self._boards.get(child)
         if board is None:
             board = self._boards[child] = AdvertisementReceiver(post.incarnation)
@@ -90,7 +91,7 @@ class ChildAdvertisements:
         for which, advert in board.read(post):
             if not self._repeat(child, which, advert):
                 self.dropped += 1
-                board.adverts.pop(which, None)  # it could be of any size
+                board.adverts.pop(which, None)  # not kept: it could be of any size
         return AdvertisementAck(board.incarnation, board.session, board.version)
 
     def left(self, child: str) -> None:
@@ -103,13 +104,13 @@ class ChildAdvertisements:
             self._elsewhere.rank(self._name, child, None)
 
     def told(self, origin: str, child: str, value: bytes | None) -> None:
-        """As which of its parents another node speaks for a child."""
+        """Process another node's rank as parent of a child."""
         if origin != self._name:
             rank = None if value is None else decode_or_none(_rank, value)
             self._elsewhere.rank(origin, child, rank)
 
     def _repeat(self, child: str, which: Which, advert: AdvertisementRecord | None) -> bool:
-        """What a child advertises is a fact of this node's; False where it can't be."""
+        """Announce a child's advertisement as a state record; False if it does not fit."""
         key = key_of(publisher_of(child, which[0]), which[1])
         before = self._store.get(self._name, ADVERT, key)
         value = None if advert is None else _encode(advert)
@@ -120,13 +121,13 @@ class ChildAdvertisements:
             and self._store.put(ADVERT, key, value)
         )
         if not is_told:
-            self._store.drop(ADVERT, key)  # what was said before does not hold any more, either
+            self._store.drop(ADVERT, key)  # the previous value is void, too
         self._bytes[child] = held + _size(key, value if is_told else None)
         self._take(self._name, key, value if is_told else None)
         return is_told or advert is None
 
     def _tell_ranks(self) -> None:
-        """As which of their parents this node speaks for children."""
+        """Announce this node's rank for each of its children."""
         for child in self._boards:
             link = self._tiers.links.get(child)
             if link is not None:

@@ -1,13 +1,13 @@
-"""Subscriptions of secondary nodes, which their parent asks for as if they were its own.
+"""Reservations of secondary nodes, which their active parent requests on their behalf.
 
-A child asks its active parent, in the same words as nodes ask each other, over a path of two. The
-parent subscribes in its stead: what the link to the child takes is its own part, and it asks
-further as it does for its clients. The answer tells what all those nodes said, and which rate is to
-be expected in all, as the child does not know who advertises what. As for other nodes, what a child
-does not ask to be kept is given up in time, and all that an earlier life of it had at once.
+A child sends its active parent the same messages that nodes exchange, over a path of two nodes. The
+parent subscribes for it: the bandwidth of the link to the child is the parent's own part, and the
+rest is requested as for its clients. The reply carries the verdicts of all those nodes and the
+total expected rate, because the child does not know the advertisements. As between other nodes, a
+reservation that the child does not refresh expires, and a new incarnation of the child ends all
+reservations of earlier ones.
 
-Children share the room that there is for them: whatever one asks for, others find some, and clients
-of this node, too.
+Children share their part of the table by fair quotas, and the rest stays for clients of this node.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ from accord.core.admission.transit_reservations import Sent, is_replacing
 from accord.core.model.errors import AccordError
 from accord.core.model.fair_quota import FairQuota
 
-MAX_CHILD_RESERVATIONS: Final = MAX_REQUESTS // 2  # the others are for clients of this node
-MAX_BYTES: Final = 64 << 20  # of what they wish
+MAX_CHILD_RESERVATIONS: Final = MAX_REQUESTS // 2  # the rest is for clients of this node
+MAX_BYTES: Final = 64 << 20  # of flow specs
 _OVERHEAD: Final = 1_000
 
 
 class _ChildReservation:
-    """`verdicts` None: not decided yet; it `is_there` while something may be promised."""
+    """One leg of a child; `verdicts` is None until decided.
+
+    `is_there` is true while `Admission` carries the subscription.
+    """
 
     __slots__ = ("dies_us", "is_there", "path", "round", "size", "verdicts", "wish")
 
@@ -57,11 +60,11 @@ class _ChildReservation:
 
 
 class ChildReservations:
-    """`sends` collects what is to be said to children."""
+    """All reservations of children; the driver drains `sends`."""
 
     def __init__(self, admission: Admission) -> None:
         self.sends: list[Sent] = []
-        self.dropped = 0  # messages that made no sense
+        self.dropped = 0  # invalid messages
         self._name = admission.name
         self._admission = admission
         self._timing = admission.options.timing
@@ -70,7 +73,7 @@ class ChildReservations:
         self._released = ReleasedLegs()
         self._incarnations: dict[str, int] = {}
         self._now_us = 0
-        self._sweep_us = 0  # nothing is given up before
+        self._sweep_us = 0  # nothing expires earlier
 
     def __len__(self) -> int:
         return len(self._guests)
@@ -94,13 +97,13 @@ class ChildReservations:
                 self._release(leg)
 
     def left(self, child: str) -> None:
-        """It is no child of this node any more."""
+        """Drop everything of a node that is no longer a child."""
         for leg in [leg for leg, guest in self._guests.items() if guest.child == child]:
             self._drop(leg)
         self._incarnations.pop(child, None)
 
     def advance(self, now_us: int) -> None:
-        """Give up what nobody asks for any more."""
+        """Expire reservations that were not refreshed."""
         self._now_us = now_us
         if now_us < self._sweep_us:
             return
@@ -155,7 +158,7 @@ class ChildReservations:
                 lambda decision: self._decided(leg, decision),
                 now_us=self._now_us,
             )
-        except AccordError:  # a wish that can't be understood here
+        except AccordError:  # the flow spec is invalid here
             self.dropped += 1
             self._forget(leg)
 
@@ -211,7 +214,7 @@ class ChildReservations:
         self.sends.append((keep.path[0], kept))
 
     def _look(self, leg: Leg, guest: _ChildReservation) -> None:
-        """Who promises it now; while that is asked for anew, as before."""
+        """Update the verdicts; while a new round is under way the previous ones stay."""
         if guest.is_there:
             guest.verdicts = self._admission.carried_by(guest.child, leg) or guest.verdicts
 
@@ -219,14 +222,14 @@ class ChildReservations:
         return self._admission.carried_rate(guest.child, leg) if guest.is_there else -1
 
     def _say_full(self, ask: Reserve) -> None:
-        """The child has its share of the room already."""
+        """Refuse: the child has used up its quota."""
         whose = f"secondary node {ask.path[0]}"
         full = (NodeVerdict(self._name, MEMORY.resource, whose, _size(ask), 0),)
         answer = ReserveReply(ask.request, ask.round, ask.leg, ask.path, ask.wish.is_full, full)
         self.sends.append((ask.path[0], answer))
 
     def _release(self, leg: Leg) -> None:
-        """For ever: not even an ask that comes late brings it back."""
+        """Release a leg permanently: not even a late `Reserve` revives it."""
         self._drop(leg)
         self._released.add(leg)
 
@@ -242,7 +245,7 @@ class ChildReservations:
         return guest
 
     def _is_current(self, child: str, incarnation: int) -> bool:
-        """Whether it is of the child's newest life; what earlier ones had goes."""
+        """Check that it is of the child's newest incarnation; drop reservations of earlier ones."""
         known = self._incarnations.get(child, -1)
         if incarnation > known:
             self._incarnations[child] = incarnation

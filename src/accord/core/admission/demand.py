@@ -1,12 +1,12 @@
-"""What a subscription needs: how many events per second, from how many publishers.
+"""Estimates the demand of a subscription: events per second and number of publishers.
 
-Three answers, side by side. The paper's: the rate and count of its filter if that is advertised,
-else an interval, from the greatest of any filter that it covers to the smallest of any that covers
-it. Then bounds: when all publishers publish what they promised at most, and keep to their filters,
-at least the sum over the advertisements that it covers will come, and at most the sum over those
-that it intersects. These always hold; the paper's maximum does not, where an advertisement
-intersects a filter that covers the subscription and is not covered by it. And an estimate from what
-was measured, of which nobody promised that it stays so.
+There are three results. The paper's: rate and count of the filter if it is advertised, otherwise an
+interval from the greatest of any filter that it covers to the smallest of any that covers it.
+Bounds: if all publishers publish at their advertised maximum and keep to their filters, at least
+the sum over the covered advertisements arrives, and at most the sum over the intersecting ones.
+These always hold; the paper's maximum does not if an advertisement intersects a filter that covers
+the subscription without being covered by it. Estimate: the measured rate, which nothing guarantees
+to stay the same.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from accord.core.admission.filter_index.tables import Sums
 from accord.core.admission.filter_poset import FilterPoset, PosetLookup, to_hz
 from accord.core.monitoring.measurement_registry import subject_of
 
-# What was measured, by kind, subject and name: `LocalRegistry.get` at some time.
+# Measurements by kind, subject and name: `MeasurementRegistry.get` at some time.
 MeasuredLookup = Callable[[str, str, str], float | None]
 
 
 class Basis(StrEnum):
-    """Which of the answers is to be promised."""
+    """Which of the results is reserved."""
 
-    HIGHEST = "highest"  # nothing that was advertised can exceed it
+    HIGHEST = "highest"  # an upper bound if publishers keep to their advertisements
     PAPER = "paper"
-    ESTIMATE = "estimate"  # with some room; the highest where nothing was measured
+    ESTIMATE = "estimate"  # with a margin; the highest if nothing was measured
 
 
 class Interval(Struct, frozen=True):
     low: float
-    high: float  # infinite where nothing is known
+    high: float  # infinite if unknown
 
 
 class Measured(Struct, frozen=True):
-    """What events that match came to, where that is known."""
+    """Measured rate and size of matching events, if known."""
 
     rate_hz: float | None = None
     event_bytes: float | None = None
 
 
 class RateDemand(Struct, frozen=True, kw_only=True):
-    """`is_advertised`: then the paper's answer is one number, that of its filter.
+    """Demand of a subscription; if `is_advertised`, the paper's interval is a single number.
 
-    `is_loose` says that there was too much to compare, so that lower bounds may be too low.
+    With `is_loose` there were too many filters to compare, and lower bounds may be too low.
     """
 
     rate_hz: Interval
@@ -62,11 +62,11 @@ class RateDemand(Struct, frozen=True, kw_only=True):
 
 
 class DemandEstimator:
-    """Of one node, by the advertisements that it knows of."""
+    """Estimates demand from the advertisements that a node knows."""
 
     def __init__(self, order: FilterPoset, *, room: float = 1.25) -> None:
         self.order = order
-        self._room = room  # what an estimate is multiplied by
+        self._room = room  # factor on estimates
 
     def need(
         self,
@@ -75,7 +75,7 @@ class DemandEstimator:
         nodes: frozenset[str] | None = None,
         measured: Measured | None = None,
     ) -> RateDemand:
-        """All that is known; bounds of what comes from `nodes`, if given."""
+        """Return all three results; the bounds only count `nodes`, if given."""
         found = self.order.look_up(filter_, nodes)
         paper = _paper(found)
         return RateDemand(
@@ -96,7 +96,7 @@ class DemandEstimator:
         nodes: frozenset[str] | None = None,
         measured: Measured | None = None,
     ) -> float:
-        """What is to be promised; never more than the highest."""
+        """Return the rate to reserve; never more than the upper bound."""
         highest_hz = to_hz(self.order.sum_intersecting(filter_, nodes).rate)
         if basis is Basis.ESTIMATE and measured is not None and measured.rate_hz is not None:
             return min(highest_hz, measured.rate_hz * self._room)
@@ -106,9 +106,9 @@ class DemandEstimator:
 
 
 def measured(known: MeasuredLookup, channel: str, where: str = "", xpath: str = "") -> Measured:
-    """What the pipeline measured of a subscription, or of all its channel where it asks for all.
+    """Return what the pipeline measured of a subscription; of its channel, without a predicate.
 
-    The selectivity of its predicate is used where only that and the channel's rate are known.
+    If only the predicate's selectivity and the channel's rate are known, their product is used.
     """
     subject = subject_of(channel, where, xpath)
     rate_hz = known("predicate", subject, "rate_hz")
@@ -122,7 +122,7 @@ def measured(known: MeasuredLookup, channel: str, where: str = "", xpath: str = 
 
 
 def _paper(found: PosetLookup) -> tuple[Sums, Sums | None]:
-    """The least and the most; None where nothing advertised covers it."""
+    """Return the paper's minimum and maximum; None if no advertised filter covers it."""
     if found.exact is not None:
         return found.exact, found.exact
     return found.most_covered, found.least_covering

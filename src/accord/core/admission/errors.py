@@ -1,4 +1,4 @@
-"""What can't be accepted of advertisements and requests."""
+"""Errors of admission control."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from accord.core.model.errors import AccordError
 
 
 class AdmissionError(AccordError):
-    """Says which part can't be accepted, and what was expected instead."""
+    """An unacceptable advertisement or request: the part concerned, and what was expected."""
 
     def __init__(self, part: str, problem: str) -> None:
         self.part = part

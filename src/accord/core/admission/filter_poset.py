@@ -1,15 +1,15 @@
-"""The order of advertised filters, with what each of them covers.
+"""Poset of advertised filters, ordered by covering, with sums over what each filter covers.
 
-At each filter that somebody advertises there are `rate`, the sum of the maximum rates of all
-advertisements that it covers, and `count`, how many they are; its own are among them. Both are sums
-over distinct advertisements: what is covered by several others counts once. A new advertisement
-adds itself to all filters that cover it, and a new filter begins with the sum over what it covers;
-taking an advertisement back is the inverse.
+Each advertised filter has a `rate`, the sum of the maximum rates of all advertisements that it
+covers, and a `count` of them; its own are included. Both are sums over distinct advertisements: one
+that is covered along several paths counts once. A new advertisement is added to the sums of all
+filters that cover it, and a new filter starts with the sum over what it covers; removing an
+advertisement is the inverse.
 
-The order itself is not drawn: who covers whom is found by asking an index, and so are the filters
-directly above or below one.
+The poset's edges are not stored: an index finds the filters that cover, or are covered by, a given
+one, and from these its direct predecessors and successors.
 
-Rates are kept in thousandths of a hertz, so that sums are exact whatever comes and goes.
+Rates are integers in thousandths of a hertz, so sums stay exact under any sequence of changes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_TERMS: Final = 4
 
 
 class _Entry:
-    """A filter that somebody advertises; `shares` are by node, where there are several."""
+    """An advertised filter; `shares` are its own sums by node, if there are several nodes."""
 
     __slots__ = ("channel", "identity", "node", "shares", "text")
 
@@ -51,7 +51,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class AdvertisedFilter:
-    """An advertised filter as it stands in the order."""
+    """An advertised filter with its own sums and the sums over what it covers."""
 
     filter: Filter
     own: Sums
@@ -68,11 +68,11 @@ class AdvertisedFilter:
 
 @dataclass(frozen=True, slots=True)
 class PosetLookup:
-    """What advertisements say about a filter.
+    """What the advertisements imply for a filter.
 
-    `exact` is of the filter itself, where it is advertised. `most_covered` are the greatest rate
-    and count of any filter that it covers, `least_covering` the smallest of any that covers it.
-    `is_loose` says that there was too much to compare, so that `covered` may be too small.
+    `exact` is the total of the filter itself, if it is advertised. `most_covered` has the greatest
+    rate and count of any filter that it covers, `least_covering` the smallest of any that covers
+    it. With `is_loose` there were too many filters to compare, and `covered` may be too small.
     """
 
     exact: Sums | None = None
@@ -84,6 +84,8 @@ class PosetLookup:
 
 
 class FilterPoset:
+    """All advertisements known to a node, with bounds on their number and on general filters."""
+
     def __init__(
         self, *, advertisements_limit: int = MAX_ADVERTISEMENTS, odd_limit: int = MAX_ODD
     ) -> None:
@@ -96,7 +98,7 @@ class FilterPoset:
         self._advertised: dict[Hashable, tuple[int, int, str]] = {}
 
     def __len__(self) -> int:
-        """How many filters are advertised."""
+        """Number of advertised filters."""
         return len(self._numbers)
 
     @property
@@ -105,23 +107,23 @@ class FilterPoset:
 
     @property
     def odd(self) -> int:
-        """How many filters are no boxes."""
+        """Number of general filters."""
         return len(self._relating.odd)
 
     @property
     def strays(self) -> int:
-        """How many filters limit attributes that few others limit."""
+        """Number of filters held as sparse rows: their attributes are rarely constrained."""
         return self._relating.index.strays
 
     @property
     def compared(self) -> int:
-        """How many filters had to be compared one by one so far."""
+        """Number of filters compared one by one so far."""
         return self._relating.compared
 
     # ------------------------------------------------------------------------------------ changes
 
     def advertise(self, key: Hashable, filter_: Filter, rate_hz: float, node: str = "") -> None:
-        """`key` stands for the advertisement; the same again replaces it."""
+        """Add an advertisement; one with the same `key` is replaced."""
         own = Sums(to_units(rate_hz), 1)
         self._check(key, filter_)
         self.unadvertise(key)
@@ -138,7 +140,7 @@ class FilterPoset:
         self._advertised[key] = number, own.rate, node
 
     def unadvertise(self, key: Hashable) -> bool:
-        """Take it back; whether there was such an advertisement."""
+        """Remove an advertisement; returns whether it existed."""
         known = self._advertised.pop(key, None)
         if known is None:
             return False
@@ -153,10 +155,9 @@ class FilterPoset:
         self._free.append(number)
         return True
 
-    # ---------------------------------------------------------------------------------- questions
+    # -------------------------------------------------------------------------------------- queries
 
     def __contains__(self, key: Hashable) -> bool:
-        """Whether there is such an advertisement."""
         return key in self._advertised
 
     def __iter__(self) -> Iterator[AdvertisedFilter]:
@@ -169,7 +170,7 @@ class FilterPoset:
         return None if number is None else self._shown(number)
 
     def look_up(self, filter_: Filter, nodes: Nodes = None) -> PosetLookup:
-        """What advertisements say; `covered` and `intersecting` only those at `nodes`, if given."""
+        """Look a filter up; `covered` and `intersecting` only count `nodes`, if given."""
         if not filter_.terms:
             return PosetLookup()
         relating = self._relating
@@ -189,17 +190,17 @@ class FilterPoset:
         )
 
     def sum_covered(self, filter_: Filter, nodes: Nodes = None) -> Sums:
-        """Over the advertisements that it covers."""
+        """Sum over the advertisements that the filter covers."""
         covered = self._relating.covered(filter_, nodes)
         return self._sum(covered, covered.odd, nodes)
 
     def sum_intersecting(self, filter_: Filter, nodes: Nodes = None) -> Sums:
-        """Over the advertisements that it intersects, or for all that is known might."""
+        """Sum over the advertisements that intersect the filter or cannot be proved not to."""
         intersecting = self._relating.intersecting(filter_, nodes)
         return self._sum(intersecting, intersecting.odd + intersecting.unknown, nodes)
 
     def intersecting_by_node(self, filter_: Filter) -> dict[str, Sums]:
-        """The same as `sum_intersecting`, for each node at which there are some."""
+        """Return `sum_intersecting` by node, for each node that has such advertisements."""
         group = self._relating.intersecting(filter_)
         sums = self._relating.sum_by_node(group)
         for number in (*self._relating.several(group), *group.odd, *group.unknown):
@@ -210,14 +211,14 @@ class FilterPoset:
         return sums
 
     def successors(self, filter_: Filter) -> list[AdvertisedFilter]:
-        """The filters that it covers, and none between."""
+        """Return the filters directly covered by this one."""
         covered = self._others(self._relating.covered(filter_), filter_)
-        # What covers more comes first, so that what is between is there before what is below.
+        # Larger counts first: an intermediate filter precedes the filters below it.
         covered.sort(key=lambda each: -each.count)
         return _outermost(covered, covers)
 
     def predecessors(self, filter_: Filter) -> list[AdvertisedFilter]:
-        """The filters that cover it, and none between."""
+        """Return the filters that directly cover this one."""
         covering = self._others(self._relating.covering(filter_), filter_)
         covering.sort(key=lambda each: each.count)
         return _outermost(covering, lambda one, other: covers(other, one))
@@ -288,10 +289,10 @@ class FilterPoset:
         return [self._shown(number) for number in numbers if number != same]
 
     def _change(self, number: int, filter_: Filter, change: Sums, node: str) -> None:
-        """One advertisement of a filter more or less."""
+        """Add or remove one advertisement of a known filter."""
         entry = self._entry(number)
         if filter_.identity != entry.identity:
-            filter_ = self._filter(number)  # the same otherwise written: less may be known of it
+            filter_ = self._filter(number)  # equivalent, but less may be provable of it
         before = self._relating.own(number)
         self._relating.change(number, filter_, change)
         if entry.shares is None:
@@ -310,7 +311,7 @@ class FilterPoset:
             self._relating.move(number, entry.channel, None if is_several else entry.node)
 
     def _sum(self, group: RelatedFilters, odd: list[int], nodes: Nodes) -> Sums:
-        """Over what is advertised at `nodes`: of boxes at one node the group has no others."""
+        """Sum over what is advertised at `nodes`; single-node boxes of the group are all there."""
         sums = self._relating.sum_boxes(group)
         for number in odd:
             sums = sums.plus(self._relating.own(number))
@@ -328,7 +329,7 @@ class FilterPoset:
 def _outermost(
     sorted_: list[AdvertisedFilter], is_beyond: Callable[[Filter, Filter], bool | None]
 ) -> list[AdvertisedFilter]:
-    """Those that no other is beyond."""
+    """Return the filters that no other one is beyond."""
     kept: list[AdvertisedFilter] = []
     for other in sorted_:
         if not any(is_beyond(each.filter, other.filter) for each in kept):
@@ -341,7 +342,7 @@ def _outermost(
 
 
 def to_units(rate_hz: float) -> int:
-    """A rate in thousandths of a hertz, rounded up: a promise is never less than what was said."""
+    """Convert to thousandths of a hertz, rounded up: never less than was advertised."""
     if not 0 <= rate_hz <= MAX_HZ:
         raise AdmissionError("rate_hz", f"expected 0 to {MAX_HZ:,.0f} events/s, got {rate_hz}")
     return math.ceil(rate_hz * PER_HZ - 1e-6)

@@ -1,11 +1,11 @@
-"""What nodes say to each other about subscriptions that are to be carried.
+"""Messages of the reservation protocol, with soft state and hop-by-hop signalling as in RSVP.
 
-A request has a leg for each way by which events come: a path from the subscriber's node, its
-origin, to a node with publishers. `Reserve` travels along it and gathers what each node says;
-`ReserveReply` brings that back. Nodes that said yes hold what is needed for a while. `Refresh`
-turns it into a promise, and said again from time to time lets it last; `RefreshAck` confirms, and
-names nodes that have forgotten. `Release` ends it. Every message can be lost, repeated or late
-without harm: who hears nothing forgets in time.
+A request has one leg per path by which events arrive: from the subscriber's node, its origin, to a
+node with publishers. `Reserve` travels along the leg and collects each node's verdict;
+`ReserveReply` returns them. Nodes that agreed hold the resources for a short time. `Refresh`,
+repeated periodically, turns that into a lease and renews it; `RefreshAck` confirms it and names
+nodes that no longer hold the reservation. `Release` ends it. Any message may be lost, duplicated or
+late without harm: a reservation that is not refreshed expires.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 
 class ReservationId(msgspec.Struct, frozen=True, array_like=True):
-    """Nobody gives the same again: `incarnation` rises each time the origin is started."""
+    """Globally unique ID of a request; `incarnation` rises at each start of the origin."""
 
     origin: str
     incarnation: int
@@ -22,18 +22,18 @@ class ReservationId(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FlowSpec(msgspec.Struct, frozen=True, array_like=True):
-    """What is to be carried. With `is_full`, the first refusal ends it."""
+    """What a reservation is for. With `is_full`, the first refusal ends the request."""
 
     channel: str
     where: str
     is_full: bool
     basis: str = "highest"
     event_bytes: int = 0
-    measured_hz: float = -1.0  # below 0: not known
+    measured_hz: float = -1.0  # below 0: unknown
 
 
 class NodeVerdict(msgspec.Struct, frozen=True, array_like=True):
-    """What a node said: yes, where `resource` is empty; else of what it has too little."""
+    """A node's verdict: agreed if `resource` is empty, otherwise the resource that is short."""
 
     node: str
     resource: str = ""
@@ -47,7 +47,7 @@ class NodeVerdict(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Reserve(msgspec.Struct, frozen=True, array_like=True, tag="admission ask"):
-    """`replaces` are legs by which events came before, and will not any more."""
+    """Requests a reservation along `path`; `replaces` are legs that it supersedes."""
 
     request: ReservationId
     round: int
@@ -59,7 +59,10 @@ class Reserve(msgspec.Struct, frozen=True, array_like=True, tag="admission ask")
 
 
 class ReserveReply(msgspec.Struct, frozen=True, array_like=True, tag="admission answer"):
-    """`rate` is all that is to be expected, in thousandths of a hertz; below 0: not said."""
+    """Returns the verdicts to the origin.
+
+    `rate` is the total expected rate in thousandths of a hertz; below 0: not given.
+    """
 
     request: ReservationId
     round: int
@@ -71,7 +74,10 @@ class ReserveReply(msgspec.Struct, frozen=True, array_like=True, tag="admission 
 
 
 class Refresh(msgspec.Struct, frozen=True, array_like=True, tag="admission keep"):
-    """`nodes` are those that said yes; `lost` those of them, so far, that hold nothing any more."""
+    """Renews a reservation at `nodes`, which agreed.
+
+    `lost` collects those of them that no longer hold it.
+    """
 
     request: ReservationId
     round: int
@@ -83,7 +89,7 @@ class Refresh(msgspec.Struct, frozen=True, array_like=True, tag="admission keep"
 
 
 class RefreshAck(msgspec.Struct, frozen=True, array_like=True, tag="admission kept"):
-    """`rate` as in `ReserveReply`; `sequence` 0: nobody asked."""
+    """Acknowledges a refresh; `rate` as in `ReserveReply`. `sequence` 0: unsolicited."""
 
     request: ReservationId
     round: int
@@ -95,6 +101,8 @@ class RefreshAck(msgspec.Struct, frozen=True, array_like=True, tag="admission ke
 
 
 class Release(msgspec.Struct, frozen=True, array_like=True, tag="admission release"):
+    """Ends a reservation along `path`."""
+
     request: ReservationId
     leg: int
     path: tuple[str, ...]

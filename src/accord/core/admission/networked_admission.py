@@ -1,4 +1,4 @@
-"""Where a node with others asks whether a subscription may be taken."""
+"""Admission at a node with neighbours: common base of overlay and secondary admission."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accord.core.admission.transit_reservations import Sent
 
 
 class NetworkedAdmission:
-    """Others are told at once of what happens here."""
+    """Delegates to `Admission` and sends the resulting messages immediately after each call."""
 
     def __init__(self, admission: Admission) -> None:
         self.admission = admission
@@ -29,7 +29,7 @@ class NetworkedAdmission:
         event_bytes: int | None = None,
         measured: Measured | None = None,
     ) -> AdmissionOutcome | None:
-        """May it be taken? The answer, or None: then it is among `admission.decisions` later."""
+        """Request admission; returns the outcome, or None if `admission.decisions` has it later."""
         outcome = self.admission.subscribe(
             client,
             key,
@@ -59,12 +59,12 @@ class NetworkedAdmission:
             self.unadvertise(publisher, name)
 
     def _send(self) -> None:
-        """What is to be said to neighbours."""
+        """Send the pending messages to neighbours."""
         raise NotImplementedError
 
 
 def drain(sends: list[Sent]) -> list[Sent]:
-    """All of them, first: one that can't be said must not keep others from it for ever."""
+    """Remove and return all messages: one that can't be sent must not block the others for good."""
     taken = list(sends)
     sends.clear()
     return taken

@@ -1,4 +1,4 @@
-"""How a node admits subscriptions, and which guarantee a client gets."""
+"""Options of admission control, and the guarantee that a client gets."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from accord.core.admission.reservation import ReservationTimers
 
 class Mode(StrEnum):
     OFF = "off"
-    REPORT = "report"  # says what it would have done
+    REPORT = "report"  # decides, but does not enforce
     ENFORCE = "enforce"
 
 
 class GuaranteeKind(StrEnum):
-    NONE = "none"  # carried as well as can be, nothing is promised
-    FULL = "full"  # all nodes on the way must be able to carry it
-    PERCENTAGE = "percentage"  # so many of them
+    NONE = "none"  # best effort, without a reservation
+    FULL = "full"  # all nodes on its paths must agree
+    PERCENTAGE = "percentage"  # at least this percentage of them must agree
 
 
 class Guarantee(Struct, frozen=True, kw_only=True):
-    """What is promised to a subscription; different clients may get different ones."""
+    """The guarantee of a subscription; clients may get different ones."""
 
     kind: GuaranteeKind = GuaranteeKind.FULL
-    percent: float = 100.0  # of the nodes on the way, where that is its kind
+    percent: float = 100.0  # of the nodes on its paths, for PERCENTAGE
     basis: Basis = Basis.HIGHEST
 
     def __post_init__(self) -> None:
@@ -36,16 +36,18 @@ class Guarantee(Struct, frozen=True, kw_only=True):
 
 
 class AdmissionOptions(Struct, frozen=True, kw_only=True):
+    """Options of one node's admission control."""
+
     mode: Mode = Mode.ENFORCE
-    guarantee: Guarantee = Guarantee()  # where nothing else is said
-    event_bytes: int = 1_024  # where nothing was measured
-    subscription_bytes: int = 4_096  # memory that a subscription takes by itself
-    queue_s: float = 1.0  # of its events are expected to wait for a client or link
-    estimate_room: float = 1.25  # what an estimate is multiplied by
-    cpu_threshold: float = 0.8  # from which use on the CPU counts as busy
-    burst_s: float = 1.0  # in which a publisher may publish at once what it may in that time
-    tell_us: int = 1_000_000  # between two complaints to a publisher
-    settle_us: int = 1_000_000  # until subscriptions follow what was advertised since
+    guarantee: Guarantee = Guarantee()  # default
+    event_bytes: int = 1_024  # event size if none was measured
+    subscription_bytes: int = 4_096  # fixed memory per subscription
+    queue_s: float = 1.0  # seconds of events expected to be queued for a client or link
+    estimate_room: float = 1.25  # factor on estimates
+    cpu_threshold: float = 0.8  # utilisation from which the CPU counts as busy
+    burst_s: float = 1.0  # a publisher's burst, in seconds of its rate
+    tell_us: int = 1_000_000  # minimum interval of notifications to a publisher
+    settle_us: int = 1_000_000  # delay from a change to the re-evaluation
     advertisements: int = 4_000_000
-    odd_filters: int = 64  # that are no conjunctions of conditions on single attributes
+    odd_filters: int = 64  # general filters: not a conjunction of conditions on single attributes
     timing: ReservationTimers = ReservationTimers()

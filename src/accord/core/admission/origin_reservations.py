@@ -1,16 +1,17 @@
-"""The requests of a node's own clients: asked along all their legs, decided, kept, given up.
+"""Origin side of the reservation protocol: requests of a node's own clients.
 
-A request is admitted when all nodes that said yes have also confirmed that they keep it; before,
-its client hears nothing, so that nothing is promised for others. From then on it is kept alive, and
-as long as its origin calls it admitted, every node that promised still does: the origin counts a
-lease from when it sent what was confirmed, the others from when they received it. A node that has
-forgotten (it was started anew) or can't be reached is asked again, in a new round; what does not
-come back by then is withdrawn, and its client told.
+Reservations are soft state, as in RSVP, set up by a round of requests and a round of confirmations.
+A request is admitted when all nodes that agreed have also acknowledged a refresh; the client is
+notified only then, so the origin guarantees nothing that others have not. From then on it is
+refreshed. While the origin calls it admitted, every node that agreed still holds it: the origin
+counts the lease from when it sent the acknowledged refresh, the others from when they received it.
+A node that lost the reservation (by a restart) or is unreachable is asked again in a new round. If
+too few nodes agree before the lease ends, the request is withdrawn and its client is notified.
 
 ```
-asking ── all said yes, or enough ──▶ confirming ── all confirmed ──▶ admitted
-  │  ▲                                   │  somebody has forgotten       │
-  │  └───────────── a new round ─────────┴───────────────────────────────┘
+asking ── all agreed, or enough ────▶ confirming ── all acknowledged ─▶ admitted
+  │  ▲                                   │  a node lost it              │
+  │  └───────────── a new round ─────────┴──────────────────────────────┘
   └─ a refusal, or too many ──▶ refused (withdrawn, if it was admitted)
 ```
 """
@@ -43,14 +44,14 @@ from accord.core.admission.resources import MEMORY, Amounts, ReservationTable, S
 from accord.core.admission.transit_reservations import MAX_LEGS, MAX_PATH, Sent
 
 MAX_REQUESTS: Final = 100_000
-_ROUNDS: Final = 3  # at a time, before it is admitted or given up
-_SENT: Final = 64  # not confirmed yet, of one leg
+_ROUNDS: Final = 3  # before a request is admitted or refused
+_SENT: Final = 64  # unacknowledged refreshes of one leg
 
 
 class OriginReservations:
-    """Of one origin. `sends` and `decisions` collect what is to be said to others and to clients.
+    """All requests of one origin; the driver drains `sends` and `decisions`.
 
-    What is booked here for a request is under its `ReservationId`.
+    The local reservation of a request is booked under its `ReservationId`.
     """
 
     def __init__(
@@ -60,9 +61,9 @@ class OriginReservations:
         self.timing = timing
         self.sends: list[Sent] = []
         self.decisions: list[ReservationDecision] = []
-        self.dropped = 0  # messages that made no sense here
-        # Of a secondary node: who answers speaks for others, and tells the rate, for which is given
-        # what is needed here.
+        self.dropped = 0  # invalid messages
+        # Set at a secondary node, whose parent replies for other nodes: maps a request number and
+        # the rate that the parent reports to the amounts needed here, None if unchanged.
         self.assess: Callable[[int, int], Amounts | None] | None = None
         self._incarnation = incarnation
         self._books = books
@@ -84,7 +85,7 @@ class OriginReservations:
         percent: float,
         now_us: int,
     ) -> int:
-        """Ask for it; gives its number. `amounts` are what is needed here."""
+        """Start a request and return its number; `amounts` are needed at this node."""
         if not 0 <= percent <= 100:
             raise AdmissionError("percent", f"expected 0 to 100, got {percent}")
         legs = self._checked(paths)
@@ -111,10 +112,10 @@ class OriginReservations:
         now_us: int,
         amounts: Amounts | None = None,
     ) -> None:
-        """Events come by other ways now: the new ones are asked, the old ones released then.
+        """Move a request to other paths: reserve along the new legs, then release the old ones.
 
-        A node that is on both moves what it holds, as it may not have enough for two. None: by the
-        same. `amounts` are needed here from now on, if given.
+        A node on both moves its reservation, as it may not have capacity for two. `paths` None
+        keeps the paths. `amounts`, if given, replace what is needed at this node.
         """
         request = self._requests.get(number)
         if request is None:
@@ -127,7 +128,7 @@ class OriginReservations:
         self._ask(request, now_us)
 
     def end(self, number: int) -> bool:
-        """Nobody wants it any more; whether there was such a request."""
+        """Release a request that is no longer wanted; returns whether it existed."""
         request = self._requests.get(number)
         if request is None:
             return False
@@ -139,11 +140,11 @@ class OriginReservations:
         return None if request is None else request.state
 
     def id_of(self, number: int) -> ReservationId:
-        """What is booked for a request here is under this."""
+        """Return the key under which a request is booked at this node."""
         return ReservationId(self.name, self._incarnation, number)
 
     def promised(self) -> dict[ReservationId, dict[int, tuple[str, ...]]]:
-        """For requests that were admitted: by leg, the nodes that said yes."""
+        """Return for each request that was admitted, by leg, the nodes that agreed."""
         return {
             request.id: {
                 number: leg.yes for number, leg in request.legs.items() if leg.verdicts is not None
@@ -228,7 +229,7 @@ class OriginReservations:
                 assert all(verdict.is_yes for verdict in request.verdicts().values())
 
     def verdicts(self, number: int) -> tuple[NodeVerdict, ...]:
-        """Of all nodes, for a request that is admitted and not being asked for anew."""
+        """Return the verdicts of all nodes if the request is admitted and no round is under way."""
         request = self._requests.get(number)
         is_settled = request is not None and request.state is ReservationState.ADMITTED
         return tuple(request.verdicts().values()) if is_settled and request is not None else ()
@@ -236,7 +237,7 @@ class OriginReservations:
     # ------------------------------------------------------------------------------------- rounds
 
     def _is_of_path(self, answer: ReserveReply) -> bool:
-        """Whether those who answered are on the path, or beyond it where others are spoken for."""
+        """Check that the verdicts are of the path's nodes; a parent may add those of others."""
         nodes = tuple(each.node for each in answer.verdicts)
         asked = answer.path[1:]
         if self.assess is not None:
@@ -267,7 +268,7 @@ class OriginReservations:
                 request.add_leg(path)
 
     def _ask(self, request: Reservation, now_us: int) -> None:
-        """Begin a round."""
+        """Start a new round."""
         if request.rounds == _ROUNDS:
             self._refuse(request, now_us)
             return
@@ -276,7 +277,7 @@ class OriginReservations:
         request.rounds += 1
         for number, leg in list(request.legs.items()):
             if leg.verdicts is not None and not leg.yes:
-                # Given up before, and released: that leg can't come back, another can.
+                # A released leg can't be reserved again: replace it by a new one on the same path.
                 self._release(request, number, request.legs.pop(number))
                 request.add_leg(leg.path)
             leg.verdicts = None
@@ -288,7 +289,7 @@ class OriginReservations:
             self._say(request, now_us)
 
     def _decide(self, request: Reservation, now_us: int) -> None:
-        """All have answered, or enough is known."""
+        """Decide the round: all legs have replied, or the result is certain."""
         is_over = request.wish.is_full and not all(
             verdict.is_yes for verdict in request.verdicts().values()
         )
@@ -322,7 +323,7 @@ class OriginReservations:
                 self._release(request, number, leg)
 
     def _look(self, request: Reservation, now_us: int) -> None:
-        """Whether all have confirmed that was asked to be kept."""
+        """Admit or reschedule once all legs have acknowledged their refresh."""
         if not all(leg.is_confirmed for leg in request.legs.values()):
             return
         if request.state is ReservationState.CONFIRMING:
@@ -351,7 +352,7 @@ class OriginReservations:
         self._forget(request)
 
     def _step(self, request: Reservation, now_us: int) -> None:
-        """Something is due."""
+        """Handle a due timer."""
         if request.state is ReservationState.ADMITTED:
             holds_until_us = request.holds_until_us(self.timing.patience_us)
             if holds_until_us is not None and holds_until_us <= now_us:
@@ -370,7 +371,7 @@ class OriginReservations:
             self._give_up(request, now_us)
 
     def _give_up(self, request: Reservation, now_us: int) -> None:
-        """Some have not confirmed in time."""
+        """Abandon legs that did not acknowledge in time, and decide without them."""
         for number, leg in request.legs.items():
             if not leg.is_confirmed:
                 leg.give_up()
@@ -380,10 +381,10 @@ class OriginReservations:
         else:
             self._refuse(request, now_us)
 
-    # ------------------------------------------------------------------------------------- saying
+    # -------------------------------------------------------------------------------------- sending
 
     def _say(self, request: Reservation, now_us: int) -> None:
-        """Ask those that have not answered, or have not confirmed."""
+        """Send to each leg that has not replied or not acknowledged."""
         for number, leg in request.legs.items():
             if request.state is ReservationState.ASKING:
                 if leg.verdicts is None:
@@ -447,7 +448,7 @@ class OriginReservations:
             heapq.heapify(self._dues)
 
     def _deadline_us(self, request: Reservation, wait_us: int, now_us: int) -> int:
-        """Never later than what was promised before is sure to hold."""
+        """Return the deadline, at most the end of the lease that earlier acks guarantee."""
         holds_until_us = request.holds_until_us(self.timing.lease_us)
         deadline_us = now_us + wait_us
         return deadline_us if holds_until_us is None else min(deadline_us, holds_until_us)
@@ -455,7 +456,7 @@ class OriginReservations:
     def _leg(
         self, neighbour: str, message: ReserveReply | RefreshAck
     ) -> tuple[Reservation, Leg] | None:
-        """What a message is about, if that is still of interest."""
+        """Return the request and leg of a message, or None if it is outdated."""
         request = self._requests.get(message.request.number)
         if request is None or request.id != message.request or request.round != message.round:
             return None
@@ -465,7 +466,7 @@ class OriginReservations:
         return request, leg
 
     def _checked(self, paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-        """Each once, without those that end where they begin."""
+        """Validate the paths; remove duplicates and paths of a single node."""
         for path in paths:
             if not path or path[0] != self.name:
                 raise AdmissionError("path", f"expected one that begins at {self.name}, got {path}")

@@ -1,12 +1,12 @@
-"""Admission among nodes: what they say to each other of it, and what they must know of all others.
+"""Admission at a node of the overlay: signalling with neighbours and remote advertisements.
 
-What is said to a neighbour goes as a message of this service. Advertisements of local publishers
-are facts, so that each node knows them all. Those of a node that can't be reached for a while do
-not count, until it can be: its publishers may have gone elsewhere.
+Reservation messages are template messages of this service. Advertisements of local publishers are
+state records, so every node knows all of them. Advertisements of a node that has been unreachable
+for a lease are ignored until it is reachable again: its publishers may have moved.
 
-A node with others makes one of these, by `Channels.serve`, and advertises, subscribes and
-unsubscribes here, so that the others are told at once. What is done with `admission` itself is told
-when time passes.
+A node in an overlay creates one through `Channels.serve` and advertises, subscribes and
+unsubscribes here, so that messages leave at once. Messages caused by calling `admission` directly
+leave at the next `advance`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ _of_child: Final[msgspec.msgpack.Decoder[AdmissionMessage | AdvertisementDelta]]
 
 
 class OverlayAdmission(NetworkedAdmission, Template):
-    """`dropped` counts what others said that made no sense. `tiers`: to secondary nodes."""
+    """Admission service of a node; `tiers` are its links to secondary nodes.
+
+    `dropped` counts invalid messages and state records of others.
+    """
 
     def __init__(
         self,
@@ -67,13 +70,13 @@ class OverlayAdmission(NetworkedAdmission, Template):
             context.name, store, self._tiers, self._elsewhere, self._advert_taken
         )
         self._store = store
-        self._gone_us = admission.options.timing.lease_us  # then nothing is promised there
-        self._map_version = -1  # as it was last looked at
-        self._map_due_us = 0  # when it may be again
+        self._gone_us = admission.options.timing.lease_us  # by then no reservation holds there
+        self._map_version = -1  # last map version processed
+        self._map_due_us = 0  # earliest time of the next check
         self._openings = 0
-        self._missed: dict[str, int] = {}  # nodes that can't be reached, and since when
-        self._gone: dict[str, bool] = {}  # those whose advertisements do not count
-        self._check_us = -1  # when one of them will have been missed for long
+        self._missed: dict[str, int] = {}  # unreachable nodes, and since when
+        self._gone: dict[str, bool] = {}  # nodes whose advertisements are ignored
+        self._check_us = -1  # when the next unreachable node will be ignored; -1: none
         admission.find_ways = self.ways
         context.watch(ADVERT, self._advert_told)
         context.watch(ADVERTISER, self._repeating.told)
@@ -89,7 +92,7 @@ class OverlayAdmission(NetworkedAdmission, Template):
     def advertise(
         self, publisher: str, name: str, filter_: Filter, rate_hz: float, now_us: int
     ) -> None:
-        """A local publisher's promise, of which all nodes are told; the same name replaces it."""
+        """Register a local publisher's advertisement and announce it; the same name replaces it."""
         if "\n" in name:
             raise AdmissionError("name", "expected one line")
         key = key_of(publisher, name)
@@ -111,7 +114,7 @@ class OverlayAdmission(NetworkedAdmission, Template):
         return super().unadvertise(publisher, name)
 
     def ways(self, filter_: Filter, known: tuple[SourcePath, ...] = ()) -> tuple[SourcePath, ...]:
-        """From the nodes with publishers of what the filter lets through, as events come."""
+        """Return the paths from all nodes whose advertisements intersect the filter."""
         map_, name = self.context.map, self.context.name
         before = {way.path[-1]: way.path for way in known}
         found: list[SourcePath] = []
@@ -137,7 +140,7 @@ class OverlayAdmission(NetworkedAdmission, Template):
             self._map_version = map_.version
             self._map_due_us = now_us + self.admission.options.settle_us
             self._look_for_nodes(now_us)
-            # Where links only get worse, all is as it was unless a way goes over one of them.
+            # If links only got worse, paths stay unless one uses such a link.
             if map_.openings != self._openings or self._has_bent():
                 self._openings = map_.openings
                 self.admission.looking.changed()
@@ -207,11 +210,11 @@ class OverlayAdmission(NetworkedAdmission, Template):
                 self._elsewhere.tell(origin, publisher, name, filter_, advert.rate_hz)
                 return
             except (AccordError, ValueError, RecursionError, OverflowError):
-                self.dropped += 1  # what it said before does not hold any more, either
+                self.dropped += 1  # the previous value is void, too
         self._elsewhere.untell(origin, publisher, name)
 
     def _has_bent(self) -> bool:
-        """Whether a way of some subscription is not the one to take any more."""
+        """Check whether any subscription's path has changed."""
         map_, name = self.context.map, self.context.name
         return any(
             path_from(map_, path[-1], name, path) != path
@@ -219,7 +222,7 @@ class OverlayAdmission(NetworkedAdmission, Template):
         )
 
     def _look_for_nodes(self, now_us: int) -> None:
-        """See which can be reached, and leave out those that could not be for long."""
+        """Check reachability; ignore advertisements of nodes that were unreachable for long."""
         reachable = self.context.map.distances(self.context.name).costs
         for node in [each for each in self._gone if each in reachable]:
             del self._gone[node]

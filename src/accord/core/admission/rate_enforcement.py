@@ -1,11 +1,11 @@
-"""Publishers held to what they advertised: a token bucket for each advertisement.
+"""Rate enforcement of publishers: one token bucket per advertisement.
 
-An event counts against an advertisement of its publisher that it matches; where several do, against
-the first that has something left. What is beyond the rate is limited, and the publisher told, at
-most once in a while. Publishers that advertise nothing are free; those that do, and publish what
-matches none of their advertisements, are told that, too.
+An event counts against the first matching advertisement of its publisher whose bucket has a token.
+Events beyond the rate are limited, and the publisher is notified at a limited rate. Publishers
+without advertisements are not limited; those with some that publish events matching none are
+notified as well.
 
-Credit is kept in billionths of an event, so that nothing is lost by rounding whatever the rate.
+Credit is counted in billionths of an event, so rounding loses nothing at any rate.
 """
 
 from __future__ import annotations
@@ -25,33 +25,36 @@ from accord.core.model.values import Value
 
 MAX_PUBLISHERS: Final = 1_000_000
 MAX_OF_ONE: Final = 1_000
-MAX_ODD_OF_ONE: Final = 8  # that are no boxes: to compare them costs everybody
-_EVENT: Final = 1_000_000_000  # a thousandth of a hertz earns as much in microseconds
+MAX_ODD_OF_ONE: Final = 8  # general filters: comparing them costs all publishers
+_EVENT: Final = 1_000_000_000  # credit of one event; 1/1000 Hz earns 1 per microsecond
 _BURST_S: Final = 1.0
 _TELL_US: Final = 1_000_000
 
 
 class Compliance(StrEnum):
+    """How an event relates to the advertisements of its publisher."""
+
     FREE = "free"  # its publisher advertises nothing
     WITHIN = "within"
-    OVER = "over"  # more than was advertised
+    OVER = "over"  # beyond the advertised rate
     UNADVERTISED = "unadvertised"  # matches no advertisement of its publisher
 
 
 class RateViolation(Struct, frozen=True):
-    """What a publisher is told; `events` were concerned since it was last told."""
+    """Notification to a publisher; `events` counts those since the previous one."""
 
     publisher: str
-    advertisement: str  # empty: what was published matches none
+    advertisement: str  # empty: the events match none
     standing: Compliance
     rate_hz: float
     events: int
 
 
 class TokenBucket:
-    """At most `rate` events, in thousandths per second, and so many in one go as in `burst_s`.
+    """Token bucket of `rate` events per 1,000 seconds, and a burst of `burst_s` seconds.
 
-    Two at least: who publishes just at its rate would lose whatever comes a little late.
+    The burst is at least two events: a publisher exactly at its rate would otherwise lose every
+    event that is a little late.
     """
 
     __slots__ = ("_credit", "_now_us", "most", "rate")
@@ -63,12 +66,12 @@ class TokenBucket:
         self._now_us = now_us
 
     def follow(self, before: TokenBucket) -> None:
-        """Begin as full as another was: to promise the same anew earns nothing."""
+        """Start as full as another bucket: advertising the same again earns no credit."""
         before._earn(self._now_us)
         self._credit = before._credit * self.most // before.most
 
     def take(self, now_us: int) -> bool:
-        """Whether one more event may go now."""
+        """Take a token for one event; returns whether there was one."""
         self._earn(now_us)
         if not self.rate or self._credit < _EVENT:
             return False
@@ -98,7 +101,7 @@ class _Advertised:
         self.tell_us = 0
 
     def follow(self, before: _Advertised) -> None:
-        """It is the same with another rate or filter."""
+        """Take over credit and counters when only rate or filter have changed."""
         self.bucket.follow(before.bucket)
         self.passed, self.limited = before.passed, before.limited
         self.untold, self.tell_us = before.untold, before.tell_us
@@ -114,14 +117,14 @@ class _Publisher:
         self.tell_us = 0
 
     def odd(self, besides: str) -> int:
-        """How many of its filters are no boxes, besides that of one advertisement."""
+        """Return the number of general filters, not counting that of advertisement `besides`."""
         return sum(
             name != besides and each.filter.box is None for name, each in self.advertised.items()
         )
 
 
 class AdvertisementUsage(Struct, frozen=True):
-    """What came of one advertisement so far."""
+    """Counters of one advertisement."""
 
     publisher: str
     advertisement: str
@@ -131,7 +134,7 @@ class AdvertisementUsage(Struct, frozen=True):
 
 
 class RateEnforcement:
-    """`told` collects what publishers are to be told."""
+    """Token buckets of all local publishers; the driver drains `told`."""
 
     def __init__(self, *, burst_s: float = _BURST_S, tell_us: int = _TELL_US) -> None:
         if not 0 <= burst_s <= 3_600:
@@ -144,7 +147,7 @@ class RateEnforcement:
     def advertise(
         self, publisher: str, name: str, filter_: Filter, rate_hz: float, now_us: int
     ) -> None:
-        """The same name again replaces it, and goes on with what was left of it."""
+        """Add an advertisement; the same name replaces it and keeps its credit."""
         rate = to_units(rate_hz)
         self.check(publisher, name, filter_)
         known = self._publishers.setdefault(publisher, _Publisher())
@@ -154,7 +157,7 @@ class RateEnforcement:
         known.advertised[name] = advertised
 
     def check(self, publisher: str, name: str, filter_: Filter) -> None:
-        """AdmissionError where a publisher may not advertise that as well."""
+        """Raise AdmissionError if the publisher may not add this advertisement."""
         known = self._publishers.get(publisher)
         if known is None:
             if len(self._publishers) >= MAX_PUBLISHERS:
@@ -180,7 +183,7 @@ class RateEnforcement:
         return True
 
     def names(self, publisher: str) -> list[str]:
-        """Of its advertisements."""
+        """Return the names of a publisher's advertisements."""
         known = self._publishers.get(publisher)
         return [] if known is None else list(known.advertised)
 
@@ -192,7 +195,7 @@ class RateEnforcement:
         document: Document | None,
         now_us: int,
     ) -> Compliance:
-        """One event; whoever publishes it is told what is wrong by `told`."""
+        """Count one event; violations are added to `told`."""
         known = self._publishers.get(publisher)
         if known is None:
             return Compliance.FREE

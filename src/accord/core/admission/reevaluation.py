@@ -1,8 +1,8 @@
-"""When what was decided is looked at again, because what it depends on has changed.
+"""Re-evaluation of reservations after changes of advertisements or links.
 
-What a subscription needs, and by which ways its events come, is known when it is asked for. Both
-change later: publishers advertise and go, links come and fail. A while after that, so that much is
-done at once and others have heard of it too, all are looked at, some at a time.
+Demand and paths are computed when a subscription is requested, and change later as publishers
+advertise and leave and links come up and fail. Some time after a change all subscriptions are
+re-evaluated in small batches; the delay combines changes and lets other nodes learn of them too.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ Which = tuple[str, Hashable]  # client and key
 
 
 class ReevaluationQueue(Generic[T]):
+    """Queue of items to re-evaluate, filled with all items `settle_us` after a change."""
+
     def __init__(self, settle_us: int) -> None:
         self._settle_us = settle_us
         self._now_us = 0
         self._has_news = False
-        self._due_us = -1  # below 0: nothing is to be looked at
+        self._due_us = -1  # below 0: nothing is pending
         self._left: deque[T] = deque()
 
     def changed(self) -> None:
         self._has_news = True
 
     def take(self, everyone: Callable[[], Iterable[T]], now_us: int) -> list[T]:
-        """Those whose turn it is."""
+        """Return the next batch that is due."""
         self._now_us = now_us
         if self._due_us < 0 and self._has_news:
             self._due_us = now_us + self._settle_us

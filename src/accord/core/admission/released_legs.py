@@ -1,4 +1,4 @@
-"""Legs of requests that were released: what comes late does not bring them back."""
+"""Legs of requests that were released, remembered so that late messages do not revive them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Leg = tuple[ReservationId, int]
 
 
 class ReleasedLegs:
-    """The latest of them."""
+    """Bounded set of the most recently released legs."""
 
     def __init__(self) -> None:
         self._legs: OrderedDict[Leg, None] = OrderedDict()

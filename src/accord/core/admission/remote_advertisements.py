@@ -1,8 +1,8 @@
-"""Advertisements of other nodes; those of a secondary node count once, by one of its parents.
+"""Advertisements of remote nodes; those of a secondary node count once, through one parent.
 
-Both parents of a secondary node tell what is advertised there, so that nothing is missed when one
-of them fails. What counts is what the active one tells: of several who say they are, that of the
-child's latest turn.
+Both parents of a secondary node announce its advertisements, so that nothing is missing when one
+fails. Only those of the active parent count; if several claim to be active, those of the parent
+with the child's latest parent epoch.
 """
 
 from __future__ import annotations
@@ -14,27 +14,29 @@ from accord.core.admission.admission import Admission
 from accord.core.admission.errors import AdmissionError
 from accord.core.admission.filter_index.filters import Filter
 
-# Which life and turn of a child a parent knows of, and whether it is the active one then.
+# Incarnation and parent epoch of the child as the parent knows them; whether it is active in it.
 ParentRank = tuple[int, int, bool]
 _UNKNOWN: Final = (0, 0, False)
-_APART: Final = "\0"  # no client and no node has that in its name
+_APART: Final = "\0"  # occurs in no name of a client or node
 
 
 def publisher_of(child: str, client: str) -> str:
-    """A client of a secondary node, as its parents tell of it."""
+    """Return the name under which parents announce a client of a secondary node."""
     return f"{child}{_APART}{client}"
 
 
 class RemoteAdvertisements:
+    """Chooses, per child, the parent whose announcements are passed on to `Admission`."""
+
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
-        # By child and parent: publisher and name of each.
+        # By child and parent, then by publisher and advertisement name.
         self._told: dict[str, dict[str, dict[tuple[str, str], tuple[Filter, float]]]] = {}
         self._ranks: dict[str, dict[str, ParentRank]] = {}
-        self._counting: dict[str, str] = {}  # by whom they count
+        self._counting: dict[str, str] = {}  # the chosen parent, by child
 
     def tell(self, node: str, publisher: str, name: str, filter_: Filter, rate_hz: float) -> None:
-        """AdmissionError where that can't be."""
+        """Add an advertisement; raises AdmissionError if it is not acceptable."""
         child, is_apart, _ = publisher.rpartition(_APART)
         if not is_apart:
             self._admission.advertised_elsewhere(node, publisher, name, filter_, rate_hz)
@@ -55,7 +57,7 @@ class RemoteAdvertisements:
             self._forget(child, node)
 
     def rank(self, node: str, child: str, rank: ParentRank | None) -> None:
-        """As which of its parents `node` speaks for a child; None: not any more."""
+        """Set the rank of `node` as parent of a child; None: it no longer is one."""
         ranks = self._ranks.setdefault(child, {})
         if rank is None:
             ranks.pop(node, None)
@@ -66,7 +68,7 @@ class RemoteAdvertisements:
         self._choose(child)
 
     def gone(self, node: str) -> None:
-        """What it told does not hold any more."""
+        """Remove all announcements of `node`."""
         self._admission.node_gone(node)
         for child in [child for child, told in self._told.items() if node in told]:
             self._forget(child, node)
@@ -96,7 +98,7 @@ class RemoteAdvertisements:
             self._admission.unadvertised_elsewhere(before or "", publisher, name)
         self._counting[child] = best
         for (publisher, name), (filter_, rate_hz) in by_node[best].items():
-            with suppress(AdmissionError):  # there is no room for all
+            with suppress(AdmissionError):  # the poset is full
                 self._admission.advertised_elsewhere(best, publisher, name, filter_, rate_hz)
 
     def _best(self, child: str) -> str | None:

@@ -1,4 +1,4 @@
-"""One subscription that is to be carried: its legs, what nodes said, and how long that holds."""
+"""State of one request at its origin: its legs, the verdicts of their nodes, and timers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class ReservationState(StrEnum):
 
 
 class ReservationTimers(msgspec.Struct, frozen=True, kw_only=True):
-    """A hold must outlast asking and confirming, and a lease several times that it is kept."""
+    """Timers of the protocol; a hold outlasts asking and confirming, a lease several refreshes."""
 
     retry_us: int = 250_000
-    ask_us: int = 2_000_000  # to hear from all nodes
+    ask_us: int = 2_000_000  # until all nodes have replied
     confirm_us: int = 2_000_000
     refresh_us: int = 5_000_000
     hold_us: int = 6_000_000
@@ -38,19 +38,19 @@ class ReservationTimers(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def of_child(self) -> ReservationTimers:
-        """For a secondary node: its parent has to hear from others before it answers."""
+        """Return the timers of a secondary node, whose parent must itself wait for replies."""
         ask_us = self.ask_us + self.confirm_us + self.retry_us
         hold_us = max(self.hold_us, ask_us + self.confirm_us)
         return msgspec.structs.replace(self, ask_us=ask_us, hold_us=hold_us)
 
     @property
     def patience_us(self) -> int:
-        """How long a promise may stay unconfirmed before it is asked for anew."""
+        """Time without an ack after which a new round starts, early enough within the lease."""
         return self.lease_us - self.ask_us - self.confirm_us
 
 
 class ReservationDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a request; `share` of its nodes said yes, `refusals` the others."""
+    """The result of a request: `share` of its nodes agreed, `refusals` are of the others."""
 
     number: int
     state: ReservationState
@@ -60,36 +60,36 @@ class ReservationDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leg:
-    """One path, by which events come from its last node."""
+    """One path, along which events arrive from its last node."""
 
     __slots__ = ("confirmed_us", "is_confirmed", "path", "sent", "verdicts")
 
     def __init__(self, path: tuple[str, ...]) -> None:
         self.path = path
-        self.verdicts: tuple[NodeVerdict, ...] | None = None  # of this round
-        self.is_confirmed = False  # since it was last asked to be kept
-        self.confirmed_us: int | None = None  # when was sent what was confirmed last
-        self.sent: dict[int, int] = {}  # when, by sequence number, what is not yet confirmed
+        self.verdicts: tuple[NodeVerdict, ...] | None = None  # None: no reply in this round
+        self.is_confirmed = False  # the latest refresh is acknowledged
+        self.confirmed_us: int | None = None  # send time of the last acknowledged refresh
+        self.sent: dict[int, int] = {}  # unacknowledged refreshes: sequence number to send time
 
     @property
     def yes(self) -> tuple[str, ...]:
         return tuple(each.node for each in self.verdicts or () if each.is_yes)
 
     def lose(self, nodes: tuple[str, ...]) -> None:
-        """These have forgotten."""
+        """Mark nodes that no longer hold the reservation."""
         self.verdicts = tuple(
             NodeVerdict(each.node, Resource.PATH) if each.node in nodes else each
             for each in self.verdicts or ()
         )
 
     def give_up(self) -> None:
-        """Nobody answers there."""
+        """Mark all nodes of the leg as unreachable."""
         self.verdicts = tuple(NodeVerdict(node, Resource.PATH) for node in self.path[1:])
         self.is_confirmed = True
 
 
 class Reservation:
-    """One subscription that is to be carried."""
+    """One request of the origin, with its round and deadlines."""
 
     def __init__(self, id_: ReservationId, wish: FlowSpec, percent: float, now_us: int) -> None:
         self.id = id_
@@ -101,10 +101,10 @@ class Reservation:
         self.told_share = 0.0
         self.began_us = now_us
         self.round = 0
-        self.rounds = 0  # since it was admitted last
+        self.rounds = 0  # since it was last admitted
         self.own = NodeVerdict(id_.origin)
         self.legs: dict[int, Leg] = {}
-        self.leaving: dict[int, Leg] = {}  # to be released once the others are there
+        self.leaving: dict[int, Leg] = {}  # released once the new legs are admitted
         self.last_leg = 0
         self.sequence = 0
         self.deadline_us = 0
@@ -116,7 +116,7 @@ class Reservation:
         self.legs[self.last_leg] = Leg(path)
 
     def verdicts(self) -> dict[str, NodeVerdict]:
-        """One for each node: a node that refuses on one leg refuses."""
+        """Return one verdict per node: a refusal on any leg is a refusal."""
         found = {self.own.node: self.own}
         for leg in self.legs.values():
             for verdict in leg.verdicts or ():
@@ -125,6 +125,6 @@ class Reservation:
         return found
 
     def holds_until_us(self, lease_us: int) -> int | None:
-        """Until when all nodes that promised do so for sure."""
+        """Return the time until which all nodes that agreed are certain to hold it."""
         times = [leg.confirmed_us for leg in self.legs.values() if leg.confirmed_us is not None]
         return min(times) + lease_us if times else None

@@ -1,8 +1,8 @@
-"""How nodes agree on carrying a subscription: what a node asks of others, and others of it.
+"""Reservation protocol of one node: soft-state reservations along event paths, as in RSVP.
 
-The algorithm travels hop by hop, from the subscriber's node towards the publishers, along the paths
-that events take the other way. It is in two halves that meet in the books of one node: `requests`
-for what begins here, `hops` for what passes.
+Messages travel hop by hop from the subscriber's node towards the publishers, along the paths that
+events take in the opposite direction. The two halves share the node's reservation table: `requests`
+is the origin side, `hops` the transit side.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from accord.core.admission.transit_reservations import Assess, Sent, TransitRese
 
 
 class ReservationProtocol:
-    """Of one node; `sends` and `decisions` are to be taken out by its driver."""
+    """Dispatches messages to both sides; the driver drains `sends` and `decisions`."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ReservationProtocol:
 
     @property
     def sends(self) -> list[Sent]:
-        """What is to be said to neighbours."""
+        """Messages for neighbours."""
         sends = self.requests.sends
         sends += self.hops.sends
         self.hops.sends.clear()
@@ -53,7 +53,7 @@ class ReservationProtocol:
 
     @property
     def dropped(self) -> int:
-        """Messages that made no sense here."""
+        """Count of invalid messages."""
         return self.requests.dropped + self.hops.dropped
 
     def receive(self, neighbour: str, message: AdmissionMessage, now_us: int) -> None:

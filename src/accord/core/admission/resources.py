@@ -1,14 +1,14 @@
-"""What a node has, what it has promised of it, and what is free.
+"""Resource pools of a node: capacity, reservations and what is free.
 
-Resources are memory (bytes), CPU (events per second, in thousandths) and the bandwidth of each link
-and each client (bits per second). A promise takes some of several of them, all or nothing, under a
-key: the same key again changes the promise, and it is released once, however often that is said.
+Resources are memory (bytes), CPU (thousandths of events per second) and the bandwidth of each link
+and each client (bits per second). A reservation takes amounts of several pools, all or nothing,
+under a key: booking the same key changes it, and releasing it is idempotent.
 
-Of CPU nobody knows at first how much there is: it is learned. The rate at which events are
-processed when the CPU is first busy is the capacity, until a higher one is sustained.
+CPU capacity is unknown at first and is learned: the rate of events at which the CPU is first busy
+is the capacity, until a higher rate is sustained.
 
-Promises are of what was announced, and measured use corrects them: where more is used than was
-promised, only what is really left counts as free.
+Reservations follow advertised rates and are corrected by measured use: if more is used than was
+reserved, only what is really left counts as free.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Resource(StrEnum):
     MEMORY = "memory"
     CPU = "cpu"
     BANDWIDTH = "bandwidth"
-    PATH = "path"  # a node that does not answer
+    PATH = "path"  # a node that does not reply
 
 
 class Pool(NamedTuple):
-    """One of a node's resources; of bandwidth, whose it is."""
+    """One resource of a node; `of` is the link or client whose bandwidth it is."""
 
     resource: Resource
     of: str = ""
@@ -52,7 +52,7 @@ def client(name: str) -> Pool:
 
 
 class Shortage(Struct, frozen=True):
-    """Why something could not be promised."""
+    """Why a reservation was refused."""
 
     pool: Pool
     asked: int
@@ -60,7 +60,7 @@ class Shortage(Struct, frozen=True):
 
 
 class PoolState(Struct, frozen=True, kw_only=True):
-    """`capacity` None: nobody knows of a limit."""
+    """A pool's sums; `capacity` None: no known limit."""
 
     capacity: int | None
     promised: int
@@ -79,6 +79,8 @@ class _Pool:
 
 
 class ReservationTable:
+    """All reservations of a node, by key, with their sums per pool."""
+
     def __init__(self, *, promises_limit: int = MAX_PROMISES) -> None:
         self._promises_limit = promises_limit
         self._pools: dict[Pool, _Pool] = {}
@@ -90,10 +92,10 @@ class ReservationTable:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._promises
 
-    # ---------------------------------------------------------------------------------- promises
+    # --------------------------------------------------------------------------------- reservations
 
     def book(self, key: Hashable, amounts: Amounts) -> Shortage | None:
-        """Promise all of it, or say what is short; a known key's promise is changed, or stays."""
+        """Reserve all amounts or return what is short; a known key is changed, or kept as it is."""
         before = self._promises.get(key)
         if before is None and len(self._promises) >= self._promises_limit:
             return Shortage(MEMORY, 1, 0)
@@ -102,14 +104,14 @@ class ReservationTable:
                 raise ValueError(f"expected to promise 0 or more of {pool}, got {amount}")
             held = 0 if before is None else before.get(pool, 0)
             free = self.free(pool)
-            # What takes no more than before is no question of what is free.
+            # Taking no more than before is always allowed.
             if free is not None and amount > held and amount > free + held:
                 return Shortage(pool, amount, max(free + held, 0))
         self._put(key, amounts)
         return None
 
     def release(self, key: Hashable) -> bool:
-        """Whether there was something to release."""
+        """Release a reservation; returns whether it existed."""
         amounts = self._promises.pop(key, None)
         if amounts is None:
             return False
@@ -118,7 +120,7 @@ class ReservationTable:
         return True
 
     def correct(self, key: Hashable, pool: Pool, amount: int) -> bool:
-        """So much of it turned out to be needed, free or not; whether there is such a promise."""
+        """Set an amount to what is really needed, free or not; returns whether there was one."""
         amounts = self._promises.get(key)
         if amounts is None or pool not in amounts:
             return False
@@ -129,30 +131,30 @@ class ReservationTable:
         return dict(self._promises.get(key, ()))
 
     def __iter__(self) -> Iterator[Hashable]:
-        """The keys of all promises."""
+        """Iterate over the keys of all reservations."""
         return iter(self._promises)
 
     # --------------------------------------------------------------------------------- resources
 
     def set_capacity(self, pool: Pool, capacity: int | None) -> None:
-        """Promises stay, even if there are too many for it."""
+        """Set the capacity; reservations stay, even beyond it."""
         self._pool(pool).capacity = capacity
         self._forget(pool)
 
     def set_used(self, pool: Pool, used: int) -> None:
-        """As measured, by whatever."""
+        """Set the measured use."""
         self._pool(pool).used = max(used, 0)
         self._forget(pool)
 
     def free(self, pool: Pool) -> int | None:
-        """What can still be promised, below 0 if too much is; None: there is no limit."""
+        """Return what can still be reserved, below 0 if overbooked; None: no limit."""
         known = self._pools.get(pool)
         if known is None or known.capacity is None:
             return None
         return known.capacity - max(known.promised, known.used)
 
     def overbooked(self) -> list[Pool]:
-        """Of which more is promised or used than there is."""
+        """Return the pools of which more is reserved or used than their capacity."""
         return [pool for pool in self._pools if (self.free(pool) or 0) < 0]
 
     def state(self) -> dict[Pool, PoolState]:
@@ -208,7 +210,7 @@ class ReservationTable:
 
 
 class CpuCapacityEstimator:
-    """How many events per second this node can process, in thousandths; None before it is known."""
+    """Learns how many events this node can process, in thousandths per second; None if unknown."""
 
     def __init__(self, *, threshold: float = 0.8, looks: int = 3) -> None:
         if not 0 < threshold <= 1:
@@ -218,7 +220,7 @@ class CpuCapacityEstimator:
         self._lately: deque[int] = deque(maxlen=looks)
 
     def look(self, cpu_use: float, rate: int) -> int | None:
-        """The CPU's use, from 0 to 1, and the rate of events lately; gives the capacity."""
+        """Add a sample of CPU use (0 to 1) and event rate; returns the capacity."""
         self._lately.append(rate)
         if self.capacity is None:
             if cpu_use >= self._threshold and rate > 0:

@@ -1,9 +1,10 @@
-"""Admission at a secondary node, which knows nobody but its parents.
+"""Admission at a secondary node, which communicates only with its parents.
 
-It checks what its own clients take, and asks its active parent, which asks all others in its place
-and tells what is to be expected of them (`guests`). When another parent becomes the active one, all
-is asked of that, and what the one before holds is released then. While there is none, what was
-promised stays as it is until it would be over. What its publishers advertise both parents are told.
+It checks the resources that its own clients take, and requests the rest from its active parent,
+which requests it from all other nodes on its behalf and reports the expected rate
+(`child_reservations`). When another parent becomes active, all reservations are requested there,
+and those at the previous parent are then released. While no parent is active, reservations stay
+until their lease ends. Local advertisements are sent to both parents.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _decoder: Final[msgspec.msgpack.Decoder[AdmissionMessage | AdvertisementAck]] = 
 
 
 class SecondaryAdmission(NetworkedAdmission):
-    """`dropped` counts what parents said that made no sense."""
+    """Admission through the active parent; `dropped` counts invalid messages of parents."""
 
     def __init__(self, admission: Admission, incarnation: int, tiers: TierLinks) -> None:
         super().__init__(admission)
@@ -49,7 +50,7 @@ class SecondaryAdmission(NetworkedAdmission):
     def advertise(
         self, publisher: str, name: str, filter_: Filter, rate_hz: float, now_us: int
     ) -> None:
-        """A local publisher's promise; the same name again replaces it."""
+        """Register a local publisher's advertisement; the same name replaces it."""
         self.admission.advertise(publisher, name, filter_, rate_hz, now_us)
         advert = AdvertisementRecord(filter_.channel, str(filter_.predicate), rate_hz)
         self._posting.put(publisher, name, advert)
@@ -59,7 +60,7 @@ class SecondaryAdmission(NetworkedAdmission):
         return super().unadvertise(publisher, name)
 
     def ways(self, filter_: Filter, known: tuple[SourcePath, ...] = ()) -> tuple[SourcePath, ...]:  # noqa: ARG002
-        """To the active parent, whatever it is about: who publishes what, only that knows."""
+        """Return the path to the active parent for any filter: only the parent knows publishers."""
         for parent, link in self._tiers.links.items():
             if link.is_active:
                 return (SourcePath((self.admission.name, parent), 0),)

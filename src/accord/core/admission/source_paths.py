@@ -1,8 +1,8 @@
-"""By which ways the events of a subscription come: one from each node with publishers of them.
+"""Paths by which the events of a subscription arrive: one from each node with publishers of them.
 
-Events go the shortest way from there, and a subscription is asked for along the same, backwards.
-A way that is known stays while its links work and it is not much longer than the shortest, so that
-promises are not moved whenever a latency is measured anew.
+Events take the shortest path from there, and reservations are requested along it in reverse. A
+known path is kept while its links are up and it is not much longer than the shortest, so that
+reservations do not move whenever a latency is measured.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Path = tuple[str, ...]
 
 
 class SourcePath(NamedTuple):
-    """From the subscriber's node to one with publishers, and what is advertised there."""
+    """A path from the subscriber's node to one with publishers, and the rate advertised there."""
 
     path: Path
     rate: int  # in thousandths of a hertz
 
 
 def path_from(map_: LinkStateMap, source: str, to: str, known: Path | None) -> Path | None:
-    """The path by which events come from `source`, read from its end; None if there is none."""
+    """Return the path by which events of `source` arrive, in reverse; None if there is none."""
     shortest = shortest_paths(map_, source, to, 1)
     if not shortest:
         return None

@@ -1,7 +1,7 @@
-"""What admission shows of itself: values that turn into JSON as they are.
+"""Status of admission control, as values that serialise to JSON.
 
-Amounts are bytes of memory, events per second of CPU, bits per second of bandwidth; None stands for
-no limit that is known.
+Amounts are bytes of memory, events per second of CPU, bits per second of bandwidth; None: no known
+limit.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from accord.core.admission.resources import Pool, PoolState, ReservationTable, R
 
 
 class FilterStatus(Struct, frozen=True, kw_only=True):
-    """An advertised filter; `below` are the places of those that it directly covers.
+    """An advertised filter; `below` are the list indices of those that it directly covers.
 
-    `rate_hz` and `count` are of all advertisements that it covers, its own included.
+    `rate_hz` and `count` are over all advertisements that it covers, its own included.
     """
 
     channel: str
@@ -34,7 +34,7 @@ class FilterStatus(Struct, frozen=True, kw_only=True):
 
 
 class PoolStatus(Struct, frozen=True, kw_only=True):
-    """One resource of one node; `of` says which link or client, of bandwidth."""
+    """One resource of one node; `of` is the link or client whose bandwidth it is."""
 
     node: str
     resource: str
@@ -47,7 +47,7 @@ class PoolStatus(Struct, frozen=True, kw_only=True):
 
 
 class RefusalStatus(Struct, frozen=True, kw_only=True):
-    """Where it is not binding, it is only what would have been done."""
+    """A refused subscription; if not binding, it would have been refused."""
 
     at_ms: int
     client: str
@@ -58,7 +58,7 @@ class RefusalStatus(Struct, frozen=True, kw_only=True):
 
 
 class PublisherStatus(Struct, frozen=True, kw_only=True):
-    """A local publisher's advertisement: events that passed, and those beyond it."""
+    """A local publisher's advertisement, with the events within and beyond its rate."""
 
     client: str
     name: str
@@ -70,7 +70,7 @@ class PublisherStatus(Struct, frozen=True, kw_only=True):
 
 
 class AdmissionStatus(Struct, frozen=True, kw_only=True):
-    """`filters` are some of `filters_total`, the widest first; none where only sums are wanted."""
+    """Status of a node; `filters` are the widest of `filters_total`, or none if omitted."""
 
     node: str
     mode: str
@@ -81,23 +81,23 @@ class AdmissionStatus(Struct, frozen=True, kw_only=True):
     filters: tuple[FilterStatus, ...]
     pools: tuple[PoolStatus, ...]
     publishers: tuple[PublisherStatus, ...]
-    limited: int  # events so far beyond what was advertised
-    subscriptions: int  # that something is promised to
-    decided: dict[str, int]  # how often, by what was decided
-    refused: dict[str, int]  # subscriptions, by the resource that was short
+    limited: int  # events beyond the advertised rates
+    subscriptions: int  # with a reservation
+    decided: dict[str, int]  # count by decision
+    refused: dict[str, int]  # count by the resource that was short
     lately: tuple[RefusalStatus, ...]
-    is_secondary: bool = False  # what is advertised elsewhere only its parents know
+    is_secondary: bool = False  # only its parents know remote advertisements
 
 
 class ReportedInterval(Struct, frozen=True, kw_only=True):
     low: float
-    high: float | None  # None: nothing is known
+    high: float | None  # None: unknown
 
 
 class DemandStatus(Struct, frozen=True, kw_only=True):
-    """What a subscription would need, and whether it would be admitted.
+    """The demand a subscription would have, and whether it would be admitted.
 
-    Bounds always hold; the paper's interval may not; the estimate is from what was measured.
+    Bounds always hold; the paper's interval may not; the estimate comes from measurements.
     """
 
     node: str
@@ -117,7 +117,7 @@ class DemandStatus(Struct, frozen=True, kw_only=True):
     state: str
     share: float
     problems: tuple[str, ...]
-    is_secondary: bool = False  # rates are of what is advertised there; its parents know the rest
+    is_secondary: bool = False  # rates of local advertisements; parents know the rest
 
 
 def range_of(between: Interval) -> ReportedInterval:
@@ -125,14 +125,14 @@ def range_of(between: Interval) -> ReportedInterval:
 
 
 def filter_lines(order: FilterPoset, most: int) -> Iterator[FilterStatus]:
-    """Of the first `most`, the last line first: what is narrow comes before what covers it.
+    """Yield the status of the first `most` filters, last line first: narrow before wide.
 
-    They are compared with each other only: a filter may cover any number of others.
+    They are compared with each other only, because a filter may cover any number of others.
     """
     found = sorted(
         islice(order, most), key=lambda each: (-each.count, -each.rate_hz, str(each.filter))
     )
-    covered: dict[int, set[int]] = {}  # by place, the places of those that it covers
+    covered: dict[int, set[int]] = {}  # by index, the indices of those that it covers
     for place in reversed(range(len(found))):
         filter_ = found[place].filter
         inside = {other for other in covered if covers(filter_, found[other].filter)}
@@ -164,7 +164,7 @@ def pool_line(node: str, pool: Pool, state: PoolState) -> PoolStatus:
     return PoolStatus(
         node=node,
         resource=str(pool.resource),
-        of=pool.of.replace("\0", ""),  # the mark of what no client is called
+        of=pool.of.replace("\0", ""),  # it marks names that no client has
         capacity=None if state.capacity is None else state.capacity / per_unit,
         promised=state.promised / per_unit,
         used=state.used / per_unit,

@@ -1,6 +1,6 @@
-"""The subscriptions of a node's clients, and what was decided of each.
+"""Subscriptions of a node's clients and the outcome of each.
 
-A client that subscribes again under the same key keeps what it had until the new subscription is
+A client that subscribes again under the same key keeps its old reservation until the new one is
 admitted; if that is refused, the old one stays.
 """
 
@@ -23,23 +23,23 @@ from accord.core.admission.source_paths import Path, SourcePath
 
 
 class AdmissionRefusal(Struct, frozen=True):
-    """Why a subscription was not admitted: shown to the client as it is.
+    """Why a subscription was not admitted; shown to the client unchanged.
 
-    Asked and free are bytes of memory, events per second of CPU, bits per second of bandwidth.
+    `asked` and `free` are bytes of memory, events per second of CPU, bits per second of bandwidth.
     """
 
     node: str
     resource: Resource
     asked: float
     free: float
-    of: str = ""  # which link or client, of bandwidth
+    of: str = ""  # the link or client whose bandwidth it is
 
 
 class AdmissionOutcome(Struct, frozen=True, kw_only=True):
-    """What became of a client's subscription.
+    """The decision on a client's subscription.
 
-    `share` of the nodes on the way carry it. Where it `is_binding` the client gets what it says,
-    otherwise it is only what would have been done.
+    `share` is the proportion of nodes on its paths that carry it. If not `is_binding`, it reports
+    what would have been decided, and is not enforced.
     """
 
     client: str
@@ -52,9 +52,10 @@ class AdmissionOutcome(Struct, frozen=True, kw_only=True):
 
 
 class SubscriptionRequest:
-    """One that was asked for; `outcome` None: not decided yet.
+    """A requested subscription; `outcome` is None until decided.
 
-    What is decided of it is among `decisions` of all, unless there is somebody to `hear` it.
+    Its decision goes to the callback `hear` if that is set, otherwise to
+    `SubscriptionRequests.decisions`.
     """
 
     __slots__ = (
@@ -71,13 +72,13 @@ class SubscriptionRequest:
         self.guarantee = guarantee
         self.wish = wish
         self.asked_hz = 0.0
-        self.told_hz = 0.0  # by a parent, where others are known to that only
+        self.told_hz = 0.0  # reported by the parent, which alone knows remote publishers
         self.bandwidth: Pool = client_pool(client)
         self.hear: Callable[[ReservationDecision], None] | None = None
-        self.ways: tuple[SourcePath, ...] | None = None  # None: not found, but given
-        self.number = 0  # of its request
+        self.ways: tuple[SourcePath, ...] | None = None  # None: the caller gave the paths
+        self.number = 0  # of its reservation
         self.outcome: AdmissionOutcome | None = None
-        self.before: SubscriptionRequest | None = None  # what it is to replace
+        self.before: SubscriptionRequest | None = None  # the subscription it replaces
 
     def is_for(self, filter_: Filter, guarantee: Guarantee) -> bool:
         is_same = self.filter.identity == filter_.identity and self.guarantee == guarantee
@@ -85,7 +86,7 @@ class SubscriptionRequest:
 
 
 class SubscriptionRequests:
-    """`decisions` are those that nobody has been told of yet."""
+    """All subscriptions of a node; `decisions` are those not yet delivered."""
 
     def __init__(self, requests: OriginReservations, *, is_binding: bool) -> None:
         self.decisions: list[AdmissionOutcome] = []
@@ -104,7 +105,7 @@ class SubscriptionRequests:
                 yield client, key
 
     def paths(self) -> set[Path]:
-        """Those that were found for any of them."""
+        """Return all computed paths of the subscriptions."""
         return {
             way.path
             for subscriptions in self._by_client.values()
@@ -119,7 +120,7 @@ class SubscriptionRequests:
         return self._by_number.get(number)
 
     def verdicts(self, subscription: SubscriptionRequest) -> tuple[NodeVerdict, ...]:
-        """Of all nodes, if it is admitted and not being asked for anew."""
+        """Return the verdicts of all nodes if it is admitted and no round is under way."""
         return self._requests.verdicts(subscription.number)
 
     def id_of(self, subscription: SubscriptionRequest) -> ReservationId:
@@ -132,7 +133,7 @@ class SubscriptionRequests:
         amounts: Amounts,
         now_us: int,
     ) -> AdmissionOutcome | None:
-        """Ask for it; the decision, if it is there at once."""
+        """Request the reservation; returns the outcome if it is decided at once."""
         known = self.get(subscription.client, subscription.key)
         subscription.number = self._requests.request(
             subscription.wish,
@@ -153,7 +154,7 @@ class SubscriptionRequests:
         return None
 
     def end(self, client: str, key: Hashable) -> bool:
-        """Release what it held; whether there was such a subscription."""
+        """Release the subscription's reservations; returns whether it existed."""
         subscription = self.get(client, key)
         if subscription is None:
             return False
@@ -174,12 +175,12 @@ class SubscriptionRequests:
         amounts: Amounts,
         now_us: int,
     ) -> None:
-        """Ask for it anew; None: by the same paths."""
+        """Request the reservation again; `paths` None keeps the paths."""
         self._requests.reroute(subscription.number, paths, now_us, amounts)
         self.collect()
 
     def collect(self) -> None:
-        """See what has been decided."""
+        """Process the decisions made since the last call."""
         decisions, self._requests.decisions = self._requests.decisions, []
         for decision in decisions:
             subscription = self._by_number.get(decision.number)
@@ -228,7 +229,7 @@ class SubscriptionRequests:
         del self._by_number[decision.number]
         current = self.get(subscription.client, subscription.key)
         if current is not subscription:
-            # What was to be replaced is withdrawn before its successor is decided.
+            # The subscription being replaced was withdrawn before its successor was decided.
             assert current is not None
             current.before = None
         elif before is not None:

@@ -1,12 +1,11 @@
-"""What a node holds for requests of other nodes: soft state, for as long as somebody asks for it.
+"""Reservations that a node holds for requests of other nodes: soft state with leases, as in RSVP.
 
-A hold is for one leg of one request. It begins with an `Reserve` and lasts a short while; `Refresh`
-makes it a promise, which lasts longer, and again each time it is said. Only `Reserve` can begin
-one, so that nothing that comes late brings a released promise back; and legs that were released are
-remembered for a while, so that not even a late `Reserve` does. A new incarnation of an origin ends
-all that its earlier ones had.
+A reservation is for one leg of one request. `Reserve` creates it with a short timeout; each
+`Refresh` extends it by a longer lease. Only `Reserve` creates one, so a late message cannot revive
+a released reservation; released legs are remembered for a while, so not even a late `Reserve` can.
+A new incarnation of an origin removes all reservations of its earlier ones.
 
-Whatever comes by way of one neighbour, there is room for what comes by way of others.
+Each neighbour has a fair quota of the table: requests through one cannot exhaust it for others.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from accord.core.model.errors import AccordError
 from accord.core.model.fair_quota import FairQuota
 
 MAX_PATH: Final = 64
-MAX_LEGS: Final = 1_024  # of a request
+MAX_LEGS: Final = 1_024  # per request
 MAX_HOLDS: Final = 100_000
-MAX_BYTES: Final = 128 << 20  # of what they are for
+MAX_BYTES: Final = 128 << 20  # of flow specs
 _OVERHEAD: Final = 500
 _ORIGINS: Final = 10_000
 
 Sent = tuple[str, AdmissionMessage]
-# What a node needs for a wish, whose events it sends on to `towards` and come from `source`.
+# What a node needs for a flow spec whose events come from `source` and go on to `towards`.
 Assess = Callable[[FlowSpec, str, str], Amounts]
 
 
@@ -62,20 +61,20 @@ class _TransitReservation:
 
 
 class TransitReservations:
-    """Of one node. `sends` collects what is to be said to neighbours."""
+    """All transit reservations of one node; the driver drains `sends`."""
 
     def __init__(
         self, name: str, books: ReservationTable, assess: Assess, *, hold_us: int, lease_us: int
     ) -> None:
         self.name = name
         self.sends: list[Sent] = []
-        self.dropped = 0  # messages that made no sense here
+        self.dropped = 0  # invalid messages
         self._books = books
         self._assess = assess
         self._hold_us = hold_us
         self._lease_us = lease_us
         self._holds: dict[Leg, _TransitReservation] = {}
-        self._shares = FairQuota(MAX_HOLDS, MAX_BYTES)  # by neighbours
+        self._shares = FairQuota(MAX_HOLDS, MAX_BYTES)  # per neighbour
         self._released = ReleasedLegs()
         self._incarnations: OrderedDict[str, int] = OrderedDict()
         self._sweep_us = 0
@@ -84,14 +83,17 @@ class TransitReservations:
         return len(self._holds)
 
     def kept(self) -> list[Leg]:
-        """Legs for which there is a promise."""
+        """Return the legs whose reservation has been refreshed."""
         return [leg for leg, hold in self._holds.items() if hold.is_kept]
 
     def all(self) -> list[Leg]:
         return list(self._holds)
 
     def look_again(self, leg: Leg) -> None:
-        """Hold what is needed by now; where that can't be had, it is lost, as its origin hears."""
+        """Adjust a reservation to its present demand; drop it if that is not available.
+
+        The origin learns of the drop from the reply to its next refresh.
+        """
         hold = self._holds.get(leg)
         if hold is None:
             return
@@ -115,7 +117,7 @@ class TransitReservations:
             self._end((ask.request, other))
         try:
             verdicts = (*ask.verdicts, self._decide(leg, ask, at, now_us))
-        except AccordError:  # a wish that can't be understood here
+        except AccordError:  # the flow spec is invalid here
             self.dropped += 1
             return
         is_end = at == len(ask.path) - 1
@@ -129,7 +131,7 @@ class TransitReservations:
             self.sends.append((ask.path[at + 1], forward))
 
     def answer(self, neighbour: str, answer: ReserveReply) -> None:
-        """On its way back: a refusal ends at once what is held in vain."""
+        """Forward a reply towards the origin; a refusal frees what was held in vain."""
         at = self._place(neighbour, answer, is_outward=False)
         if at == 0:
             self.dropped += 1
@@ -152,7 +154,7 @@ class TransitReservations:
         if hold is not None and hold.round > keep.round:
             return
         if self.name not in keep.nodes:
-            # It said no, and yes when asked again, which nobody has heard.
+            # It refused, then agreed to a retransmission, but that reply never reached the origin.
             if hold is not None:
                 self._drop(leg)
         elif hold is None or hold.round < keep.round:
@@ -183,7 +185,7 @@ class TransitReservations:
             self.sends.append((release.path[at + 1], release))
 
     def advance(self, now_us: int) -> None:
-        """Forget what nobody asks for any more."""
+        """Expire reservations that were not refreshed."""
         if now_us < self._sweep_us:
             return
         for leg, hold in list(self._holds.items()):
@@ -211,7 +213,7 @@ class TransitReservations:
     # ------------------------------------------------------------------------------------- inside
 
     def _decide(self, leg: Leg, ask: Reserve, at: int, now_us: int) -> NodeVerdict:
-        """Hold what is needed; what was said in this round is said again."""
+        """Reserve what is needed; a retransmission within a round gets the same verdict."""
         hold = self._holds.get(leg)
         if hold is None or hold.round < ask.round:
             short = self._book(leg, ask, at)
@@ -235,7 +237,7 @@ class TransitReservations:
         return self._books.book(leg, self._assess(ask.wish, towards, ask.path[-1]))
 
     def _end(self, leg: Leg) -> None:
-        """For ever."""
+        """Release a leg permanently."""
         if leg in self._holds:
             self._drop(leg)
         self._released.add(leg)
@@ -246,7 +248,7 @@ class TransitReservations:
         self._books.release(leg)
 
     def _place(self, neighbour: str, message: AdmissionMessage, *, is_outward: bool) -> int:
-        """Where this node is on the path; 0 where it or the neighbour has no business there."""
+        """Return this node's index on the path; 0 if path or neighbour are invalid for it."""
         path = message.path
         if not 2 <= len(path) <= MAX_PATH or len(set(path)) != len(path) or self.name not in path:
             return 0
@@ -257,7 +259,7 @@ class TransitReservations:
         return at if 0 <= other < len(path) and path[other] == neighbour else 0
 
     def _is_current(self, request: ReservationId) -> bool:
-        """Whether it is of the origin's newest incarnation; what earlier ones had goes."""
+        """Check that the origin's incarnation is the newest; drop reservations of earlier ones."""
         known = self._incarnations.get(request.origin, -1)
         if request.incarnation > known:
             self._incarnations[request.origin] = request.incarnation
@@ -271,7 +273,7 @@ class TransitReservations:
 
 
 def is_replacing(ask: Reserve) -> bool:
-    """Whether it replaces other legs than itself, and not too many."""
+    """Check that it replaces only other legs than itself, and at most `MAX_LEGS`."""
     return len(ask.replaces) <= MAX_LEGS and ask.leg not in ask.replaces
 
 

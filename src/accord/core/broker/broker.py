@@ -1,8 +1,8 @@
-"""All sessions of a node: opened, taken over, left, ended; and what they subscribe and retain.
+"""The MQTT broker of a node: sessions, their subscriptions, and retained messages.
 
-A session outlives its connection for as long as its client asked. Its will is published when the
-connection ends without a DISCONNECT: at once, or after the will's delay unless the client is back
-by then, and in any case when the session ends.
+A session outlives its connection for the expiry interval its client requested. Its will is
+published when the connection ends without a DISCONNECT: at once, or after the will delay unless the
+client reconnects first, and in any case when the session ends.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from accord.core.router.router import Router
 from accord.core.scheduling.strategies import strategy_of
 from accord.core.scheduling.timers import Timer, Timers
 
-FOREVER: Final = 4_294_967_295  # an expiry in seconds that never comes
+FOREVER: Final = 4_294_967_295  # session expiry interval that never elapses, in seconds
 SHARED: Final = "$share/"
 TOO_COSTLY: Final = "condition too costly"
 _REMEMBERED_CONDITIONS: Final = 1_000
-_HISTORIES: Final = 1_000  # subscriptions in the past, at a time
+_HISTORIES: Final = 1_000  # subscriptions catching up on history at a time
 _HISTORIES_OF_ONE: Final = 20
-_RETAINED_COST: Final = 10_000  # a millisecond at worst, because there may be many
+_RETAINED_COST: Final = 10_000  # a millisecond at worst: there may be many retained messages
 
 
 class ClientConnection(ConnectionPort):
-    """A connection that can be told to go."""
+    """A connection that the broker can close."""
 
     __slots__ = ()
 
@@ -72,7 +72,7 @@ class SubscribeRefusal:
 
 
 class SubscriptionPredicate:
-    """The predicate of a subscription with its text, or why it is none."""
+    """The predicate of a subscription with its text, or the reason it was refused."""
 
     def __init__(
         self,
@@ -85,11 +85,11 @@ class SubscriptionPredicate:
         self.where = where
         self.xpath = xpath
         self.refusal = refusal
-        self.is_new = False  # whether its text had to be read just now, which takes long
+        self.is_new = False  # whether its text was parsed just now, which is slow
 
     @staticmethod
     def parse(where: str, xpath: str) -> SubscriptionPredicate:
-        """PredicateError where the text is bad."""
+        """Raises PredicateError if the text is invalid."""
         if where:
             return SubscriptionPredicate(parse(where), where)
         return (
@@ -100,12 +100,12 @@ class SubscriptionPredicate:
 
 
 class HistoryStart:
-    """When a subscription is to begin, or why that can't be read."""
+    """Where a subscription starts in history, or why that could not be parsed."""
 
     def __init__(self, since_ms: int, problem: str, is_now: bool = False) -> None:
         self.since_ms = since_ms
         self.problem = problem
-        self.is_now = is_now  # nothing of the past is wanted
+        self.is_now = is_now  # live events only, no history
 
 
 class Broker:
@@ -127,32 +127,33 @@ class Broker:
             limits, self.router, is_durable=is_durable, node=node, now_ms=now_ms
         )
         self.groups_of = groups_of
-        self.denied_to = denied_to  # what the clients of a user, by its name and theirs, never get
+        self.denied_to = denied_to  # filters denied to a client, by user and client ID
         self.cut_throughs = CutThroughLog(self.hub)
         self.timers = Timers()
         self.new_client_id = new_client_id
         self.node = Entity("", node=node)
         self.sessions: dict[str, MqttSession] = {}
-        self.catch_ups: dict[RouterSubscription, CatchUp] = {}  # of subscriptions with a past
+        # Subscriptions that catch up on history.
+        self.catch_ups: dict[RouterSubscription, CatchUp] = {}
         self._conditions: dict[tuple[str, str], SubscriptionPredicate] = {}
-        self.abroad: OverlayBridge | None = None  # once the node is one of many
-        self.quality: ClientNegotiation | None = None  # where it is negotiated
-        self.admitting: SubscriptionAdmission | None = None  # where subscriptions are admitted
-        self.feedback: FeedbackHandler | None = None  # where sources of events can be answered
-        self.pasts: HistorySubscriptions | None = None  # where channels can be persistent
-        # Subscriptions to such channels from before a restart, until `pasts` goes on with them.
+        self.abroad: OverlayBridge | None = None  # set once the node is part of an overlay
+        self.quality: ClientNegotiation | None = None  # set if quality is negotiated
+        self.admitting: SubscriptionAdmission | None = None  # set if subscriptions are admitted
+        self.feedback: FeedbackHandler | None = None  # set if receivers may send feedback
+        self.pasts: HistorySubscriptions | None = None  # set if channels may be persistent
+        # Subscriptions to persistent channels recovered after a restart, until `pasts` resumes
+        # them.
         self.pasts_before: dict[RouterSubscription, tuple[MqttSession, str, Progress]] = {}
         self.retained = RetainedMessages(
             messages_limit=limits.retained_messages, bytes_limit=limits.retained_bytes
         )
 
     def advance(self, *, now_ms: int) -> None:
-        """Do what is due."""
         self.hub.now_ms = now_ms
         self.timers.advance(now_ms)
 
     def work(self) -> bool:
-        """Run the task whose turn it is; False where none waits."""
+        """Run the next task; False if none is queued."""
         task = self.hub.tasks.take()
         if task is None:
             return False
@@ -160,14 +161,14 @@ class Broker:
         return True
 
     def switch(self, book: PolicySet, policies: Policies) -> None:
-        """Let `book` hold from now on, for all that is open too."""
+        """Apply a policy set to everything that is open, from now on."""
         discipline = self.hub.discipline
         discipline.change(strategy_of(book.strategy), list(book.weights))
         self.hub.is_shaping = book.shaping
         self.router.switch(policies)
 
     def owned(self, session: MqttSession, user: str) -> None:
-        """`user` is whose client it is: policies look at that."""
+        """Set the user that policies see as the session's owner."""
         session.owner = user
         groups = () if self.groups_of is None else self.groups_of(user)
         entity = session.entity
@@ -176,7 +177,7 @@ class Broker:
             session.forget_routes()
 
     def grant(self, message: Message, session: MqttSession) -> Grant:
-        """What policies grant a message from before to a session."""
+        """What policies grant to a session for a message published earlier."""
         publisher = Entity(message.publisher, node=self.hub.node)
         return self.router.grant(message, publisher, session.entity)
 
@@ -184,9 +185,9 @@ class Broker:
         return PublisherFanOut(publisher, self.router.route(channel))
 
     def open_session(self, client_id: str, *, is_clean: bool) -> tuple[MqttSession, bool] | None:
-        """The client's session, and whether it is one from before; None where there are too many.
+        """Return the client's session and whether it existed before; None if there are too many.
 
-        A connection that has the session is told that it was taken over.
+        A connection that still has the session is closed with SESSION_TAKEN_OVER.
         """
         ended = 0
         session = self.sessions.get(client_id)
@@ -212,7 +213,7 @@ class Broker:
         return session, False
 
     def settle(self, session: MqttSession, expiry_s: int, will: Will | None) -> None:
-        """What the client said of its session when it connected."""
+        """Apply the session expiry and the will from the client's CONNECT."""
         was_durable = session.is_durable
         session.expiry_s = min(expiry_s, self.limits.session_expiry_s)
         session.is_durable = session.expiry_s > 0
@@ -227,7 +228,7 @@ class Broker:
             self.hub.record(session_records.SessionEnded(session.name))
 
     def leave(self, session: MqttSession, *, is_will_wanted: bool, expiry_s: int) -> None:
-        """The session's connection is gone."""
+        """Detach the session from its closed connection; end it, or set its timers."""
         now_ms = self.hub.now_ms
         session.detach()
         if self.quality is not None:
@@ -250,7 +251,7 @@ class Broker:
         self.hub.record(self.left(session))
 
     def set_timer(self, session: MqttSession) -> None:
-        """Come back to a session without connection when its will or its end is due."""
+        """Schedule the delayed will or the expiry of a session without connection."""
         due_ms = session.ends_ms
         if session.will_due_ms and (not due_ms or session.will_due_ms < due_ms):
             due_ms = session.will_due_ms
@@ -278,11 +279,11 @@ class Broker:
             del self.sessions[session.name]
         if session.is_durable:
             self.hub.record(session_records.SessionEnded(session.name))
-            # What its messages still lead to must not be taken for its successor's.
+            # Late results of its messages must not be recorded for the session that succeeds it.
             session.is_durable = False
 
     def will_is_due(self, session: MqttSession) -> None:
-        """The delay of a will is over, and the client did not come back in time."""
+        """Publish a will whose delay has elapsed before the client reconnected."""
         self._publish_will(session)
         if session.is_durable:
             self.hub.record(self.left(session))
@@ -290,9 +291,9 @@ class Broker:
     def publish(
         self, message: MqttMessage, way: PublisherFanOut, is_kept_already: bool = False
     ) -> int:
-        """Deliver, retain and keep `message`; gives the number of receivers.
+        """Deliver, retain and keep `message`; returns the number of receivers.
 
-        EventError where its attributes are asked for and bad; then nothing has happened.
+        Raises EventError, before any effect, if its attributes are needed and invalid.
         """
         route = way.route
         if route.is_kept:
@@ -308,7 +309,7 @@ class Broker:
             route = way.route
         is_ordered = route.bound.is_ordered
         if not (self.hub.is_naming or is_ordered or abroad is None or abroad.is_arriving):
-            abroad.name(message)  # before it is on its way to anybody, or to disk
+            abroad.name(message)  # before it is queued for any receiver or written to disk
         if is_ordered and abroad is not None and not abroad.is_arriving:
             abroad.send(message, [], way.grant.importance)
             reached = 1
@@ -318,7 +319,7 @@ class Broker:
             reached = self.router.publish(message, way)
         if abroad is not None:
             if not reached and route.bound.goes_up and not abroad.is_arriving:
-                reached = 1  # a parent knows who wants it
+                reached = 1  # the parent knows whether there are receivers
             abroad.published(message, way.grant.importance)
         if route.is_kept and not is_kept_already:
             if abroad is None or not abroad.is_arriving:
@@ -335,8 +336,8 @@ class Broker:
 
     def retain(self, message: MqttMessage) -> None:
         if not message.payload:
-            # Where nothing is retained any more, that may not be on disk yet: the answer to this
-            # message promises it all the same.
+            # The removal of an earlier retained message may not be on disk yet, but the
+            # acknowledgement of this one promises it.
             if self.retained.remove(message.channel) or self.hub.has_pending():
                 self.hub.record(session_records.RetainedCleared(message.channel))
         elif self.retained.has_room(message):
@@ -347,13 +348,13 @@ class Broker:
             self.hub.counters.shed("no room to retain", message.publisher)
 
     def publish_own(self, channel: str, payload: bytes) -> None:
-        """Publish on the node's own behalf, retained while the node runs."""
+        """Publish on behalf of the node; the message is retained while the node runs."""
         message = make_message(channel, payload, 0, False, "", self.hub.now_ms, NO_PROPERTIES)
         self.retained.set(message)
         self.send(message)
 
     def send(self, message: MqttMessage) -> None:
-        """Deliver a message of the node itself."""
+        """Deliver a message of the node itself to local receivers."""
         way = self.way(self.node, message.channel)
         self.hub.enter(message, way.route.counts)
         self.router.publish(message, way)
@@ -369,7 +370,7 @@ class Broker:
         since: HistoryStart | None = None,
         expecting: SubscribeExpectations | None = None,
     ) -> SubscribeRefusal | None:
-        """Add or replace one subscription, from some time in the past on if that is wished."""
+        """Add or replace one subscription, optionally starting in history."""
         group, pattern = split_shared(wish.pattern)
         known = session.subscriptions.get(wish.pattern)
         refusal = self._refusal(session, pattern, known, condition)
@@ -381,7 +382,7 @@ class Broker:
             if since.is_now:
                 pasts = begin = None
             elif self.hub.no_history:
-                begin = None  # of other channels there is no past
+                begin = None  # other channels have no history
         if refusal is None and begin is not None:
             refusal = self._no_history(session, begin, wish.pattern)
         if refusal is None and expecting is not None and self.quality is not None:
@@ -393,7 +394,7 @@ class Broker:
         going_on = None
         if known is not None:
             if pasts is not None and since is None:
-                # It comes back, and has what it had.
+                # A subscription made again resumes from its progress.
                 wanted = HistorySelector(pattern, condition.where, condition.xpath)
                 going_on = pasts.release(known, wanted)
             self.drop(session, wish.pattern)
@@ -429,14 +430,14 @@ class Broker:
     def catch_up(
         self, session: MqttSession, name: str, subscription: RouterSubscription
     ) -> CatchUp:
-        """Let a subscription that is about to be added begin in the past."""
+        """Make a subscription that is about to be added start in history."""
         catch_up = CatchUp(session, name, subscription)
         subscription.receiver = catch_up
         self.catch_ups[subscription] = catch_up
         return catch_up
 
     def step_histories(self) -> None:
-        """Let subscriptions in the past go on, and those that are there be ordinary ones."""
+        """Advance subscriptions that catch up; make those that have caught up ordinary ones."""
         for subscription, catch_up in list(self.catch_ups.items()):
             session = catch_up.session
             if catch_up.is_over():
@@ -451,7 +452,7 @@ class Broker:
                     self.hub.record(self.subscribed(session, catch_up.pattern))
 
     def since_of(self, properties: Properties) -> HistoryStart | None:
-        """The beginning that the user property `since` of a SUBSCRIBE says, if there is one."""
+        """The start given by the user property `since` of a SUBSCRIBE, if any."""
         texts = [text for name, text in properties.user if name == "since"]
         if not texts:
             return None
@@ -466,7 +467,7 @@ class Broker:
     def _no_history(
         self, session: MqttSession, since: HistoryStart, pattern: str
     ) -> SubscribeRefusal | None:
-        """Why a subscription can't begin in the past."""
+        """Why a subscription can't start in history; None if it can."""
         if since.problem:
             return SubscribeRefusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, since.problem)
         if pattern.startswith("$"):
@@ -484,7 +485,7 @@ class Broker:
     def refusal_of(
         self, session: MqttSession, wish: TopicFilter, condition: SubscriptionPredicate
     ) -> SubscribeRefusal | None:
-        """Why a subscription can't be accepted, whatever there is to carry it."""
+        """Why a subscription is refused regardless of resources; None if it is not."""
         known = session.subscriptions.get(wish.pattern)
         return self._refusal(session, split_shared(wish.pattern)[1], known, condition)
 
@@ -495,7 +496,7 @@ class Broker:
         known: RouterSubscription | None,
         condition: SubscriptionPredicate,
     ) -> SubscribeRefusal | None:
-        """Why a subscription can't be accepted."""
+        """Why a subscription is refused; None if it is accepted."""
         limits = self.limits
         if problem := problem_with_filter(pattern):
             return SubscribeRefusal(Reason.TOPIC_FILTER_INVALID, problem)
@@ -527,7 +528,7 @@ class Broker:
             self.abroad.subscribed(subscription)
 
     def drop(self, session: MqttSession, name: str) -> bool:
-        """Take out the subscription of `name`; False where there is none."""
+        """Remove the subscription of `name`; False if there is none."""
         subscription = session.subscriptions.pop(name, None)
         if subscription is None:
             return False
@@ -556,7 +557,7 @@ class Broker:
         return True
 
     def condition_of(self, properties: Properties) -> SubscriptionPredicate:
-        """The predicate that the user properties `where` or `xpath` of a SUBSCRIBE say."""
+        """The predicate given by the user property `where` or `xpath` of a SUBSCRIBE."""
         texts = [each for each in properties.user if each[0] in ("where", "xpath")]
         if not texts:
             return SubscriptionPredicate()
@@ -583,14 +584,14 @@ class Broker:
         return condition
 
     def wants_retained(self, session: MqttSession, wish: TopicFilter) -> bool:
-        """Whether a subscription that is about to be made is to get what is retained."""
+        """Whether a subscription about to be added is to receive retained messages."""
         if split_shared(wish.pattern)[0]:
             return False
         is_new = wish.pattern not in session.subscriptions
         return wish.retain_handling == 0 or (wish.retain_handling == 1 and is_new)
 
     def send_retained(self, session: MqttSession, name: str) -> int:
-        """Deliver what is retained to the subscription of `name`; gives how many that were."""
+        """Deliver retained messages to the subscription of `name`; returns their number."""
         subscription = session.subscriptions.get(name)
         if subscription is None:
             return 0
@@ -601,7 +602,7 @@ class Broker:
             if subscription.is_local_excluded and message.publisher == session.name:
                 continue
             if has_past and self.router.route(message.channel).bound.is_persistent:
-                continue  # it comes with the past
+                continue  # it arrives as history
             if subscription.denied and subscription.denies(message.channel):
                 continue
             if subscription.predicate is not None and not self._matches(
@@ -637,7 +638,7 @@ class Broker:
             self.hub.counters.shed("bad attributes", session.name)
 
     def publish_again(self, message: MqttMessage, publisher: Entity) -> None:
-        """Publish what is kept already."""
+        """Publish a message that is already in the journal."""
         way = self.way(publisher, message.channel)
         message.counts = way.route.counts
         with suppress(EventError):
@@ -647,7 +648,7 @@ class Broker:
     def publish_now(
         self, message: MqttMessage, way: PublisherFanOut, is_kept_already: bool = False
     ) -> None:
-        """Publish without a task: conditions that take long count as not met."""
+        """Publish without a task; predicates too costly to evaluate inline count as false."""
         if way.route.has_predicates:
             document = message.document()
             if document is not None:
@@ -661,7 +662,7 @@ class Broker:
             self.publish(message, way, is_kept_already)
 
     def _matches(self, predicate: Predicate, message: Message) -> bool:
-        """Whether a retained message is wanted; conditions that take long count as not met."""
+        """Whether a retained message matches; predicates too costly to evaluate count as false."""
         try:
             document = message.document()
             if document is not None:
@@ -704,7 +705,7 @@ class Broker:
 
 
 class SessionTimer(Timer):
-    """For a session without a connection: its delayed will, and its end."""
+    """Publishes the delayed will of a session without connection, and expires the session."""
 
     __slots__ = (
         "broker",
@@ -729,7 +730,7 @@ class SessionTimer(Timer):
 
 
 def split_shared(pattern: str) -> tuple[str, str]:
-    """Group and filter of `$share/GROUP/FILTER`; no group for all others."""
+    """Group and filter of `$share/GROUP/FILTER`; an empty group for any other pattern."""
     if not pattern.startswith(SHARED):
         return "", pattern
     group, _, rest = pattern[len(SHARED) :].partition("/")
@@ -745,7 +746,7 @@ def make_message(
     received_ms: int,
     properties: Properties,
 ) -> MqttMessage:
-    """A message from its parts; EventError where its deadline is bad."""
+    """Build a message from its parts; raises EventError if its deadline is invalid."""
     block = b"" if properties is NO_PROPERTIES else passed_on_block(properties)
     message = MqttMessage(
         channel,
@@ -764,7 +765,7 @@ def make_message(
 
 
 def read_special(message: MqttMessage) -> None:
-    """Until when a message is of use, and its key; EventError for a bad deadline."""
+    """Set a message's expiry and key; raises EventError if its deadline is invalid."""
     properties = message.properties
     received_ms = message.received_ms
     due_ms = 0
@@ -782,7 +783,7 @@ def read_special(message: MqttMessage) -> None:
 
 
 def check_names(message: MqttMessage) -> None:
-    """EventError where a client says what only the node can know."""
+    """Raises EventError if a client uses property names reserved for the node."""
     for name, _ in message.properties.user:
         if name.startswith(OWN):
             raise EventError(name[:80], f"names that begin with {OWN} are the node's own")

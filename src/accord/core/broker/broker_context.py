@@ -1,9 +1,9 @@
-"""What all connections and sessions of one node share, and what its driver collects from them.
+"""State shared by all connections and sessions of a node, and their interface to the driver.
 
-The driver sets the time, hands bytes to connections, and afterwards looks here: tasks to run, lines
-that have something to send (`dirty`), records for the two logs, requests to the node itself, work
-for other processes (`orders`). An answer that promises durability is held until the driver says
-that what was appended before it is on disk.
+The driver sets the time, passes bytes to connections, and then collects from here: tasks to run,
+connections with something to send (`dirty`), records for the two logs, requests to the node itself,
+and work for worker processes (`orders`). A reply that promises durability is held until the driver
+reports that everything appended before it is on disk.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from accord.core.scheduling.shaping_decision import ShapingTarget
 from accord.core.scheduling.strategies import Discipline
 from accord.core.scheduling.tasks import Task, Tasks
 
-NUMBERS: Final = 1_000_000  # of messages in a millisecond: more than there can be
-# More than this is written as single records: a log takes none of any size.
+NUMBERS: Final = 1_000_000  # event numbers per millisecond: more than can occur
+# Larger groups are written as single records, as the log bounds the size of a record.
 _TOGETHER_BYTES: Final = 1 << 26
 
 
 class ConnectionPort:
-    """A network connection, as far as sessions know it."""
+    """A network connection as sessions see it."""
 
     __slots__ = (
         "is_dirty",
@@ -48,27 +48,27 @@ class ConnectionPort:
     def __init__(self) -> None:
         self.is_dirty = False
         self.link = LinkEstimator()
-        # The driver's own way to the network; None while it takes nothing at once.
+        # The driver's direct write to the network; None while it accepts nothing at once.
         self.write: Callable[[bytes], None] | None = None
 
     def reply(self, frame: bytes) -> None:
         raise NotImplementedError
 
     def hold(self, frame: bytes) -> None:
-        """Send `frame` when all that was recorded so far is on disk."""
+        """Send `frame` once everything recorded so far is on disk."""
         raise NotImplementedError
 
     def released(self, frames: bytes, count: int) -> None:
-        """These answers were held until now."""
+        """Send replies that were held until now."""
         raise NotImplementedError
 
     def hold_to_rate(self, is_held: bool) -> None:
-        """Whether its client publishes no more than it advertised, from now on."""
+        """Start or stop enforcing the client's advertised rate."""
         raise NotImplementedError
 
 
 class CommitWaiter:
-    """Something that waits until the logs are on disk up to `position`."""
+    """Waits until the logs are on disk up to `position`."""
 
     def __init__(self) -> None:
         self.position = 0
@@ -89,17 +89,18 @@ class HeldReply(CommitWaiter):
 
 
 class ShapingWaiter(CommitWaiter):
-    """Something that waits until a message is shaped."""
+    """Waits until a message is shaped."""
 
     def is_shaped(self, message: MqttMessage | None) -> None:
-        """The message is there as its receiver wants it, or (None) has to do as it is."""
+        """Continue with the shaped message, or with the original if None."""
         raise NotImplementedError
 
 
 class JournalCut:
-    """A place between the events that were kept before it was asked for, and those kept later.
+    """A position between the events kept before it was requested and those kept later.
 
-    `kept` is how many waited to be appended to the journal then, `offset` -1 until it is known.
+    `kept` is the number of events not yet appended to the journal at that time; `offset` is -1
+    until it is known.
     """
 
     def __init__(self, kept: int) -> None:
@@ -107,12 +108,12 @@ class JournalCut:
         self.offset = -1
 
     def made(self, offset: int) -> None:
-        """The first event behind the cut will have this offset in the journal, or a later one."""
+        """The first event after the cut has this journal offset or a later one."""
         self.offset = offset
 
 
 class KeptRun(NamedTuple):
-    """Events of one channel for the journal, as frames; `number` is that of the first."""
+    """Events of one channel for the journal, as frames; `number` is the first event's."""
 
     frames: bytes
     is_v5: bool
@@ -125,7 +126,7 @@ class KeptRun(NamedTuple):
 
 
 class WorkerOrder:
-    """Work on a message that another process does, because it takes long."""
+    """Slow work on a message, done by another process."""
 
     def __init__(self, message: MqttMessage, importance: int, due_ms: int) -> None:
         self.message = message
@@ -133,18 +134,18 @@ class WorkerOrder:
         self.due_ms = due_ms
 
     def fail(self) -> None:
-        """Nobody could do it: go on without."""
+        """Continue without the result: no worker could do it."""
         raise NotImplementedError
 
 
 class NodeRequest:
-    """A message to the node itself, and where its answer goes."""
+    """A message to the node itself, and the destination of the reply."""
 
     def __init__(self, message: MqttMessage, client: str, user: str, rights: Rights | None) -> None:
         self.message = message
         self.client = client
         self.user = user
-        self.rights = rights  # None where everything is allowed
+        self.rights = rights  # None: unrestricted
 
     def may_subscribe(self, pattern: str) -> bool:
         return self.rights is None or self.rights.may_subscribe(pattern)
@@ -165,13 +166,14 @@ class BrokerContext:
     ) -> None:
         self.limits = limits
         self.node = node
-        # Whether its numbers are what other nodes call its events; a secondary node's are not.
+        # Whether event numbers here are also the event IDs at other nodes; not at a secondary node.
         self.is_naming = True
         self.router = router
         self.is_durable = is_durable
         self.now_ms = now_ms
-        self.number = now_ms * NUMBERS  # of the last message: unique across restarts
-        self.cut_number = 0  # the same when another node was last told how far the journal is
+        self.number = now_ms * NUMBERS  # last event number, unique across restarts
+        # The last event number when a journal cut was last announced to another node.
+        self.cut_number = 0
         self.counters = Counters(started_ms=now_ms)
         self.ledger = Ledger()
         self.discipline = Discipline()
@@ -179,42 +181,43 @@ class BrokerContext:
             count_limit=limits.tasks, bytes_limit=limits.task_bytes, discipline=self.discipline
         )
         self.is_shaping = True
-        self.has_workers = False  # whether somebody takes orders
+        self.has_workers = False  # whether worker processes accept orders
         self.orders: list[WorkerOrder] = []
-        self.shapings: dict[tuple[int, ShapingTarget], WorkerOrder] = {}  # those under way
+        self.shapings: dict[tuple[int, ShapingTarget], WorkerOrder] = {}  # in progress
         self.requests: list[NodeRequest] = []
         self.dirty: list[ConnectionPort] = []
-        # Positions count what was recorded in both logs together.
+        # Positions count the records of both logs together.
         self.appended = 0
         self.committed = 0
         self.state_records: list[bytes] = []
         self.kept: list[Message | KeptRun] = []
         self.cuts: list[JournalCut] = []
-        self.no_history = "nothing is kept here"  # why kept events can't be had; empty if they can
+        # Why history is unavailable; empty if it is available.
+        self.no_history = "nothing is kept here"
         self.held: deque[CommitWaiter] = deque()
-        self.overloaded = ""  # why nothing more can be recorded for now
+        self.overloaded = ""  # why nothing can be recorded for now
         self._last_number = 0
 
     def wake(self, line: ConnectionPort) -> None:
-        """Let the driver ask `line` for what it has to send."""
+        """Have the driver pull from `line`."""
         if not line.is_dirty:
             line.is_dirty = True
             self.dirty.append(line)
 
     def enter(self, message: MqttMessage, counts: ChannelCounts) -> None:
-        """Give a message that came in a number of its own."""
+        """Assign the next event number to a received message."""
         self.number += 1
         message.number = self.number
         message.counts = counts
 
     def enter_run(self, count: int) -> range:
-        """The numbers of so many messages that came in."""
+        """Allocate the numbers of `count` received messages."""
         first = self.number + 1
         self.number += count
         return range(first, first + count)
 
     def submit(self, task: Task) -> None:
-        """Let `task` wait for its turn on the CPU; what has no room for it is shed."""
+        """Queue `task`; tasks that exceed the limits are shed."""
         shed = self.tasks.put(task)
         if shed is not None:
             for each in shed:
@@ -227,36 +230,34 @@ class BrokerContext:
             self.appended += 1
 
     def join(self, start: int) -> None:
-        """Let a crash keep either all of the records from `start` on, or none."""
+        """Make the records from `start` on atomic: a crash keeps all of them or none."""
         records = self.state_records[start:]
         if len(records) > 1 and sum(map(len, records)) <= _TOGETHER_BYTES:
             self.state_records[start:] = [encode_record(AtomicRecords(tuple(records)))]
 
     def keep(self, message: Message) -> None:
-        """Append to the event log."""
         if self.is_durable:
             self.kept.append(message)
             self.appended += 1
 
     def keep_run(self, run: KeptRun) -> None:
-        """Append many to the event log."""
         if self.is_durable:
             self.kept.append(run)
             self.appended += 1
 
     def kept_events(self) -> int:
-        """How many events wait to be handed to the journal."""
+        """Number of events not yet handed to the journal."""
         return sum(each.events if isinstance(each, KeptRun) else 1 for each in self.kept)
 
     def store(self, message: MqttMessage) -> int:
-        """The number that records can refer to `message` by."""
+        """The number by which records refer to `message`; records the message if necessary."""
         if not message.stored_as:
             message.stored_as = self.new_number()
             self.record(stored(message.stored_as, message))
         return message.stored_as
 
     def new_number(self, count: int = 1) -> int:
-        """The first of so many new numbers for records."""
+        """Allocate `count` record numbers; returns the first."""
         first = self._last_number + 1
         self._last_number += count
         return first
@@ -265,7 +266,7 @@ class BrokerContext:
         self._last_number = max(self._last_number, number)
 
     def hold(self, held: CommitWaiter) -> None:
-        """Release `held` when everything recorded so far is on disk."""
+        """Release `held` once everything recorded so far is on disk."""
         held.position = self.appended
         self.held.append(held)
 
@@ -273,7 +274,7 @@ class BrokerContext:
         return self.committed < self.appended
 
     def advance_committed(self, position: int) -> None:
-        """Everything up to `position` is on disk: send the answers that waited for it."""
+        """Everything up to `position` is on disk: release what waited for it."""
         self.committed = max(self.committed, position)
         while self.held and self.held[0].position <= self.committed:
             self.held.popleft().release()

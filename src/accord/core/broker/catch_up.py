@@ -1,20 +1,20 @@
-"""History first, then live: subscriptions that begin in the past.
+"""Catch-up subscriptions: history first, then live.
 
-A kept event is before or behind a cut: the place in the journal where a subscription began. Those
-before it are read from the archive and the journal, page by page, as fast as the client takes them.
-Those behind it come as they are published, and wait here for the others.
+A cut is the position in the journal at which a subscription started; each kept event is before or
+after it. Events before the cut are read from archive and journal, page by page, as fast as the
+client accepts them. Events after the cut arrive live and are buffered here meanwhile.
 
-Only so many wait. If there are more, or the client is away, they are forgotten, and there is no
-gap: they are in the journal too. Once everything before the first cut has been handed over, a
-second cut is made and the same is done for what lies between, and so on until the client is so near
-the present that all events behind the last cut are here. Then those follow, and the subscription is
-a live one. A client that never gets so near lives in the past, and misses nothing.
+The buffer is bounded. If it overflows or the client is offline, the buffered events are dropped
+without leaving a gap: they are in the journal too. Once everything before the first cut has been
+delivered, a second cut is made and the range between the two is read in the same way, and so on
+until all events after the last cut fit the buffer. They are delivered next, and the subscription is
+live. A client that never gets so far keeps reading history, and misses nothing.
 
-Until then the router knows the `CatchUp` in place of the session. Events of channels that are not
-kept have no past, and pass through.
+Until then the `CatchUp` stands in for the session in the router. Events of channels that are not
+kept have no history, and pass through.
 
-A durable session's progress is recorded when the client has acknowledged a page, so that after a
-crash it goes on from there.
+The progress of a durable session is recorded when the client has acknowledged a page, so that it
+resumes there after a crash.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from accord.core.queries.messages import EventQuery, QueryHit
 from accord.core.router.fan_out import Receiver, RouterSubscription
 from accord.core.router.message import Message
 
-ROWS: Final = 500  # of a page, at most
+ROWS: Final = 500  # of one page, at most
 BYTES: Final = 1 << 20
-_WAITING: Final = 1_000  # events behind the cut
+_WAITING: Final = 1_000  # buffered events after the cut
 _WAITING_BYTES: Final = 4 << 20
 UNKNOWN: Final = -1
-_RETRY_MS: Final = 1_000  # after a failure; twice as long after each further one
+_RETRY_MS: Final = 1_000  # after a failure; doubles with each further one
 _MAX_RETRY_MS: Final = 60_000
 
-# Since when, from which offset, before which, after which page, and whether live already.
+# Start time, first offset, end offset (exclusive), page cursor, whether it is live.
 Progress = tuple[int, int, int, str, bool]
 
 
 class PageDemand:
-    """A page that somebody has room for."""
+    """A request for the next page, within the client's free space."""
 
     def __init__(self, ask: EventQuery, cursor: str, rows: int, size: int) -> None:
         self.ask = ask
@@ -56,7 +56,7 @@ class PageDemand:
 
 
 class BufferedLiveEvent:
-    """An event behind the cut."""
+    """An event after the cut."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class BufferedLiveEvent:
 
 
 class PageInFlight:
-    """A page's events, until the client has them all; then the past goes on at `progress`."""
+    """A page's events until the client has all of them; `progress` is then the resume point."""
 
     def __init__(self, deliveries: list[ClientDelivery], progress: Progress) -> None:
         self.deliveries = deliveries
@@ -87,7 +87,7 @@ class PageInFlight:
 
 
 class ReceiverProxy(Receiver):
-    """Receives in place of `inner`, or of a session, what concerns it, and hands on the rest."""
+    """Receives what concerns it in place of `inner` or a session, and passes on the rest."""
 
     inner: Receiver
 
@@ -102,7 +102,7 @@ class CatchUpCut(JournalCut):
 
 
 class CatchUp(Receiver):
-    """Receives for a session while one of its subscriptions is in the past."""
+    """Receives for a session while one of its subscriptions reads history."""
 
     def __init__(
         self, session: MqttSession, pattern: str, subscription: RouterSubscription
@@ -110,7 +110,7 @@ class CatchUp(Receiver):
         super().__init__(session.name, session.entity)
         self.is_connected = True
         self.session = session
-        self.pattern = pattern  # by which the session knows it
+        self.pattern = pattern  # the session's name for it
         self.subscription = subscription
         self.since_ms = 0
         self.from_offset = 0
@@ -120,15 +120,15 @@ class CatchUp(Receiver):
         self.is_read = False  # everything before the cut
         self.is_live = False
         self.is_recorded = True
-        self.problem = ""  # why the past can't be had at all
+        self.problem = ""  # why history is unavailable for good
         self._retry_ms = 0
-        self._failures = 0  # in a row
-        self._is_whole = True  # all events behind the cut are in `_waiting`
+        self._failures = 0  # consecutive
+        self._is_whole = True  # whether `_waiting` has all events after the cut
         self._waiting: list[BufferedLiveEvent] = []
         self._waiting_bytes = 0
         self._handed_over: list[PageInFlight] = []
-        # Of the page that is being handed over: what went of it, and how many events were looked
-        # at since it came, the last time it was asked for.
+        # Of the page being delivered: its deliveries, the number of its events delivered, and the
+        # number seen since the page was last requested.
         self._deliveries: list[ClientDelivery] = []
         self._had = 0
         self._seen = 0
@@ -140,7 +140,7 @@ class CatchUp(Receiver):
         self._cut()
 
     def go_on(self, progress: Progress) -> None:
-        """After a crash: all that was behind the cut then is to be read."""
+        """Resume after a crash; what was after the cut has to be read from the journal."""
         since_ms, from_offset, before_offset, cursor, is_live = progress
         self.since_ms = since_ms
         self.from_offset = from_offset
@@ -153,11 +153,11 @@ class CatchUp(Receiver):
             self._cut()
 
     def is_over(self) -> bool:
-        """Whether nobody wants it any more."""
+        """Whether the subscription was removed or replaced."""
         return self.session.subscriptions.get(self.pattern) is not self.subscription
 
     def progress(self) -> Progress:
-        """What a crash must not lose."""
+        """The resume point that is recorded."""
         return self._done
 
     def deliver(
@@ -185,9 +185,9 @@ class CatchUp(Receiver):
         self._waiting_bytes += size
 
     def wanted(self, committed: int, now_ms: int) -> PageDemand | None:
-        """The next page, if there is one and the client has room for it.
+        """A request for the next page, if there is one and the client has room.
 
-        Whoever takes it hands its events over and finishes it, or says that it failed.
+        The caller passes the events to `hand_over` and calls `finish_page`, or else calls `failed`.
         """
         if self.is_asking or self.is_read or not 0 <= self.before_offset <= committed:
             return None
@@ -209,9 +209,9 @@ class CatchUp(Receiver):
         return PageDemand(ask, self.cursor, wanted[0], wanted[1])
 
     def hand_over(self, events: Sequence[QueryHit]) -> bool:
-        """Hand over a part of the page that came; False where the rest has to wait.
+        """Deliver a part of a page; False if the rest has to wait.
 
-        What was handed over of a page is not again when the page is asked for once more.
+        Events already delivered are skipped when the page is requested again.
         """
         session = self.session
         for found in events[max(0, self._had - self._seen) :]:
@@ -224,7 +224,7 @@ class CatchUp(Receiver):
         return True
 
     def finish_page(self, cursor: str) -> None:
-        """All of the page is handed over."""
+        """Advance to the next page."""
         self.is_asking = False
         self._failures = 0
         self.cursor = cursor
@@ -234,10 +234,10 @@ class CatchUp(Receiver):
         self._deliveries = []
 
     def _hand_over(self, found: QueryHit, session: MqttSession) -> bool:
-        """False where the client has no room for it."""
+        """Deliver one event; False if the client has no room for it."""
         hub = session.hub
         if hub.router.route(found.channel).bound.is_persistent:
-            return True  # that is another's affair
+            return True  # `persistent_history` delivers it
         if self.subscription.denies(found.channel):
             return True
         if self.subscription.is_local_excluded and found.publisher == session.name:
@@ -263,7 +263,7 @@ class CatchUp(Receiver):
         return True
 
     def failed(self, problem: str, *, is_final: bool, now_ms: int) -> None:
-        """No page came: ask again after a while, unless that is in vain."""
+        """Back off after a failed page request, or stop if the failure is final."""
         self.is_asking = False
         self._seen = 0
         self._retry_ms = now_ms + min(_RETRY_MS << min(self._failures, 10), _MAX_RETRY_MS)
@@ -272,7 +272,7 @@ class CatchUp(Receiver):
             self.problem = problem
 
     def step(self) -> bool:
-        """Go on as far as can be now; True where the past is over and done with."""
+        """Advance as far as possible; True once live with all pages acknowledged."""
         self._settle()
         if not self.is_read:
             return False
@@ -294,7 +294,7 @@ class CatchUp(Receiver):
         return self.since_ms, self.from_offset, self.before_offset, self.cursor, self.is_live
 
     def _settle(self) -> None:
-        """Note what the client has."""
+        """Move the resume point past acknowledged pages."""
         handed = self._handed_over
         if not handed or not handed[0].is_done(self.session):
             return
@@ -315,7 +315,7 @@ class CatchUp(Receiver):
         self._cut()
 
     def _has_room(self) -> bool:
-        """Whether all that waits fits into the queue of the client, which is there."""
+        """Whether the client is connected and its queue has room for the whole buffer."""
         session = self.session
         outbox = session.outbox
         if session.line is None:
@@ -348,9 +348,9 @@ class CatchUp(Receiver):
 
 
 def page_room(session: MqttSession, qos: int) -> tuple[int, int] | None:
-    """How many events and bytes a page may have for this client now; None where it has to wait.
+    """The events and bytes a page may have for this client now; None if it has to wait.
 
-    Half of the room is left to what is published meanwhile, and not much waits at a time.
+    Half of the free space is left to live events, and little is queued at a time.
     """
     if session.line is None:
         return None
@@ -368,7 +368,7 @@ def page_room(session: MqttSession, qos: int) -> tuple[int, int] | None:
 
 
 def has_room(session: MqttSession, message: MqttMessage) -> bool:
-    """Whether a tracked message would be queued, and not refused."""
+    """Whether a tracked message would be queued rather than refused."""
     outbox = session.outbox
     size = message.size() + 64
     return (
@@ -378,6 +378,6 @@ def has_room(session: MqttSession, message: MqttMessage) -> bool:
 
 
 def is_under_way(session: MqttSession, delivery: ClientDelivery) -> bool:
-    """Whether the client may not have a tracked message yet."""
+    """Whether the client may still lack a tracked message."""
     is_known = session.unacknowledged.get(delivery.packet_id) is delivery
     return is_known and delivery.stage != RELEASED

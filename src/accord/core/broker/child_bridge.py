@@ -1,8 +1,8 @@
-"""The secondary nodes whose parent this node is: their events here, and events of others for them.
+"""Bridges the broker and the secondary nodes whose parent this node is.
 
-For clients they are receivers like other nodes. What their own clients publish is published here as
-if these were clients of this node; what has come here already, by another parent, goes only to the
-other nodes, which know it as well as this one does.
+To the router, children are receivers like other nodes. Their clients' publications are published
+here as if by clients of this node. A publication that already arrived through another parent is
+only sent to the other nodes, which detect duplicates as this one does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from accord.core.tiers.parent import Parent
 
 
 class ChildBridge:
-    """What `core.tiers.parent` does at this node; `join` first."""
+    """Connects `core.tiers.parent` to the broker; requires `OverlayBridge.join` first."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class ChildBridge:
         self._children.incarnation_of = self.parent.incarnation_of
         self.wanted = self._children.wanted
         abroad.channels.overlay.on_takes = self.parent.takes
-        self._is_echoed = False  # the event that is being published
-        # Events that are not on disk yet: what the logs must have, channel and number of each.
+        self._is_echoed = False  # of the event being published
+        # Events not on disk yet: required log position, channel and number.
         self._unkept: deque[tuple[int, str, int]] = deque()
         exchange = abroad.channels.services.get(SERVICE)
         if isinstance(exchange, HistoryProtocol):
@@ -64,7 +64,7 @@ class ChildBridge:
             exchange.on_answer = self._recalled
 
     def published(self, message: MqttMessage) -> None:
-        """The router has just been through with `message`."""
+        """Pass `message` to the children the router has just selected."""
         wanted = self.wanted
         if not wanted:
             return
@@ -78,11 +78,11 @@ class ChildBridge:
             self.put(child, event)
 
     def is_new(self, event: Carried) -> bool:
-        """Whether it has not come here by another parent of the node where it was published."""
+        """Whether the event has not arrived through another parent of the secondary node."""
         return self._children.is_new(event)
 
     def put(self, child: str, event: Carried, *, is_kept: bool = False) -> bool:
-        """Keep it until the child has it; False where there is no such child."""
+        """Take custody of the event until the child confirms it; False if the child is unknown."""
         is_in_order = not is_kept and self._channels.is_in_order(event.channel)
         clean = msgspec.structs.replace(event, routes=(), receipts=(), template="", note=b"")
         return self.parent.put(child, clean, self._clock_us(), is_in_order=is_in_order)
@@ -90,7 +90,7 @@ class ChildBridge:
     def _recalled(self, child: str, node: str, answer: HistoryReply, now_us: int) -> None:  # noqa: ARG002
         self.parent.recalled(child, RelayedHistoryReply(node, answer))
 
-    # -------------------------------------------------------------------- what children ask for
+    # ------------------------------------------------------------------------- children's requests
 
     def joined(self, child: str, incarnation: int) -> None:
         self._answering.joined(child, incarnation)
@@ -99,7 +99,7 @@ class ChildBridge:
         self._answering.left(child)
 
     def need(self, child: str, key: str, need: Need | None) -> None:
-        """A child wants something, or does not any more: it gets what is retained, too."""
+        """Add or remove a child's interest; a new one also gets retained messages."""
         self._children.need(child, key, need)
         if need is None:
             return
@@ -127,7 +127,7 @@ class ChildBridge:
         has_come = self._children.has_seen(event)
         is_kept = way.route.bound.is_persistent
         if is_ordered and has_come and not is_kept:
-            return 0  # it has its place in the order
+            return 0  # it already has its position
         hub.enter(message, way.route.counts)
         message.home, message.home_number = event.origin, event.original
         self._abroad.origin, self._abroad.original = event.origin, event.original
@@ -140,7 +140,7 @@ class ChildBridge:
                 nodes = self._abroad.remotes.selecting(event.channel)
                 self._abroad.send(message, nodes, event.importance)
             elif not has_come:
-                # Where it has to wait for its place it comes by `OverlayBridge.arrived`.
+                # An event that waits for its position arrives through `OverlayBridge.arrived`.
                 if not is_ordered:
                     self._children.is_new(event)
                 with suppress(EventError):
@@ -153,7 +153,7 @@ class ChildBridge:
         return message.number
 
     def _keep(self, message: MqttMessage) -> None:
-        """The parent by which it came may have failed before it was on disk there."""
+        """Keep a duplicate too: the other parent may have failed before it was on disk there."""
         hub, pasts = self._broker.hub, self._broker.pasts
         if pasts is not None and hub.is_durable:
             pasts.asker.has_kept()
@@ -162,7 +162,7 @@ class ChildBridge:
             hub.keep(journal_form(message))
 
     def _take_answer(self, event: Carried) -> int:
-        """A client of a child answers the source of an event, wherever that is."""
+        """Forward feedback of a child's client to the source of an event, at any node."""
         hub, feedback = self._broker.hub, self._broker.feedback
         if feedback is None:
             hub.counters.shed(DAMAGED, event.origin)
@@ -170,7 +170,7 @@ class ChildBridge:
         hub.number += 1
         importance = min(max(event.importance, 0), IMPORTANCES - 1)
         own = msgspec.structs.replace(event, event=hub.number, importance=importance)
-        is_again = not self.is_new(own)  # others may lack it all the same
+        is_again = not self.is_new(own)  # other nodes may still lack it
         feedback.arrived(own, hub.now_ms, self._abroad.bring, is_again=is_again)
         return hub.number
 

@@ -1,7 +1,7 @@
-"""What clients advertise to publish, and whether they keep to it.
+"""Advertisements of clients, and their enforcement.
 
-A client's advertisements are its session's: they end with it. Only clients that advertise anything
-are looked at message by message; those of all others are forwarded as before.
+A client's advertisements belong to its session and end with it. Only messages of clients that
+advertise are checked one by one; all others are forwarded as usual.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EVERYTHING: Final = "TRUE"
 
 
 class AdvertisementPort(Protocol):
-    """Where advertisements are put up: at this node, or at all."""
+    """Where advertisements are registered: at this node, or at all nodes."""
 
     def advertise(
         self, publisher: str, name: str, filter_: Filter, rate_hz: float, now_us: int, /
@@ -42,7 +42,7 @@ class AdvertisementPort(Protocol):
 
 
 class Advertisement(Struct, frozen=True, kw_only=True):
-    """A publisher's promise, and what came of it."""
+    """A publisher's advertisement and its usage."""
 
     client: str
     name: str
@@ -56,18 +56,21 @@ class Advertisement(Struct, frozen=True, kw_only=True):
 class ClientAdvertisements:
     def __init__(self, broker: Broker, admission: Admission, clock_us: Callable[[], int]) -> None:
         self.board: AdvertisementPort = admission
-        self.limited = 0  # events so far that were beyond
+        self.limited = 0  # events so far in excess of an advertisement
         self._broker = broker
         self._admission = admission
         self._clock_us = clock_us
         self._is_binding = admission.options.mode is Mode.ENFORCE
         self._of: dict[str, dict[str, Filter]] = {}  # by client and name
-        self._looks: dict[str, bool] = {}  # whether attributes must be known
+        self._looks: dict[str, bool] = {}  # by client: whether its filters need attributes
 
     def advertise(
         self, session: MqttSession, name: str, channel: str, where: str, rate_hz: float
     ) -> None:
-        """AdmissionError or PredicateError where that can't be; the same name again replaces it."""
+        """Register an advertisement, replacing one of the same name.
+
+        Raises AdmissionError or PredicateError if it is invalid.
+        """
         if not 0 < len(name) <= MAX_NAME or not name.isprintable():
             raise AdmissionError("name", f"expected 1 to {MAX_NAME} printable characters")
         if channel.startswith("$"):
@@ -108,11 +111,11 @@ class ClientAdvertisements:
         ]
 
     def clients(self) -> list[str]:
-        """Those that advertise something."""
+        """Clients with advertisements."""
         return list(self._of)
 
     def is_beyond(self, message: MqttMessage) -> bool:
-        """Whether it is more than was advertised; EventError where its attributes are bad."""
+        """Whether a message exceeds its advertisements; raises EventError for bad attributes."""
         values: dict[str, Value] = {}
         document = None
         if self._looks.get(message.publisher):
@@ -136,6 +139,6 @@ class ClientAdvertisements:
 
 
 def where_of(filter_: Filter) -> str:
-    """Empty for everything."""
+    """The predicate text; empty for a filter that matches everything."""
     text = str(filter_.predicate)
     return "" if text == _EVERYTHING else text

@@ -1,9 +1,9 @@
-"""Quality between a node's clients: what they expect and offer, and what they hear of it.
+"""Quality negotiation for a node's clients: their expectations, profiles and notifications.
 
-A SUBSCRIBE may have user properties `expect`, each an expectation of all its filters; several are
-alternatives. Everything else comes as requests (`quality_requests`). How expectations stand
-is sent to their client, advice and usage to that of a profile: each on a channel of the node's own,
-to those of them who have subscribed to it, and only what concerns them.
+A SUBSCRIBE may have user properties `expect`, each an expectation for all its filters; several are
+alternatives. Everything else arrives as requests (`quality_requests`). The state of an expectation
+is sent to its client, advice and usage to the client of a profile. Each kind has a channel of the
+node; a client that has subscribed to it receives only what concerns itself.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ if TYPE_CHECKING:
     from accord.core.broker.broker import Broker
 
 EXPECT: Final = "expect"
-MAX_OF_ONE: Final = 10_000  # expectations of a client; and profiles
-_TOLD_AGAIN: Final = 1_000  # states, to who has just subscribed to them
-_AT_ONCE: Final = 50  # of a client that comes or goes
+MAX_OF_ONE: Final = 10_000  # expectations of a client, and also profiles
+_TOLD_AGAIN: Final = 1_000  # states sent to a new subscriber
+_AT_ONCE: Final = 50  # items settled per step when clients connect or leave
 
 
 class SubscribeExpectations:
-    """What a SUBSCRIBE expects, or why that can't be read."""
+    """The expectations of a SUBSCRIBE, or why they could not be parsed."""
 
     def __init__(self, wishes: tuple[ExpectationForm, ...], problem: str = "") -> None:
         self.wishes = wishes
@@ -70,7 +70,7 @@ class SubscribeExpectations:
 
 
 class NegotiationCounts(msgspec.Struct):
-    """Since the start; `states` are those told."""
+    """Counts since the start; `states` are those sent to clients."""
 
     advice: int = 0
     usages: int = 0
@@ -79,33 +79,33 @@ class NegotiationCounts(msgspec.Struct):
 
 
 class ClientNegotiation:
-    """`clock_us` tells the overlay's time.
+    """Connects sessions to the negotiation; `clock_us` returns the overlay's time.
 
-    What is done for a publisher but not to its events (another path) goes to `on_act`.
+    Mechanisms that concern a publisher but not its events (another path) are passed to `on_act`.
     """
 
     def __init__(
         self, broker: Broker, negotiation: Negotiation, clock_us: Callable[[], int]
     ) -> None:
         self.negotiation = negotiation
-        self.exchange: TierNegotiation | None = None  # once the node is one of many
+        self.exchange: TierNegotiation | None = None  # set once the node is part of an overlay
         self.counts = NegotiationCounts()
         self.holders: dict[str, ClientQuality] = {}
         self.watching = QualityMonitor(broker, negotiation, clock_us, self.holders, self.take)
         self.on_act: Callable[[ApplyMechanism], None] | None = None
         self.on_withdraw: Callable[[int], None] | None = None
-        self.is_stirred = False  # whether something may be due now that was not before
+        self.is_stirred = False  # whether something may have become due
         self._broker = broker
         self._clock_us = clock_us
         self._last_number = 0
-        self._held: dict[str, ClientExpectation] = {}  # by their ids in the negotiation
+        self._held: dict[str, ClientExpectation] = {}  # by their IDs in the negotiation
         self._due: dict[NegotiatedItem, bool] = {}  # to be settled
-        self._ended: dict[str, ClientQuality] = {}  # those of which something may be due
+        self._ended: dict[str, ClientQuality] = {}  # with items that may be due
 
     # Subscriptions
 
     def expecting(self, properties: Properties) -> SubscribeExpectations | None:
-        """What the user properties `expect` of a SUBSCRIBE say, if there are any."""
+        """The user properties `expect` of a SUBSCRIBE, if there are any."""
         texts = [text for name, text in properties.user if name == EXPECT]
         if not texts:
             return None
@@ -122,7 +122,7 @@ class ClientNegotiation:
     def problem(
         self, session: MqttSession, name: str, pattern: str, expecting: SubscribeExpectations
     ) -> str:
-        """Why a subscription can't have these expectations instead of those it has."""
+        """Why a subscription can't have these expectations instead of its present ones."""
         if expecting.problem:
             return expecting.problem
         if pattern.startswith("$"):
@@ -146,9 +146,9 @@ class ClientNegotiation:
     def subscribed(
         self, session: MqttSession, name: str, pattern: str, expecting: SubscribeExpectations
     ) -> str:
-        """A subscription was made; gives why it can't have its expectations, or "".
+        """Register the expectations of a new subscription; returns why that failed, or "".
 
-        Nothing is expected of channels of the system, which may stand in the same packet.
+        System channels, which may be in the same packet, have no expectations.
         """
         if pattern.startswith("$"):
             return ""
@@ -161,7 +161,7 @@ class ClientNegotiation:
         return ""
 
     def restored(self, session: MqttSession, name: str, pattern: str, texts: Iterable[str]) -> None:
-        """A durable session had these; what can't be read any more is passed over."""
+        """Register the expectations of a recovered session; unreadable ones are skipped."""
         for text in texts:
             try:
                 form = read_json(text, EXPECT)
@@ -175,7 +175,7 @@ class ClientNegotiation:
             expected.is_suspended = is_suspended
 
     def texts(self, session: MqttSession, name: str) -> tuple[str, ...]:
-        """The expectations of a subscription, for `restored`."""
+        """The expectations of a subscription, in the form `restored` takes."""
         holder = self.holders.get(session.name)
         if holder is None:
             return ()
@@ -198,7 +198,7 @@ class ClientNegotiation:
     # Sessions
 
     def left(self, session: MqttSession) -> None:
-        """The client is away, for now or for ever."""
+        """The client is offline, temporarily or for good."""
         holder = self.holders.get(session.name)
         if holder is not None and not holder.is_away:
             holder.is_away = True
@@ -226,7 +226,7 @@ class ClientNegotiation:
     def register(
         self, session: MqttSession, name: str, pattern: str, wish: ExpectationForm
     ) -> ClientExpectation:
-        """QualityError where it can't be accepted."""
+        """Register an expectation; raises QualityError if it is refused."""
         holder = self._holder(session)
         try:
             if len(holder.expected) >= MAX_OF_ONE:
@@ -239,7 +239,7 @@ class ClientNegotiation:
             key = f"{own_id}\n{self._last_number}"
             expectation = _expectation(wish, key, holder.key(name), pattern)
             expected = ClientExpectation(holder, own_id, name, wish, expectation)
-            # Known before it is settled: what comes of it names it.
+            # Entered before it is settled: the resulting notices refer to it.
             self._held[key] = expected
             holder.add(expected)
             try:
@@ -284,13 +284,13 @@ class ClientNegotiation:
         self._forget(expected.holder)
 
     def define(self, *properties: Property) -> None:
-        """QualityError where one is in use with another meaning: then none is defined."""
+        """Define all properties or none; raises QualityError if one has another meaning in use."""
         self.take(self.negotiation.define(*properties, now_us=self._clock_us()))
 
     # Profiles
 
     def declare(self, session: MqttSession, profile: Profile, source: str) -> None:
-        """A profile of the session's client, in the place of the one it has for the channel."""
+        """Set the client's profile for a channel, replacing any earlier one."""
         holder = self._holder(session)
         try:
             known = holder.declared.get(profile.channel)
@@ -337,16 +337,16 @@ class ClientNegotiation:
             try:
                 self._settle(matter)
             except QualityError:
-                continue  # it was accepted before: there is no room for it now
+                continue  # accepted earlier, but there is no room now
         if not self._due:
             self._ended.clear()
         if self.negotiation.next_due_us() <= now_us:
             self.take(self.negotiation.advance(now_us=now_us))
         if self.exchange is not None:
-            self.take([])  # what came from neighbours
+            self.take([])  # notices caused by neighbours
 
     def take(self, notices: list[Notice]) -> None:
-        """Tell and do what a negotiation wants to be told and done."""
+        """Execute the notices of a negotiation: notify clients, apply mechanisms."""
         self.is_stirred = True
         if self.exchange is not None:
             self.exchange.take(notices)
@@ -371,7 +371,7 @@ class ClientNegotiation:
                     self.on_withdraw(notice.reaction)
 
     def tell_again(self, session: MqttSession, pattern: str) -> None:
-        """To who has just subscribed: how its expectations stand."""
+        """Send the states of its expectations to a client that has just subscribed to them."""
         holder = self.holders.get(session.name)
         if holder is None or not filter_selects(pattern, EXPECTATIONS):
             return
@@ -380,7 +380,7 @@ class ClientNegotiation:
                 notify_session(self._broker, session, EXPECTATIONS, self.state_of(expected))
 
     def state_of(self, expected: ClientExpectation) -> Json:
-        """As its client is told it."""
+        """The state of an expectation as sent to its client."""
         form: Json = {
             "expectation": expected.id,
             "channel": expected.subscription,
@@ -402,14 +402,14 @@ class ClientNegotiation:
             assert not holder.is_empty
             assert holder.client in self._broker.sessions
 
-    # Inside
+    # Internal
 
     def _holder(self, session: MqttSession) -> ClientQuality:
         holder = self.holders.get(session.name)
         if holder is None:
             ended = self._ended.pop(session.name, None)
             for declared in () if ended is None else ended.declared.values():
-                self._settle(declared)  # a publisher has one profile for a channel
+                self._settle(declared)  # a publisher has one profile per channel
             self._last_number += 1
             holder = self.holders[session.name] = ClientQuality(session.name, self._last_number)
         return holder
@@ -447,7 +447,7 @@ class ClientNegotiation:
             self._held.pop(matter.expectation.id, None)
 
     def _of_source(self, act: ApplyMechanism) -> ApplyMechanism:
-        """Events are those of the client that publishes, which need not be who declared them."""
+        """Redirect a mechanism from the client that declared a profile to the publishing one."""
         holder = self.holders.get(act.publisher)
         declared = None if holder is None else holder.declared.get(act.channel)
         if declared is None or declared.source == act.publisher:
@@ -484,7 +484,7 @@ def _expectation(wish: ExpectationForm, key: str, subscription: str, pattern: st
 
 
 def _said(error: QualityError, key: str, own_id: str) -> str:
-    """In the client's own words: it does not know the key."""
+    """An error message with the client's own ID in place of the internal key."""
     return str(error).replace(
         f"expectation {key!r}", f"expectation {own_id!r}" if own_id else EXPECT
     )

@@ -1,7 +1,7 @@
-"""Messages of the node itself to one client, on channels that others have too.
+"""Messages from the node itself to one client, on channels shared with other clients.
 
-Who has subscribed to the channel gets what concerns it and nothing else; who has not, or is away,
-gets nothing: it can ask.
+A client subscribed to the channel gets only what concerns itself. A client that is not subscribed,
+or offline, gets nothing and can query instead.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 _JSON: Final = "application/json"
 _FORM: Final = Properties(content_type=_JSON)
 _BLOCK: Final = passed_on_block(_FORM)
-# Before everything else: it is little, and what waits may be what it is about.
+# Highest priority: such messages are small, and may be about what is queued.
 _FIRST: Final = Grant(IMPORTANCES - 1, 0, "", 0, 0, True, "")
 
 
 def notify_client(broker: Broker, client: str, topic: str, form: dict[str, Any]) -> bool:
-    """False where the client is not there, or does not want to hear of it."""
+    """Notify a client; False if it is offline or not subscribed to `topic`."""
     session = broker.sessions.get(client)
     return session is not None and notify_session(broker, session, topic, form)
 
@@ -65,9 +65,9 @@ def notify_session(
 
 
 def reply_to_request(broker: Broker, request: NodeRequest, form: dict[str, Any] | bytes) -> None:
-    """Answer a request, on its response topic or on the channel that it came by.
+    """Reply to a request, on its response topic or on the channel of the request.
 
-    Nobody but its client hears it: anybody may ask, but not let the node speak to others.
+    Only the requesting client receives the reply: a request must not make the node send to others.
     """
     session = broker.sessions.get(request.client)
     asked = request.message.properties

@@ -1,13 +1,13 @@
 """One network connection: bytes in, frames out, and a client's session in between.
 
-`receive` goes through all packets of one read in one loop. Consecutive messages that need nothing
-but forwarding are not even taken apart: they travel as runs of the publisher's own frames.
+`receive` handles all packets of one read in one loop. Consecutive messages that only need
+forwarding are not decoded: they are forwarded as runs of the publisher's own frames.
 Acknowledgements are read in ranges.
 
-Whatever a client does wrong ends its own connection, with a reason, and nothing else.
+A client's error closes its own connection, with a reason, and affects nothing else.
 
-The parts of a connection stand on each other: `answering`, `publishing`, `handshake`, and here what
-reads packets and hands them to those and to the session.
+A connection is built in layers: `reply_queue`, `publish_handler`, `handshake`, and this module,
+which reads packets and dispatches them to those and to the session.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _PINGRESP: Final = b"\xd0\x00"
 _CONNECT_5: Final = b"\x00\x04MQTT\x05"
 _FEW_FILTERS: Final = 10
 _FEW_RETAINED: Final = 100
-_MANY_PACKETS: Final = 5_000  # handled at a time
-_LAST_BYTES: Final = 262_144  # sent to a client that says goodbye
-_EARLY_BYTES: Final = 1_000_000  # accepted from a client that is not logged in yet
-_NO_PARTS: Final[list[bytes]] = []  # nothing is ever added to it
+_MANY_PACKETS: Final = 5_000  # handled per call
+_LAST_BYTES: Final = 262_144  # sent to a client after its DISCONNECT
+_EARLY_BYTES: Final = 1_000_000  # buffered from a client before login
+_NO_PARTS: Final[list[bytes]] = []  # shared and never modified
 
 
 class Connection(MqttHandshake):
@@ -70,16 +70,16 @@ class Connection(MqttHandshake):
 
     def __init__(self, broker: Broker, gate: LoginGate | None, address: str) -> None:
         super().__init__(broker, gate, address)
-        self.handle: Any = None  # the driver's own
+        self.handle: Any = None  # for the driver's use
         self._partial = _NO_PARTS
         self._partial_size = 0
-        self._wanted = 0  # bytes until the partial packet is whole, as far as known
-        # Whether the last read had nothing but messages that were forwarded, and acknowledgements.
+        self._wanted = 0  # bytes until the partial packet is complete, as far as known
+        # Whether the last read had nothing but forwarded messages and acknowledgements.
         self.is_plain = False
-        self._was_dear = False  # of the last packet: it took long for its size
+        self._was_dear = False  # whether the last packet was slow for its size
 
     def receive(self, data: bytes, *, now_ms: int) -> None:
-        """Take what came from the network."""
+        """Handle bytes read from the network."""
         if self.waits_for == GONE:
             return
         self.hub.now_ms = now_ms
@@ -100,10 +100,10 @@ class Connection(MqttHandshake):
             self.end(error.reason, error.problem)
 
     def cut_through(self, data: bytes, now_ms: int) -> CutThrough | None:
-        """What is to be written at once for a read of one clean frame; None if it must be queued.
+        """Prepare a read of one clean frame for immediate writing; None if it must be queued.
 
-        To be asked only while nothing waits for its turn. Where it can't be done, `is_lone` is
-        taken back until a run shows that it may be again.
+        Called only while no task is queued. If it fails, `is_lone` is cleared until a run shows
+        that the next read may qualify.
         """
         self.is_lone = False
         hub = self.hub
@@ -138,7 +138,7 @@ class Connection(MqttHandshake):
             or expiry_s == 0
         ):
             return None
-        # At QoS 1 the answer must be the next to go, and the copy of QoS 1 too.
+        # At QoS 1 the receiver's copy must be QoS 1 too, and no earlier reply may be pending.
         if qos and (
             copy.qos == 0
             or self.write is None
@@ -164,7 +164,7 @@ class Connection(MqttHandshake):
         return made
 
     def takes_ack(self, data: bytes, now_ms: int) -> bool:
-        """Take a read that is one PUBACK, if nothing else comes of it."""
+        """Handle a read that is a single PUBACK, if it has no further effect."""
         session = self.session
         if (
             data[:2] != _PUBACK
@@ -183,7 +183,7 @@ class Connection(MqttHandshake):
         return True
 
     def resume(self, *, now_ms: int) -> None:
-        """Go on with what was left for later, unless the client has to wait for its tasks."""
+        """Continue with deferred packets, unless the client is stalled by its tasks."""
         if self.has_rest and not self.is_stalled:
             self.hub.now_ms = now_ms
             self.has_rest = False
@@ -200,7 +200,7 @@ class Connection(MqttHandshake):
             self.end(error.reason, error.problem)
 
     def _keep_rest(self, data: bytes, rest: int) -> None:
-        """Keep the beginning of a packet that is not whole yet."""
+        """Keep the beginning of an incomplete packet."""
         if rest < len(data) and self.waits_for != GONE:
             kept = data[rest:] if rest else data
             self._partial = [kept]
@@ -213,7 +213,7 @@ class Connection(MqttHandshake):
         self._forget_ways()
 
     def _receive_all(self, data: bytes, now_ms: int) -> int:
-        """Handle the whole packets in `data`; gives where the rest begins."""
+        """Handle the complete packets in `data`; returns the offset of the rest."""
         at = 0
         size = len(data)
         is_open = self.waits_for == NOTHING
@@ -223,12 +223,12 @@ class Connection(MqttHandshake):
         self._wanted = 0
         self.is_plain = True
         if self.waits_for == CONNECT and size and data[0] >> 4 != PacketType.CONNECT:
-            # Said at once, because another protocol's client may never send what looks whole.
+            # Before the packet is complete: a client of another protocol may never complete one.
             raise violation("expected CONNECT first")
         while at + 2 <= size:
             first = data[at]
             if self.waits_for == NOTHING:
-                # What comes in numbers is taken as runs.
+                # Frequent packets are handled as runs.
                 count = 0
                 if first == 0x30 or first == 0x32:  # noqa: PLR1714 - faster than a set
                     frames = self._scan(data, at, limit, first)
@@ -307,7 +307,7 @@ class Connection(MqttHandshake):
                 return size
         self.hub.counters.packets_received += packets
         if mistake is not None:
-            raise mistake  # only now: what came before it counts
+            raise mistake  # only now, so that the packets before it take effect
         return at
 
     def _on_acknowledged(self, ranges: list[tuple[int, int]]) -> None:
@@ -317,7 +317,7 @@ class Connection(MqttHandshake):
             session.acknowledged_run(first, count)
 
     def _packet_limit(self) -> int:
-        """Strangers may send less than clients."""
+        """Maximum packet size; smaller before login."""
         limits = self.broker.limits
         if self.waits_for == NOTHING:
             return limits.packet_bytes
@@ -335,7 +335,7 @@ class Connection(MqttHandshake):
             if self.waits_for != CONNECT:
                 raise violation("a second CONNECT")
             if body[:7] == _CONNECT_5:
-                self.version = V5  # so that a refusal can say why
+                self.version = V5  # so that the refusal carries a reason
         packet = decode(first, body, self.version)
         if isinstance(packet, Connect):
             self._on_connect(packet)
@@ -387,7 +387,7 @@ class Connection(MqttHandshake):
         reasons: list[int] = []
         problems: list[str] = []
         facts: list[tuple[str, str]] = []
-        curious: list[str] = []  # those who get what is retained, after the SUBACK
+        curious: list[str] = []  # patterns that get retained messages after the SUBACK
         condition = self.broker.condition_of(packet.properties)
         since = self.broker.since_of(packet.properties) if packet.properties.user else None
         expecting = None
@@ -399,7 +399,7 @@ class Connection(MqttHandshake):
             patterns = self._admissible(packet, session, condition)
             decided = admitting.ask(self, session, packet, condition, patterns)
             if decided is None:
-                return  # other nodes are asked
+                return  # other nodes decide
         identifiers = packet.properties.subscription_identifiers
         identifier = identifiers[0] if identifiers else 0
         for wish in packet.filters:
@@ -425,7 +425,7 @@ class Connection(MqttHandshake):
                 if admitting is not None:
                     admitting.not_taken(session, wish.pattern)
                 continue
-            # What is retained is part of the past, where that is wanted.
+            # With history requested, retained messages are part of it.
             is_retained_wanted = since is None and self.broker.wants_retained(session, wish)
             refusal = self.broker.subscribe(session, wish, identifier, condition, since, expecting)
             if refusal is None and is_retained_wanted:
@@ -451,7 +451,7 @@ class Connection(MqttHandshake):
     def _admissible(
         self, packet: Subscribe, session: MqttSession, condition: SubscriptionPredicate
     ) -> list[str]:
-        """The patterns that nothing but a lack of resources could speak against."""
+        """The patterns that only a lack of resources could still exclude."""
         if session.is_durable and self.hub.overloaded:
             return []
         return [
@@ -462,13 +462,13 @@ class Connection(MqttHandshake):
         ]
 
     def decided(self, packet: Subscribe, answers: dict[str, SubackResult]) -> None:
-        """Other nodes have said what they can carry."""
+        """Complete a SUBSCRIBE once other nodes have replied."""
         session = self.session
         if session is not None:
             self._on_subscribe(packet, session, answers)
 
     def subscribed(self, frame: bytes, curious: list[str]) -> None:
-        """Send a SUBACK, and then what is retained."""
+        """Send a SUBACK, then retained messages."""
         session = self.session
         if session is not None:
             self.reply(frame)
@@ -492,7 +492,7 @@ class Connection(MqttHandshake):
                 raise violation("a session expiry in DISCONNECT and none in CONNECT")
             session.expiry_s = expiry_s
         if self.connect is None and not self.link.carries_bps():
-            # Not on a thin link: it would be busy for somebody who has left.
+            # Not on a slow link: it would be busy for a client that has left.
             self._control = list(self._control)
             session.pull(_LAST_BYTES, self._control)
             session.count_taken()

@@ -1,10 +1,10 @@
-"""Cut-through: a message that comes alone is written to its receiver before it is counted.
+"""Cut-through: a single message is written to its receiver before it is counted.
 
-A read that brings one clean frame, for one receiver who takes it as it is and for whom nothing else
-waits, needs no outbox: there is nothing to put in order. The driver writes such a frame at once
-(`Publishing.cut_through`). What is counted and noted about it is the same as about a run, but for
-all such frames since the last time together: the driver settles that before it does anything else,
-and before anybody looks.
+A read with one clean frame, for one receiver that takes it unchanged and has nothing queued, needs
+no outbox: there is nothing to order. The driver writes such a frame at once
+(`Connection.cut_through`). Counts and ledger entries are those of a run, but made for all such
+frames since the last time together: the driver settles them before it does anything else, and
+before counters are read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PATH: Final = attrgetter("publisher", "selection", "qos")
 
 
 class CutThroughLog:
-    """Those that are not counted yet."""
+    """Cut-through frames not yet counted."""
 
     def __init__(self, hub: BrokerContext) -> None:
         self.waiting: list[CutThrough] = []
@@ -36,7 +36,7 @@ class CutThroughLog:
             self.settle()
 
     def settle(self) -> None:
-        """Count and note them."""
+        """Count and record them."""
         if self.waiting:
             waiting = self.waiting
             self.waiting = []
@@ -76,7 +76,7 @@ class CutThroughLog:
             self._note(several)
 
     def _note(self, several: list[CutThrough]) -> None:
-        """One entry for those that came in the same millisecond, with nothing between them."""
+        """One ledger entry for frames of the same millisecond with no other event between them."""
         start = 0
         for end, each in enumerate(several[1:], 1):
             first = several[start]

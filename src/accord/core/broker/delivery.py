@@ -1,4 +1,4 @@
-"""One message for one client, from the moment it is meant for it until it is done with."""
+"""One message for one client, from its selection to its completion."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from accord.core.broker.message import MqttMessage
 from accord.core.policy.policies import Grant
 from accord.core.scheduling.outbox import QueueEntry
 
-# What stands between a message and its end. WAITING: it is being recorded or shaped.
+# Stages of a delivery. WAITING: it is being recorded or shaped.
 WAITING: Final = 0
 QUEUED: Final = 1
 SENT: Final = 2
 RELEASED: Final = 3
-GONE: Final = 4  # of what waited: another took its place
+GONE: Final = 4  # replaced while waiting
 
-# Why a message did not reach a client.
+# Causes of messages not delivered to a client.
 OFFLINE: Final = "offline"
 EXPIRED: Final = "expired"
 REPLACED: Final = "replaced"
@@ -28,7 +28,7 @@ DENIED: Final = "not authorized"
 
 
 class ClientDelivery(QueueEntry):
-    """A message for one client that is encoded when it is sent."""
+    """A message for one client, encoded when it is sent."""
 
     __slots__ = (
         "grant",
@@ -54,13 +54,13 @@ class ClientDelivery(QueueEntry):
         queued_ms: int,
         grant: Grant,
     ) -> None:
-        # Not by way of Parcel.__init__: a call is a good part of what a message may cost.
+        # Without a call of QueueEntry.__init__, which is a good part of the cost of a message.
         importance = grant.importance
         counts = message.counts
         self.size = len(message.payload) + len(message.block) + len(message.topic) + 8
         self.count = 1
         self.importance = importance
-        # Where the order counts, all share one lane of one bin.
+        # Where order matters, all share one lane of one bin.
         is_light = grant.keeps_order or counts is None or counts.is_light()
         self.bin = 2 * importance + (1 if is_light else 0)
         self.is_tracked = qos > 0 or grant.keeps_order
@@ -68,20 +68,20 @@ class ClientDelivery(QueueEntry):
         self.expires_ms = expires_ms(message, grant)
         self.number = message.number
         self.message = message
-        self.original = message  # as it was before it was shaped, and is on disk
+        self.original = message  # before shaping, as it is on disk
         self.qos = qos
         self.is_retained = is_retained
         self.identifiers = identifiers
         self.packet_id = packet_id
         self.grant = grant
         self.stage = QUEUED
-        self.waits = 0  # for how many things, before it can be queued
+        self.waits = 0  # conditions left before it can be queued
         self.was_sent = False
 
     def takes_over(self, later: ClientDelivery) -> None:
-        """Be `later` from now on, in the place in the queue that this one has.
+        """Take the contents of `later` and keep this delivery's position in the queue.
 
-        The queue has to be told of its size and deadline.
+        The caller updates the queue's size and deadline.
         """
         self.message = later.message
         self.original = later.original
@@ -93,13 +93,13 @@ class ClientDelivery(QueueEntry):
         self.grant = later.grant
 
     def becomes(self, message: MqttMessage) -> None:
-        """Carry another message instead: a shaped one."""
+        """Carry a shaped message instead."""
         self.message = message
         self.size = len(message.payload) + len(message.block) + len(message.topic) + 8
 
 
 def expires_ms(message: MqttMessage, grant: Grant) -> int:
-    """When `message` is of no use to a receiver any more, 0 for never."""
+    """When `message` expires for a receiver; 0 for never."""
     due_ms = message.expires_ms
     if grant.deadline_ms:
         granted_ms = message.received_ms + grant.deadline_ms

@@ -1,4 +1,4 @@
-"""What became of a message for one receiver: counted by channel, and noted in the ledger."""
+"""Outcome of a message for one receiver: counted per channel, and recorded in the ledger."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accord.core.scheduling.queue_entries import QueueEntry
 
 
 def received_ms(parcel: QueueEntry) -> int:
-    """When its events came."""
+    """When the events of an entry arrived."""
     return parcel.message.received_ms if isinstance(parcel, ClientDelivery) else parcel.queued_ms
 
 
@@ -24,7 +24,7 @@ def count_sent(
     size: int,
     wait_ms: int,
 ) -> None:
-    """It is on its way, as `size` bytes."""
+    """Count and record an entry being sent as `size` bytes."""
     detail = ""
     is_late = 0 < parcel.expires_ms <= hub.now_ms
     outcome = LATE if is_late else DELIVERED
@@ -49,7 +49,7 @@ def count_sent(
 
 
 def count_lost(parcel: QueueEntry, is_expired: bool) -> None:
-    """It does not reach its receiver."""
+    """Count an entry that does not reach its receiver."""
     if isinstance(parcel, MessageRun):
         parcel.count_lost(is_expired)
     elif isinstance(parcel, ClientDelivery):
@@ -67,7 +67,7 @@ def record_outcome(
     size: int,
     detail: str,
 ) -> None:
-    """Add to the ledger what became of it."""
+    """Add the outcome of an entry to the ledger."""
     events: Iterable[tuple[str, int, int]]
     came_ms = parcel.queued_ms
     if isinstance(parcel, MessageRun):
@@ -122,7 +122,7 @@ def record_unrouted(
     detail: str,
     count: int = 1,
 ) -> None:
-    """Add to the ledger what came to an end before anybody was to get it."""
+    """Add to the ledger what ended before receivers were selected."""
     hub.ledger.add(
         number,
         count,

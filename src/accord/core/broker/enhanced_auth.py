@@ -1,4 +1,4 @@
-"""Enhanced authentication: what a method such as SCRAM has to do."""
+"""Enhanced authentication: the interface of methods such as SCRAM."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from accord.core.router.rights import Rights
 
 
 class AuthExchange:
-    """One authentication under way: subclass it for a method."""
+    """One authentication in progress; each method is a subclass."""
 
     def step(self, data: bytes) -> AuthStep:
-        """Answer what the client sent; ProtocolError where it is wrong."""
+        """Process the client's data; raises ProtocolError if it is wrong."""
         raise NotImplementedError
 
 
 class AuthStep:
-    """The next move of an exchange; with `rights` the client is in."""
+    """The next step of an exchange; with `rights` the client is authenticated."""
 
     def __init__(self, data: bytes, rights: Rights | None = None, user: str = "") -> None:
         self.data = data

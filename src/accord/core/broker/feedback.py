@@ -1,16 +1,16 @@
-"""Feedback: receivers answer the source of an event, and the source answers back.
+"""Feedback: receivers reply to the source of an event, and the source replies in turn.
 
-It is MQTT's request and response. Who wants answers to an event publishes it with the response
-topic `$accord/feedback`. Its node puts a receipt behind that before anybody sees the event, so that
-receivers get `$accord/feedback/RECEIPT`, where they answer. The receipt leads the answer to the
-node that made it and there, if it is genuine, to the client that published the event. With the
-answer comes a receipt for who gave it, made by its own node: the source answers back in the same
-way, as often as both like.
+This is MQTT request/response. A publisher that wants feedback sets the response topic
+`$accord/feedback`. Its node appends a signed receipt before forwarding, so receivers see
+`$accord/feedback/RECEIPT` and reply there. The receipt routes the feedback to the node that issued
+it and, if it is genuine, to the client that published the event. The feedback carries a receipt for
+its sender, issued by the sender's node, so that the source can reply in the same way, any number of
+times.
 
-Each side gets its own correlation data back, whatever the other one sends: the receipt has it.
-Between nodes an answer travels in a message of this form: the response topic leads back to who
-answers, and the correlation data is the receipt that is answered. It names the node to go to, so
-that parents find their child, and the nodes of others, for what secondary nodes send and get.
+Each side gets its own correlation data back, whatever the other one sends, because the receipt
+contains it. Between nodes feedback travels as a message whose response topic leads back to the
+sender and whose correlation data is the receipt it replies to. The receipt names the destination
+node, by which parents find their child and other nodes find the parents of a secondary node.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from accord.core.router.rights import FEEDBACK, FEEDBACK_PREFIX, Rights
 if TYPE_CHECKING:
     from accord.core.broker.broker import Broker
 
-# Brings an answer to the node of its receipt; False where nobody knows that.
+# Forwards feedback to the node of its receipt; False if that node is unknown.
 PassOn = Callable[[Carried, Receipt], bool]
 
 TOPIC: Final = string_bytes(FEEDBACK)
 
-# Why an answer does not reach the source of an event.
+# Causes of undelivered feedback.
 NO_RECEIPT: Final = "answer without a receipt"
 FORGED: Final = "forged receipt"
 SOURCE_GONE: Final = "source of the event gone"
@@ -55,7 +55,7 @@ DAMAGED: Final = "answer damaged on the way"
 
 
 class FeedbackRefused(msgspec.Struct, frozen=True):
-    """Why an answer was not taken: `problem` says it to the client that answers."""
+    """Why feedback was refused; `problem` is shown to the sender."""
 
     cause: str
     reason: Reason
@@ -63,17 +63,17 @@ class FeedbackRefused(msgspec.Struct, frozen=True):
 
 
 class FeedbackHandler:
-    """Of one node; its receipts are signed with `secret`."""
+    """Feedback of one node; its receipts are signed with `secret`."""
 
     def __init__(self, broker: Broker, secret: bytes) -> None:
         self._broker = broker
         self._receipts = ReceiptSigner(broker.hub.node, secret)
 
     def stamp(self, message: MqttMessage, owner: str, number: int) -> None:
-        """Put a receipt into an event that wants answers and will have that number.
+        """Put a receipt into an event that requests feedback and will have this number.
 
-        EventError where that can't be, and where its publisher has put one there itself: answers
-        would go to somebody who never asked for them.
+        Raises EventError if that is not possible, or if the publisher supplied a receipt itself:
+        feedback would reach a client that never requested it.
         """
         topic = message.properties.response_topic
         if topic == FEEDBACK:
@@ -90,7 +90,7 @@ class FeedbackHandler:
     def answer(
         self, message: MqttMessage, session: MqttSession, rights: Rights | None
     ) -> FeedbackRefused | None:
-        """A client of this node answers; gives why that was not taken, if so."""
+        """Accept feedback from a client of this node; returns the reason if it is refused."""
         text = message.topic[len(TOPIC) + 1 :].decode()
         try:
             answered = parse_receipt(text)
@@ -113,9 +113,9 @@ class FeedbackHandler:
     def arrived(
         self, event: Carried, now_ms: int, pass_on: PassOn, *, is_again: bool = False
     ) -> None:
-        """A client of another node answers one of this, or of yet another: then `pass_on` does it.
+        """Accept feedback from another node; `pass_on` forwards what is for a further node.
 
-        What comes `is_again` is not for clients of this node any more.
+        With `is_again` it is a duplicate, no longer delivered to clients of this node.
         """
         message = _message(event, now_ms)
         if message is None:
@@ -130,7 +130,7 @@ class FeedbackHandler:
             self._take(message, Entity(event.publisher, node=event.origin or event.source))
 
     def _going(self, message: MqttMessage, answered: str, receipt: str) -> MqttMessage:
-        """The answer as it travels."""
+        """The feedback in the form that travels between nodes."""
         going = MqttMessage(
             FEEDBACK,
             TOPIC,
@@ -157,8 +157,8 @@ class FeedbackHandler:
     ) -> FeedbackRefused | None:
         abroad, channel = self._broker.abroad, answered.channel
         importance = DEFAULT_IMPORTANCE
-        # Only the other node can tell whether the receipt is genuine: it lends no importance that
-        # the client could not have otherwise.
+        # Only the issuing node can verify the receipt, so it grants no importance that the client
+        # could not have otherwise.
         if rights is None or rights.may_subscribe(channel) or rights.may_publish(channel):
             view = self._broker.router.policies.view(channel)
             importance = view.publish_grant(view.publisher(entity)).importance
@@ -172,7 +172,7 @@ class FeedbackHandler:
         return None
 
     def _take(self, going: MqttMessage, answering: Entity) -> FeedbackRefused | None:
-        """An answer to a client of this node."""
+        """Deliver feedback to a client of this node."""
         try:
             receipt = self._receipts.verify(_receipt_text(going))
         except ReceiptError as error:
@@ -199,7 +199,7 @@ class FeedbackHandler:
     def _grant(
         self, message: MqttMessage, channel: str, answering: Entity, session: MqttSession
     ) -> Grant:
-        """As important as what policies say of the event's channel, and nothing else of them."""
+        """The importance that policies give the event's channel, and nothing else of them."""
         router = self._broker.router
         view = router.policies.view(channel)
         sides = view.publisher(answering), view.receiver(session.entity)
@@ -208,7 +208,7 @@ class FeedbackHandler:
         return Grant(granted.importance, 0, "", 0, 0, False, granted.policy)
 
     def _refuse(self, message: MqttMessage, refused: FeedbackRefused) -> FeedbackRefused:
-        """Count it, and say why where people look."""
+        """Count refused feedback, and record the cause."""
         hub = self._broker.hub
         hub.counters.shed(refused.cause, message.publisher)
         if message.counts is not None:
@@ -227,17 +227,17 @@ class FeedbackHandler:
 
 
 def _back(receipt: str) -> dict[str, str]:
-    """The property that says where to answer."""
+    """The property that holds the reply address."""
     return {"response_topic": FEEDBACK_PREFIX + receipt}
 
 
 def _receipt_text(going: MqttMessage) -> str:
-    """The receipt that is answered."""
+    """The receipt being replied to."""
     return (going.properties.correlation_data or b"").decode(errors="replace")
 
 
 def _answered(going: MqttMessage) -> Receipt | None:
-    """What that says, true or not; None where it is none."""
+    """That receipt, parsed but not verified; None if it is invalid."""
     try:
         return parse_receipt(_receipt_text(going))
     except ReceiptError:
@@ -250,7 +250,7 @@ def _unknown(node: str) -> FeedbackRefused:
 
 
 def _told(properties: Properties, receipt: Receipt, answering: Entity) -> Properties:
-    """What the source gets: who answers which event, and the correlation data it had given."""
+    """Properties for the source: sender, event ID, and the source's own correlation data."""
     own = (
         (EVENT, event_id(receipt.event)),
         (CHANNEL, receipt.channel),
@@ -264,7 +264,7 @@ def _told(properties: Properties, receipt: Receipt, answering: Entity) -> Proper
 
 
 def _message(event: Carried, now_ms: int) -> MqttMessage | None:
-    """None where it is none: other nodes are believed, but not everything."""
+    """None if malformed: messages of other nodes are validated."""
     properties = properties_of_transit_event(event)
     if properties is None or not (properties.response_topic or "").startswith(FEEDBACK_PREFIX):
         return None

@@ -1,7 +1,7 @@
-"""How a client comes in and goes: CONNECT, authentication, CONNACK, and the end.
+"""Opening and closing a connection: CONNECT, authentication, CONNACK, and the end.
 
-User name and password are the driver's to check (`LoginGate.logins`, answered by `admit`), because
-that takes long by design. Enhanced authentication is an `AuthExchange` of AUTH packets.
+The driver checks user name and password (`LoginGate.logins`, concluded by `admit`), because that is
+slow by design. Enhanced authentication is an `AuthExchange` of AUTH packets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOST: Final = "connection lost"
 
 
 class LoginGate:
-    """Who may come in. Without one, everybody may do everything."""
+    """Authentication of clients; without a gate, every client has all rights."""
 
     def __init__(self, methods: dict[str, Callable[[], AuthExchange]] | None = None) -> None:
         self.methods = methods or {}
@@ -37,7 +37,7 @@ class LoginGate:
 
 
 class MqttHandshake(PublishHandler):
-    """The beginning and the end of a connection."""
+    """Opens and closes a connection."""
 
     __slots__ = (
         "_exchange",
@@ -56,10 +56,10 @@ class MqttHandshake(PublishHandler):
     def __init__(self, broker: Broker, gate: LoginGate | None, address: str) -> None:
         super().__init__(broker, address)
         self.gate = gate
-        self.user = ""  # who it is, if that was verified
+        self.user = ""  # the verified user, if any
         self.claimed_user = ""
         self.is_closing = False
-        self.reason = ""  # why it ended, for logs and counters
+        self.reason = ""  # why it was closed, for logs and counters
         self.received_ms = self.hub.now_ms
         self.connected_ms = 0
         self.keep_alive_ms = 0
@@ -120,7 +120,7 @@ class MqttHandshake(PublishHandler):
         self._step(packet.properties.authentication_data or b"")
 
     def _step(self, data: bytes) -> None:
-        """One move of an enhanced authentication, at the start or again later."""
+        """One step of an enhanced authentication, at login or for a re-authentication."""
         exchange = self._exchange
         assert exchange is not None
         try:
@@ -151,9 +151,9 @@ class MqttHandshake(PublishHandler):
     def admit(
         self, rights: Rights | None, *, now_ms: int, user: str = "", is_busy: bool = False
     ) -> None:
-        """The driver's answer to this connection's login: what the client may do, or None.
+        """Conclude a login with the client's rights, or refuse it with None.
 
-        `user` is empty for those whom nobody verified.
+        `user` is empty for a client that was not verified.
         """
         if self.waits_for != LOGIN:
             return
@@ -170,11 +170,11 @@ class MqttHandshake(PublishHandler):
         self._go_on(now_ms)
 
     def _go_on(self, now_ms: int) -> None:
-        """Handle what came while the client was not in yet."""
+        """Handle packets that arrived before the login was concluded."""
         raise NotImplementedError
 
     def _open(self, connect: Connect, authenticated: Properties = NO_PROPERTIES) -> None:
-        """The client is in."""
+        """Open or resume the session of an authenticated client."""
         limits = self.broker.limits
         asked = connect.properties
         will = connect.will
@@ -241,17 +241,17 @@ class MqttHandshake(PublishHandler):
             )
         frame = encode(Connack(is_present, Reason.SUCCESS, properties), self.version)
         if 0 < self.packet_limit < len(frame):
-            # It says what the client must know, so it can't be shortened.
+            # The CONNACK carries facts the client needs, so it can't be shortened.
             self._close("packet too large: the client takes no CONNACK", is_will_wanted=False)
             return
-        # Nothing may overtake the CONNACK: only then is the session told of this connection.
+        # Nothing may overtake the CONNACK, so the session is attached only after it.
         if self.hub.appended != appended or session.follows > self.hub.committed:
             self.hub.hold(HeldConnack(self, frame))
         else:
             self.welcome(frame)
 
     def _drop_forbidden(self, session: MqttSession) -> None:
-        """What a session subscribed to is no longer its client's if the right to it is gone."""
+        """Drop subscriptions and messages to which the client no longer has the right."""
         if self._rights is not None:
             session.deny(self._rights.denied.subscribe)
             session.drop_denied()
@@ -260,7 +260,7 @@ class MqttHandshake(PublishHandler):
                     self.broker.unsubscribe(session, pattern)
 
     def welcome(self, frame: bytes) -> None:
-        """Send the CONNACK, and after it what the session has."""
+        """Send the CONNACK, then attach the session."""
         session = self.session
         connect = self.connect
         if session is None or connect is None or self.waits_for != NOTHING:
@@ -282,7 +282,7 @@ class MqttHandshake(PublishHandler):
             self.broker.quality.returned(session)
 
     def _refuse(self, reason: Reason, problem: str) -> None:
-        """Answer CONNECT with a refusal."""
+        """Refuse a CONNECT."""
         properties = self._explained(problem) if self.version == V5 else NO_PROPERTIES
         said = reason if reason in REASONS[PacketType.CONNACK] else Reason.UNSPECIFIED_ERROR
         frame = self._fitting(
@@ -296,9 +296,10 @@ class MqttHandshake(PublishHandler):
         self._close(f"{why}: {problem}" if problem else why, is_will_wanted=False)
 
     def end(self, reason: Reason, problem: str = "", ended: str = "") -> None:
-        """Close the connection from our side, and tell the client why.
+        """Close the connection from this side with a reason.
 
-        `ended` is the filter of a subscription that ends with it: MQTT has no other way to say so.
+        `ended` is the filter of a subscription that ends with it: MQTT has no other way to report
+        that.
         """
         if self.waits_for == GONE:
             return
@@ -316,7 +317,7 @@ class MqttHandshake(PublishHandler):
         self._close(f"{why}: {problem}" if problem else why, is_will_wanted=True)
 
     def lost(self, *, now_ms: int, why: str = LOST) -> None:
-        """The network connection is gone."""
+        """The network connection was closed."""
         self.hub.now_ms = now_ms
         self._close(why, is_will_wanted=True)
 
@@ -335,14 +336,14 @@ class MqttHandshake(PublishHandler):
         if was_open:
             self.hub.counters.disconnected(why.partition(":")[0])
             if self.connect is not None:
-                # It was not welcomed: nothing may come before a CONNACK.
+                # Nothing may be sent before a CONNACK.
                 self._control, self._answers = [], 0
         if session is not None and session.line is self:
             self.broker.leave(session, is_will_wanted=is_will_wanted, expiry_s=session.expiry_s)
         self.hub.wake(self)
 
     def watch(self) -> None:
-        """Look again when the client could have missed its keep-alive, with half of it as grace."""
+        """Set the keep-alive timer, with half of the interval as grace."""
         if self.keep_alive_ms:
             self.broker.timers.set(self._timer, self._silent_from_ms())
         else:
@@ -352,7 +353,7 @@ class MqttHandshake(PublishHandler):
         if self.keep_alive_ms == 0 or now_ms < self._silent_from_ms():
             return False
         if not self.wants_data():
-            self.received_ms = now_ms  # we do not listen: it has all its time when we do again
+            self.received_ms = now_ms  # reading was paused: the interval starts when it resumes
             return False
         return True
 
@@ -372,7 +373,7 @@ class HeldConnack(HeldReply):
 
 
 class ClientTimer(Timer):
-    """For a client that is silent: before its CONNECT, or for longer than its keep-alive."""
+    """Closes a silent connection: before its CONNECT, or beyond its keep-alive."""
 
     __slots__ = ("handshake",)
 

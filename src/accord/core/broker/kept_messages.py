@@ -1,11 +1,10 @@
-"""Kept events on their way back to clients: results of queries, and the past of a subscription.
+"""Kept events as MQTT messages: query results, and the history of a subscription.
 
-They are messages like those that were published, with what the archive knows besides as user
-properties. What was said of their use at the time (expiry, replacement key) does not bind them: who
-asks for the past wants just what is over.
+They resemble the published messages, with further facts from the archive as user properties. Their
+expiry and replacement key no longer apply: a reader of history wants outdated events too.
 
-An event has one name wherever it goes, given where it was published. The journal has it: it is the
-number of the record's event and the node whose journal it is, or what `to_keep` noted besides.
+An event has one event ID everywhere, assigned where it was published. The journal has it: the
+record's event number and the node of the journal, or else what `journal_form` added.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from accord.core.overlay.validation import MAX_NUMBER
 from accord.core.queries.messages import QueryHit
 
 _NOTED: Final = (NODE, ORIGIN)
-_DIGITS: Final = 19  # of a number of 63 bits
+_DIGITS: Final = 19  # of a 63-bit number
 
 
 def history_message(
     found: QueryHit, counts: ChannelCounts, now_ms: int, name: tuple[str, int] | None
 ) -> MqttMessage:
-    """A kept event for a subscription; ProtocolError where its properties are damaged.
+    """A kept event for a subscription; raises ProtocolError if its properties are damaged.
 
-    Its client is told the `name`, or else what the node that kept it calls it.
+    The client sees the event ID `name`, or else the one at the node that kept it.
     """
     kept = read_block(found.properties)
     properties = _published(kept)
@@ -50,7 +49,7 @@ def history_message(
 def result_message(
     found: QueryHit, topic: str, correlation_data: bytes | None, now_ms: int
 ) -> MqttMessage:
-    """A kept event for who asked for it, on `topic`; ProtocolError as above."""
+    """A kept event as a query result on `topic`; raises ProtocolError if it is damaged."""
     kept = read_block(found.properties)
     published = _published(kept)
     answering = Properties(
@@ -70,9 +69,9 @@ def result_message(
 
 
 def journal_form(message: MqttMessage, node: str = "") -> MqttMessage:
-    """The same as it is kept, with its name where that is not its number at this node.
+    """The message as it is kept, with its event ID if that differs from its number here.
 
-    `node` is the one that it came from, where that is another.
+    `node` is the event's source, if that is another node.
     """
     notes = [(NODE, node)] if node else []
     if message.home_number > 0 and (message.home, message.home_number) != (node, message.number):
@@ -99,19 +98,19 @@ def journal_form(message: MqttMessage, node: str = "") -> MqttMessage:
 
 
 def as_published(block: bytes) -> bytes:
-    """A block of properties without what `to_keep` noted; ProtocolError where it is damaged."""
+    """A property block without what `journal_form` added; raises ProtocolError if damaged."""
     if not any(name.encode() in block for name in _NOTED):
         return block
     return passed_on_block(_published(read_block(block)))
 
 
 def origin_of(block: bytes) -> tuple[str, int]:
-    """Node and number that `to_keep` has noted as a name; ProtocolError where it is damaged."""
+    """The event ID that `journal_form` added, if any; raises ProtocolError if damaged."""
     return _origin(read_block(block)) if ORIGIN.encode() in block else ("", 0)
 
 
 def name_of(found: QueryHit, node: str) -> tuple[str, int]:
-    """Where an event that `node` kept was published, and its number; ProtocolError if damaged."""
+    """The event ID of an event that `node` kept; raises ProtocolError if damaged."""
     properties = read_block(found.properties)
     origin, original = _origin(properties)
     if origin:
@@ -120,7 +119,7 @@ def name_of(found: QueryHit, node: str) -> tuple[str, int]:
 
 
 def is_of_node(block: bytes) -> bool:
-    """Whether an event that was kept here was published at another node."""
+    """Whether an event kept here was published at another node."""
     return NODE.encode() in block and any(name == NODE for name, _ in read_block(block).user)
 
 
@@ -134,18 +133,18 @@ def _origin(properties: Properties) -> tuple[str, int]:
 
 
 def _published(kept: Properties) -> Properties:
-    """Without what `to_keep` noted."""
+    """Properties without what `journal_form` added."""
     user = tuple(each for each in kept.user if each[0] not in _NOTED)
     return kept if len(user) == len(kept.user) else msgspec.structs.replace(kept, user=user)
 
 
 def _copied(kept: Properties) -> tuple[tuple[str, str], ...]:
-    """Of a copy, whose event it is."""
+    """The source of a copy, as a user property."""
     return tuple(each for each in kept.user if each[0] == NODE)
 
 
 def _called(number: int, received_ms: int) -> tuple[tuple[str, str], ...]:
-    """What a node calls it, and when it came."""
+    """The event ID and the time of arrival, as user properties."""
     return (EVENT, event_id(number)), (RECEIVED, str(received_ms))
 
 
@@ -156,7 +155,7 @@ def _message(
     told: tuple[tuple[str, str], ...],
     now_ms: int,
 ) -> MqttMessage:
-    """What policies see are the properties as published; the client is `told` more of them."""
+    """Policies see the properties as published; the client also gets those in `told`."""
     message = MqttMessage(
         found.channel,
         topic,
@@ -171,5 +170,5 @@ def _message(
     )
     message.expiry_s = -1
     message.number = found.number
-    message.home_number = -1  # `told` has its name
+    message.home_number = -1  # `told` has the event ID
     return message

@@ -1,8 +1,8 @@
-"""A published message in MQTT terms, and the frames that carry it on.
+"""A published message in MQTT terms, and its encoded frames.
 
-Most receivers of a message want the same bytes, so what has been encoded for one is remembered for
-the next. Left out of what is remembered: the expiry, which shrinks while a message waits, and what
-belongs to one receiver (packet and subscription identifiers, topic aliases).
+Most receivers of a message get the same bytes, so encoded frames are cached. The cache excludes the
+expiry, which shrinks while a message is queued, and what is specific to one receiver (packet and
+subscription identifiers, topic aliases).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _NO_EXTRA: Final[tuple[int, ...]] = ()
 
 
 class MqttMessage(Message):
-    """`topic` has its length in front; `block` holds the encoded properties that are passed on.
+    """A PUBLISH: `topic` is length-prefixed; `block` holds the encoded properties passed on.
 
-    `expiry_s` is what the publisher asked for, -1 where it did not: it is told to MQTT 5 receivers,
-    while a finer deadline only lives in `expires_ms`. `home` is the node where it was published,
-    empty where that is this one, and `home_number` what it is called there, 0 where that is
-    `number`, negative where it is not known or said in `block`.
+    `expiry_s` is the publisher's message expiry, -1 if none: MQTT 5 receivers see it, while a finer
+    deadline exists only in `expires_ms`. `home` and `home_number` are the event ID: `home` is the
+    node where it was published, empty for this one; `home_number` its number there, 0 if that is
+    `number`, negative if it is unknown or contained in `block`.
     """
 
     __slots__ = (
@@ -78,7 +78,7 @@ class MqttMessage(Message):
         block: bytes,
         expires_ms: int,
     ) -> None:
-        # Not by way of Message.__init__: a call is a good part of what a message may cost.
+        # Without a call of Message.__init__, which is a good part of the cost of a message.
         self.channel = channel
         self.payload = payload
         self.qos = qos
@@ -94,11 +94,12 @@ class MqttMessage(Message):
         self.expiry_s = -1
         if properties is not NO_PROPERTIES and properties.message_expiry_s is not None:
             self.expiry_s = properties.message_expiry_s
-        self.packet_id = 0  # its publisher's, of a QoS 2 message
+        self.packet_id = 0  # the publisher's, for QoS 2
         self.counts: ChannelCounts | None = None  # of its channel
-        self.stored_as = 0  # its number in the state log, 0 while it has none
-        self.shaped_from = 0  # the size of its payload before it was shaped, 0 where it was not
-        self.shaped: dict[ShapingTarget, MqttMessage] | None = None  # as some receivers get it
+        self.stored_as = 0  # number in the state log, 0 if not stored
+        self.shaped_from = 0  # payload size before shaping, 0 if not shaped
+        # Shaped variants for some receivers.
+        self.shaped: dict[ShapingTarget, MqttMessage] | None = None
         self.home = ""
         self.home_number = 0
         self._values: Mapping[str, Value] | None = None
@@ -119,7 +120,7 @@ class MqttMessage(Message):
         return self._document
 
     def event(self) -> Event:
-        """All of it, checked; EventError where it is no event."""
+        """The complete, validated event; raises EventError if it is not one."""
         return to_event(
             self.channel,
             self.payload,
@@ -132,14 +133,14 @@ class MqttMessage(Message):
         return len(self.topic) + len(self.block) + len(self.payload) + 16
 
     def frame(self, version: int) -> bytes:
-        """The QoS 0 frame for receivers that ask for nothing special."""
+        """The QoS 0 frame for receivers without special options."""
         if self._plain_version != version:
             self._plain = self.encode(version, PUBLISH, 0, _NO_EXTRA, 0, False, 0)
             self._plain_version = version
         return self._plain
 
     def tracked_frame(self, version: int, first: int, packet_id: int) -> bytes:
-        """A QoS 1 or 2 frame for receivers that ask for nothing special; without expiry."""
+        """A QoS 1 or 2 frame without expiry, for receivers without special options."""
         kind = first << 4 | version
         if self._head_kind != kind:
             self._tail = self._properties(_NO_EXTRA, 0, 0) if version == V5 else b""
@@ -150,13 +151,13 @@ class MqttMessage(Message):
         return self._head + packet_id.to_bytes(2, "big") + self._tail
 
     def has_frame(self, version: int, first: int, head: bytes, tail: bytes) -> None:
-        """The publisher's own frame, before and behind its packet identifier."""
+        """Set the publisher's own frame, as the parts before and after its packet identifier."""
         self._head_kind = first << 4 | version
         self._head = head
         self._tail = tail
 
     def name_block(self, here: str) -> bytes:
-        """User properties that name it: the same wherever it is received."""
+        """User properties with the event ID, the same at every receiver."""
         number = self.home_number or self.number
         if number <= 0 or self.channel.startswith("$"):
             return b""
@@ -174,7 +175,7 @@ class MqttMessage(Message):
         now_ms: int,
         names: bytes = b"",
     ) -> bytes:
-        """Any frame of this message. `packet_id` and `alias` are 0 where there is none."""
+        """Encode any frame of this message; `packet_id` and `alias` are 0 if absent."""
         parts = [_NO_TOPIC if is_alias_known else self.topic]
         if packet_id:
             parts.append(packet_id.to_bytes(2, "big"))

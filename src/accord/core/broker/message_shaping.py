@@ -1,7 +1,7 @@
-"""Messages that receivers get in another shape, each made once for all of them.
+"""Shaped messages: each conversion is done once for all receivers that need it.
 
-The conversion takes long, so other processes do it: a `ShapingOrder` goes to the driver, and those
-who wait for it are told when it is done. If nobody can do it, they get the message as it is.
+Conversions are slow, so worker processes do them: a `ShapingOrder` goes to the driver, and the
+deliveries that wait for it continue when it is done. If it fails, they get the original message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from accord.core.scheduling.outbox import Outbox
 from accord.core.scheduling.shaping_decision import ShapingTarget, choose_shape
 
 SHAPED_FROM: Final = "shaped-from"
-_MOST: Final = 1_000  # conversions under way
+_MOST: Final = 1_000  # conversions in progress
 
 
 def shape_for(
@@ -31,7 +31,7 @@ def shape_for(
     flows: ImportanceRates,
     now_ms: int,
 ) -> ShapingTarget | None:
-    """How `delivery` has to be shaped to be what its receiver wants, in time; None: not at all."""
+    """How to shape `delivery` to meet its receiver's preferences in time; None: not at all."""
     grant = delivery.grant
     rate_bps = link.carries_bps()
     if rate_bps:
@@ -51,7 +51,7 @@ def shape_for(
 
 
 class ShapingOrder(WorkerOrder):
-    """One conversion, and the deliveries that wait for it."""
+    """One conversion and the deliveries that wait for it."""
 
     def __init__(self, hub: BrokerContext, shape: ShapingTarget, delivery: ClientDelivery) -> None:
         super().__init__(delivery.message, delivery.importance, delivery.expires_ms)
@@ -60,7 +60,7 @@ class ShapingOrder(WorkerOrder):
         self.waiting: list[ShapingWaiter] = []
 
     def finished(self, message: MqttMessage | None) -> None:
-        """The conversion is done; None where it could not be."""
+        """Pass the shaped message on; None if the conversion failed."""
         self.hub.shapings.pop((id(self.message), self.shape), None)
         if message is not None:
             if self.message.shaped is None:
@@ -76,9 +76,9 @@ class ShapingOrder(WorkerOrder):
 def shaped_message(
     message: MqttMessage, payload: bytes, user: tuple[tuple[str, str], ...]
 ) -> MqttMessage:
-    """`message` with another payload or other attributes; receivers can see that it is so.
+    """`message` with another payload or other attributes, marked as shaped.
 
-    What a node told of a kept event besides stays.
+    Further facts about a kept event are retained.
     """
     properties = replace(
         passed_on(message.properties),
@@ -111,8 +111,8 @@ def shaped_message(
 def join_shaping(
     hub: BrokerContext, delivery: ClientDelivery, shape: ShapingTarget, held: ShapingWaiter
 ) -> bool:
-    """Let `held` wait for a conversion; False where too many are under way."""
-    # Not by its number: others may have the same, as those from disk, or of another node.
+    """Add `held` to a conversion; False if too many are in progress."""
+    # Not by event number: messages from disk or from another node may have the same.
     key = (id(delivery.message), shape)
     order = hub.shapings.get(key)
     if order is None:

@@ -1,4 +1,9 @@
-"""Events of this node's clients for other nodes, and events of others for this node's clients."""
+"""Bridges the broker and the overlay.
+
+Publications that other nodes are interested in become transit events; transit events that arrive
+become messages for local clients. Local subscriptions are announced as interests. Publishers are
+paused while a channel has no capacity.
+"""
 
 from __future__ import annotations
 
@@ -39,48 +44,48 @@ _FEW: Final = 1_000
 
 
 class PausedPublisher(Protocol):
-    """A client that waits until it may publish more."""
+    """A publisher paused until its channel has room."""
 
     def go_on(self) -> None: ...
 
 
 class OverlayBridge:
-    """`clock_us` tells the overlay's time."""
+    """The broker's view of the overlay; `clock_us` returns the overlay's time."""
 
     def __init__(self, broker: Broker, clock_us: Callable[[], int]) -> None:
         self.broker = broker
         self.remotes = RemoteInterests(broker.router)
         self._clock_us = clock_us
         self.channels: Channels | None = None
-        self.answering: FeedbackRouter | None = None  # to sources at other nodes
+        self.answering: FeedbackRouter | None = None  # feedback to sources at other nodes
         self.is_arriving = False
-        self.source, self.incarnation = "", 0  # of the event that is
-        self.event: Carried | None = None  # that one, as it came
+        self.source, self.incarnation = "", 0  # of the transit event being delivered
+        self.event: Carried | None = None  # that transit event itself
         self._is_alone = False
-        self.children: ChildBridge | None = None  # secondary nodes, where it may have some
-        self.origin, self.original = "", 0  # of an event that one of them published
-        # Who may not go on publishing before there is room for it, by channel.
+        self.children: ChildBridge | None = None  # secondary nodes, if it may have some
+        self.origin, self.original = "", 0  # of an event published at a child
+        # Publishers paused until there is room, by channel.
         self.held_back: dict[str, dict[PausedPublisher, bool]] = {}
-        self._foreign: dict[str, bool] = {}  # channels whose retained message is another node's
+        self._foreign: dict[str, bool] = {}  # channels whose retained message is from another node
 
     def join(self, channels: Channels, *, is_alone: bool = False) -> None:
-        """`is_alone`: there is nobody who would have to know what clients of this node want."""
+        """Connect to the overlay; with `is_alone` no node needs to know this node's interests."""
         self.channels = channels
         self._is_alone = is_alone
         self.answering = FeedbackRouter(channels)
         router = self.broker.router
         router.bound = channels.bound
         router.invalidate("#")
-        for kind in (CHANNEL, TEMPLATE):  # what is known of a channel's template may change, too
+        for kind in (CHANNEL, TEMPLATE):  # a channel's template may have changed too
             channels.overlay.store.watch(kind, lambda *_: router.invalidate("#"))
         if is_alone:
-            channels.overlay.need("#", ("", ""), None)  # which makes it a member of each channel
+            channels.overlay.need("#", ("", ""), None)  # makes this node a member of each channel
         for session in self.broker.sessions.values():
             for subscription in session.subscriptions.values():
                 self.subscribed(subscription)
 
     def subscribed(self, subscription: RouterSubscription) -> None:
-        """A client of this node wants something."""
+        """Announce the interest of a local subscription."""
         if self._tells(subscription):
             assert self.channels is not None
             condition = (subscription.where, subscription.xpath)
@@ -97,7 +102,7 @@ class OverlayBridge:
         return is_joined and not subscription.pattern.startswith("$")
 
     def need(self, node: str, key: str, need: Need | None) -> None:
-        """Another node wants something, or does not any more: it gets what is retained, too."""
+        """Add or remove another node's interest; a new one also gets retained messages."""
         self.remotes.need(node, key, need)
         if need is None:
             return
@@ -108,10 +113,10 @@ class OverlayBridge:
                 channels.replay(self.carried(message, 0), [node], self._clock_us())
 
     def name(self, message: MqttMessage) -> None:
-        """A client of this node publishes it: give it a name where its number is none."""
+        """Assign an event ID to a local publication if its number is not one."""
 
     def published(self, message: MqttMessage, importance: int) -> None:  # noqa: ARG002
-        """The router has just been through with `message`, whose publisher has that importance."""
+        """Send `message` to the nodes and children the router has just selected."""
         wanted = self.remotes.wanted
         if self.children is not None:
             self.children.published(message)
@@ -124,25 +129,25 @@ class OverlayBridge:
         wanted.clear()
 
     def keep_here(self) -> None:
-        """What the router has just been through with is for clients of this node alone."""
+        """Clear the selected nodes: the message just routed is for local clients alone."""
         self.remotes.wanted.clear()
         if self.children is not None:
             self.children.wanted.clear()
 
     def send(self, message: MqttMessage, nodes: list[str], importance: int) -> None:
-        """To clients of those nodes; where its template orders it, to those of this one too."""
+        """Publish to these nodes, and to local clients too if the channel's template orders it."""
         assert self.channels is not None
         self.channels.publish(self.carried(message, importance), nodes, self._clock_us())
 
     def answer(self, message: MqttMessage, answered: Receipt, importance: int) -> str:
-        """A client of this node answers an event of another; gives why it can't, if so."""
+        """Send a local client's feedback to another node; returns why that failed, or ""."""
         event = msgspec.structs.replace(
             self.carried(message, importance), source=self.broker.hub.node
         )
         return "" if self.bring(event, answered) else UNKNOWN_NODE
 
     def bring(self, event: Carried, answered: Receipt) -> bool:
-        """Send an answer to the node of its receipt, or its parents; False where none is known."""
+        """Send feedback to the node of its receipt or its parents; False if none is known."""
         if self.answering is None:
             return False
         nodes = self.answering.ways(answered.node)
@@ -152,11 +157,11 @@ class OverlayBridge:
         return bool(nodes)
 
     def _hand_down(self, event: Carried, answered: Receipt) -> bool:
-        """To a child of this node; False where there is none of that name."""
+        """Pass feedback to a child of this node; False if there is none of that name."""
         return self.children is not None and self.children.put(answered.node, event)
 
     def hold_back(self, channel: str, client: PausedPublisher) -> bool:
-        """Whether `client` has to wait until there is room; then it is told when there is."""
+        """Whether `client` is paused until there is room; `release` then resumes it."""
         if self.channels is None or self.channels.has_room(channel):
             return False
         self.held_back.setdefault(channel, {})[client] = True
@@ -170,7 +175,7 @@ class OverlayBridge:
                     client.go_on()
 
     def named(self) -> tuple[str, int] | None:
-        """What a secondary node calls the event that is being published, if it is of one."""
+        """The event ID from a secondary node of the event being published, if it has one."""
         event = self.event
         origin, original = (
             (self.origin, self.original) if event is None else (event.origin, event.original)
@@ -202,12 +207,12 @@ class OverlayBridge:
         )
 
     def sent(self, neighbour: str, event: Carried) -> None:
-        """It is on its way to a neighbour: each hop stands in the ledger of its node."""
+        """Record a hop: each node's ledger has the hops that start there."""
         came_us = event.trail[-1][1] if event.trail else 0
         self._note(event, f"node {neighbour}", DELIVERED, event.age_us - came_us, trail_text(event))
 
     def lost(self, event: Carried, cause: str, count: int = 1) -> None:
-        """A copy of it, or of `count` like it, ends at this node."""
+        """Record that a copy of an event, or of `count` like it, ends at this node."""
         outcome = EXPIRED_OUTCOME if cause == EXPIRED else SHED
         self._note(event, "other nodes", outcome, 0, cause, count)
 
@@ -241,12 +246,12 @@ class OverlayBridge:
             )
 
     def arrived(self, event: Carried) -> None:
-        """Hand an event to the clients of this node: another's, or one whose turn has come."""
+        """Deliver a remote event, or a local one that now has its position, to local clients."""
         broker = self.broker
         hub = broker.hub
         self._note(event, f"node {hub.node}", DELIVERED, 0, trail_text(event))
         if self.children is not None and not self.children.is_new(event):
-            # It came by another parent of the secondary node where it was published.
+            # A duplicate by way of another parent of the secondary node that published it.
             if broker.pasts is not None:
                 broker.pasts.came_again(event)
             return
@@ -261,7 +266,7 @@ class OverlayBridge:
         if event.is_retained and not is_own:
             known = broker.retained.get(event.channel)
             if known is not None and _is_same(known, event):
-                return  # told once more, because this node or the other began anew
+                return  # repeated after a restart of either node
         publisher = Entity(event.publisher, node=event.origin or event.source)
         way = broker.way(publisher, event.channel)
         message.counts = way.route.counts
@@ -280,30 +285,30 @@ class OverlayBridge:
             self._note_foreign(event.channel)
 
     def _note_foreign(self, channel: str) -> None:
-        """What is retained of it is another node's, if something is."""
+        """Note that the retained message of a channel, if any, is from another node."""
         retained, foreign = self.broker.retained, self._foreign
         if retained.get(channel) is None:
             foreign.pop(channel, None)
             return
         foreign[channel] = True
-        if len(foreign) > 2 * retained.messages + _FEW:  # most of that has expired
+        if len(foreign) > 2 * retained.messages + _FEW:  # most of them have expired
             self._foreign = {each: True for each in foreign if retained.get(each) is not None}
 
 
 def _is_same(known: Message, event: Carried) -> bool:
-    """Nodes count for themselves, so a number alone does not tell."""
+    """Whether both are the same event; numbers are per node, so they are not sufficient."""
     return (known.number, known.publisher, known.payload) == (
         event.event, event.publisher, event.payload,
     )  # fmt: skip
 
 
 def trail_text(event: Carried) -> str:
-    """The nodes it has come by, each with its age there."""
+    """The nodes on the event's path so far, each with the event's age there."""
     return "by " + ", ".join(f"{node} {age_us / 1_000:.1f} ms" for node, age_us in event.trail)
 
 
 def message_of(event: Carried, now_ms: int) -> MqttMessage | None:
-    """None where it is none: other nodes are believed, but not everything."""
+    """None if malformed: events of other nodes are validated."""
     if problem_with_channel(event.channel) or event.channel.startswith("$"):
         return None
     properties = properties_of_transit_event(event)

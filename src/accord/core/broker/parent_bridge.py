@@ -1,6 +1,6 @@
-"""A secondary node's events: those of its clients to its parents, those of others to its clients.
+"""Bridges the broker and the parents of a secondary node.
 
-To the broker it is what `OverlayBridge` is at a backbone node, with the parents for all other
+It takes the part of `OverlayBridge` at a secondary node, with the parents in place of all other
 nodes.
 """
 
@@ -26,10 +26,10 @@ class ParentBridge(OverlayBridge):
     def __init__(self, broker: Broker, clock_us: Callable[[], int], child: Child) -> None:
         super().__init__(broker, clock_us)
         self._child = child
-        self._is_sent = False  # what is being published, because local clients have to wait for it
+        self._is_sent = False  # the event being published was sent already: its channel is ordered
 
     def begin(self) -> None:
-        """From now on."""
+        """Start bridging: announce local subscriptions to the parents."""
         router = self.broker.router
         self.broker.hub.is_naming = False
         router.bound = self._bound
@@ -71,10 +71,10 @@ class ParentBridge(OverlayBridge):
     def send(self, message: MqttMessage, nodes: list[str], importance: int) -> None:  # noqa: ARG002
         self._is_sent = True
         name = self._child.submit(self.carried(message, importance), self._clock_us())
-        message.home, message.home_number = name or ("", -1)  # which is not decided yet
+        message.home, message.home_number = name or ("", -1)  # no event ID is assigned yet
 
     def answer(self, message: MqttMessage, answered: Receipt, importance: int) -> str:  # noqa: ARG002
-        """Its parent finds out where that is."""
+        """Send feedback to a parent, which finds its destination."""
         event = self.carried(message, importance)
         return "" if self._child.answer(event, self._clock_us()) else NO_ROOM
 
@@ -92,5 +92,5 @@ class ParentBridge(OverlayBridge):
 
     def _bound(self, channel: str) -> ChannelTraits:
         if channel.startswith("$"):
-            return DEFAULT_TRAITS  # stays here, and no parent has to be asked
+            return DEFAULT_TRAITS  # local only; no parent is asked
         return self._child.bound(channel, self._clock_us())

@@ -1,12 +1,12 @@
-"""Clients that subscribe to persistent channels: what all nodes have kept, then what is live.
+"""Client subscriptions to persistent channels: the history kept at all nodes, then live.
 
-How that is got from other nodes, without gap or duplicate, is `core/channels/history`. Here its
-events become messages for the client, as fast as it takes them. Until then the router knows a
-`HistorySubscription` in place of the session; what it does not concern passes through. A
-subscription whose past is over gets its events directly again; it is remembered, as a node that
-fails or comes back may leave it with something more to read.
+`core/channels/history` obtains the events from other nodes without gaps or duplicates. This module
+turns them into messages, as fast as the client accepts them. Until the history is delivered, a
+`HistorySubscription` stands in for the session in the router and passes through what does not
+concern it. Afterwards the session receives directly again; the `HistorySubscription` is kept, as a
+node that fails or returns may leave more history to read.
 
-A durable session's progress is recorded when the client has acknowledged a page.
+The progress of a durable session is recorded when the client has acknowledged a page.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ if TYPE_CHECKING:
 MISSED: Final = "the past of a node can't be had"
 _OVERHEAD: Final = 64
 
-Progress = tuple[int, dict[str, Position] | None]  # since when, and by node where it is
+Progress = tuple[int, dict[str, Position] | None]  # start time, and the position at each node
 
 
 class _Page:
-    """Events of one node's page, until the client has them all."""
+    """The events of one node's page until the client has all of them."""
 
     def __init__(self, before: Position) -> None:
         self.before = before
-        self.after: Position | None = None  # once all of it is handed over
+        self.after: Position | None = None  # set once the whole page is delivered
         self.deliveries: list[ClientDelivery] = []
 
     def is_done(self, session: MqttSession) -> bool:
@@ -64,7 +64,7 @@ class _Page:
 
 
 class HistorySubscription(ReceiverProxy):
-    """Receives for a session what a subscription of it gets of persistent channels."""
+    """Stands in for a session as the receiver of one subscription's persistent channels."""
 
     def __init__(
         self,
@@ -77,16 +77,16 @@ class HistorySubscription(ReceiverProxy):
         super().__init__(session.name, session.entity)
         self.is_connected = True
         self.session = session
-        self.pattern = name  # by which the session knows it
+        self.pattern = name  # the session's name for it
         self.subscription = subscription
         self.inner: Receiver = subscription.receiver
         self.since_ms = since_ms
         self.is_recorded = True
         self.recall: HistoryReplay
         self._pasts = pasts
-        self._pages: dict[str, list[_Page]] = {}  # by node, in the order they were handed over
+        self._pages: dict[str, list[_Page]] = {}  # by node, in order of delivery
 
-    # ---------------------------------------------------------------------------------- as receiver
+    # -------------------------------------------------------------------------------- receiver side
 
     def deliver(
         self,
@@ -125,11 +125,11 @@ class HistorySubscription(ReceiverProxy):
         )
 
     def is_over(self) -> bool:
-        """Whether its client has all of the past that can be had."""
+        """Whether the client has all of the history that is available."""
         return self.recall.is_calm and not any(self._pages.values())
 
     def attach(self) -> None:
-        """Come between the router and whoever receives."""
+        """Insert this between the router and the present receiver."""
         if self.subscription.receiver is not self:
             self.inner = self.subscription.receiver
             self._receive_by(self)
@@ -144,10 +144,10 @@ class HistorySubscription(ReceiverProxy):
         self.subscription.receiver = receiver
         router.add(self.subscription)
 
-    # ------------------------------------------------------------------------------------ the past
+    # ------------------------------------------------------------------------------------- history
 
     def step(self) -> None:
-        """Hand over what the client has room for."""
+        """Deliver as many events as the client has room for."""
         now_us = self._pasts.clock_us()
         self._settle()
         while (event := self.recall.peek()) is not None and self._has_room(1, _size(event)):
@@ -168,7 +168,7 @@ class HistorySubscription(ReceiverProxy):
             self._tell({"state": "live", "missing": self.recall.missing()})
 
     def progress(self) -> Progress:
-        """What a crash must not lose."""
+        """The resume point that is recorded."""
         recall = self.recall
         if recall.is_calm and not recall.sources:
             return self.since_ms, None
@@ -221,7 +221,7 @@ class HistorySubscription(ReceiverProxy):
         return session.deliver_kept(message, min(subscription.qos, event.qos), identifiers, grant)
 
     def _check(self, event: HistoryEvent) -> None:
-        """EventError where no node can have kept it for this subscription."""
+        """Raises EventError if no node can have kept the event for this subscription."""
         channel = event.channel
         problem = problem_with_channel(channel) or problem_with_name(event.publisher)
         if problem := problem or problem_with_name(event.origin):
@@ -233,14 +233,14 @@ class HistorySubscription(ReceiverProxy):
             raise EventError("event", "expected QoS 0, 1 or 2, and a number of its node")
 
     def _settle(self) -> None:
-        """Note what the client has."""
+        """Move the resume point past acknowledged pages."""
         for pages in self._pages.values():
             while pages and pages[0].is_done(self.session):
                 pages.pop(0)
                 self.is_recorded = False
 
     def _has_room(self, count: int, size: int) -> bool:
-        """Whether so much fits into the queue of the client, which is there."""
+        """Whether the client is connected and its queue has room for this much."""
         session = self.session
         outbox = session.outbox
         if session.line is None:
@@ -250,10 +250,10 @@ class HistorySubscription(ReceiverProxy):
             return outbox.bytes == 0 or outbox.bytes + size <= outbox.bytes_limit // 2
         used = outbox.tracked_bytes + session.in_flight_bytes
         is_free = session.unfinished() + count < outbox.tracked_limit
-        is_empty = not session.unfinished()  # then as much as there is
+        is_empty = not session.unfinished()  # an event of any size is then accepted
         return is_empty or (is_free and used + size <= outbox.tracked_bytes_limit)
 
-    # ------------------------------------------------------------------------------------- telling
+    # ------------------------------------------------------------------------------- notifications
 
     def _missed(self, notice: HistoryGap) -> None:
         hub = self.session.hub
@@ -275,15 +275,16 @@ class HistorySubscription(ReceiverProxy):
 
 
 class PersistentChannels(Protocol):
-    """What a node knows of how channels are defined."""
+    """The channel definitions a node knows."""
 
     def persistent_filters(self) -> list[str]: ...
 
 
 class HistorySubscriptions:
-    """Of one node. `source` is the node of the event that is being handed out.
+    """All history subscriptions of a node.
 
-    `original` is what a secondary node calls it, if it was published there.
+    `source` is the source of the event being delivered; `original` its ID at the secondary node
+    where it was published, if any.
     """
 
     def __init__(
@@ -305,7 +306,7 @@ class HistorySubscriptions:
         self._attached: dict[HistorySubscription, bool] = {}
 
     def __len__(self) -> int:
-        """How many have a past that is not over."""
+        """Number of subscriptions that still read history."""
         return len(self._attached)
 
     def selects(self, pattern: str) -> bool:
@@ -315,13 +316,13 @@ class HistorySubscriptions:
         return any(intersects(pattern, each) for each in self._directory.persistent_filters())
 
     def has(self, subscription: RouterSubscription) -> bool:
-        """Whether it gets persistent channels from here."""
+        """Whether this delivers the subscription's persistent channels."""
         return subscription in self._all
 
     def begin(
         self, session: MqttSession, name: str, subscription: RouterSubscription, since_ms: int
     ) -> None:
-        """Let a subscription that is about to be added begin with the past."""
+        """Start a subscription that is about to be added with its history."""
         past = HistorySubscription(self, session, name, subscription, since_ms)
         subscription.receiver = past
         self._attached[past] = True
@@ -330,7 +331,7 @@ class HistorySubscriptions:
     def release(
         self, subscription: RouterSubscription, wanted: HistorySelector
     ) -> HistorySubscription | None:
-        """The past of a subscription that another takes the place of, if that wants the same."""
+        """Detach the history of a replaced subscription, if the new one selects the same."""
         past = self._all.get(subscription)
         if past is None or msgspec.structs.replace(past.wanted(), since_ms=0) != wanted:
             return None
@@ -339,7 +340,7 @@ class HistorySubscriptions:
         return self._all.pop(subscription)
 
     def take_over(self, past: HistorySubscription, subscription: RouterSubscription) -> None:
-        """Let a subscription that is about to be added go on where another was."""
+        """Continue the history of a replaced subscription in one that is about to be added."""
         past.subscription = subscription
         self._all[subscription] = past
         if not past.is_over():
@@ -350,7 +351,7 @@ class HistorySubscriptions:
     def resume(
         self, session: MqttSession, name: str, subscription: RouterSubscription, progress: Progress
     ) -> None:
-        """Let one from before go on, which the router knows."""
+        """Resume a recovered subscription that the router already has."""
         past = HistorySubscription(self, session, name, subscription, progress[0])
         now_us = self.clock_us()
         self._add(past, self.asker.resume(past.wanted(), past.room, progress[1], now_us))
@@ -363,12 +364,12 @@ class HistorySubscriptions:
             self.asker.end(past.recall)
 
     def progress(self, subscription: RouterSubscription) -> Progress | None:
-        """What a crash must not lose of it; None where it has no past."""
+        """The resume point of a subscription; None if it has no history."""
         past = self._all.get(subscription)
         return None if past is None else past.progress()
 
     def publishing(self, message: MqttMessage, route: FanOut, *, is_kept_already: bool) -> bool:
-        """An event of a persistent channel is about to be handed out; True: not to the same."""
+        """Prepare delivery of a persistent event; True if its receivers have changed."""
         hub, abroad = self.broker.hub, self.broker.abroad
         now_us = self.clock_us()
         self.original = None if abroad is None else abroad.named()
@@ -382,9 +383,10 @@ class HistorySubscriptions:
             return False
         self.source = hub.node
         if route.bound.goes_up:
-            return False  # it comes back from the parent that keeps it
+            return False  # it returns from the parent that keeps it
         if not is_kept_already and message.number <= hub.cut_number:
-            # It waited while others were told how far the journal is: it comes behind that.
+            # A journal cut was announced while it waited, so it is renumbered to come after the
+            # cut.
             hub.number += 1
             message.number = hub.number
         if not self._has_kept and hub.is_durable:
@@ -395,13 +397,13 @@ class HistorySubscriptions:
         return False
 
     def came_again(self, event: Carried) -> None:
-        """An event of a secondary node came by another parent of it: nobody is to get it."""
+        """Note a duplicate of a secondary node's event, received through another parent."""
         if self.broker.router.route(event.channel).bound.is_persistent:
             self.asker.arrived(event.source, event.incarnation, event.event, self.clock_us())
             self._attach()
 
     def step(self) -> None:
-        """Let subscriptions with a past go on, and those that are there be ordinary ones."""
+        """Advance history subscriptions; detach those that have caught up."""
         self._attach()
         for past in list(self._attached):
             past.step()

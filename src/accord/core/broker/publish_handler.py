@@ -1,13 +1,13 @@
-"""What a client publishes: the hot path, from a PUBLISH's bytes to the sessions that want it.
+"""Publishing side of a connection: the hot path from PUBLISH bytes to receiving sessions.
 
-A client's channels are checked once, for form and rights, and remembered with the ways its messages
-go. Then messages that need nothing but forwarding are runs (`_on_run`), passed on as the bytes of
-their publisher. `_on_publish` takes apart all others: QoS 2, retained, with a key, a deadline, a
+A client's channels are checked once, for syntax and rights, and cached with their fan-outs. From
+then on messages that only need forwarding are handled as runs (`_on_run`) and forwarded as the
+publisher's bytes. `_on_publish` decodes all others: QoS 2, retained, with a key, a deadline, a
 response topic or XML metadata, or to a channel that this client has not used since a change.
 
-What takes time, because predicates have to be matched, becomes a task: whose turn it is on the
-CPU is decided by importance, like whose turn it is on a link. A client whose tasks pile up is not
-read from until they are done, the unimportant ones first.
+Work that takes time, because predicates have to be matched, becomes a task. Tasks share the CPU by
+importance, as messages share a link. A client with too many queued tasks is not read from until
+they have run; under load, clients with unimportant tasks are paused first.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ from accord.core.router.rights import (
 from accord.core.scheduling.tasks import UNKNOWN_US, Task
 
 _REMEMBERED_TOPICS: Final = 1_000
-_TASKS: Final = 64  # of one client that wait: no more is read from it
-_TASK_BYTES: Final = 262_144  # the same of runs
-_PIECE_US: Final = 900  # that a piece of a run takes at a time
-_FIRST_PIECE: Final = 8  # messages of a channel, while nobody knows what they take
+_TASKS: Final = 64  # queued tasks of one client before reading stops
+_TASK_BYTES: Final = 262_144  # the same for bytes of runs
+_PIECE_US: Final = 900  # CPU time of one piece of a run
+_FIRST_PIECE: Final = 8  # messages in the first piece, before their cost is measured
 _REQUESTS_WAITING: Final = 1_000
 _OVERLOAD: Final = "cpu overload"
 _TAKEN: Final = bytes((Reason.SUCCESS,))
 _UNWANTED: Final = bytes((Reason.NO_MATCHING_SUBSCRIBERS,))
 
-# What clients have that publish nothing, as most that are idle: nothing is ever added to these.
+# Shared empty maps of clients that do not publish, as most idle ones; never modified.
 _NO_WAYS: Final[dict[bytes, PublisherFanOut]] = {}
 _NO_TOPICS: Final[
     tuple[dict[bytes, Selection | PublisherFanOut], dict[bytes, Selection | PublisherFanOut]]
@@ -100,35 +100,35 @@ class PublishHandler(ReplyQueue):
         super().__init__(broker, address)
         self._rights: Rights | None = None
         self._ways = _NO_WAYS
-        # By QoS, the topics whose clean frames are runs, as of a state of the router.
+        # By QoS, topics whose clean frames are runs, valid for one state of the router.
         self._topics = _NO_TOPICS
         self._topics_at = 0
         self._forwards: RunForwarder | None = None
-        self._aliases = _NO_ALIASES  # topics with their lengths
-        self._tasks = 0  # that wait
-        self._task_bytes = 0  # of runs among them
-        self._importance = 0  # of the last of them
-        self._waits_for_room = False  # in a channel
-        # Whether the last read had one message for one receiver: the next may be like it.
+        self._aliases = _NO_ALIASES  # topics with their length prefixes
+        self._tasks = 0  # queued
+        self._task_bytes = 0  # bytes of runs among them
+        self._importance = 0  # of the last one queued
+        self._waits_for_room = False  # paused until a channel has room
+        # Whether the last read had one message for one receiver; the next is likely the same.
         self.is_lone = False
-        self._tells_events = False  # whether acknowledgements say how events are called here
+        self._tells_events = False  # whether acknowledgements carry event IDs
 
     def _scan(self, data: bytes, at: int, limit: int, first: int) -> Frames | None:
-        """The run of clean frames that begins at `at`, if there is one."""
+        """The run of clean frames that starts at `at`, if any."""
         router = self.broker.router
         if self._topics_at != router.changes:
-            # Before a change, topics may have led to others.
+            # The change may have altered the receivers of any topic.
             self._topics_at = router.changes
             for topics in self._topics:
                 topics.clear()
         qos = first >> 1 & 3
         topics = self._topics[qos]
         if not topics or self.hub.overloaded:
-            return None  # where nothing can be recorded, each message is looked at
+            return None  # nothing can be recorded: each message is checked by itself
         return scan(data, at, self.version == V5, limit, topics, self._aliases)
 
     def _on_run(self, frames: Frames) -> None:
-        """Count clean frames, and pass them on, or let them wait for their turn on the CPU."""
+        """Count clean frames, and forward them or queue them as a task."""
         hub = self.hub
         counters = hub.counters
         session = self.session
@@ -147,7 +147,7 @@ class PublishHandler(ReplyQueue):
             and selection.groups is None
             and not selection.way.pending
         ):
-            # As most often: all of them to the same receivers, at once.
+            # The common case: all frames go to the same receivers, at once.
             counts = selection.way.route.counts
             size = frames.end - frames.start
             counters.publish_bytes_received += size
@@ -191,9 +191,9 @@ class PublishHandler(ReplyQueue):
         appended: int,
         numbers: dict[int, Sequence[int]] | None = None,
     ) -> None:
-        """Forward the frames of these labels, which stand for selections, and acknowledge them.
+        """Forward the frames of these labels, which denote selections, and acknowledge them.
 
-        What was recorded for them since `appended` must be on disk before.
+        Records appended since `appended` must be on disk before the acknowledgements are sent.
         """
         counters = self.hub.counters
         codes = bytearray(b"\xff" * (labels[-1] + 1))
@@ -217,7 +217,7 @@ class PublishHandler(ReplyQueue):
         return self._forwards
 
     def _defer_run(self, frames: Frames, label: int, way: PublisherFanOut) -> None:
-        """Let a run wait for its turn on the CPU, by the importance of its messages."""
+        """Queue a run as a task, by the importance of its messages."""
         session = self.session
         assert session is not None
         labels = {label: way.grant.importance}
@@ -241,7 +241,7 @@ class PublishHandler(ReplyQueue):
 
     @staticmethod
     def _by_importance(frames: Frames, label: int, way: PublisherFanOut) -> dict[int, int] | None:
-        """Labels for messages of different importance, by conditions on what is published."""
+        """Labels of messages by importance, according to policy conditions on what is published."""
         view = way.route.view
         found = view.match_frames(frames.data, frames.spans(label))
         if found is None or found.undecided:
@@ -264,7 +264,7 @@ class PublishHandler(ReplyQueue):
         hub.submit(task)
 
     def match_run(self, frames: Frames, way: PublisherFanOut, session: MqttSession) -> None:
-        """Pass on a run of `way` that has waited for its turn: find out who gets which message."""
+        """Match and forward a run of `way` whose task is due."""
         found = self._match(frames, way) if way.has_runs else None
         if found is None:
             self._take_apart(frames, way, session)
@@ -282,7 +282,7 @@ class PublishHandler(ReplyQueue):
             first = frames.relabel(0, which, selections)
             ordered: Sequence[int] = entered
             if way.route.is_kept:
-                # As they are in the journal; otherwise those of one selection follow each other.
+                # In journal order; elsewhere the events of one selection are consecutive.
                 ordered = (np.argsort(which, kind="stable") + entered.start).tolist()
             ends = np.cumsum(np.bincount(which)).tolist()
             numbers = {
@@ -298,9 +298,9 @@ class PublishHandler(ReplyQueue):
     def _match(
         self, frames: Frames, way: PublisherFanOut
     ) -> tuple[list[Selection], npt.NDArray[np.uint32]] | None:
-        """The selections of a run's messages, and which is whose.
+        """The selections of a run's messages, and the selection of each message.
 
-        None where some message has to be looked at by itself: then all are, to keep their order.
+        None if some message has to be matched by itself: then all are, to preserve their order.
         """
         router = self.broker.router
         route = way.route
@@ -311,7 +311,7 @@ class PublishHandler(ReplyQueue):
             found = router.match_frames(route, frames.data, spans)
             if found.undecided:
                 return None
-            # Many answers may mean the same for receivers.
+            # Different match results may select the same receivers.
             distinct: dict[Selection, int] = {}
             ranks = [0]
             known = way.selections
@@ -327,7 +327,7 @@ class PublishHandler(ReplyQueue):
         if any(each.needs_events for each in selections):
             return None
         if any(each.mask for each in selections):
-            # Only now: conditions count for what is granted to those who get it.
+            # Policy conditions are matched last: they count only for what receivers are granted.
             conditions = route.view.match_frames(frames.data, spans)
             if conditions is None or conditions.undecided:
                 return None
@@ -342,13 +342,12 @@ class PublishHandler(ReplyQueue):
         return selections, which
 
     def _take_apart(self, frames: Frames, way: PublisherFanOut, session: MqttSession) -> None:
-        """Publish the messages of a run one by one."""
         for message, packet_id in self._forwarding().messages(frames, 0):
             self.hub.enter(message, way.route.counts)
             self.finish(message, way, session, frames.qos, packet_id)
 
     def shed_run(self, frames: Frames, way: PublisherFanOut) -> None:
-        """A run had to go because the node has more to do than it can."""
+        """Shed a run because the node is overloaded."""
         hub = self.hub
         count = frames.count
         number = hub.enter_run(count).start
@@ -363,7 +362,7 @@ class PublishHandler(ReplyQueue):
             self._settle(frames.acks(bytes((Reason.QUOTA_EXCEEDED,))), hub.appended, count)
 
     def _on_publish(self, data: bytes, start: int, body: int, end: int, now_ms: int) -> None:
-        """A PUBLISH from `start` to `end`; its fixed header ends at `body`."""
+        """Handle the PUBLISH from `start` to `end`; its fixed header ends at `body`."""
         first = data[start]
         qos = first >> 1 & 3
         if qos == 3:
@@ -423,7 +422,7 @@ class PublishHandler(ReplyQueue):
         if qos == 2 and packet_id in session.received:
             if session.received[packet_id]:
                 self._answer(qos, packet_id, Reason.SUCCESS, "")
-            return  # otherwise it is answered when its turn has come
+            return  # otherwise it is acknowledged when its task has run
         if qos:
             self._check_flood(session)
         if hub.overloaded and (qos or route.is_kept or first & RETAINED):
@@ -472,7 +471,7 @@ class PublishHandler(ReplyQueue):
             self._remember(topic, way, qos)
 
     def published(self) -> list[str]:
-        """The channels this client publishes to, as far as remembered."""
+        """The channels this client publishes to, as far as cached."""
         return [way.route.channel for way in self._ways.values()]
 
     def hold_to_rate(self, is_held: bool) -> None:
@@ -482,7 +481,7 @@ class PublishHandler(ReplyQueue):
             way.renew(way.route)
 
     def _is_beyond(self, message: MqttMessage, qos: int, packet_id: int) -> bool:
-        """Whether it is more than its client advertised: then it goes no further."""
+        """Whether a message exceeds its client's advertisement; it is then not forwarded."""
         admitting = self.broker.admitting
         try:
             if admitting is None or not admitting.advertising.is_beyond(message):
@@ -495,10 +494,10 @@ class PublishHandler(ReplyQueue):
         return True
 
     def _way(self, topic: bytes, channel: str) -> PublisherFanOut:
-        """The way of this client's messages to `channel`, remembered under `topic`."""
+        """The fan-out of this client's messages to `channel`, cached under `topic`."""
         session = self.session
         assert session is not None
-        if channel.startswith(FEEDBACK_PREFIX):  # one way for all, whatever receipts they have
+        if channel.startswith(FEEDBACK_PREFIX):  # one fan-out for all receipts
             topic, channel = FEEDBACK_TOPIC, FEEDBACK
         route = self.broker.router.route(channel)
         way = self._ways.get(topic)
@@ -513,7 +512,7 @@ class PublishHandler(ReplyQueue):
         return way
 
     def _remember(self, topic: bytes, way: PublisherFanOut, qos: int) -> None:
-        """Let later clean frames of this topic be runs."""
+        """Treat later clean frames of this topic as runs."""
         if way.route.is_valid and self._ways.get(topic) is way and not (qos and self._tells_events):
             selection = self.broker.router.fixed_selection(way)
             self._topics[qos][topic] = way if selection is None else selection
@@ -527,7 +526,7 @@ class PublishHandler(ReplyQueue):
     def _defer(
         self, message: MqttMessage, way: PublisherFanOut, qos: int, packet_id: int, size: int
     ) -> None:
-        """Let a message wait for its turn on the CPU."""
+        """Queue a message as a task."""
         session = self.session
         assert session is not None
         if qos == 2:
@@ -536,11 +535,11 @@ class PublishHandler(ReplyQueue):
         self._submit(task, way, 1 if qos == 1 else 0)
 
     def answered(self, count: int) -> None:
-        """So many QoS 1 messages that waited for their turn need no room any more."""
+        """Release the receive window of `count` queued QoS 1 messages."""
         self._unanswered -= count
 
     def task_ended(self, answered: int, size: int = 0) -> None:
-        """One with so many QoS 1 messages, and so many bytes of a run."""
+        """A task has ended: release its QoS 1 messages and the bytes of its run."""
         self._tasks -= 1
         self._task_bytes -= size
         self._unanswered -= answered
@@ -549,10 +548,10 @@ class PublishHandler(ReplyQueue):
             is_low = is_low and self._task_bytes <= _TASK_BYTES // 2
             if (is_low or self._tasks == 0) and not self._waits_for_room:
                 self.is_stalled = False
-                self.hub.wake(self)  # to be read from again
+                self.hub.wake(self)  # resume reading
 
     def _wait_for_room_in(self, channel: str) -> None:
-        """Take no more from the client before its channel has room again, at all its members."""
+        """Pause reading from the client until its channel has room at all members."""
         abroad = self.broker.abroad
         if abroad is not None and abroad.hold_back(channel, self):
             self._waits_for_room = self.is_stalled = True
@@ -571,7 +570,7 @@ class PublishHandler(ReplyQueue):
         qos: int,
         packet_id: int,
     ) -> None:
-        """Publish a message, and acknowledge it where its client is still there to hear it."""
+        """Publish a message, and acknowledge it if its client is still connected."""
         hub = self.hub
         appended = hub.appended
         recorded = len(hub.state_records)
@@ -595,14 +594,17 @@ class PublishHandler(ReplyQueue):
             answering.acknowledge(message, qos, packet_id, reached, appended)
 
     def _record_taken(self, session: MqttSession, packet_id: int, recorded: int) -> None:
-        """Neither may be lost without the other: the client would repeat it or not."""
+        """Record the receipt atomically with the effects of a QoS 2 message.
+
+        If only one survived a crash, the message would be published twice or never.
+        """
         self.hub.record(session_records.ReceivedRecord(session.name, packet_id))
         self.hub.join(recorded)
 
     def answering(self, session: MqttSession, qos: int) -> PublishHandler:
-        """Where the answer to a message goes.
+        """The connection that receives the acknowledgement of a message.
 
-        A client that came back meanwhile repeats QoS 2 messages until it hears of them.
+        A client that has reconnected meanwhile repeats QoS 2 messages until they are acknowledged.
         """
         line = session.line
         if qos == 2 and self.waits_for != NOTHING and isinstance(line, PublishHandler):
@@ -612,7 +614,7 @@ class PublishHandler(ReplyQueue):
     def acknowledge(
         self, message: MqttMessage, qos: int, packet_id: int, reached: int, appended: int
     ) -> None:
-        """Tell the client that its message was taken, as soon as that is safe to say."""
+        """Acknowledge an accepted message once that is durable."""
         if self._tells_events:
             reason = Reason.SUCCESS if reached else Reason.NO_MATCHING_SUBSCRIBERS
             frame = self._named_acknowledgement(qos, packet_id, reason, message.number)
@@ -627,7 +629,7 @@ class PublishHandler(ReplyQueue):
             self.reply(frame)
 
     def shed(self, message: MqttMessage, session: MqttSession, qos: int, packet_id: int) -> None:
-        """A message had to go because the node has more to do than it can."""
+        """Shed a message because the node is overloaded."""
         self._note_shed(message, qos, _OVERLOAD)
         if qos == 2:
             session.received.pop(packet_id, None)
@@ -636,7 +638,7 @@ class PublishHandler(ReplyQueue):
             answering._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, _OVERLOAD)
 
     def _note_shed(self, message: MqttMessage, qos: int, cause: str) -> None:
-        """Count a message that goes no further, and say why where people look."""
+        """Count a message that is not forwarded, and record the cause."""
         hub = self.hub
         hub.counters.shed(cause, message.publisher)
         if message.counts is not None:
@@ -653,7 +655,7 @@ class PublishHandler(ReplyQueue):
         )
 
     def _request(self, message: MqttMessage, qos: int, packet_id: int) -> None:
-        """A message to the node itself: the driver answers it."""
+        """A request to the node itself; the driver replies."""
         hub = self.hub
         if message.channel == FEEDBACK and self.broker.feedback is not None:
             self._answer_source(self.broker.feedback, message, qos, packet_id)
@@ -680,7 +682,7 @@ class PublishHandler(ReplyQueue):
         self._answer(qos, packet_id, Reason.SUCCESS, "")
 
     def _stamp(self, message: MqttMessage, session: MqttSession) -> None:
-        """Let receivers answer it, where that is wanted; EventError where that can't be."""
+        """Attach a receipt for feedback if requested; raises EventError if that is not possible."""
         feedback = self.broker.feedback
         if feedback is not None:
             feedback.stamp(message, session.owner, self.hub.number + 1)
@@ -688,7 +690,7 @@ class PublishHandler(ReplyQueue):
     def _answer_source(
         self, feedback: FeedbackHandler, message: MqttMessage, qos: int, packet_id: int
     ) -> None:
-        """An answer to the source of an event."""
+        """Feedback to the source of an event."""
         session = self.session
         assert session is not None
         appended, recorded = self.hub.appended, len(self.hub.state_records)
@@ -727,7 +729,7 @@ class PublishHandler(ReplyQueue):
             )
 
     def _channel(self, topic: bytes, properties: Properties) -> str:
-        """The channel that a PUBLISH means, by its topic or by an alias."""
+        """The channel of a PUBLISH, by topic or alias."""
         try:
             channel = topic[2:].decode()
         except UnicodeDecodeError:
@@ -762,11 +764,11 @@ class PublishHandler(ReplyQueue):
         return self._rights is None or self._rights.may_publish(channel)
 
     def _answer(self, qos: int, packet_id: int, reason: Reason, problem: str) -> None:
-        """Acknowledge a message that was not taken, or was taken before."""
+        """Acknowledge a message that was refused, or is a duplicate."""
         if qos == 0:
             return
         if self.version != V5 and reason >= Reason.UNSPECIFIED_ERROR:
-            # 3.1.1 can't say no; an acknowledgement would be a lie.
+            # MQTT 3.1.1 has no negative acknowledgement, and a positive one would be false.
             raise ProtocolError(reason, problem)
         frame = self._acknowledgement(qos, packet_id, reason, problem)
         self._settle(frame, self.hub.appended)
@@ -774,7 +776,7 @@ class PublishHandler(ReplyQueue):
     def _named_acknowledgement(
         self, qos: int, packet_id: int, reason: Reason, number: int
     ) -> bytes:
-        """Says how the event is called here, so that its publisher can ask what became of it."""
+        """An acknowledgement with the event ID, by which the publisher can look up the outcome."""
         make = Puback if qos == 1 else Pubrec
         named = Properties(user=((EVENT, event_id(number)),))
         return self._fitting(
@@ -797,7 +799,7 @@ class PublishHandler(ReplyQueue):
 
 
 class PublishTask(Task):
-    """A message that waits to be matched and passed on."""
+    """A message queued to be matched and forwarded."""
 
     def __init__(
         self,
@@ -825,7 +827,7 @@ class PublishTask(Task):
             hub.now_ms,
             message.expires_ms,
             2 * grant.importance + way.is_light,
-            # 3.1.1 can't be told that a message was not taken.
+            # MQTT 3.1.1 can't report a refused message.
             is_promised=qos > 0 and publishing.version != V5,
             number=message.number,
         )
@@ -854,11 +856,11 @@ class PublishTask(Task):
         self._end()
 
     def run_again(self) -> None:
-        """What could not be matched at once can be now."""
+        """Queue the task again once its deferred conditions are evaluated."""
         self.publishing.hub.submit(self)
 
     def _defer_conditions(self) -> None:
-        """Let other processes evaluate what would keep this one busy."""
+        """Have worker processes evaluate conditions that would block this one."""
         try:
             document = self.message.document()
         except EventError:
@@ -882,9 +884,9 @@ class PublishTask(Task):
 
 
 class RunTask(Task):
-    """A run that waits to be matched and passed on, in pieces that take less than a millisecond.
+    """A run queued to be matched and forwarded in pieces of less than a millisecond.
 
-    So something more important need not wait longer than that.
+    More important work need not wait longer than one piece.
     """
 
     def __init__(
@@ -906,7 +908,7 @@ class RunTask(Task):
             publishing.hub.now_ms,
             0,
             2 * importance + way.is_light,
-            # 3.1.1 can't be told that a message was not taken.
+            # MQTT 3.1.1 can't report a refused message.
             is_promised=frames.qos > 0 and publishing.version != V5,
             count=frames.count,
         )
@@ -915,7 +917,7 @@ class RunTask(Task):
         self.session = session
         self.frames = frames
         self.way = way
-        self._step = 0  # how many messages the last step had
+        self._step = 0  # messages in the last piece
 
     def cost(self, wanted: int) -> int:  # noqa: ARG002
         if not self.learned.is_known:
@@ -934,7 +936,8 @@ class RunTask(Task):
             publishing.match_run(piece, way, self.session)
         except ProtocolError as error:
             publishing.end(error.reason, error.problem)
-        # Now, and not at the end: the client may send as many more when it has the answers.
+        # Per piece, not at the end: the client may send as many more once it has the
+        # acknowledgements.
         publishing.answered(self._step if self.frames.qos else 0)
         if self.count:
             publishing.hub.tasks.put_first(self)
@@ -952,12 +955,12 @@ class RunTask(Task):
         self._end(self.count if self.frames.qos else 0)
 
     def _piece(self, count: int) -> Frames:
-        """The next messages."""
+        """The next `count` messages."""
         done = self.frames.count - self.count
         return self.frames.piece(0, done, count) if done or count < self.count else self.frames
 
     def _most(self) -> int:
-        """How many messages are matched before others get their turn."""
+        """Number of messages matched before other tasks run."""
         if not self.learned.is_known:
             return _FIRST_PIECE
         return max(int(_PIECE_US / max(self.learned.mean, 0.01)), 1)
@@ -968,7 +971,7 @@ class RunTask(Task):
 
 
 class ConditionsOrder(WorkerOrder):
-    """Costly conditions on a message's metadata, which have to be known to match it."""
+    """Costly conditions on a message's metadata that have to be evaluated to match it."""
 
     def __init__(self, task: PublishTask, document: Document) -> None:
         super().__init__(task.message, task.importance, task.expires_ms)
@@ -976,7 +979,7 @@ class ConditionsOrder(WorkerOrder):
         self.document = document
 
     def finished(self, conditions: list[Condition], values: list[bool | None]) -> None:
-        """Go on with what was found out; None where it was not."""
+        """Store the results, None for those that failed, and run the task again."""
         for condition, value in zip(conditions, values, strict=True):
             self.document.remember(condition, value)
         self.task.run_again()
@@ -987,7 +990,7 @@ class ConditionsOrder(WorkerOrder):
 
 
 def _read_properties(data: bytes, at: int, end: int) -> tuple[Properties, bytes, int]:
-    """A PUBLISH's properties, those of them that are passed on, encoded, and where they end."""
+    """A PUBLISH's properties, the encoded block of those passed on, and where they end."""
     properties, after = decode_properties(data, at, end, PacketType.PUBLISH)
     if properties.subscription_identifiers:
         raise violation("a subscription identifier in a client's PUBLISH")

@@ -1,6 +1,6 @@
-"""Events of channels with profiles: counted and measured, and treated as a negotiation wants it.
+"""Measures events of channels with profiles, and applies negotiated mechanisms to them.
 
-The router passes events of such channels through here, and those of no others.
+The router passes only events of such channels through here.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from accord.core.broker.broker import Broker
 
 _RATE: Final = "rate"
-_AT_ONCE: Final = 100  # channels that are looked at in one go
+_AT_ONCE: Final = 100  # channels measured per step
 
 
 class QualityMonitor:
-    """`order_of` says in which order the events of a channel come at other clients."""
+    """Meters and mechanisms of channels; `order_of` returns the delivery order of a channel."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class QualityMonitor:
         self.acts = ActiveMechanisms()
         self.filtered = 0
         self.order_of: Callable[[str], str] = lambda _: ORDERED
-        self.best_reliability: float | None = None  # that could be had, if any better
+        self.best_reliability: float | None = None  # the best available, if any is better
         self._broker = broker
         self._negotiation = negotiation
         self._clock_us = clock_us
@@ -74,9 +74,9 @@ class QualityMonitor:
             self._broker.router.invalidate(channel)
 
     def change(self, declared: ClientProfile, profile: Profile, source: str) -> None:
-        """Something else is declared; while the rate is about the same, it goes on being counted.
+        """Apply a changed profile; measuring continues if the declared rate is about the same.
 
-        Else who declares often would never be held to what comes.
+        Otherwise a publisher that declares often would never be compared with its measured rate.
         """
         before, after = _rate_of(declared.profile), _rate_of(profile)
         is_known = before is not None and after is not None and not differs(before, after)
@@ -112,7 +112,7 @@ class QualityMonitor:
         return special
 
     def measure(self) -> Iterator[None]:
-        """To be gone through once a second, with pauses."""
+        """Measure all channels, in steps; run once a second."""
         for number, meter in enumerate(list(self._channels.values())):
             if number % _AT_ONCE == _AT_ONCE - 1:
                 yield
@@ -131,7 +131,7 @@ class QualityMonitor:
         self._take(self._negotiation.measure(measurement, now_us=self._clock_us()))
 
     def _correct(self, declared: ClientProfile, rate_hz: float) -> None:
-        """A publisher's rate is what it is, whatever it says."""
+        """Correct a declared rate by the measured one."""
         capabilities = list(declared.profile.capabilities)
         for number, each in enumerate(capabilities):
             if each.property != _RATE or isinstance(each.current, str):
@@ -161,7 +161,7 @@ class QualityMonitor:
             del self._rates[declared.profile.channel]
 
     def _content(self, way: PublisherFanOut) -> list[Receiver]:
-        """Those on the way who expect something of all they get by it."""
+        """Receivers all of whose matching subscriptions have expectations."""
         found: list[Receiver] = []
         for target in way.route.targets:
             receiver = target.receiver
@@ -194,7 +194,7 @@ class QualityMonitor:
 
 
 def _rate_of(profile: Profile) -> float | None:
-    """Where it is declared to be now."""
+    """The declared current rate."""
     for each in profile.capabilities:
         if each.property == _RATE and not isinstance(each.current, str):
             return each.current

@@ -1,7 +1,7 @@
-"""What clients ask of a node about quality, and what they are answered.
+"""Client requests about quality, and their replies.
 
-A request is a JSON object that says what to `do`; the structs below say what else belongs to it.
-The answer has `ok`, and `error` and `place` where that is false.
+A request is a JSON object whose `do` selects one of the structs below. A reply has `ok`, and if
+that is false `error` and `place`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _QualityRequestBody(
 
 
 class Register(_QualityRequestBody, frozen=True, tag="register"):
-    """One expectation, or a list of alternatives, of a subscription that the client has."""
+    """One expectation, or a list of alternatives, for a subscription of the client."""
 
     channel: str
     expect: dict[str, Any] | list[dict[str, Any]]
@@ -70,7 +70,7 @@ class Revoke(_QualityRequestBody, frozen=True, tag="revoke"):
 
 
 class ListExpectations(_QualityRequestBody, frozen=True, tag="list"):
-    """Those of the client, or of one of its subscriptions."""
+    """List the expectations of the client, or of one of its subscriptions."""
 
     channel: str | None = None
 
@@ -79,9 +79,9 @@ class ListExpectations(_QualityRequestBody, frozen=True, tag="list"):
 
 
 class Declare(_QualityRequestBody, frozen=True, tag="register"):
-    """A profile in the place of the one that the client has for the channel, if any.
+    """A profile that replaces the client's profile for the channel, if any.
 
-    `source` is the client that publishes, where that is another one.
+    `source` is the publishing client, if that is another one.
     """
 
     channel: str
@@ -91,7 +91,7 @@ class Declare(_QualityRequestBody, frozen=True, tag="register"):
 
 
 class UpdateProfile(_QualityRequestBody, frozen=True, tag="update"):
-    """Some capabilities anew, or just their current values."""
+    """Replace some capabilities, or only their current values."""
 
     channel: str
     capabilities: dict[str, Any] = {}
@@ -114,7 +114,7 @@ class ListProfiles(_QualityRequestBody, frozen=True, tag="list"):
 
 
 class DefineProperties(_QualityRequestBody, frozen=True, tag="define"):
-    """Properties as a file has them."""
+    """Properties in the format of a definition file."""
 
     text: str
 
@@ -134,7 +134,7 @@ _properties: Final[msgspec.json.Decoder[OfProperties]] = msgspec.json.Decoder(Of
 def answer(
     broker: Broker, quality: ClientNegotiation, request: NodeRequest
 ) -> tuple[Json, list[Property]]:
-    """The answer, and properties that were defined; never raises for what a client can say."""
+    """The reply, and the properties defined; never raises for anything a client can send."""
     session = broker.sessions.get(request.client)
     defined: list[Property] = []
     try:
@@ -262,7 +262,7 @@ class _Answering:
         return {"expectations": [self._shown(each) for each in made]}
 
     def _record(self, subscription: str) -> None:
-        """Durable sessions keep what they expect."""
+        """Record the expectations of a durable session."""
         session, hub = self._session, self._broker.hub
         if session.is_durable and hub.is_durable and subscription in session.subscriptions:
             hub.record(self._broker.subscribed(session, subscription))

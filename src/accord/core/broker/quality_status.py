@@ -1,4 +1,4 @@
-"""The state of negotiated quality at a node, for people to see: per channel, and in all."""
+"""Status of negotiated quality at a node for operators: per channel, and in total."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from accord.core.quality.status import (
     SkylineStatus,
 )
 
-MOST: Final = 1_000  # profiles, and expectations, that are shown at once
+MOST: Final = 1_000  # profiles shown at once, and expectations
 
 
 def quality_totals(quality: ClientNegotiation) -> QualityTotals:
@@ -45,7 +45,7 @@ def quality_totals(quality: ClientNegotiation) -> QualityTotals:
 
 
 def quality_status(quality: ClientNegotiation, node: str, pattern: str = "#") -> QualityStatus:
-    """Of the channels that `pattern` selects, and of filters that are the same."""
+    """Status of the channels that `pattern` selects, and of filters equal to it."""
     profiles: dict[str, list[ProfileStatus]] = {}
     expectations: dict[str, list[ExpectationStatus]] = {}
     shown = left_off = 0
@@ -144,7 +144,7 @@ def _skylines(quality: ClientNegotiation, channel: str) -> tuple[SkylineStatus, 
 
 
 def _member(quality: ClientNegotiation, copy: ProfileCopy) -> str:
-    """Who it is, here; of others only the node is known."""
+    """The publisher of a local profile; of a remote one only the node is known."""
     source, path = copy
     local = quality.negotiation.sources.get(source)
     if not path and local is not None:

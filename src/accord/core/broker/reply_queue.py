@@ -1,6 +1,6 @@
-"""What goes back to a client: answers at once, or when what they promise is on disk.
+"""Sending side of a connection: replies sent at once, or once what they promise is on disk.
 
-Answers keep their order: behind one that waits for the disk, all others wait too.
+Replies stay in order: a reply that waits for the disk holds up all later ones.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from accord.core.mqtt.properties import NO_PROPERTIES, Properties
 from accord.core.scheduling.pacing import Gate
 from accord.core.scheduling.queue_entries import QueueEntry
 
-# What a connection is waiting for.
+# What a connection waits for.
 CONNECT: Final = 0
-LOGIN: Final = 1  # the driver's word on user name and password
+LOGIN: Final = 1  # the driver's check of user name and password
 EXCHANGE: Final = 2  # the client's next AUTH
 NOTHING: Final = 3  # it is open
 GONE: Final = 4
 
 _PUBACK: Final = 0x40
-_NO_FRAMES: Final[list[bytes]] = []  # nothing is ever added to it
+_NO_FRAMES: Final[list[bytes]] = []  # shared and never modified
 _GATHERED_BYTES: Final = 65_536
-_UNREAD: Final = 2_000  # answers that wait for the client or for the disk
+_UNREAD: Final = 2_000  # replies pending for the client or the disk
 
 
 class ReplyQueue(ClientConnection):
@@ -61,21 +61,21 @@ class ReplyQueue(ClientConnection):
         self.version = V311
         self.client_id = ""
         self.session: MqttSession | None = None
-        self.connect: Connect | None = None  # until it is answered
+        self.connect: Connect | None = None  # until the CONNACK is sent
         self.packet_limit = 0
-        # Whether what was read has more packets, left for later so that others get their turn.
+        # Whether the last read has more packets, deferred so that other connections are served.
         self.has_rest = False
-        # Whether no more is taken from the client until its tasks are done, most of them at least.
+        # Whether reading is paused until most of the client's tasks are done.
         self.is_stalled = False
-        self.has_more = False  # whether `take` left something, be it what has to wait
+        self.has_more = False  # whether `take` left something, even if it can't be sent yet
         self._control = _NO_FRAMES
-        self._answers = 0  # packets in it
-        self._held = 0  # answers that wait for the disk
-        self._unanswered = 0  # QoS 1 messages of the client
+        self._answers = 0  # packets in `_control`
+        self._held = 0  # replies waiting for the disk
+        self._unanswered = 0  # unacknowledged QoS 1 messages from the client
         self._explains = True
 
     def take(self, bytes_wanted: int) -> list[bytes]:
-        """The next frames to send: answers first, then what the session has; those only for 0."""
+        """The next frames to send: replies, then the session's; for 0 bytes only replies."""
         frames = self.take_uncounted(bytes_wanted)
         self.count_taken()
         return frames
@@ -85,7 +85,7 @@ class ReplyQueue(ClientConnection):
             self.session.count_taken()
 
     def take_uncounted(self, bytes_wanted: int) -> list[bytes]:
-        """The same for who calls `count_taken` itself, when they are written."""
+        """As `take`, for callers that call `count_taken` themselves once the frames are written."""
         if self.connect is not None and self.waits_for == NOTHING:
             return []  # nothing before the CONNACK
         frames = self._control
@@ -105,7 +105,7 @@ class ReplyQueue(ClientConnection):
         return frames
 
     def peek(self, gate: Gate | None) -> QueueEntry | None:
-        """What the session would have sent first, if anything may be now."""
+        """The entry the session would send first, if it may send now."""
         if self.waits_for != NOTHING or self.connect is not None or self.session is None:
             return None
         return self.session.peek(gate)
@@ -116,9 +116,9 @@ class ReplyQueue(ClientConnection):
         return self.waits_for == NOTHING and self.session is not None and self.session.has_waiting()
 
     def is_urgent(self, importance: int) -> bool:
-        """Whether it must not wait for tasks of that importance to be done.
+        """Whether sending must not wait for tasks of this importance.
 
-        What matters no more than they do may gather, so that it takes few writes.
+        Entries that are no more important than the tasks may accumulate, to save writes.
         """
         if self._control or self.session is None:
             return True
@@ -127,7 +127,7 @@ class ReplyQueue(ClientConnection):
         return not 0 < size < _GATHERED_BYTES or outbox.highest() > importance
 
     def wants_data(self) -> bool:
-        """Whether more may be read: not while the client leaves too many answers unread."""
+        """Whether to read more: not while too many replies are pending."""
         return (
             not self.has_rest
             and not self.is_stalled
@@ -144,7 +144,7 @@ class ReplyQueue(ClientConnection):
         self.hub.wake(self)
 
     def hold(self, frames: bytes, count: int = 1) -> None:
-        """Send `frames` when all that was recorded so far is on disk, after what waits already."""
+        """Send `frames` once everything recorded so far is on disk, after replies already held."""
         self._held += count
         if frames[0] == _PUBACK:
             self._unanswered += count
@@ -161,7 +161,7 @@ class ReplyQueue(ClientConnection):
         self._held -= 1
 
     def _settle(self, frames: bytes, appended: int, count: int = 1) -> None:
-        """Send the answers to something that may have been recorded since `appended`."""
+        """Send replies to something that may have been recorded since `appended`."""
         if self.hub.appended != appended or self._held:
             self.hold(frames, count)
         else:
@@ -173,5 +173,5 @@ class ReplyQueue(ClientConnection):
         return Properties(reason_string=problem[:1_000] or None, user=facts)
 
     def _fitting(self, frame: bytes, short: bytes) -> bytes:
-        """`frame` with its explanation, or without where the client takes no packet so large."""
+        """`frame` with its explanation, or `short` if it exceeds the client's packet limit."""
         return short if 0 < self.packet_limit < len(frame) else frame

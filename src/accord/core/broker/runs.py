@@ -1,12 +1,12 @@
-"""Runs: messages that go to the same receivers travel together, as the publisher's own frames.
+"""Runs: messages with the same receivers are forwarded together, as the publisher's own frames.
 
-`core.native` scans a read once and gives each frame a label, and `frames.ways` says what a label
-stands for: in the end, a `Selection` of receivers. `RunForwarder` makes of that one run for all who
-get the same frames: those of their labels, in the order they came in. What is counted, numbered and
-noted about a run is done once for each of its labels.
+`core.native` scans a read once and gives each frame a label; `frames.ways` maps a label to what it
+denotes, in the end a `Selection` of receivers. `RunForwarder` builds one run for all receivers of
+the same frames: the frames of their labels, in order of arrival. Counting, numbering and recording
+happen once per label of a run, not once per message.
 
-Receivers that take no frames get the same messages one by one, as do those for whom a message has
-to be made: it is only taken apart for them.
+Receivers that take no frames get the same messages one by one, as do receivers whose message has to
+be built individually; frames are decoded only for them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from accord.core.policy.policies import Grant
 from accord.core.router.fan_out import FanOut, Receiver, ReceiverCopy, Selection
 from accord.core.scheduling.queue_entries import ANY_NUMBER, EventRun, cost_in_parts
 
-MAX_PARTS: Final = 255  # labels of one run: each frame has a byte for its own
+MAX_PARTS: Final = 255  # labels of one run: one byte per frame
 _IDENTIFIER: Final = b"\x0b"
 _EVERYTHING: Final = 1 << 62
 _PUBACK: Final = b"\x40\x02"
 ACK_BYTES: Final = 4
 
-# Labels whose frames go to a receiver, as the copy has it.
+# A receiver's copy with the labels of the frames it gets.
 Wanted = tuple[ReceiverCopy, list[int]]
 
 
@@ -50,13 +50,13 @@ class Part(NamedTuple):
 
 
 class MessageRun(EventRun):
-    """Frames of one publisher, with what is counted and noted of them when they are sent.
+    """Frames of one publisher, with the counts and records due when they are sent.
 
-    A run of several channels, or of one whose events are not numbered consecutively, has `parts`;
-    if there are several, `marks` says for each frame to which of them it belongs, counted from 1.
-    `expiry_s` is the least that a frame has, -1 where none has one. Frames of QoS 1 get their
-    packet identifiers when they are sent; those of durable sessions are known before, from
-    `first_id` on, and stored in the state log from `stored_as` on. Pieces of it are in order by
+    A run of several channels, or of one channel whose events are not numbered consecutively, has
+    `parts`; with several parts, `marks` holds the part of each frame, counted from 1. `expiry_s` is
+    the smallest of any frame, -1 if none expires. QoS 1 frames get their packet identifiers when
+    they are sent; in durable sessions identifiers are assigned before, from `first_id` on, and the
+    events are stored in the state log from `stored_as` on. Pieces of a run are ordered by
     `arrival`.
     """
 
@@ -89,7 +89,7 @@ class MessageRun(EventRun):
         qos: int = 0,
         expiry_s: int = -1,
     ) -> None:
-        # Not by way of Run.__init__: a call is a good part of what a message may cost.
+        # Without a call of EventRun.__init__, which is a good part of the cost of a message.
         importance = grant.importance
         self.size = len(frames)
         self.count = count
@@ -132,14 +132,14 @@ class MessageRun(EventRun):
         return self._piece(0, at, 0, count), self._piece(at, self.size, count, self.count)
 
     def by_expiry(self, due_ms: int) -> Iterator[tuple[bool, MessageRun]]:
-        """Its pieces in order, and of each whether its events will have expired at `due_ms`."""
+        """Pieces of the run in order, each with whether its events have expired by `due_ms`."""
         deadline_ms = self.grant.deadline_ms
         if deadline_ms and self.queued_ms + deadline_ms <= due_ms:
             return iter([(True, self)])
         return self.pieces(expired(self.frames, self.is_v5, due_ms - self.queued_ms))
 
     def pieces(self, marks: bytes) -> Iterator[tuple[bool, MessageRun]]:
-        """Its pieces in order, where `marks` has 0 or 1 for each event; with their marks."""
+        """Pieces of the run in order with their marks; `marks` has 0 or 1 for each event."""
         start = at = 0
         while start < self.count:
             mark = marks[start]
@@ -150,7 +150,7 @@ class MessageRun(EventRun):
             start, at = end, at + size
 
     def numbered(self) -> Iterator[tuple[str, int, int]]:
-        """Events numbered consecutively: their channel, the first one's number, how many."""
+        """Ranges of consecutively numbered events: channel, first number, count."""
         if self.parts is None:
             yield self.channel, self.number, self.count
             return
@@ -162,7 +162,7 @@ class MessageRun(EventRun):
                     start = at
 
     def numbers(self) -> list[int]:
-        """The numbers of its events, frame by frame."""
+        """The numbers of the events, frame by frame."""
         if self.parts is None:
             return list(range(self.number, self.number + self.count))
         if len(self.parts) == 1:
@@ -171,7 +171,7 @@ class MessageRun(EventRun):
         return [next(left[mark - 1]) for mark in self.marks]
 
     def messages(self) -> Iterator[tuple[MqttMessage, tuple[int, ...]]]:
-        """Its messages, with the subscription identifiers that they have."""
+        """The messages of the run with their subscription identifiers."""
         counts = {part.channel: part.counts for part in self.parts or ()}
         found = _read_messages(
             self.frames, self.numbers(), self.is_v5, self.publisher, self.queued_ms
@@ -182,7 +182,7 @@ class MessageRun(EventRun):
             yield message, identifiers
 
     def owned(self, first_id: int) -> MessageRun:
-        """The same for one receiver, with packet identifiers."""
+        """A copy for one receiver, with packet identifiers."""
         made = self._piece(0, self.size, 0, self.count)
         made.first_id = first_id
         if made.parts is not None:
@@ -193,7 +193,7 @@ class MessageRun(EventRun):
         return any(first <= number < first + count for _, first, count in self.numbered())
 
     def count_delivered(self, wait_ms: int) -> None:
-        """All of it is on its way to one receiver."""
+        """Count the whole run as delivered to one receiver."""
         if self.parts is None:
             self.counts.is_delivered(self.count, self.size, wait_ms)
             return
@@ -202,7 +202,7 @@ class MessageRun(EventRun):
             counts.is_delivered(len(numbers), len(numbers) * mean_bytes, wait_ms)
 
     def count_lost(self, is_expired: bool) -> None:
-        """All of it does not reach one receiver."""
+        """Count the whole run as not delivered to one receiver."""
         if self.parts is None:
             self.counts.is_lost(self.count, is_expired)
             return
@@ -227,7 +227,7 @@ class MessageRun(EventRun):
         return made
 
     def _piece(self, at: int, end: int, first: int, last: int) -> MessageRun:
-        """The events from `first` to before `last`, whose frames are from `at` to `end`."""
+        """The events from `first` to before `last`, whose frames are `frames[at:end]`."""
         made = self._copy(self.frames[at:end], last - first)
         made.first_id = self.first_id + first if self.first_id else 0
         made.stored_as = self.stored_as + first if self.stored_as else 0
@@ -262,11 +262,10 @@ def _sliced(part: Part, start: int, end: int) -> Part:
 
 
 class CutThrough(Struct, eq=False):
-    """A frame that is written to `line` as it came, before it is counted.
+    """A frame written to `line` as it was received, before it is counted.
 
-    The publisher has sent it with `answers`, its packet identifier, the receiver gets it with
-    `packet_id`; both are 0 at QoS 0. It can stand for a run of which so many are `left` to be
-    acknowledged.
+    The publisher sent it with packet identifier `answers`, the receiver gets it with `packet_id`;
+    both are 0 at QoS 0. It can stand for a run with `left` unacknowledged messages.
     """
 
     line: ConnectionPort
@@ -291,7 +290,7 @@ class CutThrough(Struct, eq=False):
 
     @property
     def run(self) -> MessageRun:
-        """The same as a run."""
+        """This frame as a run."""
         route = self.selection.way.route
         copy = self.selection.copies[0]
         return MessageRun(
@@ -309,12 +308,12 @@ class CutThrough(Struct, eq=False):
         )
 
     def ack(self) -> bytes:
-        """What the publisher gets at QoS 1."""
+        """The PUBACK for the publisher, at QoS 1."""
         return _PUBACK + self.answers.to_bytes(2, "big")
 
 
 class RunForwarder:
-    """Hands the frames of one publisher to those who get them."""
+    """Forwards the frames of one publisher to their receivers."""
 
     def __init__(self, hub: BrokerContext, publisher: str, is_v5: bool) -> None:
         self.hub = hub
@@ -324,10 +323,10 @@ class RunForwarder:
     def forward(
         self, frames: Frames, labels: list[int], numbers: dict[int, Sequence[int]] | None = None
     ) -> None:
-        """The frames of these labels, which stand for selections without groups.
+        """Forward the frames of these labels, which denote selections without groups.
 
-        They are numbered label by label, and kept where their channels are, unless `numbers` has
-        those of each label's events.
+        They are numbered label by label and kept if their channels are, unless `numbers` already
+        has the numbers of each label's events.
         """
         if numbers is None and len(labels) == 1 and len(frames.ways) == 1:
             self.forward_all(frames)
@@ -343,7 +342,7 @@ class RunForwarder:
             parts[label] = Part(route.channel, route.counts, entered)
             if route.is_kept:
                 self.keep(frames, label, route, entered)
-        # Who gets which labels, as what; in order, what has the same importance.
+        # Receivers with their labels and copies; events of the same importance stay in order.
         wanting: dict[tuple[object, ...], dict[tuple[object, ...], Wanted]] = {}
         for label in labels:
             for copy in frames.ways[label].copies:
@@ -373,7 +372,7 @@ class RunForwarder:
     def _interleave(
         self, frames: Frames, parts: dict[int, Part], several: list[Wanted], events: _Events
     ) -> None:
-        """What one receiver gets of a channel, each stretch of it as its own copy says."""
+        """Deliver what one receiver gets of a channel, each stretch according to its own copy."""
         qos = frames.qos
         labels = [label for _, some in several for label in some]
         if len(labels) > MAX_PARTS or not all(copy.takes_run(qos) for copy, _ in several):
@@ -396,7 +395,7 @@ class RunForwarder:
             at += size
 
     def forward_all(self, frames: Frames) -> None:
-        """All frames have the one label, as most often."""
+        """Forward frames that all have one label, the common case."""
         selection: Selection = frames.ways[0]
         route = selection.way.route
         copies = selection.copies
@@ -415,7 +414,7 @@ class RunForwarder:
     def _share(
         self, frames: Frames, taken: bytes, part: Part, copies: list[ReceiverCopy], expiry_s: int
     ) -> None:
-        """One run for all who get the same."""
+        """Share one run between receivers that get the same bytes."""
         made: MessageRun | None = None
         made_for: ReceiverCopy | None = None
         shared: dict[tuple[object, ...], MessageRun] = {}
@@ -434,7 +433,7 @@ class RunForwarder:
     def _runs(
         self, frames: Frames, parts: dict[int, Part], copy: ReceiverCopy, wanted: list[int]
     ) -> list[MessageRun]:
-        """The frames of the labels `wanted`: one run, unless there are very many of them."""
+        """The frames of the labels `wanted`: one run per `MAX_PARTS` labels."""
         runs: list[MessageRun] = []
         for start in range(0, len(wanted), MAX_PARTS):
             some = wanted[start : start + MAX_PARTS]
@@ -458,7 +457,7 @@ class RunForwarder:
         qos: int,
         expiry_s: int,
     ) -> MessageRun:
-        """What goes to the receivers of a copy."""
+        """The run for the receivers of a copy."""
         to_v5 = copy.receiver.dialect == V5
         at_qos = qos if qos < copy.qos else copy.qos
         more = b""
@@ -483,7 +482,7 @@ class RunForwarder:
         )
 
     def keep(self, frames: Frames, label: int, route: FanOut, numbers: range) -> None:
-        """Hand the frames of a label to the journal."""
+        """Append the frames of a label to the journal."""
         taken, _, _ = frames.take(bytes(label) + b"\1")
         hub = self.hub
         kept = KeptRun(
@@ -499,7 +498,7 @@ class RunForwarder:
         hub.keep_run(kept)
 
     def messages(self, frames: Frames, label: int) -> Iterator[tuple[MqttMessage, int]]:
-        """The frames of a label as messages that have no numbers, with their packet identifiers."""
+        """The frames of a label as messages without numbers, with their packet identifiers."""
         route = frames.ways[label].way.route
         for start, end in frames.places(label):
             message, packet_id, _ = read_message(
@@ -510,7 +509,7 @@ class RunForwarder:
 
 
 class _Events:
-    """The messages of labels, taken apart when the first receiver wants them so."""
+    """Messages of labels, decoded when the first receiver needs them."""
 
     def __init__(self, forwarding: RunForwarder, frames: Frames, parts: dict[int, Part]) -> None:
         self._forwarding = forwarding
@@ -519,7 +518,7 @@ class _Events:
         self._messages: dict[int, list[tuple[int, MqttMessage]]] = {}
 
     def deliver(self, several: list[Wanted]) -> None:
-        """What one receiver gets, in the order in which it came."""
+        """Deliver one receiver's messages in order of arrival."""
         found = [
             (start, message, copy)
             for copy, labels in several
@@ -532,7 +531,7 @@ class _Events:
             copy.receiver.deliver(message, qos, False, copy.identifiers, copy.grant)
 
     def _of(self, label: int) -> list[tuple[int, MqttMessage]]:
-        """The messages of a label, with the places where they begin."""
+        """The messages of a label with the offsets at which they start."""
         found = self._messages.get(label)
         if found is None:
             found = self._messages[label] = []
@@ -554,9 +553,9 @@ def read_message(
     received_ms: int,
     channel: str = "",
 ) -> tuple[MqttMessage, int, tuple[int, ...]]:
-    """The message of a clean frame, its packet identifier and its subscription identifiers.
+    """Decode a clean frame: message, packet identifier, subscription identifiers.
 
-    `channel` is given where an alias may stand for it.
+    `channel` is given if an alias may stand for it.
     """
     qos = data[start] >> 1 & 3
     _, body = read_varint(data, start + 1, end)
@@ -588,10 +587,10 @@ def read_message(
 
 
 def divide(frames: Frames, label: int, count: int) -> Iterator[tuple[int, int, int]]:
-    """Let the members of the groups of a label's selection take turns.
+    """Distribute a label's frames over the members of its selection's shared groups in turn.
 
-    Its `count` frames are divided evenly into pieces that follow each other. Gives for each piece
-    its own label, and which of the frames it has: from a first to before a last.
+    Its `count` frames are divided evenly into consecutive pieces. Yields for each piece its own
+    label and the range of its frames: first, and one past the last.
     """
     selection: Selection = frames.ways[label]
     assert selection.groups is not None
@@ -611,7 +610,7 @@ def divide(frames: Frames, label: int, count: int) -> Iterator[tuple[int, int, i
 
 
 def _ends(pieces: int, count: int) -> list[int]:
-    """Where the pieces end: the first have one more, if it does not come out even."""
+    """End offsets of the pieces; the first ones have one more if `count` does not divide evenly."""
     each, more = divmod(count, pieces)
     return [each * piece + min(piece, more) for piece in range(1, pieces + 1)]
 
@@ -621,7 +620,7 @@ def _piece_of(place: int, pieces: int, count: int) -> int:
 
 
 def stored_run(run: MessageRun) -> StoredRun:
-    """The record of a run that was given numbers."""
+    """The record of a run whose events are numbered."""
     events: list[tuple[int, int]] = []
     for number in run.numbers():
         if events and sum(events[-1]) == number:
@@ -634,7 +633,7 @@ def stored_run(run: MessageRun) -> StoredRun:
 
 
 def restored_run(record: StoredRun) -> Iterator[tuple[MqttMessage, tuple[int, ...]]]:
-    """The messages of a record; ProtocolError or ValueError where it is damaged."""
+    """The messages of a record; raises ProtocolError or ValueError if it is damaged."""
     if sum(count for _, count in record.events) > len(record.frames):
         raise ValueError("expected a frame for each event")
     numbers = [number for first, count in record.events for number in range(first, first + count)]
@@ -649,7 +648,7 @@ def restored_run(record: StoredRun) -> Iterator[tuple[MqttMessage, tuple[int, ..
 def _read_messages(
     frames: bytes, numbers: list[int], is_v5: bool, publisher: str, received_ms: int
 ) -> Iterator[tuple[MqttMessage, tuple[int, ...]]]:
-    """The messages of frames with these numbers, and their subscription identifiers."""
+    """Decode frames with these numbers into messages with their subscription identifiers."""
     at = 0
     for number in numbers:
         length, body = read_varint(frames, at + 1, len(frames))

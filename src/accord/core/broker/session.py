@@ -1,19 +1,19 @@
-"""A client's session: its subscriptions and its messages, with or without a connection.
+"""A client's MQTT session: its subscriptions and its messages, with or without a connection.
 
-A QoS 1 or 2 message gets its packet identifier when it is queued. It is `sent` while it waits for
-PUBACK or PUBREC, and `released` from PUBREC until PUBCOMP. When the connection is lost, what was
-sent goes back to the queue in its old place, to be sent again as a duplicate. A session that ends
-with its connection has nothing to send again, so its runs of QoS 1 messages get their identifiers
-when they are sent. Those of a durable session get them when they are queued, and are taken apart
-when the connection is lost.
+A QoS 1 or 2 message gets its packet identifier when it is queued. It is `sent` until PUBACK or
+PUBREC, and `released` from PUBREC until PUBCOMP. When the connection is lost, sent messages return
+to their old position in the queue and are retransmitted as duplicates. A session that ends with its
+connection retransmits nothing, so its runs of QoS 1 messages get their identifiers when they are
+sent. Runs of a durable session get them when they are queued, and are split into messages when the
+connection is lost.
 
-A durable session has every step on disk before the client can draw a conclusion from it: QoS 2
-messages are sent, and PUBREL answers given, only once recorded. So a crash repeats QoS 1 messages
-at most, and QoS 2 messages not at all.
+A durable session records every step on disk before the client can observe it: QoS 2 messages are
+sent, and PUBREL is acknowledged, only once recorded. A crash may therefore duplicate QoS 1
+messages, but never QoS 2 messages.
 
-What policies grant a message decides its place in the queue. A message with a key takes the place
-of an older one that still waits; one that would arrive behind its deadline is not sent at all; and
-one that its link could not carry in time is shaped first, if its receiver is content with that.
+The policy grant of a message decides its bin in the queue. A message with a key replaces an older
+one that is still queued; a message that would miss its deadline is not sent; and a message that the
+link could not carry in time is shaped first, if its receiver accepts that.
 """
 
 from __future__ import annotations
@@ -74,12 +74,13 @@ from accord.core.scheduling.timers import Timer
 _LAST_PACKET_ID: Final = 65_535
 _PUBREL: Final = b"\x62\x02"
 
-# What sessions have that get nothing but QoS 0, and so most that are idle: nothing is ever added.
+# Shared empty collections of sessions that receive only QoS 0, as most idle ones do; never
+# modified.
 _NO_KEYS: Final[dict[tuple[str, str], ClientDelivery]] = {}
 _NO_RUNS: Final[dict[int, InFlightRun | CutThrough]] = {}
 _NO_IDS: Final[set[int]] = set()
 _NO_ALIASES: Final[dict[bytes, int]] = {}
-# Parcels with the bytes that they were sent as, until they are counted.
+# Queue entries with their bytes as sent, until they are counted.
 _NOTHING_TAKEN: Final[list[tuple[MessageRun | ClientDelivery, int]]] = []
 
 
@@ -128,14 +129,14 @@ class MqttSession(Receiver):
         limits = hub.limits
         self.hub = hub
         self.line: ConnectionPort | None = None
-        self.owner = ""  # the user whose client it is
-        self.denied: tuple[str, ...] = ()  # filters of channels whose events it never gets
+        self.owner = ""  # the client's user
+        self.denied: tuple[str, ...] = ()  # filters of channels whose events are withheld
         self.expiry_s = 0
         self.is_durable = False
         self.will: Will | None = None
         self.will_due_ms = 0
-        self.ends_ms = 0  # when it is forgotten, 0 while connected
-        self.follows = 0  # where it is recorded that the one before it ended
+        self.ends_ms = 0  # when the session expires; 0 while connected
+        self.follows = 0  # log position of the record that ended the previous session
         self.timer: Timer | None = None
         self.subscriptions: dict[str, RouterSubscription] = {}
         self.predicates = 0
@@ -145,28 +146,28 @@ class MqttSession(Receiver):
             tracked_bytes_limit=limits.queue_bytes,
             discipline=hub.discipline,
         )
-        # Those that wait and would give way to a later message of the same channel and key; of
-        # those that are being shaped there are few.
+        # Queued messages that a later one of the same channel and key replaces. Few are being
+        # shaped at a time.
         self.replaceable = _NO_KEYS
         self.being_shaped: tuple[ClientDelivery, ...] = ()
-        self.flows: ImportanceRates | None = None  # once something is to be shaped
+        self.flows: ImportanceRates | None = None  # set once something is to be shaped
         self.unacknowledged: dict[int, ClientDelivery] = {}
-        # By each packet identifier that is not acknowledged.
+        # By unacknowledged packet identifier.
         self.sent_runs = _NO_RUNS
-        self.queued_ids = _NO_IDS  # those of runs that wait, in a durable session
-        # QoS 2 messages of the client, until released; False while they wait to be matched.
+        self.queued_ids = _NO_IDS  # identifiers of queued runs, in a durable session
+        # QoS 2 messages from the client until PUBREL; False while they wait to be matched.
         self.received: dict[int, bool] = {}
         self.in_flight = 0
         self.in_flight_bytes = 0
         self.last_packet_id = 0
-        # Messages, for those who watch.
+        # Message counts for monitoring.
         self.published = 0
         self.sent = 0
         self.sent_bytes = 0
         self.shed = 0
         self._taken = _NOTHING_TAKEN
-        self.is_held = False  # whether it advertised how much it publishes at most
-        # What the present connection takes.
+        self.is_held = False  # whether the client advertised a maximum rate
+        # Limits of the current connection.
         self.version = V311
         self.window = limits.inflight
         self.packet_limit = 0
@@ -183,7 +184,7 @@ class MqttSession(Receiver):
         alias_limit: int,
         wants_names: bool = False,
     ) -> None:
-        """A connection for this session: what was under way is sent again."""
+        """Attach a connection and requeue unacknowledged messages for retransmission."""
         self.line = line
         self.is_connected = True
         self.ends_ms = 0
@@ -203,7 +204,7 @@ class MqttSession(Receiver):
             self.hub.wake(line)
 
     def detach(self) -> None:
-        """The connection is gone: QoS 0 messages are too, the others wait for the next one."""
+        """Detach the closed connection: QoS 0 messages are shed, others wait for the next one."""
         self.line = None
         self.is_connected = False
         self.dialect = 0
@@ -219,7 +220,7 @@ class MqttSession(Receiver):
             self.requeue()
 
     def requeue(self) -> None:
-        """Bring the queue to what is not yet with the client, in the order of arrival."""
+        """Rebuild the queue from what the client has not received, in order of arrival."""
         self._drop_tracked(OFFLINE)
         self.in_flight = 0
         self.in_flight_bytes = 0
@@ -232,7 +233,7 @@ class MqttSession(Receiver):
                 self.outbox.put_tracked(delivery, is_promised=True)
 
     def deny(self, patterns: tuple[str, ...]) -> None:
-        """Let it get no events of these channels from now on, but for those that wait already."""
+        """Withhold events of these channels from now on; queued ones are still delivered."""
         if patterns != self.denied:
             self.denied = patterns
             for subscription in self.subscriptions.values():
@@ -240,7 +241,7 @@ class MqttSession(Receiver):
             self.forget_routes()
 
     def drop_denied(self) -> None:
-        """Let nothing wait for a client without a connection that it may not get any more."""
+        """Drop queued events of denied channels, for a client that is offline."""
         denied = [
             each
             for each in self.unacknowledged.values()
@@ -252,7 +253,7 @@ class MqttSession(Receiver):
             self.requeue()
 
     def forget_routes(self) -> None:
-        """Routes know whether a receiver is connected and which frames it takes."""
+        """Invalidate fan-outs, which cache whether a receiver is connected and its frame format."""
         for subscription in self.subscriptions.values():
             self.hub.router.invalidate(subscription.pattern)
 
@@ -317,7 +318,7 @@ class MqttSession(Receiver):
         if self.line is None:
             self._shed(delivery, OFFLINE)
         elif grant.keeps_order and self.is_durable and hub.has_pending():
-            self._hold(delivery)  # as those before it
+            self._hold(delivery)  # like those before it
         elif not self._starts_shaping(delivery):
             self._queue(delivery)
 
@@ -329,9 +330,9 @@ class MqttSession(Receiver):
         grant: Grant,
         bin_: int = -1,
     ) -> ClientDelivery | None:
-        """Deliver an event of the past, in a given bin if any; None where that can't be.
+        """Deliver an event from history, in the given bin if any; None if that is not possible.
 
-        It is not recorded: it is on disk already, and who asked for it can ask again.
+        It is not recorded: it is on disk already, and the requester can request it again.
         """
         hub = self.hub
         packet_id = self._new_packet_id() if qos else 0
@@ -352,7 +353,7 @@ class MqttSession(Receiver):
         return delivery
 
     def subscription_to(self, channel: str) -> RouterSubscription | None:
-        """One by which the client gets what is sent on `channel`, if there is any."""
+        """A subscription that selects `channel`, if there is one."""
         if self.denied and selects_any(self.denied, channel):
             return None
         exact = self.subscriptions.get(channel)
@@ -364,7 +365,7 @@ class MqttSession(Receiver):
         return None
 
     def _queue(self, delivery: ClientDelivery) -> None:
-        """Let a message wait for its turn, or for its client to come back."""
+        """Queue a message until it can be sent, or until the client reconnects."""
         if delivery.message.key and delivery.grant.is_replacing and self._replaces(delivery):
             pass
         elif delivery.is_tracked:
@@ -380,11 +381,11 @@ class MqttSession(Receiver):
             self.hub.wake(line)
 
     def _replaces(self, delivery: ClientDelivery) -> bool:
-        """Whether `delivery` took the place of an older one with its key."""
+        """Whether `delivery` replaced an older message with its key, or a newer one replaced it."""
         key = (delivery.message.channel, delivery.message.key)
         older = self.replaceable.get(key)
         if older is not None and older.stage == QUEUED and _is_newer(older, delivery):
-            self._is_replaced(delivery, older)  # it was shaped, or on its way, for too long
+            self._is_replaced(delivery, older)  # it was shaped or in transit for too long
             return True
         if not self.replaceable:
             self.replaceable = {}
@@ -406,7 +407,7 @@ class MqttSession(Receiver):
         return True
 
     def _give_way(self, parcels: list[QueueEntry]) -> None:
-        """These had to go because the queue is full."""
+        """Account for messages refused or shed because the queue is full."""
         for each in parcels:
             if isinstance(each, ClientDelivery | MessageRun) and each.qos:
                 if isinstance(each, ClientDelivery):
@@ -429,7 +430,7 @@ class MqttSession(Receiver):
             self._note(older, REPLACED_OUTCOME, replacement_detail(delivery.number))
 
     def _overtakes(self, delivery: ClientDelivery) -> None:
-        """What is being shaped gives way to a later message of its key, too."""
+        """Drop messages being shaped that this later message of the same key replaces."""
         message = delivery.message
         left: list[ClientDelivery] = []
         for older in self.being_shaped:
@@ -466,9 +467,9 @@ class MqttSession(Receiver):
         return True
 
     def pull(self, bytes_wanted: int, frames: list[bytes]) -> None:
-        """Add to `frames` what is to be sent next."""
+        """Append the next frames to send to `frames`."""
         outbox = self.outbox
-        # Not once only: all that was taken may have expired.
+        # Repeated because everything taken may have expired.
         while outbox.bytes or outbox.tracked:
             window = self._free_window() if outbox.tracked else 0
             line = self.line
@@ -490,11 +491,11 @@ class MqttSession(Receiver):
     def _to_frames(
         self, parcels: list[QueueEntry], line: ConnectionPort, frames: list[bytes]
     ) -> bool:
-        """Add those that are still useful to `frames`; False if none is."""
+        """Append the entries that are still useful to `frames`; False if none is."""
         now_ms = self.hub.now_ms
         link = line.link
         useful: Iterable[QueueEntry] = parcels
-        # One alone, on a link that is not known to take long, only has to be in time now.
+        # A single entry on a link not known to be slow only has to be in time now.
         if len(parcels) > 1 or (
             parcels[0].expires_ms > 0
             and (parcels[0].expires_ms <= now_ms or link.rate_bps or link.limit_bps)
@@ -517,7 +518,8 @@ class MqttSession(Receiver):
                 if parcel.qos:
                     parcel.stage = SENT
                     parcel.was_sent = True
-                    parcel.expires_ms = 0  # the client may have it: it must be brought to an end
+                    # The client may have it, so the exchange must be completed.
+                    parcel.expires_ms = 0
                     self.in_flight += 1
                     self.in_flight_bytes += parcel.size
             frames.append(frame)
@@ -526,7 +528,7 @@ class MqttSession(Receiver):
         return bool(taken)
 
     def count_taken(self) -> None:
-        """Count and note what `pull` has given: to be called when that is on its way."""
+        """Count and record what `pull` returned; called once that is being sent."""
         taken = self._taken
         if not taken:
             return
@@ -534,7 +536,7 @@ class MqttSession(Receiver):
         hub = self.hub
         counters = hub.counters
         now_ms = hub.now_ms
-        # Those that were queued together are counted together.
+        # Entries queued together are counted together.
         waited_ms = 0
         importance = 0
         waited = 0
@@ -563,7 +565,7 @@ class MqttSession(Receiver):
         self.sent_bytes += sent_bytes
 
     def _still_useful(self, parcels: list[QueueEntry], link: LinkEstimator) -> Iterator[QueueEntry]:
-        """What of them will arrive in time, as far as is known."""
+        """The entries expected to arrive in time, given the link estimate."""
         now_ms = self.hub.now_ms
         size = 0
         for parcel in parcels:
@@ -584,7 +586,7 @@ class MqttSession(Receiver):
             yield parcel
 
     def _frames_of(self, run: MessageRun) -> bytes:
-        """A run as it is sent now."""
+        """The frames of a run with current expiry intervals and packet identifiers."""
         frames = run.frames
         waited_s = (self.hub.now_ms - run.queued_ms) // 1000 if run.expiry_s >= 0 else 0
         if waited_s > 0:
@@ -613,11 +615,11 @@ class MqttSession(Receiver):
         return b"".join(numbered)
 
     def has_window(self) -> bool:
-        """Whether a QoS 1 message may be sent that need not be recorded."""
+        """Whether a QoS 1 message that need not be recorded may be sent."""
         return not self.is_durable and self._free_window() > 0
 
     def tracks(self, made: CutThrough) -> None:
-        """Give it a packet identifier, and wait for that to be acknowledged."""
+        """Assign a packet identifier to `made` and track its acknowledgement."""
         packet_id = made.packet_id = self._new_packet_id()
         made.frame = number(made.frame, packet_id)
         if self.sent_runs:
@@ -628,7 +630,7 @@ class MqttSession(Receiver):
         self.in_flight_bytes += len(made.frame)
 
     def _gives_up(self, gate: Gate, link: LinkEstimator) -> bool:
-        """Not let others wait for what could not arrive in time anyway; False if it could."""
+        """Drop the head of the queue if it can't arrive in time; False if it can."""
         head = self.outbox.peek(self._free_window())
         if head is None or head.expires_ms == 0 or head.count > 1:
             return False
@@ -640,7 +642,7 @@ class MqttSession(Receiver):
         return True
 
     def peek(self, gate: Gate | None) -> QueueEntry | None:
-        """What `pull` would begin with, as far as `gate` lets it."""
+        """The entry `pull` would start with, as far as `gate` permits."""
         outbox = self.outbox
         head = outbox.peek(self._free_window(), 1, gate)
         line = self.line
@@ -651,31 +653,31 @@ class MqttSession(Receiver):
         return head
 
     def expire(self) -> None:
-        """Drop what waits and is of no use any more."""
+        """Drop queued messages that have expired."""
         for parcel in self.outbox.expire(self.hub.now_ms):
             self._expire(parcel)
 
     def has_waiting(self) -> bool:
-        """Whether `pull` would find something now."""
+        """Whether `pull` would return anything now."""
         outbox = self.outbox
         return outbox.bytes > 0 or (outbox.tracked > 0 and self._free_window() > 0)
 
     def is_window_full(self) -> bool:
-        """Whether the client has to acknowledge something before it gets more of that kind."""
+        """Whether tracked messages have to wait for an acknowledgement."""
         return self._free_window() <= 0
 
     def _free_window(self) -> int:
-        """How many more may be on their way: their bytes count as if they were still queued."""
+        """Remaining in-flight window; zero if the bytes in flight use up the queue's limit."""
         if self.in_flight_bytes >= self.outbox.tracked_bytes_limit:
             return 0
         return self.window - self.in_flight
 
     def acknowledged(self, packet_id: int) -> bool:
-        """The client has a QoS 1 message; False where it could not mean one."""
+        """PUBACK for one QoS 1 message; False if none was sent with this identifier."""
         return self.acknowledged_run(packet_id, 1)
 
     def acknowledged_run(self, first: int, count: int) -> bool:
-        """The same for `count` packet identifiers from `first` on; False if it means none."""
+        """PUBACK for `count` identifiers from `first` on; False if none matches."""
         done: list[tuple[int, int]] = []
         for packet_id in range(first, first + count):
             if not self._is_acknowledged(packet_id):
@@ -710,7 +712,7 @@ class MqttSession(Receiver):
         return True
 
     def taken(self, packet_id: int, is_refused: bool) -> bool:
-        """PUBREC: the client has a QoS 2 message, or will not have it."""
+        """PUBREC: the client received a QoS 2 message, or refused it."""
         delivery = self.unacknowledged.get(packet_id)
         if delivery is None or delivery.qos != 2 or delivery.stage < SENT:
             return False
@@ -733,7 +735,7 @@ class MqttSession(Receiver):
         return True
 
     def completed(self, packet_id: int) -> bool:
-        """PUBCOMP: the client has forgotten a QoS 2 message's identifier."""
+        """PUBCOMP: the client released a QoS 2 message's identifier."""
         delivery = self.unacknowledged.get(packet_id)
         if delivery is None or delivery.stage != RELEASED:
             return False
@@ -741,7 +743,7 @@ class MqttSession(Receiver):
         return True
 
     def admit(self, delivery: ClientDelivery) -> None:
-        """One thing less to wait for: queue what is recorded and shaped by now."""
+        """Count down what `delivery` waits for; queue it once it is recorded and shaped."""
         delivery.waits -= 1
         if delivery.waits > 0 or delivery.stage == GONE:
             return
@@ -757,7 +759,7 @@ class MqttSession(Receiver):
         self._queue(delivery)
 
     def abandon(self) -> None:
-        """The session ends: whatever waits in it is shed."""
+        """End the session: everything pending is shed."""
         for delivery in self.unacknowledged.values():
             self._count(SESSION_ENDED, 1)
             self._note(delivery, SHED, SESSION_ENDED)
@@ -799,7 +801,7 @@ class MqttSession(Receiver):
             )
 
     def _drop_tracked(self, cause: str) -> None:
-        """Empty that part of the queue; of what is acknowledged the session knows without it."""
+        """Empty the tracked part of the queue; unacknowledged messages remain in the session."""
         for parcel in self.outbox.drop_tracked():
             if isinstance(parcel, MessageRun) or not cast("ClientDelivery", parcel).qos:
                 self._shed(parcel, cause)
@@ -831,13 +833,13 @@ class MqttSession(Receiver):
             self._queue(delivery)
 
     def _hold(self, delivery: ClientDelivery) -> None:
-        """It is queued when all that was recorded so far is on disk."""
+        """Queue `delivery` once everything recorded so far is on disk."""
         delivery.stage = WAITING
         delivery.waits += 1
         self.hub.hold(HeldDelivery(self, delivery))
 
     def _owned(self, run: MessageRun) -> MessageRun | None:
-        """A run as this durable session has it, recorded; None where it has no identifiers."""
+        """Copy a run for this durable session and record it; None if identifiers are exhausted."""
         ids = self._free_range(run.count)
         if ids is None:
             return None
@@ -854,13 +856,13 @@ class MqttSession(Receiver):
         return run.owned(ids.start)
 
     def _forget_run(self, run: MessageRun) -> None:
-        """Nothing of it will be sent."""
+        """Release the identifiers of a run that will not be sent."""
         if run.first_id:
             self.queued_ids.difference_update(range(run.first_id, run.first_id + run.count))
             self.hub.record(DoneRun(self.name, run.first_id, run.count))
 
     def in_order(self) -> Iterator[ClientDelivery | tuple[MessageRun, bool]]:
-        """What is not acknowledged, in the order in which it came; of runs, whether it was sent."""
+        """Unacknowledged messages in order of arrival; runs with whether they were sent."""
         runs: list[tuple[MessageRun, bool]] = []
         for parcel in self.outbox.tracked_parcels():
             if isinstance(parcel, MessageRun) and parcel.first_id:
@@ -878,7 +880,7 @@ class MqttSession(Receiver):
         yield from reversed(runs)
 
     def _take_runs_apart(self) -> None:
-        """Let messages in runs be like all others, because they have to be sent again."""
+        """Split runs into single messages, which can be retransmitted."""
         if not self.sent_runs and not self.queued_ids:
             return
         found = list(self.in_order())
@@ -907,7 +909,7 @@ class MqttSession(Receiver):
         )
 
     def unfinished(self) -> int:
-        """How many messages wait to be sent or acknowledged."""
+        """Number of messages not yet sent or not yet acknowledged."""
         return max(len(self.unacknowledged), self.outbox.tracked + self.in_flight)
 
     def _new_packet_id(self) -> int:
@@ -922,7 +924,7 @@ class MqttSession(Receiver):
                 return packet_id
 
     def _free_range(self, count: int) -> range | None:
-        """So many identifiers that follow each other, taken, if there are."""
+        """Allocate `count` consecutive packet identifiers, if there are."""
         for first in (self.last_packet_id + 1, 1):
             ids = range(first, first + count)
             if (
@@ -936,7 +938,7 @@ class MqttSession(Receiver):
         return None
 
     def _new_packet_ids(self, count: int) -> Sequence[int]:
-        """So many that are free; there are as many, because no more are on their way."""
+        """Allocate `count` packet identifiers; the window guarantees that as many are free."""
         ids = self._free_range(count)
         if ids is not None:
             return ids
@@ -977,7 +979,10 @@ class MqttSession(Receiver):
         )
 
     def _surely_fits(self, delivery: ClientDelivery) -> bool:
-        """An alias must not be set up by a packet that is then too large to be sent."""
+        """Whether a message fits the packet limit.
+
+        An alias must not be set up by a packet that is then too large to send.
+        """
         size = delivery.size + 32 + 5 * len(delivery.identifiers)
         if self.wants_names:
             size += len(delivery.message.name_block(self.hub.node))
@@ -1003,7 +1008,7 @@ class MqttSession(Receiver):
             del self.replaceable[key]
 
     def _expire(self, parcel: QueueEntry) -> None:
-        """Not send what could not arrive in time."""
+        """Drop an entry that could not arrive in time."""
         detail = deadline_detail(parcel.expires_ms - received_ms(parcel))
         self._drop(parcel, EXPIRED, EXPIRED_OUTCOME, detail)
 
@@ -1032,7 +1037,7 @@ class MqttSession(Receiver):
 
 
 class InFlightRun:
-    """QoS 1 messages of which `left` are not acknowledged yet; they have the packet `ids`."""
+    """A sent run of QoS 1 messages with packet `ids`, of which `left` are unacknowledged."""
 
     __slots__ = ("ids", "left", "run", "size")
 
@@ -1044,7 +1049,7 @@ class InFlightRun:
 
 
 class HeldDelivery(ShapingWaiter):
-    """A message that may be queued once it is recorded, or shaped."""
+    """A message that is queued once it is recorded or shaped."""
 
     def __init__(self, session: MqttSession, delivery: ClientDelivery) -> None:
         super().__init__()
@@ -1061,7 +1066,7 @@ class HeldDelivery(ShapingWaiter):
 
 
 def _is_newer(one: ClientDelivery, other: ClientDelivery) -> bool:
-    """By number if they are of one node; nodes count for themselves, so otherwise by time."""
+    """Compare by number if both are from one node, otherwise by time: numbers are per node."""
     ours, theirs = one.original, other.original
     if ours.home == theirs.home:
         return one.number > other.number
@@ -1069,7 +1074,7 @@ def _is_newer(one: ClientDelivery, other: ClientDelivery) -> bool:
 
 
 def is_tracked(parcel: QueueEntry) -> bool:
-    """Whether it waits for acknowledged delivery."""
+    """Whether an entry's delivery is acknowledged."""
     if isinstance(parcel, MessageRun):
         return parcel.qos > 0
     return isinstance(parcel, ClientDelivery) and parcel.is_tracked

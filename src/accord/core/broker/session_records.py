@@ -1,8 +1,8 @@
-"""What must outlive a crash: sessions, their subscriptions and messages, and retained messages.
+"""Durable broker state: sessions, their subscriptions and messages, and retained messages.
 
-Each change is one record of the state log. Records name a session by its client identifier and a
-message by the number it was stored under. Read in order, they give the state back; a snapshot is
-just the records that would make the present state from nothing.
+Each change is one record of the state log. Records refer to a session by its client identifier and
+to a message by the number it was stored under. Replayed in order, they restore the state; a
+snapshot is the list of records that would create the present state from nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accord.core.mqtt.properties import read_passed_on
 from accord.core.mqtt.wire import string_bytes
 from accord.core.overlay.validation import MAX_EXPIRY_S, MAX_NUMBER, MAX_QOS, problem_with_name
 
-PacketIds = Annotated[int, msgspec.Meta(ge=1, le=65_535)]  # how many of them
+PacketIds = Annotated[int, msgspec.Meta(ge=1, le=65_535)]  # a count of identifiers
 
 
 class _Record(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -26,7 +26,7 @@ class _Record(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class SessionOpened(_Record, frozen=True, tag="open"):
-    """Also written when a session goes on, with what its client said this time."""
+    """Also written when a session resumes, with the values of the new CONNECT."""
 
     client: str
     version: int
@@ -36,7 +36,7 @@ class SessionOpened(_Record, frozen=True, tag="open"):
 
 
 class SessionLeft(_Record, frozen=True, tag="left"):
-    """The client went at `at_ms`; `will_due_ms` is 0 where there is no will any more."""
+    """The client went offline at `at_ms`; `will_due_ms` is 0 if no will is left."""
 
     client: str
     expiry_s: int
@@ -57,9 +57,9 @@ class Subscribed(_Record, frozen=True, tag="sub"):
     identifier: int
     where: str
     xpath: str
-    history: tuple[int, int, int, str, bool] | None = None  # `history.Progress`
+    history: tuple[int, int, int, str, bool] | None = None  # `catch_up.Progress`
     expect: tuple[str, ...] = ()  # expectations as JSON
-    # Of persistent channels: since when, and by node where it was, or None where it was live.
+    # For persistent channels: start time, and position by node, or None once live.
     past: tuple[int, dict[str, tuple[int, int, str]] | None] | None = None
 
 
@@ -69,7 +69,7 @@ class Unsubscribed(_Record, frozen=True, tag="unsub"):
 
 
 class Stored(_Record, frozen=True, tag="msg"):
-    """A message that records after it refer to by `number`; the last three are its names."""
+    """A message that later records refer to by `number`; the last three fields identify it."""
 
     number: int
     channel: str
@@ -87,9 +87,9 @@ class Stored(_Record, frozen=True, tag="msg"):
 
 
 class StoredRun(_Record, frozen=True, tag="msgs"):
-    """Messages as frames, stored under `number` and those after it.
+    """Messages as frames, stored under `number` and the numbers after it.
 
-    `events` are their own numbers: stretches of them, each a first number and a count.
+    `events` are their event numbers as ranges: first number and count.
     """
 
     number: int
@@ -119,7 +119,7 @@ class Queued(_Record, frozen=True, tag="queue"):
 
 
 class QueuedRun(_Record, frozen=True, tag="queues"):
-    """QoS 1 messages that were stored from `number` on, under identifiers from `packet_id` on."""
+    """QoS 1 messages stored from `number` on, with packet identifiers from `packet_id` on."""
 
     client: str
     packet_id: int
@@ -129,7 +129,7 @@ class QueuedRun(_Record, frozen=True, tag="queues"):
 
 
 class Released(_Record, frozen=True, tag="rel"):
-    """The client has the QoS 2 message and was told that it may forget the identifier."""
+    """The client has received the QoS 2 message (PUBREC), and PUBREL is due."""
 
     client: str
     packet_id: int
@@ -147,7 +147,7 @@ class DoneRun(_Record, frozen=True, tag="dones"):
 
 
 class ReceivedRecord(_Record, frozen=True, tag="recv"):
-    """A QoS 2 message of the client was taken; a repetition is to be ignored."""
+    """A QoS 2 message of the client was accepted; a repetition is ignored."""
 
     client: str
     packet_id: int
@@ -159,13 +159,13 @@ class Completed(_Record, frozen=True, tag="comp"):
 
 
 class KeptThrough(_Record, frozen=True, tag="kept"):
-    """What the events before this offset of the journal led to is recorded up to here."""
+    """The effects of all events before this journal offset are recorded."""
 
     offset: int
 
 
 class AtomicRecords(_Record, frozen=True, tag="all"):
-    """Records that a crash keeps all, or none of them."""
+    """Records of which a crash keeps all or none."""
 
     records: tuple[bytes, ...]
 
@@ -199,7 +199,7 @@ _decoder: Final = msgspec.msgpack.Decoder(SessionLogRecord)
 
 
 def decode_record(data: bytes) -> SessionLogRecord:
-    """Raises msgspec.ValidationError or msgspec.DecodeError for what is no record."""
+    """Raises msgspec.ValidationError or msgspec.DecodeError if `data` is not a record."""
     record: SessionLogRecord = _decoder.decode(data)
     return record
 
@@ -225,8 +225,8 @@ def stored(number: int, message: MqttMessage) -> Stored:
 def restored(record: Stored) -> MqttMessage:
     """The message of `record`.
 
-    ProtocolError where its properties are damaged; EventError or ValueError where it could not be
-    sent, whoever it came from.
+    Raises ProtocolError if its properties are damaged; EventError or ValueError if it could not be
+    sent by any client.
     """
     if not (-1 <= record.expiry_s <= MAX_EXPIRY_S and 0 <= record.qos <= MAX_QOS):
         raise EventError("message", "expected an expiry of 32 bits, and QoS 0, 1 or 2")

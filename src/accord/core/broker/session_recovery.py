@@ -1,8 +1,8 @@
-"""The broker's durable state from the records of its log, and the records for a snapshot of it.
+"""Recovery of the broker's durable state from its log, and snapshots of that state.
 
-A node that crashed says so to nobody: sessions whose clients were connected count as left when it
-comes back, so their wills are published then. Whether a queued message was sent before a crash is
-not recorded; where it could have been, it is sent as a duplicate.
+A crash is not recorded: sessions whose clients were connected count as left at recovery, so their
+wills are published then. Whether a queued message was sent before the crash is not recorded; if it
+may have been, it is sent as a duplicate.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from accord.core.router.fan_out import RouterSubscription
 
 
 class RecoveredState(msgspec.Struct):
-    """What a log gave back; `problems` are the first records that could not be used, and why."""
+    """Result of a recovery; `problems` are the first unusable records with the reason."""
 
     records: int = 0
     sessions: int = 0
@@ -31,11 +31,11 @@ class RecoveredState(msgspec.Struct):
     retained: int = 0
     unusable: int = 0
     problems: list[str] = []
-    kept_through: int | None = None  # the last `KeptThrough`, if there was any
+    kept_through: int | None = None  # the last `KeptThrough`, if any
 
 
 def restore(broker: Broker, records: Iterable[bytes], *, now_ms: int) -> RecoveredState:
-    """Bring a new `broker` to the state that `records` tell, as of `now_ms`."""
+    """Apply `records` to a new `broker`, as of `now_ms`."""
     restoring = _Restoring(broker)
     report = RecoveredState()
     hub = broker.hub
@@ -59,15 +59,15 @@ def restore(broker: Broker, records: Iterable[bytes], *, now_ms: int) -> Recover
 
 
 def snapshot(broker: Broker) -> list[bytes]:
-    """Records that give the durable state as it is now."""
+    """Records that create the present durable state."""
     return [session_records.encode_record(record) for record in _snapshot(broker)]
 
 
 def redo_publish(broker: Broker, message: MqttMessage) -> bool:
-    """Let a kept QoS 2 message lead to what it would have, had the node not crashed over it.
+    """Redo the effects of a kept QoS 2 message that a crash interrupted.
 
-    Its publisher may send it again, and is answered that it was taken. False where that is
-    recorded already, or where nobody would send it again.
+    Its publisher may send it again and then gets the acknowledgement only. False if the effects are
+    already recorded, or no client would send it again.
     """
     session = broker.sessions.get(message.publisher)
     if session is None or not session.is_durable or not message.packet_id:
@@ -86,8 +86,8 @@ class _Restoring:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._messages: dict[int, MqttMessage] = {}
-        self._identifiers: dict[int, tuple[int, ...]] = {}  # of messages of runs
-        self._present: set[str] = set()  # clients that were connected
+        self._identifiers: dict[int, tuple[int, ...]] = {}  # of messages in runs
+        self._present: set[str] = set()  # clients connected at the crash
         self.kept_through: int | None = None
 
     def apply(self, record: session_records.SessionLogRecord) -> None:
@@ -121,7 +121,8 @@ class _Restoring:
         broker = self._broker
         for session in list(broker.sessions.values()):
             if broker.denied_to is not None:
-                # Before its client is back: others of its groups may get what it may not.
+                # Before its client reconnects: other members of its groups may get what it is
+                # denied.
                 session.deny(broker.denied_to(session.owner, session.name))
             session.requeue()
             if session.unacknowledged:
@@ -131,7 +132,7 @@ class _Restoring:
             broker.set_timer(session)
 
     def _lose(self, session: MqttSession, now_ms: int) -> None:
-        """The client of `session` was connected when the node went down."""
+        """Start the timers of a session whose client was connected at the crash."""
         if session.expiry_s != FOREVER:
             session.ends_ms = now_ms + session.expiry_s * 1000
         if session.will is not None:
@@ -268,7 +269,7 @@ def _session(
         client, session.version, session.expiry_s, session.will, session.owner
     )
     if session.line is None:
-        # Before its messages: those that come while a client is there count as sent.
+        # Before its messages: those queued while a client is connected count as sent.
         yield broker.left(session)
     for pattern in session.subscriptions:
         yield broker.subscribed(session, pattern)
@@ -281,7 +282,7 @@ def _session(
             )
             continue
         if not delivery.original.stored_as:
-            continue  # of the past: it can be had again
+            continue  # history: it can be read again
         yield from _stored(delivery.original, written)
         yield session_records.Queued(
             client,

@@ -1,4 +1,4 @@
-"""Why a subscription was not admitted, in words for people and in facts for programs."""
+"""Results of a SUBSCRIBE: refusals as text for operators and as facts for programs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from accord.core.mqtt.codes import Reason
 
 Facts = tuple[tuple[str, str], ...]
 
-ADMITTED: Final = "admitted"  # the user property with the share of nodes that carry it
+ADMITTED: Final = "admitted"  # user property with the share of nodes that carry it
 _SIZES: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
 class SubackResult(Struct, frozen=True):
-    """What a SUBACK says of one filter; the problem is empty where it is taken."""
+    """The result for one filter of a SUBSCRIBE; `problem` is empty if it is accepted."""
 
     problem: str = ""
     facts: Facts = ()
@@ -54,7 +54,7 @@ def amount_text(resource: str, amount: float) -> str:
 
 
 def facts_of(refusal: AdmissionRefusal) -> Facts:
-    """Bytes of memory, events per second of CPU, bits per second of bandwidth."""
+    """Refusal facts; memory in bytes, CPU in events per second, bandwidth in bits per second."""
     named = [("node", refusal.node), ("resource", str(refusal.resource))]
     if refusal.of:
         named.append(("of", _whose(refusal)))
@@ -62,12 +62,12 @@ def facts_of(refusal: AdmissionRefusal) -> Facts:
 
 
 def _whose(refusal: AdmissionRefusal) -> str:
-    """Without the mark of what no client is called."""
+    """The holder without the internal prefix."""
     return refusal.of.replace("\0", "")
 
 
 def _rounded(amount: float, units: Mapping[str, int]) -> str:
-    """In the largest unit that it has at least one of."""
+    """Format an amount in the largest unit of which it has at least one."""
     fitting = [(unit, factor) for unit, factor in units.items() if factor <= max(abs(amount), 1)]
     unit, factor = fitting[-1]
     return f"{amount / factor:.4g} {unit}"

@@ -1,13 +1,13 @@
-"""Subscriptions of clients at the door: taken, refused with the facts, or to wait for other nodes.
+"""Admission of client subscriptions: admitted, refused with the facts, or pending at other nodes.
 
-A SUBSCRIBE is asked for filter by filter. Where all is decided at once it goes on as it came; where
-other nodes are asked, its SUBACK waits until they have answered. What is taken holds resources
-until it is given back: by UNSUBSCRIBE, by another subscription in its place, by the end of its
-session. Shared subscriptions hold them once, for the whole group; channels of the system (`$…`)
-need none.
+Each filter of a SUBSCRIBE is a request of its own. If all are decided at once, the SUBSCRIBE
+proceeds; if other nodes are asked, its SUBACK waits for their replies. An admitted subscription
+holds its reservation until UNSUBSCRIBE, a subscription that replaces it, or the end of its session.
+A shared subscription is reserved once for the whole group; system channels (`$…`) need no
+reservation.
 
-What other nodes promised may be withdrawn later. Then the client is told, its events come as well
-as can be, and it is asked for again from time to time.
+Other nodes may withdraw a reservation later. The client is then notified, its events are delivered
+as best effort, and the request is repeated periodically.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ if TYPE_CHECKING:
     from accord.core.broker.broker import Broker, SubscriptionPredicate
     from accord.core.broker.connection import Connection
 
-LATELY: Final = 100  # refusals that are remembered
-AGAIN_US: Final = 5_000_000  # until what was withdrawn is asked for again
+LATELY: Final = 100  # refusals remembered for monitoring
+AGAIN_US: Final = 5_000_000  # retry interval for withdrawn reservations
 SHARED: Final = "$share/"
-_WAITING: Final = 1_000  # subscriptions of one client, for other nodes
-_GROUP: Final = "\0"  # no client is called so
+_WAITING: Final = 1_000  # pending subscriptions of one client
+_GROUP: Final = "\0"  # not a valid client ID
 _ANYTHING: Final = parse("TRUE")
 _ANYHOW: Final = Guarantee(kind=GuaranteeKind.PERCENTAGE, percent=0)
 
-Which = tuple[str, Hashable]  # client and key, as admission knows a subscription
-SubscriptionKey = tuple[str, str]  # client and pattern, as the broker does
+Which = tuple[str, Hashable]  # client and key: identity within admission
+SubscriptionKey = tuple[str, str]  # client and pattern: identity within the broker
 
 
 class RecentRefusal(Struct, frozen=True, kw_only=True):
-    """A subscription that was refused or withdrawn, or would have been."""
+    """A subscription refused or withdrawn, or that would be if admission were enforced."""
 
     at_ms: int
     client: str
@@ -75,7 +75,7 @@ class RecentRefusal(Struct, frozen=True, kw_only=True):
 
 
 class ReservedSubscription(Struct, frozen=True):
-    """How admission knows a subscription."""
+    """A subscription's identity and filter within admission."""
 
     which: Which
     filter: Filter
@@ -84,7 +84,7 @@ class ReservedSubscription(Struct, frozen=True):
 
 
 class PendingSubscribe:
-    """A SUBSCRIBE that other nodes are asked about."""
+    """A SUBSCRIBE whose SUBACK waits for other nodes."""
 
     def __init__(self, connection: Connection, session: MqttSession, packet: Subscribe) -> None:
         self.connection = connection
@@ -95,10 +95,11 @@ class PendingSubscribe:
 
 
 class SubscriptionAdmission:
-    """`door` is where is asked: admission at this node, or at this node and with others.
+    """Connects SUBSCRIBE packets to admission.
 
-    `estimate` says what was measured of a channel and a predicate.
-    `asked` are questions that no client has, and who wants to know the answers.
+    `door` performs admission, at this node alone or together with others. `estimate` returns the
+    measurements for a channel and a predicate. `asked` holds callbacks for the outcomes of requests
+    that belong to no client.
     """
 
     def __init__(
@@ -119,12 +120,12 @@ class SubscriptionAdmission:
         self._estimate = estimate
         self.asked: dict[Which, Callable[[AdmissionOutcome], None]] = {}
         self._waiting: dict[Which, dict[SubscriptionKey, PendingSubscribe]] = {}
-        self._places: dict[str, dict[str, Which]] = {}  # of those that wait, by client and pattern
+        self._places: dict[str, dict[str, Which]] = {}  # pending ones, by client and pattern
         self._booked: dict[str, dict[str, ReservedSubscription]] = {}  # by client and pattern
-        self._members: dict[Which, dict[SubscriptionKey, bool]] = {}  # of groups
-        self._withdrawn: dict[Which, int] = {}  # and when they are asked for again
+        self._members: dict[Which, dict[SubscriptionKey, bool]] = {}  # members of shared groups
+        self._withdrawn: dict[Which, int] = {}  # with the time of the next attempt
 
-    # ------------------------------------------------------------------------- what clients ask for
+    # ------------------------------------------------------------------------------ client requests
 
     def ask(
         self,
@@ -134,7 +135,7 @@ class SubscriptionAdmission:
         condition: SubscriptionPredicate,
         patterns: Iterable[str],
     ) -> dict[str, SubackResult] | None:
-        """What is decided of these patterns; None: `connection.decided` is called when all are."""
+        """The results for these patterns; None if pending: `connection.decided` is called later."""
         waiting = PendingSubscribe(connection, session, packet)
         for pattern in dict.fromkeys(patterns):
             if not is_exempt(pattern):
@@ -146,12 +147,12 @@ class SubscriptionAdmission:
         return None if waiting.open else waiting.answers
 
     def unsubscribed(self, session: MqttSession, pattern: str) -> None:
-        """The client does not want it any more."""
+        """Cancel or release the reservation of a removed subscription."""
         self._cancel((session.name, pattern), "unsubscribed before this was decided")
         self._release((session.name, pattern))
 
     def not_taken(self, session: MqttSession, pattern: str) -> None:
-        """It was admitted, and then refused for another reason."""
+        """Release a subscription that was admitted and then refused for another reason."""
         if pattern not in session.subscriptions:
             self._release((session.name, pattern))
 
@@ -166,15 +167,15 @@ class SubscriptionAdmission:
         self._forget_link(name)
 
     def restore(self) -> None:
-        """What was subscribed to before is booked; nobody is asked, as it was promised already."""
+        """Reserve for recovered subscriptions without a new decision: they were admitted before."""
         for session in self.broker.sessions.values():
             for pattern, subscription in session.subscriptions.items():
                 self._book(session, pattern, subscription)
 
-    # ------------------------------------------------------------------------------- for its driver
+    # -------------------------------------------------------------------------------- driver side
 
     def settle(self) -> None:
-        """Tell clients what was decided meanwhile, and publishers that they publish too much."""
+        """Notify clients of decisions, and publishers of rate violations."""
         decisions = self.admission.decisions
         while decisions:
             self._decided(decisions.pop(0))
@@ -191,7 +192,7 @@ class SubscriptionAdmission:
             notify_client(self.broker, over.publisher, ADVICE, told)
 
     def advance(self) -> None:
-        """Ask again for what was withdrawn."""
+        """Retry withdrawn reservations that are due."""
         now_us = self._clock_us()
         for which, due_us in list(self._withdrawn.items()):
             if due_us <= now_us:
@@ -199,20 +200,20 @@ class SubscriptionAdmission:
                 self._ask_again(which)
 
     def clients(self) -> Iterable[MqttSession]:
-        """Those that something is promised to."""
+        """Sessions with reservations."""
         for name in list(self._booked):
             session = self.broker.sessions.get(name)
             if session is not None and name in self._booked:
                 yield session
 
     def look_at_link(self, session: MqttSession) -> None:
-        """What it carries; while a client is away, what was known of it stays."""
+        """Update the capacity of a client's link; it keeps the last value while offline."""
         line = session.line
         if line is not None:
             self.admission.set_capacity(client(session.name), line.link.carries_bps() or None)
 
     def only_one(self, session: MqttSession) -> ReservedSubscription | None:
-        """The subscription that gets all that a client is sent, if there is such a one."""
+        """The subscription that accounts for all of a client's traffic, if it has only one."""
         patterns = self._booked.get(session.name, {})
         if len(patterns) != 1 or len(session.subscriptions) != 1:
             return None
@@ -220,12 +221,12 @@ class SubscriptionAdmission:
         return None if pattern.startswith(SHARED) else patterns[pattern]
 
     def guarantee_for(self, entity: Entity, channels: str) -> Guarantee:
-        """As policies say, or the configuration."""
+        """The guarantee set by policies, or else by the configuration."""
         default = self.admission.options.guarantee
         chosen = guarantee_of(self.broker.router.policies, entity, channels)
         return default if chosen is None else guarantee_from(chosen, default)
 
-    # --------------------------------------------------------------------------------------- inside
+    # ------------------------------------------------------------------------------------ internal
 
     def _ask(self, waiting: PendingSubscribe, pattern: str, booked: ReservedSubscription) -> None:
         session = waiting.session
@@ -247,7 +248,7 @@ class SubscriptionAdmission:
             self._waiting.setdefault(booked.which, {})[place] = waiting
             self._places.setdefault(session.name, {})[pattern] = booked.which
         else:
-            self._take(place, booked)  # what others would have said is heard later
+            self._take(place, booked)  # not binding: the outcome is only recorded
 
     def _subscribe(
         self, session: MqttSession, booked: ReservedSubscription, guarantee: Guarantee
@@ -317,7 +318,7 @@ class SubscriptionAdmission:
         self.door.unsubscribe(*booked.which)
 
     def _forget_link(self, name: str) -> None:
-        """Nobody looks at it any more."""
+        """Remove the capacity of a link that has no reservations."""
         self.admission.set_capacity(client(name), None)
         self.admission.set_used(client(name), 0)
 
@@ -347,20 +348,20 @@ class SubscriptionAdmission:
         if waiting.connection.session is session:
             waiting.connection.decided(waiting.packet, waiting.answers)
             return
-        for each in waiting.answers:  # its client went before it could be told
+        for each in waiting.answers:  # its client left before the SUBACK
             self._release((name, each))
             if (known := session.subscriptions.get(each)) is not None:
                 self._book(session, each, known)
 
     def _cancel(self, place: SubscriptionKey, why: str) -> None:
-        """What waits for a decision has its answer."""
+        """Conclude a pending request with a refusal."""
         which = self._left(place)
         if which is not None:
             waiting = self._forget(which, place)
             self._answered(waiting, place, SubackResult(why, (), Reason.UNSPECIFIED_ERROR))
 
     def _left(self, place: SubscriptionKey) -> Which | None:
-        """It waits no more."""
+        """Remove a request from the pending ones."""
         patterns = self._places.get(place[0], {})
         which = patterns.pop(place[1], None)
         if not patterns:
@@ -368,7 +369,7 @@ class SubscriptionAdmission:
         return which
 
     def _forget(self, which: Which, place: SubscriptionKey) -> PendingSubscribe:
-        """Nobody waits there any more; where nothing is held by others, give it back."""
+        """Remove a pending SUBSCRIBE; release its reservation unless another member holds it."""
         waiting = self._waiting[which].pop(place)
         if not self._waiting[which]:
             del self._waiting[which]
@@ -378,17 +379,17 @@ class SubscriptionAdmission:
         return waiting
 
     def _changed(self, which: Which, outcome: AdmissionOutcome) -> None:
-        """Something else is said of a subscription that was taken."""
+        """The outcome of an admitted subscription has changed."""
         concerned = self._concerned(which)
         if not concerned:
-            return  # given back before it was heard
+            return  # released before the outcome arrived
         if outcome.state is ReservationState.ADMITTED:
             if self._withdrawn.pop(which, None) is None and outcome.share >= 1:
                 return
         elif outcome.state is ReservationState.WITHDRAWN:
             self._withdrawn[which] = self._clock_us() + AGAIN_US
         elif which in self._withdrawn:
-            return  # as before
+            return  # unchanged
         for place, booked in concerned:
             if outcome.state is not ReservationState.ADMITTED:
                 self._note(outcome, place, booked)
@@ -416,7 +417,7 @@ class SubscriptionAdmission:
     def _note(
         self, outcome: AdmissionOutcome, place: SubscriptionKey, booked: ReservedSubscription
     ) -> None:
-        """For those who look: lately, counted, and in the ledger."""
+        """Record a refusal in the recent list, the counters and the ledger."""
         hub = self.broker.hub
         name, pattern = place
         resource = str(outcome.refusals[0].resource if outcome.refusals else Resource.PATH)
@@ -440,12 +441,12 @@ class SubscriptionAdmission:
 
 
 def is_exempt(pattern: str) -> bool:
-    """Channels of the system are few, and carried in any case."""
+    """System channels are few, and carried in any case."""
     return channels_of(pattern).startswith("$")
 
 
 def channels_of(pattern: str) -> str:
-    """The filter, also of a shared subscription."""
+    """The filter of a pattern, also of a shared subscription."""
     return pattern.split("/", 2)[2] if pattern.startswith(SHARED) else pattern
 
 
@@ -460,12 +461,12 @@ def booked_as(
 
 @lru_cache(maxsize=4_096)
 def _filter(channel: str, predicate: Predicate) -> Filter:
-    """Remembered, because it takes a while to see what a predicate comes to."""
+    """A filter, cached because analysing a predicate is slow."""
     return Filter(channel, predicate)
 
 
 def guarantee_from(chosen: str | float, default: Guarantee) -> Guarantee:
-    """As policies and the configuration say it: "none", "full", or a share."""
+    """Parse a guarantee as written in policies and configuration: "none", "full", or a share."""
     if isinstance(chosen, str):
         return Guarantee(kind=GuaranteeKind(chosen), basis=default.basis)
     return Guarantee(kind=GuaranteeKind.PERCENTAGE, percent=100 * chosen, basis=default.basis)

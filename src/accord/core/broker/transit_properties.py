@@ -1,4 +1,4 @@
-"""Events of other nodes, before they become messages here."""
+"""MQTT properties of transit events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accord.core.overlay.validation import problem_with_event
 
 
 def properties_of_transit_event(event: Carried) -> Properties | None:
-    """With its expiry; None where it is no event that a node could have sent."""
+    """The event's properties with its expiry; None if no node could have sent such an event."""
     if problem_with_event(event) is not None:
         return None
     try:

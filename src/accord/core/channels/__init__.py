@@ -1,1 +1,1 @@
-"""How the events of a channel get from node to node: templates, and what each channel uses."""
+"""Distribution of channel events between nodes: templates, and their binding to channels."""

@@ -1,4 +1,4 @@
-"""Which template serves which channel, at one node."""
+"""The templates of one node, and which of them serves which channel."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ SHIPPED: Final[Mapping[str, type[Template]]] = {
     "total_order": TotalOrder,
 }
 UNKNOWN: Final = "template not installed"
-TEMPLATE: Final = "template"  # the kind of fact: which are installed at a node
-_TEMPLATE_BYTES: Final = 4 << 10  # that nothing else takes, of what a node may say
+TEMPLATE: Final = "template"  # kind of state record: the templates installed at a node
+_TEMPLATE_BYTES: Final = 4 << 10  # share of the node's state records reserved for this kind
 _names: Final = msgspec.msgpack.Decoder(list[str])
 _UNDEFINED: Final = ChannelDefinition(name="#")
 
-# Gives the template, or None where it turns out that it can't be had.
+# Returns the template class, or None if it cannot be loaded.
 Load = Callable[[], type[Template] | None]
 NONE: Final[Mapping[str, Load]] = {}
 T = TypeVar("T", bound=Template)
 
 
 class Channels:
-    """Publishes through templates; those that are only `installed` are loaded when one is needed.
+    """Publishes events through the template of their channel.
 
-    All nodes tell which they have. Where it `contains` what fails, a template that raises an
-    exception costs its own channels only.
+    `installed` templates are loaded on first use. Each node announces the names of its templates.
+    With `contains`, an exception in a template affects only that template's channels.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class Channels:
             name: make(_Context(overlay, name)) for name, make in sorted(templates.items())
         }
         self.services: dict[str, Template] = {}
-        # Persistent channels from before a start, until it is known what is defined now.
+        # Persistent channels known before a restart, used until the current definitions are known.
         self.remembered: tuple[str, ...] = ()
-        self.is_touched = False  # something was published: what is due may be earlier
+        self.is_touched = False  # set by `publish`: the next deadline may be earlier
         self._installed = {name: installed[name] for name in installed if name not in templates}
         self._timed = self._find_timed()
         overlay.on_said = self._said
@@ -80,25 +80,25 @@ class Channels:
         self._tell()
 
     def names(self) -> list[str]:
-        """The templates that channels can be bound to at this node."""
+        """Names of the templates that channels can be bound to at this node."""
         return sorted([*self.templates, *self._installed])
 
     def nodes_without(self, template: str) -> list[str]:
-        """The nodes, as far as they have told, where it is not installed."""
+        """Nodes whose announced templates do not include this one."""
         told = self.overlay.store.all(TEMPLATE)
         return sorted(
             node for node, _, value in told if template not in (decode_or_none(_names, value) or ())
         )
 
     def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
-        """The option that its template can't use, and why; None also where it is not installed."""
+        """Return the first invalid option and why; None also if the template is not installed."""
         template = self._template(definition.template)
         if template is None:
             return None
         return problem_with_options(definition.options, template.options)
 
     def serve(self, name: str, make: Callable[[Context], T]) -> T:
-        """Let something talk to its like at other nodes that no channel is bound to."""
+        """Register a protocol that exchanges template messages with its peers, without channels."""
         assert name not in self.templates
         service = make(_Context(self.overlay, name))
         self.services[name] = service
@@ -106,7 +106,7 @@ class Channels:
         return service
 
     def publish(self, event: Carried, destinations: list[str], now_us: int) -> None:
-        """An event of a local client that clients of those nodes want."""
+        """Send an event of a local client to the nodes that are interested in it."""
         self.overlay.now_us = now_us
         self.is_touched = True
         definition = self.overlay.registry.look_up(event.channel) or _UNDEFINED
@@ -121,13 +121,13 @@ class Channels:
             self.overlay.lose(event, FAILED)
 
     def replay(self, event: Carried, destinations: list[str], now_us: int) -> None:
-        """Send something that was kept to those nodes alone, whatever template the others use."""
+        """Send a stored event to these nodes only, over routes, whatever the template."""
         self.overlay.now_us = now_us
         definition = self.overlay.registry.look_up(event.channel) or _UNDEFINED
         self.templates[ROUTED].published(event, destinations, definition, now_us)
 
     def feedback(self, event: Carried, node: str, channel: str, now_us: int) -> None:
-        """An answer of a local client to an event of `channel`, whose source is at `node`."""
+        """Send a local client's feedback on an event of `channel` to its source at `node`."""
         self.overlay.now_us = now_us
         definition = self.overlay.registry.look_up(channel) or _UNDEFINED
         template = self._template(definition.template) or self.templates[ROUTED]
@@ -138,12 +138,12 @@ class Channels:
             self.overlay.lose(event, FAILED)
 
     def knows(self, node: str) -> bool:
-        """Whether there is such a node, as far as is known here."""
+        """Whether the node is reachable or known to the link-state map."""
         known = self.overlay.map
         return known.is_reachable(self.overlay.name, node) or node in known.nodes()
 
     def bound(self, channel: str) -> ChannelTraits:
-        """What its template asks of whoever publishes to it here."""
+        """Return what the channel's template requires of local publishers."""
         definition = self.overlay.registry.look_up(channel) or _UNDEFINED
         name = definition.template
         template = self._template(name)
@@ -159,7 +159,7 @@ class Channels:
         )
 
     def problem_with(self, template: str, of_channel: str = "") -> str:
-        """Why nothing can be published by it here, once it is loaded; empty where it can."""
+        """Load the template; return why nothing can be published through it here, or ""."""
         if self._template(template) is not None:
             return ""
         if why := self.failures.off.get(template):
@@ -167,19 +167,19 @@ class Channels:
         return f"the template {template}{of_channel} is not installed at {self.overlay.name}"
 
     def is_persistent(self, channel: str) -> bool:
-        """Whether all that is published to it is kept, as far as is known yet."""
+        """Whether every event of the channel is journalled, as far as is known yet."""
         definition = self.overlay.registry.look_up(channel)
         if definition is None:
             return any(filter_selects(each, channel) for each in self.remembered)
         return is_persistent(definition)
 
     def persistent_filters(self) -> list[str]:
-        """What selects persistent channels, as far as is known."""
+        """Filters that select persistent channels, as far as is known."""
         defined = [each.name for each in self.overlay.registry.all() if is_persistent(each)]
         return list(dict.fromkeys((*defined, *self.remembered)))
 
     def has_room(self, channel: str) -> bool:
-        """Whether local clients may publish more to it now."""
+        """Whether local clients may publish more to the channel now."""
         definition = self.overlay.registry.look_up(channel) or _UNDEFINED
         template = self._template(definition.template)
         try:
@@ -191,9 +191,9 @@ class Channels:
         return ALL not in template.promises or self.overlay.takes(channel)
 
     def unsettled(self, channel: str) -> list[int]:
-        """Events that were published here, by their `event`, and some member may still lack.
+        """Return the `event` numbers of local events that are not confirmed by all members.
 
-        Whichever template has them: the channel may have been bound to another one before.
+        All templates are asked: the channel may have been bound to another one before.
         """
         found = list(self.overlay.sending.unacknowledged(channel))
         for name, template in list(self.templates.items()):
@@ -204,7 +204,7 @@ class Channels:
         return found
 
     def patience_us(self, channel: str) -> int:
-        """How long a member that gets nothing is waited for; 0 where events may be lost."""
+        """How long a member that does not advance is waited for; 0 if events may be lost."""
         definition = self.overlay.registry.look_up(channel) or _UNDEFINED
         template = self._template(definition.template)
         is_promised = template is not None and ALL in template.promises
@@ -213,7 +213,7 @@ class Channels:
         return NEVER if definition.options.get(LAGGARDS) == "wait" else patience_us(definition)
 
     def trait(self, name: str) -> ChannelTraits | None:
-        """What a template asks of whoever publishes; None where it is not installed."""
+        """Return what a template requires of publishers; None if it is not installed."""
         template = self._template(name)
         if template is None:
             return None
@@ -221,7 +221,7 @@ class Channels:
         return ChannelTraits(template.delivers_own, _can_be_full(template), keeps_order=keeps_order)
 
     def is_in_order(self, channel: str) -> bool:
-        """Whether what one source publishes to it comes in that order; answers do not."""
+        """Whether events of one source arrive in publication order; feedback never does."""
         if channel.startswith("$"):
             return False
         template = self._template((self.overlay.registry.look_up(channel) or _UNDEFINED).template)
@@ -259,7 +259,7 @@ class Channels:
         yield from self.services.items()
 
     def _find_timed(self) -> list[tuple[str, Template]]:
-        """Those that ever have something to do when time passes."""
+        """Templates and services that override `advance` or `next_due_us`."""
         return [
             (name, each)
             for name, each in self._all()
@@ -268,7 +268,7 @@ class Channels:
         ]
 
     def _template(self, name: str) -> Template | None:
-        """Loaded if it was not yet; None where it is not installed."""
+        """Return the template, loading it if necessary; None if it is not installed."""
         known = self.templates.get(name)
         load = None if known is not None else self._installed.pop(name, None)
         if load is None:
@@ -288,7 +288,7 @@ class Channels:
         return known
 
     def _failed(self, name: str, error: Exception) -> None:
-        """It has raised an exception; one of somebody else's is not called any more."""
+        """Record an exception; a template that does not ship with Accord is disabled."""
         is_own = name in self._shipped or name in self.services
         self.failures.note(name, error, ends=not is_own)
         if not is_own:
@@ -324,12 +324,12 @@ class Channels:
 
 
 def _can_be_full(template: Template) -> bool:
-    """Whether publishers may have to wait."""
+    """Whether publishers may be paused."""
     return ALL in template.promises or type(template).has_room is not Template.has_room
 
 
 class _Context:
-    """What one template sees of its node; `failed` hears if it fails over what it watches."""
+    """A template's view of its node; `failed` is called if one of its watch callbacks raises."""
 
     def __init__(
         self,

@@ -1,11 +1,11 @@
-"""Messages of a template to the same template at any node, over as many hops as that takes.
+"""Hop-by-hop reliable unicast of template messages to the same template at any node.
 
-Each hop keeps a message until the next node has said that it got it, so that one over many links
-that lose much arrives almost as soon as one over a single link. Each hop finds the next by its own
-map, again at each try, and over links that don't count where no others lead there: one that loses
-many pings lets many messages through. As a map may be wrong about any of them, what is not answered
-soon goes to the other neighbours, too, in turn; copies are known by their numbers. What gets
-nowhere for a while is dropped: whoever asks asks again.
+Each hop stores a message until the next hop acknowledges it, so many lossy links delay it hardly
+more than one. At each attempt the next hop is chosen from the local map, including links that are
+down if no others lead there: a link that loses many pings still passes many messages. Because the
+map may be wrong, a message not acknowledged soon is also sent through the other neighbours in turn;
+duplicates are dropped by number. A message that makes no progress is dropped after a timeout; the
+requester retries.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from accord.core.overlay.link_state import LinkStateMap
 
 _GIVE_UP_US: Final = 5_000_000
 _MIN_US: Final = 50_000
-_LOOK_US: Final = 1_000_000  # at all links, whether they count or not
-_STRAIGHT: Final = 3  # times by the shortest way, before every second time is by another
+_LOOK_US: Final = 1_000_000  # maximum age of the graph of all links, up or down
+_STRAIGHT: Final = 3  # attempts on the shortest path before every second one uses another
 _MOST: Final = 4_096
-MAX_BYTES: Final = 32 << 20  # of all that wait; one may always
+MAX_BYTES: Final = 32 << 20  # of all stored messages; one is always allowed
 
 _Key = tuple[str, int, int]
 
 
 class UnicastMessage(msgspec.Struct, frozen=True, array_like=True, tag="letter"):
-    """`number` counts those of its origin."""
+    """A message for `to`; `number` counts those of its origin."""
 
     origin: str
     incarnation: int
@@ -40,7 +40,7 @@ class UnicastMessage(msgspec.Struct, frozen=True, array_like=True, tag="letter")
 
 
 class HopAck(msgspec.Struct, frozen=True, array_like=True, tag="got"):
-    """One hop back: a letter has come."""
+    """One hop back: the message has arrived."""
 
     origin: str
     incarnation: int
@@ -48,7 +48,10 @@ class HopAck(msgspec.Struct, frozen=True, array_like=True, tag="got"):
 
 
 class _Waiting:
-    """`others` have been tried besides the shortest way; those that are True have said `HopAck`."""
+    """A stored message.
+
+    `others` are the neighbours tried off the shortest path, True if they have sent a `HopAck`.
+    """
 
     __slots__ = ("channel", "due_us", "letter", "origin", "others", "size", "tries", "until_us")
 
@@ -56,14 +59,14 @@ class _Waiting:
         self.letter = letter
         self.channel = channel
         self.size = len(letter.body) + len(channel)
-        self.origin = origin  # the neighbour it came from; empty if from nobody
+        self.origin = origin  # the neighbour it came from; "" if local
         self.others: dict[str, bool] = {}
         self.tries = 0
         self.due_us = now_us
         self.until_us = now_us + _GIVE_UP_US
 
     def may_take(self, neighbour: str) -> bool:
-        """Not who has had it already."""
+        """Whether the neighbour is neither the origin nor the previous hop."""
         return neighbour not in (self.origin, self.letter.origin)
 
 
@@ -73,6 +76,8 @@ OnLetter = Callable[[str, str, bytes, int], None]
 
 
 class ControlUnicast:
+    """Sender, relay and receiver of one node."""
+
     def __init__(
         self, name: str, incarnation: int, net: LinkStateMap, say: Say, on_letter: OnLetter
     ) -> None:
@@ -85,9 +90,9 @@ class ControlUnicast:
         self._waiting: dict[_Key, _Waiting] = {}
         self._bytes = 0
         self._duplicates = Duplicates()
-        self._looked: tuple[int, int] = (-1, 0)  # at which map, and when
-        self._graph: Graph = {}  # of all links
-        self._nearest: dict[str, list[str]] = {}  # the neighbours, by where letters go
+        self._looked: tuple[int, int] = (-1, 0)  # version of the map, time
+        self._graph: Graph = {}  # of all links, up or down
+        self._nearest: dict[str, list[str]] = {}  # neighbours by path length, per destination
 
     def post(self, to: str, channel: str, body: bytes, now_us: int) -> None:
         if to == self._name:
@@ -109,7 +114,10 @@ class ControlUnicast:
             self._keep(letter, channel, neighbour, now_us)
 
     def got(self, neighbour: str, message: HopAck) -> None:
-        """Who is on another than the shortest way may not get any further with it."""
+        """Handle a hop ack; one from a neighbour off the shortest path does not end the attempts.
+
+        Such a neighbour may be unable to forward the message.
+        """
         key = (message.origin, message.incarnation, message.number)
         waiting = self._waiting.get(key)
         if waiting is None:
@@ -168,7 +176,7 @@ class ControlUnicast:
         waiting.due_us = min(now_us + max(_MIN_US, 3 * latency_us), waiting.until_us)
 
     def _next(self, waiting: _Waiting, now_us: int) -> str:
-        """The neighbour to try now; empty where none is."""
+        """The neighbour for the next attempt; "" if there is none."""
         straight = self._straight(waiting, now_us)
         if waiting.tries >= _STRAIGHT and waiting.tries % 2:
             near = self._near(waiting, now_us)
@@ -181,7 +189,7 @@ class ControlUnicast:
         return straight
 
     def _straight(self, waiting: _Waiting, now_us: int) -> str:
-        """On the shortest way over links that count, or else over all."""
+        """The next hop on the shortest path over links that are up, otherwise over all links."""
         to = waiting.letter.to
         before = self._map.distances(self._name).before
         node = to
@@ -194,7 +202,7 @@ class ControlUnicast:
         return next(iter(self._near(waiting, now_us)), "")
 
     def _near(self, waiting: _Waiting, now_us: int) -> list[str]:
-        """Neighbours from which a way leads there, over all links, by its length."""
+        """Neighbours with a path to the destination over all links, sorted by its length."""
         version, looked_us = self._looked
         if version != self._map.version or now_us - looked_us >= _LOOK_US:
             self._looked = (self._map.version, now_us)

@@ -1,4 +1,4 @@
-"""Events that stay where they are published: for what only matters on one node."""
+"""Events that stay at the node where they are published."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from accord.core.channels.template import Template
 
 
 class Local(Template):
-    """The node's own router has done all there is to do."""
+    """Does nothing: the node's own router has already delivered the events."""

@@ -1,10 +1,11 @@
-"""Which nodes are members of a channel: those whose clients want something of it.
+"""Membership of channels: the nodes whose clients have an interest in a channel.
 
-Joining and leaving take no messages here. What each node needs is replicated to all nodes anyway,
-in batches that merge on the way, and repeated until every node has it (`overlay.facts`); a need
-that is taken back is told the same way. So a join is known wherever a join request could be sent
-to, a leave is confirmed everywhere, and no state of a membership is left when the last client is
-gone. Predicates don't count: a tree carries a channel, and each node's router chooses from it.
+Joining and leaving need no messages of their own. Interests are state records, replicated to all
+nodes in batches that merge on the way and retransmitted until every node has them
+(`overlay.state_store`); so is their removal. A join is therefore known wherever a join request
+could be sent, a leave is confirmed everywhere, and no membership state remains after the last
+client has left. Predicates are ignored: a tree carries a whole channel, and each node's router
+selects from it.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ Watch = Callable[[str, Callable[[str, str, bytes | None], None]], None]
 
 
 class Members:
-    """`version` changes with everything that may change an answer."""
+    """Members by channel; `version` changes with anything that may change a result."""
 
     def __init__(self, watch: Watch) -> None:
         self.version = 0
-        self._filters: dict[tuple[str, str], str] = {}  # by node and key of its need
-        self._by_filter: ChannelMap[dict[str, int]] = ChannelMap()  # how many needs of which node
+        self._filters: dict[tuple[str, str], str] = {}  # by node and key of its interest
+        self._by_filter: ChannelMap[dict[str, int]] = ChannelMap()  # count of interests per node
         self._found: dict[str, tuple[str, ...]] = {}
         watch(NEED, self._told)
 
     def of(self, channel: str) -> tuple[str, ...]:
-        """By name."""
+        """Member nodes of a channel, sorted by name."""
         found = self._found.get(channel)
         if found is None:
             while len(self._found) >= _CHANNELS:
@@ -83,6 +84,6 @@ class Members:
 
 
 def _filter(value: bytes) -> str | None:
-    """None where it is nothing that a node could have said."""
+    """Return the filter of an interest record; None if the record is invalid."""
     need = decode_or_none(_decoder, value)
     return None if need is None or problem_with_need(need) else need.filter

@@ -1,7 +1,7 @@
-"""What the options of a channel may say: its template names those it knows, each with a check.
+"""Validation of channel options: each template names the options it knows, each with a check.
 
-Asked where somebody defines a channel, so that a mistake is told to who made it. What other nodes
-have defined is taken as it is: a template goes by its defaults where it can't use a value.
+Options are checked where a channel is defined, so that the author sees the problem. Definitions
+from other nodes are accepted as they are: a template uses its defaults for values it cannot use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from accord.core.channels.history.options import PERSISTENT
 from accord.core.channels.history.options import problem_with as problem_with_persistent
 
-# Gives what was expected instead of a value, or nothing where it is right.
+# Returns the expected value, or "" if the value is valid.
 Check = Callable[[str], str]
 _DIGITS: Final = 15
 
@@ -49,7 +49,7 @@ def number(least: float, most: float) -> Check:
 def problem_with_options(
     options: Mapping[str, str], known: Mapping[str, Check]
 ) -> tuple[str, str] | None:
-    """The first option that is wrong, and why; None where all are right."""
+    """Return the first invalid option and why; None if all are valid."""
     for name, text in options.items():
         if name == PERSISTENT:
             problem = problem_with_persistent(text)

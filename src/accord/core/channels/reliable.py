@@ -1,11 +1,13 @@
-"""Every event to every member that stays, in order from each source.
+"""Reliable multicast: every member that stays receives every event, in order per source.
 
-The node of a source numbers its events (`streams.sender`) and sends them along a tree of its
-members (`trees`). Every hop takes care of itself (`streams.relay`), and all nodes of the tree keep
-what somebody may still lack. What everybody has is forgotten everywhere. When links or nodes fail
-the source chooses another tree; only the hops change. What a member does not get, because it was
-not waited for, is counted and noted both at the source and, when it hears of the stream again, at
-the member. A source keeps that knowledge as long as the member does not have it.
+The source numbers its events (`streams.stream_sender`) and sends them along a distribution tree of
+the members (`trees`). Retransmission is hop by hop (`streams.stream_relay`): every node of the tree
+buffers the events that some member may lack, and discards them once all members have them. When
+links or nodes fail, the source chooses another tree; streams and sequence numbers stay as they are.
+
+A slow member is dropped after a timeout. The events it misses are counted and recorded both at the
+source and, when the stream reaches it again, at the member. A source keeps a stream's state until
+its dropped members have learnt what they missed, within a limit.
 """
 
 from __future__ import annotations
@@ -47,25 +49,27 @@ from accord.core.overlay.signalling import Carried
 from accord.core.overlay.validation import MAX_DEADLINE_US
 from accord.core.scheduling.timers import Timer, Timers
 
-LAGGARDS: Final = "laggards"  # the option: `drop` them, or `wait`
-PATIENCE: Final = "patience_ms"  # and how long they have
+LAGGARDS: Final = "laggards"  # option: `drop` slow members, or `wait` for them
+PATIENCE: Final = "patience_ms"  # option: timeout of a slow member
 MAX_MS: Final = 86_400_000
 QUEUE_FULL: Final = "queue full"
 LAGGARD: Final = "a member does not keep up"
 MISSED: Final = "missed: this node did not keep up"
 GONE: Final = "missed: its source is gone"
 PATIENCE_US: Final = 60_000_000
-FORGET_US: Final = 120_000_000  # twice as long as sources usually wait
-_LONGER_US: Final = FORGET_US - PATIENCE_US  # than its source waits, who lacks something
+FORGET_US: Final = 120_000_000  # twice the default timeout of a source
+_LONGER_US: Final = FORGET_US - PATIENCE_US  # beyond the source's timeout, for incomplete streams
 _SWEEP_US: Final = 5_000_000
-_AT_A_TIME: Final = 256  # streams, so that nothing else has to wait for all of them
+_AT_A_TIME: Final = 256  # streams per call, so that nothing else waits long
 _NEXT_SWEEP_US: Final = 20_000
-_MAX_MISSED: Final = 1 << 31  # at a time, whatever a neighbour says
+_MAX_MISSED: Final = 1 << 31  # bound on one reported count, which a neighbour controls
 _DIGITS: Final = 12
 _UNDEFINED: Final = ChannelDefinition(name="#")
 
 
 class Reliable(Template):
+    """Template `reliable`: sequence numbers, nacks and cumulative acks along a tree per source."""
+
     promises: ClassVar[tuple[str, ...]] = (ONCE, ALL, IN_ORDER)
     options: ClassVar[Mapping[str, Check]] = {
         **TreeMulticast.options,
@@ -79,12 +83,12 @@ class Reliable(Template):
         self.growing = TreeCache(context.map)
         self.relay = StreamRelay(context)
         self.senders = OutboundStreams(context.name, context.incarnation)
-        self.streams = InboundStreams()  # of others
-        self.away: dict[str, int] = {}  # since when, of those given up out of reach
+        self.streams = InboundStreams()  # streams of other nodes
+        self.away: dict[str, int] = {}  # since when members dropped as unreachable stalled
         self._map_version = -1
-        self._has_left = False  # some channel, as a member
+        self._has_left = False  # this node withdrew an interest
         self._sweep_us = 0
-        self._to_sweep: list[str] = []  # channels, the next one is the last
+        self._to_sweep: list[str] = []  # channels, taken from the end
         self._timers = Timers()  # of all streams
         self.load = InFlightBudget()
         context.watch(NEED, self._need_told)
@@ -120,7 +124,7 @@ class Reliable(Template):
         self._plan(stream)
 
     def is_note(self, channel: str, note: StreamHeader) -> bool:  # noqa: ARG002
-        """Whether an event of that channel can have come with it."""
+        """Whether the header is valid for an event of that channel."""
         return 0 <= note.deadline_us <= MAX_DEADLINE_US
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
@@ -170,10 +174,10 @@ class Reliable(Template):
             due_us = stream.next_due_us()
             assert due_us == NEVER or (stream.timer and 0 < stream.timer.queued <= due_us)
 
-    # ------------------------------------------------------------------------- what others build on
+    # ----------------------------------------------------------------------------- extension points
 
     def send(self, event: Carried, note: StreamHeader, now_us: int) -> bool:
-        """To all members, from this node; False where there is no room for it."""
+        """Send an event of this node to all members; False if there is no room for it."""
         sender = self.senders.use(event.channel, now_us)
         event = msgspec.structs.replace(
             event, source=self.context.name, incarnation=self.context.incarnation
@@ -186,7 +190,7 @@ class Reliable(Template):
         return True
 
     def heard(self, neighbour: str, channel: str, message: Message, now_us: int) -> None:
-        """A neighbour has said something of a stream or a tree."""
+        """Handle a neighbour's message about a stream or a tree."""
         match message:
             case Have(is_missing=True):
                 self.relay.trees.lack(neighbour, message.digest)
@@ -203,28 +207,28 @@ class Reliable(Template):
                 self._acknowledged(neighbour, channel, message, now_us)
 
     def published_to(self) -> Collection[str]:
-        """The channels to which local clients have published."""
+        """Channels to which local clients have published."""
         return self.senders
 
     def load_of(self, channel: str) -> tuple[int, int]:
-        """How many events of local clients somebody may lack, and their size."""
+        """Number and bytes of local events that some member may lack."""
         sender = self.senders.get(channel)
         return (0, 0) if sender is None else sender.load()
 
     def weigh(self, channel: str) -> None:
-        """The load of a channel may have changed."""
+        """Update the in-flight budget after a channel's load may have changed."""
         self.load.settle(channel, *self.load_of(channel))
 
     def takes(self, channel: str) -> bool:
-        """Whether `arrived` is for more of a channel now."""
+        """Whether `arrived` accepts more events of a channel now."""
         return self.context.takes(channel)
 
     def arrived(self, kept: BufferedEvent, now_us: int) -> None:
-        """The turn of an event has come, here."""
+        """Handle an event that is next in its stream."""
         self.deliver(kept.event, kept.at_us, now_us)
 
     def deliver(self, event: Carried, came_us: int, now_us: int) -> None:
-        """Hand an event to local clients, if there are any and it is of use to them."""
+        """Deliver an event to local clients unless there are none or its deadline has passed."""
         age_us = event.age_us + now_us - came_us
         aged = msgspec.structs.replace(event, age_us=age_us)
         if 0 < event.deadline_us <= age_us:
@@ -237,9 +241,10 @@ class Reliable(Template):
     def _hear(
         self, neighbour: str, channel: str, state: StreamState, now_us: int
     ) -> SourceStream | None:
-        """What the node before this one says of a stream; None where it is not the latest.
+        """Apply a stream state received from a neighbour; None if it is outdated.
 
-        Nor where there is no room for another: its source waits for this node, and says it again.
+        Also None if there is no room for another stream: its source waits for this node and
+        retransmits.
         """
         key = state.key
         if key.source == self.context.name or state.base < 1:
@@ -258,7 +263,7 @@ class Reliable(Template):
         return known
 
     def _end(self, stream: SourceStream, cause: str, now_us: int) -> None:
-        """Nothing more comes: what waits behind a gap has waited long enough."""
+        """End a stream: deliver what is buffered behind a gap, which will not be filled."""
         stream.end()
         self._hand_over(stream, now_us, cause)
 
@@ -271,7 +276,7 @@ class Reliable(Template):
         return stream if stream is not None and stream.key == key else None
 
     def _hand_over(self, stream: SourceStream, now_us: int, cause: str = MISSED) -> None:
-        """As much as this node takes: what it does not is not acknowledged."""
+        """Deliver as many events as this node accepts; the rest stays unacknowledged."""
         before = stream.skipped
         while found := stream.ready(1 if self.takes(stream.channel) else 0):
             for kept in found:
@@ -308,7 +313,7 @@ class Reliable(Template):
             self.relay.watch_over(stream, now_us, is_other=False)
         self._plan(stream)
 
-    # ---------------------------------------------------------------------------------- what is due
+    # --------------------------------------------------------------------------------------- timers
 
     def _tend_stream(self, stream: SourceStream, now_us: int) -> None:
         if stream.held_us <= now_us:
@@ -319,7 +324,7 @@ class Reliable(Template):
         self.relay.tend(stream, now_us)
 
     def _tend_sender(self, sender: StreamSender, now_us: int) -> None:
-        """Keep to the members and the tree, and send what may be sent."""
+        """Update a sender's members and tree, drop slow members, and fill the window."""
         stream = sender.stream
         own = self.context.name
         members = tuple(each for each in self.members.of(stream.channel) if each != own)
@@ -346,7 +351,7 @@ class Reliable(Template):
         self._plan(stream)
 
     def _welcome(self) -> dict[str, int]:
-        """Those that can be reached again are not away; gives who is."""
+        """Remove nodes that are reachable again from `away`, and return it."""
         if self.away and self._map_version != self.context.map.version:
             self._map_version = self.context.map.version
             for node in list(self.away):
@@ -369,14 +374,14 @@ class Reliable(Template):
             self.relay.watch_over(stream, now_us, is_other=True)
 
     def _worth_a_branch(self, sender: StreamSender, members: tuple[str, ...]) -> Iterator[str]:
-        """All members but those that are given up and can't be reached."""
+        """All members except dropped ones that are unreachable."""
         for member in members:
             is_dropped = sender.members[member].is_dropped
             if not is_dropped or self.context.map.is_reachable(self.context.name, member):
                 yield member
 
     def _sweep(self, now_us: int) -> None:
-        """Look at all senders, some at a time."""
+        """Visit all senders, a bounded number per call."""
         self._to_sweep = self._to_sweep or list(self.senders)
         for channel in self._to_sweep[-_AT_A_TIME:]:
             sender = self.senders.get(channel)
@@ -390,7 +395,7 @@ class Reliable(Template):
         self._sweep_us = now_us + _SWEEP_US if any(self.left().values()) else 0
 
     def _tidy(self, now_us: int) -> None:
-        """Forget what is not used any more."""
+        """Expire unused state."""
         self.senders.forget_idle(now_us)
         for stream in list(self.streams.values()):
             if now_us - stream.heard_us >= self._forget_us(stream):
@@ -404,14 +409,14 @@ class Reliable(Template):
         self.growing.forget(now_us)
 
     def _forget_us(self, stream: SourceStream) -> int:
-        """When nothing was heard for so long the source waits for this node no more."""
+        """Age without contact at which the source no longer waits for this node."""
         if not stream.lacks():
             return FORGET_US
         definition = self.context.definition(stream.channel) or _UNDEFINED
         return max(FORGET_US, patience_us(definition) + _LONGER_US)
 
     def due(self, stream: SourceStream, now_us: int) -> None:
-        """What is due of a stream may have come."""
+        """Handle the timer of a stream; it may fire early."""
         if self._stream(stream.channel, stream.key) is not stream:
             return
         sender = self.senders.get(stream.channel)
@@ -424,7 +429,7 @@ class Reliable(Template):
         self._plan(stream)
 
     def _seen(self) -> tuple[int, int]:
-        """What a sender has to keep to; another when that has changed."""
+        """Versions of the inputs of a sender: memberships and map."""
         return self.members.version, self.context.map.version
 
     def _plan(self, stream: SourceStream) -> None:
@@ -440,7 +445,7 @@ class Reliable(Template):
 
 
 class StreamTimer(Timer):
-    """For what is due of one stream."""
+    """The timer of one stream."""
 
     def __init__(self, template: Reliable, stream: SourceStream) -> None:
         super().__init__()
@@ -452,7 +457,7 @@ class StreamTimer(Timer):
 
 
 def patience_us(definition: ChannelDefinition) -> int:
-    """How long somebody that does not advance is waited for, unless the channel waits for all."""
+    """How long a slow member is waited for, unless the channel waits for all members."""
     given = definition.options.get(PATIENCE, "")
     is_number = given.isdecimal() and len(given) < _DIGITS
     return int(given) * 1_000 if is_number and int(given) else PATIENCE_US

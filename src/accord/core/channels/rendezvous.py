@@ -1,9 +1,9 @@
-"""The rendezvous of a channel: one node that all agree on without talking about it.
+"""Rendezvous of a channel: one node that all agree on without communication (rendezvous hashing).
 
-Each node is given a number by hashing its name with the channel's, and the highest wins. When that
-node fails the next highest is the rendezvous, and no other channel's changes; when it comes back it
-is the rendezvous again. Who can be reached decides, so that each part of a divided overlay has one.
-While the maps of nodes differ they may take different ones for it for a moment.
+Each node's weight is a hash of its name and the channel's; the highest wins. When that node fails,
+the next highest becomes the rendezvous, and no other channel's changes; when it returns, it is the
+rendezvous again. Only reachable nodes count, so each part of a divided overlay has one. While the
+nodes' maps differ, they may disagree for a moment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CHANNELS: Final = 1_024
 
 
 def rendezvous(channel: str, nodes: Iterable[str]) -> str:
-    """The best match among `nodes`, of which there is at least one."""
+    """Return the node with the highest weight; `nodes` is not empty."""
     return max(nodes, key=lambda node: (_weight(channel, node), node))
 
 
@@ -27,7 +27,7 @@ def _weight(channel: str, node: str) -> bytes:
 
 
 class Rendezvous:
-    """As one node sees it; an answer serves until the map changes."""
+    """One node's view; results are cached until the map changes."""
 
     def __init__(self, name: str, net: LinkStateMap) -> None:
         self._name = name
@@ -37,7 +37,7 @@ class Rendezvous:
         self._found: dict[str, str] = {}
 
     def nodes(self) -> list[str]:
-        """All that can be reached, with this one, by name."""
+        """All reachable nodes, including this one, sorted by name."""
         if self._version != self._map.version:
             self._version = self._map.version
             reachable = sorted(self._map.distances(self._name).costs)

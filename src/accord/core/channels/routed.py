@@ -1,4 +1,4 @@
-"""Events over routes that keep a maximum delay, on several paths where that is wanted."""
+"""Events over routes that keep a maximum delay, on several paths if the channel requires it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.route_manager import Requirement
 from accord.core.overlay.signalling import Carried
 
-DATAGRAMS: Final = "datagrams"  # the option of a channel whose QoS 0 events may be lost
+DATAGRAMS: Final = "datagrams"  # option: QoS 0 events of the channel may be lost
 
 
 class Routed(Template):
+    """Template `routed`: hands each event to the overlay with the channel's route requirement."""
+
     options: ClassVar[Mapping[str, Check]] = {DATAGRAMS: one_of("true", "false")}
 
     def published(

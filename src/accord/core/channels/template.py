@@ -1,10 +1,10 @@
-"""The interface through which the routing logic of channels plugs in.
+"""Templates: the plug-in interface for the distribution logic of channels.
 
-A channel is bound to a template by its definition in the registry. Each node has one object per
-template, for all channels bound to it. It is told what local clients publish and what other nodes
-say, and acts through its `context`: sends events and messages of its own to neighbours, hands
-events to local clients, and watches what is known of the overlay. All of it is pure, time is an
-argument, and the simulator runs the same objects as a live node.
+A channel's definition in the registry names its template. Each node has one object per template,
+for all channels bound to it. It is called with local publications and with messages of its peers at
+neighbours, and acts through its `context`: it sends events and template messages to neighbours,
+delivers events to local clients, and watches the state of the overlay. Templates do no I/O and take
+time as an argument; the simulator runs the same objects as a live node.
 """
 
 from __future__ import annotations
@@ -18,73 +18,75 @@ from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.route_manager import Requirement
 from accord.core.overlay.signalling import Carried
 
-# What a template can promise; `accord.sim.check_template` looks whether it is kept.
-ONCE: Final = "once"  # nobody gets anything twice
-BEST_EFFORT: Final = "best effort"  # nothing is lost but what links lose
-ALL: Final = "all"  # every member that stays gets everything
-IN_ORDER: Final = "in order"  # what one source publishes comes in that order
-SAME_ORDER: Final = "same order"  # all members get what they get in the same order
+# Guarantees of a template; `accord.sim.check_template` tests them.
+ONCE: Final = "once"  # no member gets an event twice
+BEST_EFFORT: Final = "best effort"  # only links lose events
+ALL: Final = "all"  # every member that stays gets every event
+IN_ORDER: Final = "in order"  # events of one source arrive in publication order
+SAME_ORDER: Final = "same order"  # all members deliver in the same order
 
 
 class Context(Protocol):
-    """What a template may use of its node."""
+    """The services of a node that a template may use."""
 
     name: str  # of the node
     incarnation: int  # larger each time the node is started
     map: LinkStateMap  # all nodes and links, kept up to date
 
     def neighbours(self) -> list[str]:
-        """Those over links that work."""
+        """Neighbours whose links are up."""
 
     def say(self, neighbour: str, channel: str, body: bytes) -> None:
-        """A message of the template's own, to the same template at a neighbour."""
+        """Send a template message to the same template at a neighbour."""
 
     def pass_on(self, neighbour: str, event: Carried) -> None:
-        """Send an event to the same template at a neighbour, with what it says in `note`."""
+        """Send an event to the same template at a neighbour, with a header in `note`."""
 
     def is_waiting(self, neighbour: str, channel: str, source: str, number: int) -> bool:
-        """Whether an event that was passed on is still here, as the link takes no more now.
+        """Whether a passed-on event is still queued here because the link is busy.
 
-        It is not told of events that go to several neighbours at once, by multicast.
+        Events sent to several neighbours at once by multicast are not tracked.
         """
 
     def carry(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
-        """Send an event over routes that meet `requirement`, several to each if it says so."""
+        """Send an event over routes that meet `requirement`, on several paths if required."""
 
     def takes(self, channel: str) -> bool:
-        """Whether this node has room for more of a channel now.
+        """Whether this node accepts more of a channel now.
 
-        Who promises `ALL` asks before each `deliver`. What can't be delivered yet is kept within
-        bounds, its source held back, and after a while asked again.
+        A template that promises `ALL` checks this before each `deliver`. It buffers what cannot be
+        delivered yet within bounds, applies backpressure to the source, and checks again after a
+        while.
         """
 
     def deliver(self, event: Carried) -> None:
-        """Hand an event to the local clients that want it."""
+        """Deliver an event to the local clients that want it."""
 
     def lose(self, event: Carried, cause: str, count: int = 1) -> None:
-        """A copy of an event ends here, or of `count` like it; people can look up why."""
+        """Record that `count` copies of an event end here; operators can look up the cause."""
 
     def definition(self, channel: str) -> ChannelDefinition | None:
-        """How a channel is defined."""
+        """Return the definition of a channel."""
 
     def watch(self, kind: str, callback: Callable[[str, str, bytes | None], None]) -> None:
-        """Be told what all nodes say of that kind (link, need, channel), now and when it changes.
+        """Report all nodes' state records of a kind (link, need, channel), now and on change.
 
-        It is given the node, the key of what it says, and the value, or None where that is gone.
+        The callback gets the node, the record's key, and its value, or None if it was deleted.
         """
 
 
 class Template:
-    """One per node and kind. A template overrides what it needs; all it does not is nothing.
+    """Base of all templates; one object per node and template.
 
-    Only answers to a source go to its node without its doing, over routes as its channel needs.
+    Methods do nothing by default, except `feedback`: it sends feedback over routes that meet the
+    requirement of the channel.
     """
 
     promises: ClassVar[tuple[str, ...]] = ()
-    # The options that its channels may have besides `persistent`, and how to check each.
+    # Options of its channels besides `persistent`, each with its check.
     options: ClassVar[Mapping[str, Check]] = {}
-    # Whether it also hands events to clients of the node where they were published. Otherwise
-    # they have them already when the template hears of it.
+    # Whether the template also delivers to clients of the publishing node. Otherwise the node's
+    # router has done so before `published` is called.
     delivers_own: ClassVar[bool] = False
 
     def __init__(self, context: Context) -> None:
@@ -93,7 +95,7 @@ class Template:
     def published(
         self, event: Carried, destinations: list[str], definition: ChannelDefinition, now_us: int
     ) -> None:
-        """A local client published; `destinations` are the nodes whose clients want it."""
+        """Send a local client's event to `destinations`, the nodes that are interested in it."""
 
     def feedback(
         self,
@@ -102,33 +104,33 @@ class Template:
         definition: ChannelDefinition,
         now_us: int,  # noqa: ARG002
     ) -> None:
-        """A local client answers the source, at `node`, of an event it got."""
+        """Send a local client's feedback on an event to the event's source at `node`."""
         requirement = Requirement(definition.max_delay_us, definition.paths, definition.resiliency)
         self.context.carry(event, [node], requirement)
 
     def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
-        """The same template at a neighbour has passed an event on."""
+        """Handle an event passed on by the same template at a neighbour."""
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
-        """The same template at a neighbour has a message."""
+        """Handle a message of the same template at a neighbour."""
 
     def advance(self, now_us: int) -> None:
-        """Do what is due."""
+        """Run expired timers."""
 
     def next_due_us(self) -> int | None:
         return None
 
     def has_room(self, channel: str) -> bool:  # noqa: ARG002
-        """Whether local clients may publish more to it now."""
+        """Whether local clients may publish more to the channel now."""
         return True
 
     def unsettled(self, channel: str) -> list[int]:  # noqa: ARG002
-        """Events that were published here, by their `event`, and some member may still lack."""
+        """Return the `event` numbers of local events that some member may still lack."""
         return []
 
     def left(self) -> dict[str, int]:
-        """How much it keeps, by kind; nothing some time after all members have left."""
+        """Sizes of the template's state by kind; all zero some time after all members have left."""
         return {}
 
     def check_invariants(self) -> None:
-        """AssertionError where something is as it must never be."""
+        """Raise AssertionError if an invariant is violated."""

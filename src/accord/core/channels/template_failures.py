@@ -1,10 +1,10 @@
-"""What becomes of a template that raises an exception.
+"""Fault isolation for templates that raise an exception.
 
-In a simulation it is raised: there it is to be found. A live node goes on without it. What somebody
-else wrote is in an unknown state then: it is not called any more, and publishing to its channels is
-refused with what it raised. What ships with Accord goes on, after a pause if it failed over what
-was due: else one odd message of a neighbour would end all channels of a kind. Either way the driver
-finds it in `new`, to tell people.
+In a simulation the exception propagates. A live node continues. A third-party template is in an
+unknown state then: it is not called again, and publishing to its channels is refused with the
+exception's text. A template that ships with Accord stays in use, after a pause if its timers
+failed: otherwise one malformed message of a neighbour would end all channels of a kind. Either way
+the driver finds the exception in `new` and reports it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final
 FAILED: Final = "template failed"
 PAUSE_US: Final = 1_000_000
 UNLOADED: Final = "it can't be loaded, its log says why"
-_NEW: Final = 100  # kept at a time
+_NEW: Final = 100  # failures held for the driver
 _TEXT: Final = 200
 
 
 class TemplateFailures:
-    """`off` has those that are not called any more, each with what it raised."""
+    """`off` maps disabled templates to the text of what they raised."""
 
     def __init__(self, *, contains: bool) -> None:
         self.new: list[tuple[str, Exception]] = []
@@ -28,7 +28,7 @@ class TemplateFailures:
         self._paused: dict[str, int] = {}  # until when
 
     def note(self, template: str, error: Exception, *, ends: bool) -> None:
-        """It has raised `error`, which `ends` it or not; raises it where that is not to be."""
+        """Record `error`, and disable the template if `ends`; re-raise without fault isolation."""
         if not self._contains:
             raise error
         if len(self.new) < _NEW:
@@ -40,10 +40,10 @@ class TemplateFailures:
         self._paused[template] = now_us + PAUSE_US
 
     def paused_us(self, template: str) -> int:
-        """Until when it is not asked what is due."""
+        """Until when the template's timers are ignored."""
         return self._paused.get(template, 0) if self._paused else 0
 
     def take(self) -> list[tuple[str, Exception]]:
-        """What is new; it is not any more."""
+        """Return and clear the new failures."""
         new, self.new = self.new, []
         return new

@@ -1,12 +1,15 @@
-"""Reliable, and the same order everywhere.
+"""Total order: reliable multicast whose members all deliver in the same order.
 
-A source asks the channel's sequencer, at the rendezvous, for places in the order (`ordering`), and
-sends its events with them along its own tree as `reliable` does; members hand them over by place,
-and acknowledge them then, so that what waits for its turn slows its source and is never too much.
-An event has one place for ever, and no member goes back in the order: so it is the same everywhere,
-whatever fails. When the sequencer is lost the next rendezvous takes over with a later epoch, after
-it has found out which places were taken. Parts of a divided overlay go on with sequencers of their
-own; what one part had not yet got of the other when it went on without it, it does not get.
+A sequencer per channel, at the rendezvous node, grants positions in the order (`ordering`). A
+source requests positions for its events and sends them, with their positions, along its own tree as
+`reliable` does. Members deliver by position and acknowledge on delivery, so that events waiting for
+their turn slow down their source and are bounded by its window.
+
+An event keeps its position for ever and no member goes back in the order, so the order is the same
+everywhere whatever fails. When the sequencer is suspected, the next rendezvous takes over with a
+later epoch, after a prepare/promise round in which it learns the positions in use. Parts of a
+divided overlay continue with sequencers of their own; events of the other part that a part had not
+received when it continued without them are not delivered there.
 """
 
 from __future__ import annotations
@@ -71,6 +74,8 @@ _messages: Final[msgspec.msgpack.Decoder[Message | UnicastMessage | HopAck]] = (
 
 
 class TotalOrder(Reliable):
+    """Template `total_order`."""
+
     promises: ClassVar[tuple[str, ...]] = (*Reliable.promises, SAME_ORDER)
     delivers_own: ClassVar[bool] = True
 
@@ -79,10 +84,11 @@ class TotalOrder(Reliable):
         self.letters = ControlUnicast(
             context.name, context.incarnation, context.map, self._say_letter, self._letter
         )
-        self.desks: dict[str, SourceQueue] = {}  # the last used is the last
+        self.desks: dict[str, SourceQueue] = {}  # in order of use
         self.ordered: dict[str, OrderedReceiver] = {}
-        self._restless: dict[str, bool] = {}  # channels in which something may be due some time
-        # Of orders that were forgotten and this node is a member of: it must not go back in them.
+        self._restless: dict[str, bool] = {}  # channels that may have a deadline
+        # Last delivered position of evicted channels that this node is a member of: it must not go
+        # back.
         self.positions: dict[str, OrderPosition] = {}
         self.office = SequencerManager(context, self.desks, self._post)
         self.holdings = OwnPositions(context, self.desks, self.senders)
@@ -125,7 +131,7 @@ class TotalOrder(Reliable):
         return is_place and super().is_note(channel, note)
 
     def _latest(self, channel: str) -> Epoch:
-        """The latest epoch that is known here."""
+        """The latest epoch known at this node."""
         desk = self.desks.get(channel)
         return NO_EPOCH if desk is None else desk.latest
 
@@ -165,7 +171,7 @@ class TotalOrder(Reliable):
     def next_due_us(self) -> int | None:
         due_us = super().next_due_us()
         if not self.desks and not len(self.letters):
-            return due_us  # there is nothing else
+            return due_us  # no ordering state
         soonest_us = self.office.next_due_us()
         for own_us in (due_us, self.letters.next_due_us()):
             if own_us is not None and own_us < soonest_us:
@@ -215,7 +221,7 @@ class TotalOrder(Reliable):
         for member in self.ordered.values():
             member.check_invariants()
         self.office.check_invariants()
-        # What waits is bounded by the windows of streams.
+        # Waiting events are bounded by the windows of their streams.
         for (channel, _), stream in self.streams.items():
             assert all(stamp in self.ordered[channel] for stamp in stream.held_back)
         for channel, sender in self.senders.items():
@@ -229,7 +235,7 @@ class TotalOrder(Reliable):
         assert all(channel in self.desks for channel in self.ordered)
         assert all(channel in self.desks for channel in self.office.sequencers)
 
-    # ------------------------------------------------------------------------------------ letters
+    # ---------------------------------------------------------------------------- control unicast
 
     def _letter(self, origin: str, channel: str, body: bytes, now_us: int) -> None:
         message = decode_or_none(bodies, body)
@@ -262,10 +268,10 @@ class TotalOrder(Reliable):
     def _say_letter(self, neighbour: str, channel: str, message: UnicastMessage | HopAck) -> None:
         self.context.say(neighbour, channel, encode(message))
 
-    # ---------------------------------------------------------------------------------- as a source
+    # --------------------------------------------------------------------------------------- source
 
     def _open(self, channel: str, now_us: int) -> bool:
-        """Use what is known of an order; False where there are too many others in use."""
+        """Get or create the ordering state of a channel; False if too many channels are in use."""
         self._use(now_us)
         desk = self.desks.pop(channel, None)
         if desk is None:
@@ -280,7 +286,7 @@ class TotalOrder(Reliable):
         return True
 
     def _forget_one(self) -> bool:
-        """Forget the order that was not used for longest, of those in which nothing waits."""
+        """Evict the least recently used channel in which nothing waits."""
         for channel in self.desks:
             if self._is_settled(channel):
                 self._forget(channel)
@@ -325,7 +331,7 @@ class TotalOrder(Reliable):
                 incarnation=self.context.incarnation,
             )
             is_sent = self.send(aged, note, now_us)
-            assert is_sent  # it has asked for no more than there is room for
+            assert is_sent  # it requests no more positions than the window has room for
             self._take_in(BufferedEvent(aged, note, now_us), now_us)
         if granted:
             self._hand_out(channel, now_us)
@@ -352,7 +358,7 @@ class TotalOrder(Reliable):
         answer = self.holdings.whether(origin, channel, message.held)
         self._post(origin, channel, answer, now_us)
 
-    # ---------------------------------------------------------------------------------- as a member
+    # --------------------------------------------------------------------------------------- member
 
     def _answered(
         self, channel: str, message: HolderReply | PositionPending | PositionVoid, now_us: int
@@ -368,7 +374,7 @@ class TotalOrder(Reliable):
         self._tend_member(channel, member, now_us)
 
     def _of_left_out(self, channel: str, message: HolderReply, now_us: int) -> list[PositionRange]:
-        """What sources may have in this node's last epoch that the sequencer has left out."""
+        """Ranges that excluded sources may hold in the epoch of this node's last position."""
         low, contacts = message.low, self.office.contacts
         if low is None:
             return []
@@ -395,7 +401,7 @@ class TotalOrder(Reliable):
             self._post(held.source, channel, yours, now_us)
 
     def takes(self, channel: str) -> bool:  # noqa: ARG002
-        """What has come waits for its turn, and is not acknowledged before."""
+        """Always True: an arrived event waits for its turn, and is not acknowledged before."""
         return True
 
     def _hear(
@@ -407,7 +413,7 @@ class TotalOrder(Reliable):
         return stream
 
     def _hurry(self, stream: SourceStream) -> None:
-        """Its source waits for this node no more: what it has of that must not wait any longer."""
+        """Stop waiting before events below the base: their source has stopped waiting."""
         member = self.ordered.get(stream.channel)
         if member is None:
             return
@@ -416,7 +422,7 @@ class TotalOrder(Reliable):
                 member.hurry(kept.note.stamp)
 
     def _take_in(self, kept: BufferedEvent, now_us: int) -> None:
-        """Let an event wait for its turn; it is acknowledged when that has come."""
+        """Queue an event until its turn; it is acknowledged then."""
         event, stamp = kept.event, kept.note.stamp
         assert stamp is not None
         channel = event.channel
@@ -456,27 +462,27 @@ class TotalOrder(Reliable):
         member.hold(now_us)
 
     def _let_go(self, kept: BufferedEvent, now_us: int) -> None:
-        """It is acknowledged from now on."""
+        """Release an event from its stream's `held_back`, so that it is acknowledged."""
         event, stamp = kept.event, kept.note.stamp
         assert stamp is not None
         sender = self.senders.get(event.channel)
         stream = self.streams.get((event.channel, event.source))
         if sender is not None and event.source == self.context.name:
             sender.stream.held_back.pop(stamp, None)
-            if kept.at_us < now_us:  # else that is due anyway
+            if kept.at_us < now_us:  # otherwise the caller does so anyway
                 self._tend_sender(sender, now_us)
         elif stream is not None and stream.held_back.pop(stamp, 0) and kept.at_us < now_us:
             self.relay.came(stream, now_us)
             self._plan(stream)
 
     def _patience_us(self, channel: str) -> int:
-        """How long an event waits for others: its own source has to wait for it longer."""
+        """How long an event waits for earlier ones: half of its own source's timeout."""
         definition = self.context.definition(channel) or _UNDEFINED
         if definition.options.get(LAGGARDS) == "wait":
             return NEVER
         return patience_us(definition) // 2
 
-    # ---------------------------------------------------------------------------------- what is due
+    # --------------------------------------------------------------------------------------- timers
 
     def _tidy(self, now_us: int) -> None:
         for channel in list(self.ordered):
@@ -494,12 +500,12 @@ class TotalOrder(Reliable):
         super()._tidy(now_us)
 
     def _leave_order(self, channel: str, now_us: int) -> None:
-        """Nobody here wants what waits; who comes back goes on from there, and not back."""
+        """Release waiting events that no local client wants; the position is kept for a rejoin."""
         for kept in self.ordered[channel].leave():
             self._let_go(kept, now_us)
 
     def _forget(self, channel: str) -> None:
-        """All that is known of an order in which nothing waits, but how far this node has come."""
+        """Drop an idle channel's ordering state, but keep the position if this node is a member."""
         del self.desks[channel]
         member = self.ordered.pop(channel, None)
         if member is not None and member.position is not None and self._is_member(channel):

@@ -1,8 +1,8 @@
-"""Events along trees, each sent once: what links lose is lost.
+"""Best-effort multicast along trees: each event is sent once per link, and losses are not repaired.
 
-The node where an event is published chooses the tree, and every node on it passes the event on to
-all next to it but the one it came from. So an event goes over each link of its tree once, whatever
-else is on its way and whichever trees other nodes choose, and can't go round in circles.
+The publishing node chooses the tree, and every node on it forwards the event to all its tree
+neighbours except the one it came from. An event therefore crosses each link of its tree once, and
+cannot loop, whatever other events and trees are in use.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.duplicate_filter import Duplicates
 from accord.core.overlay.signalling import Carried
 
-SPANNER: Final = "spanner"  # the option of a channel: how much longer ways may be than they must
+SPANNER: Final = "spanner"  # option: allowed stretch of paths
 LONGEST: Final = 1_000.0
 NO_PATH: Final = "no way to all members"
 _SWEEP_US: Final = 10_000_000
 
 
 class TreeHeader(msgspec.Struct, frozen=True, array_like=True):
-    """By which tree an event goes, and that tree if the next node may not know it."""
+    """The tree an event follows: its digest, and the tree if the next hop may not know it."""
 
     digest: Digest
     tree: Tree | None = None
 
 
 class TreeAck(msgspec.Struct, frozen=True, array_like=True, tag="have"):
-    """A tree has come, and need not come again; or `is_missing`, and is wanted."""
+    """Acknowledges a tree; with `is_missing`, requests it."""
 
     digest: Digest
     is_missing: bool = False
@@ -51,7 +51,7 @@ _have: Final = msgspec.msgpack.Decoder(TreeAck)
 
 
 class TreeMulticast(Template):
-    """What `single_source` and `unreliable` share: all but where trees have their root."""
+    """Common base of `single_source` and `unreliable`; they differ in the root of the tree."""
 
     promises: ClassVar[tuple[str, ...]] = (ONCE, BEST_EFFORT)
     options: ClassVar[Mapping[str, Check]] = {SPANNER: number(1, LONGEST)}
@@ -64,7 +64,7 @@ class TreeMulticast(Template):
         self.trees = KnownTrees(context.name)
         self._duplicates = Duplicates()
         self._number = 0
-        self._sweep_us = 0  # 0: nothing to forget
+        self._sweep_us = 0  # 0: nothing to expire
 
     def root(self, channel: str) -> str:
         raise NotImplementedError
@@ -95,7 +95,7 @@ class TreeMulticast(Template):
         self._spread(event, grown.digest, "", now_us)
 
     def tree(self, channel: str) -> Tree | None:
-        """By which the last event went that was published here; None where members have changed."""
+        """The tree of the last local event; None if the members have changed since."""
         definition = self.context.definition(channel)
         if definition is None:
             return None
@@ -147,11 +147,11 @@ class TreeMulticast(Template):
         self._duplicates.check_invariants()
 
     def _wanted(self, channel: str, destinations: Iterable[str] = ()) -> tuple[str, ...]:
-        """All nodes that a tree is to lead to, by name."""
+        """All nodes that the tree must reach, sorted by name."""
         return tuple(sorted({*self.members.of(channel), *destinations, self.context.name}))
 
     def _learn(self, neighbour: str, channel: str, note: TreeHeader, now_us: int) -> bool:
-        """Take a tree that came with an event; False where it is none."""
+        """Store a tree that came with an event; False if it is invalid."""
         tree = note.tree
         assert tree is not None
         if problem_with_tree(tree) or tree.digest() != note.digest:
@@ -175,21 +175,21 @@ class TreeMulticast(Template):
 
 
 class SingleSource(TreeMulticast):
-    """The tree begins at the node of the source: the shortest ways, for whom loss is bearable."""
+    """Roots the tree at the source: shortest paths, for events that may be lost."""
 
     def root(self, channel: str) -> str:  # noqa: ARG002
         return self.context.name
 
 
 class Unreliable(TreeMulticast):
-    """One tree for all sources that are members too: it begins at the rendezvous."""
+    """Roots the tree at the rendezvous: one tree for all sources that are members too."""
 
     def root(self, channel: str) -> str:
         return self.rendezvous.of(channel)
 
 
 def factor_of(definition: ChannelDefinition) -> float:
-    """How much longer the ways of a channel may be than they must."""
+    """Allowed ratio of path length to shortest path length of a channel."""
     try:
         factor = float(definition.options.get(SPANNER, FACTOR))
     except ValueError:

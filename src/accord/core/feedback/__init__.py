@@ -1,1 +1,1 @@
-"""Answers to the source of an event."""
+"""Feedback to the source of an event."""

@@ -1,15 +1,15 @@
-"""Receipts: what an answer has to show to reach the source of an event.
+"""Receipts: capability tokens that authorise feedback to the source of an event.
 
-A receipt says which client of which node published which event on which channel, and what that
-client wants to hear with each answer to it (its correlation data). The node signs all of it with a
-secret that never leaves it: nobody else can make a receipt, or change one. Who has it may answer,
-as often as they like; it holds as long as the node keeps its secret.
+A receipt states which client of which node published which event on which channel, and the
+correlation data that the client wants with each feedback. The node signs it (HMAC-SHA256) with a
+secret that never leaves it, so nobody else can make or change a receipt. The holder may send
+feedback any number of times; the receipt is valid as long as the node keeps its secret.
 
-The user whose client it was is in it too, as a keyed digest that tells others nothing: when the
-name of a client has come to somebody else, answers to the former one are not for them.
+It also has the client's user as a keyed digest, which reveals nothing to others: if another user
+takes over a client's name, feedback to the former user is not delivered to them.
 
-A receipt is text that can be a level of a topic. There is one way only to write it down, so that
-whatever is changed of it is noticed.
+A receipt is text that can be a topic level. Its encoding is canonical, so that any change is
+detected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OWNER_BYTES: Final = 8
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`event` is its number at `node`; `correlation` is None where its publisher gave none."""
+    """Content of a receipt; `event` is its number at `node`, `correlation` None if not given."""
 
     node: str
     client: str
@@ -43,7 +43,7 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class ReceiptError(AccordError):
-    """No receipt that counts: `is_forged` where it looks like one but was not signed here."""
+    """An invalid receipt; `is_forged` if it is well-formed but was not signed by this node."""
 
     def __init__(self, problem: str, *, is_forged: bool = False) -> None:
         self.problem = problem
@@ -56,7 +56,7 @@ _decoder: Final = msgspec.msgpack.Decoder(Receipt)
 
 
 class ReceiptSigner:
-    """Those of one node; `secret` is at least as long as what it makes of it."""
+    """Makes and verifies the receipts of one node; `secret` has at least `SECRET_BYTES`."""
 
     def __init__(self, node: str, secret: bytes) -> None:
         if len(secret) < SECRET_BYTES:
@@ -70,7 +70,7 @@ class ReceiptSigner:
     def make(
         self, client: str, owner: str, event: int, channel: str, correlation: bytes | None
     ) -> str:
-        """For an event of this node; EventError where that would be too long."""
+        """Return the receipt of an event of this node; EventError if it would be too long."""
         if correlation is not None and len(correlation) > MAX_CORRELATION:
             problem = f"{len(correlation)} bytes, at most {MAX_CORRELATION} with feedback"
             raise EventError("correlation data", problem)
@@ -83,14 +83,14 @@ class ReceiptSigner:
         return text
 
     def verify(self, text: str) -> Receipt:
-        """What it says; ReceiptError where this node has not said so."""
+        """Return the content; ReceiptError if it was not signed by this node."""
         receipt, body, mac = _take_apart(text)
         if not hmac.compare_digest(mac, self._mac(body)) or receipt.node != self.node:
             raise ReceiptError("the receipt was not made by this node", is_forged=True)
         return receipt
 
     def is_of(self, receipt: Receipt, owner: str) -> bool:
-        """Whether its client was that user's."""
+        """Check whether the client belonged to user `owner`."""
         return hmac.compare_digest(receipt.owner, self._digest(owner))
 
     def _mac(self, body: bytes) -> bytes:
@@ -103,12 +103,12 @@ class ReceiptSigner:
 
 
 def parse_receipt(text: str) -> Receipt:
-    """What it says, whether it is true or not; ReceiptError where it is none."""
+    """Return the content without verifying it; ReceiptError if it is malformed."""
     return _take_apart(text)[0]
 
 
 def _take_apart(text: str) -> tuple[Receipt, bytes, bytes]:
-    """The receipt, what of it is signed, and the signature."""
+    """Return the receipt, its signed bytes, and the signature."""
     if not text:
         raise ReceiptError("expected a receipt, got none")
     if len(text) > MAX_CHARACTERS:

@@ -1,1 +1,1 @@
-"""What neighbouring nodes say to each other: handshake, frames, datagrams. Pure."""
+"""The link protocol between neighbouring nodes: handshake, frames, datagrams. No I/O."""

@@ -1,9 +1,9 @@
-"""Messages to frames and back.
+"""Encodes messages into frames and decodes them.
 
-A frame of control or data holds several messages, as one msgpack array: messages that are encoded
-already are only put together, and a whole frame is decoded in one go. A message that is larger than
-a piece may be is cut: all but its last piece come in frames of the class PART, the last as LAST.
-Frames of control may come in between, those of data may not.
+A control or data frame holds several messages as one msgpack array: encoded messages are just
+concatenated, and a whole frame is decoded at once. A message larger than a piece is fragmented: all
+but its last piece are sent in frames of class PART, the last as LAST. Control frames may be
+interleaved, data frames may not.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ DATA: Final = 2
 PART: Final = 3
 LAST: Final = 4
 
-# What a frame takes beside its messages, at most: header, and the head of an array.
+# Maximum overhead of a frame: its header and the head of the array.
 FRAME_BYTES: Final = HEADER_BYTES + 5
 
 
 class LinkCodec:
-    """For the messages of `messages`: a tagged struct, or a union of such."""
+    """Codec for `messages`: a tagged struct, or a union of them."""
 
     def __init__(self, messages: Any) -> None:
         self._decode = msgspec.msgpack.Decoder(list[messages]).decode
@@ -42,7 +42,7 @@ class LinkCodec:
             raise _unknown(error) from None
 
     def decode_one(self, message: bytes) -> Any:
-        """A message that came in pieces."""
+        """Decode a message that was reassembled from pieces."""
         try:
             return self._decode_one(message)
         except (ValueError, RecursionError, OverflowError) as error:

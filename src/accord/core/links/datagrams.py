@@ -1,12 +1,12 @@
-"""Datagrams beside a link's connection, for what tolerates loss.
+"""Datagrams beside a link's connection, for messages that tolerate loss.
 
-A datagram is the id of its direction (8 bytes), its number (8), a truncated HMAC over both and the
-body (16), and a body as that of a frame. Nothing is sent again, nothing is put together: what does
-not fit goes by the connection.
+A datagram consists of the ID of its direction (8 bytes), its sequence number (8), a truncated HMAC
+over both and the body (16), and a body as in a frame. There is no retransmission and no
+fragmentation: messages that do not fit are sent over the connection.
 
-A network may let no datagrams through. So a side uses them only while the other confirms to have
-heard some, by the connection; as long as nothing else is sent, empty ones are, to be heard. The
-reports also tell a sender its loss. What is lost is known from the numbers, from the first on.
+A network may block datagrams. So an end uses them only while the other confirms over the connection
+that some arrive; empty probes are sent while there is nothing else to send. The reports also give
+the sender its loss, which the receiver derives from the sequence numbers, from the first on.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _SILENCES: Final = 3
 
 
 class Sealer:
-    """One direction's sender."""
+    """Sender of one direction: numbers and authenticates datagrams."""
 
     def __init__(self, key: DatagramKey, datagram_bytes: int, count: FrameCounts) -> None:
         self.message_bytes = datagram_bytes - OVERHEAD_BYTES - _ARRAY_BYTES
-        self.number = 0  # of the next one
+        self.number = 0  # of the next datagram
         self._key = key
         self._count = count
 
@@ -48,7 +48,7 @@ class Sealer:
         return datagram
 
     def pack(self, messages: list[bytes]) -> tuple[list[bytes], list[bytes]]:
-        """Datagrams, and the messages that are too large for one."""
+        """Pack messages into datagrams; also returns those too large for one."""
         datagrams: list[bytes] = []
         too_large: list[bytes] = []
         together: list[bytes] = []
@@ -68,7 +68,7 @@ class Sealer:
 
 
 class ReplayWindow:
-    """Lets each number pass once, if it is not too old; `first` is the lowest that may."""
+    """Anti-replay window: accepts each number once, from `first` on, if it is not too old."""
 
     def __init__(self, first: int = 0) -> None:
         self.highest = first - 1
@@ -78,7 +78,7 @@ class ReplayWindow:
 
     @property
     def lost(self) -> int:
-        """As far as is known now: what is late still counts as lost."""
+        """Datagrams missing so far; late ones count as lost until they arrive."""
         return self.highest + 1 - self._first - self.received
 
     def admit(self, number: int) -> bool:
@@ -98,7 +98,7 @@ class ReplayWindow:
 
 
 class DatagramReachability:
-    """Whether what this side sends gets through, as the other side reports it."""
+    """Whether this end's datagrams arrive, and their loss, from the peer's reports."""
 
     def __init__(self, report_us: int, first: int = 0) -> None:
         self.loss = 0.0
@@ -107,11 +107,11 @@ class DatagramReachability:
         self._heard_us = -1
 
     def is_open(self, now_us: int) -> bool:
-        """Whether the other side has heard something lately."""
+        """Whether the peer recently confirmed new datagrams."""
         return self._heard_us >= 0 and now_us - self._heard_us <= _SILENCES * self._report_us
 
     def heard(self, received: int, highest: int, next_number: int, now_us: int) -> None:
-        """A report; one that can't be true is ignored."""
+        """Process a report; an inconsistent or outdated one is ignored."""
         sent = highest - self._heard.highest
         came = received - self._heard.received
         if not (sent > 0 and came >= 0 and highest < next_number):
@@ -122,12 +122,12 @@ class DatagramReachability:
 
 
 class Opener(ReplayWindow):
-    """One direction's receiver."""
+    """Receiver of one direction: verifies datagrams and rejects replays."""
 
     def __init__(self, key: DatagramKey, codec: LinkCodec, count: FrameCounts) -> None:
         super().__init__()
-        self.refused = 0  # forged, or nothing that can be read
-        self.repeated = 0  # or too late to tell
+        self.refused = 0  # forged or malformed
+        self.repeated = 0  # replayed, or too old for the window
         self._key = key
         self._codec = codec
         self._count = count
@@ -137,7 +137,7 @@ class Opener(ReplayWindow):
         return self._key.id
 
     def open(self, datagram: bytes) -> list[Any]:
-        """Its messages; none where it must not be believed."""
+        """Messages of a datagram; none if it is forged, replayed or malformed."""
         body = datagram[OVERHEAD_BYTES:]
         signed = datagram[:SIGNED_BYTES]
         mac = datagram[SIGNED_BYTES:OVERHEAD_BYTES]
@@ -157,7 +157,7 @@ class Opener(ReplayWindow):
 
 
 class Datagrams:
-    """Both directions of a link, and whether they get through."""
+    """Datagrams of a link in both directions, with probes and reports."""
 
     def __init__(self, sealer: Sealer, opener: Opener, *, report_us: int, now_us: int) -> None:
         self.sealer = sealer
@@ -166,23 +166,23 @@ class Datagrams:
         self._report_us = report_us
         self._hearing = DatagramReachability(report_us)
         self._reported = -1
-        self._probed = 0  # what had been sent at the last look
+        self._probed = 0  # `sealer.number` at the last `advance`
 
     @property
     def loss(self) -> float:
-        """Of what was sent, as the other side reports it."""
+        """Loss of sent datagrams, from the peer's reports."""
         return self._hearing.loss
 
     def is_open(self, now_us: int) -> bool:
-        """Whether the other side has heard a datagram lately."""
+        """Whether the peer recently confirmed datagrams."""
         return self._hearing.is_open(now_us)
 
     def heard(self, report: DatagramReport, now_us: int) -> None:
-        """The other side's report."""
+        """Process the peer's report."""
         self._hearing.heard(report.received, report.highest, self.sealer.number, now_us)
 
     def advance(self, now_us: int) -> tuple[bytes | None, DatagramReport | None]:
-        """When due: an empty datagram to send, and a report."""
+        """When due, a probe and a report to send, each if needed."""
         if now_us < self.due_us:
             return None, None
         self.due_us = now_us + self._report_us

@@ -1,9 +1,9 @@
-"""One connection per pair of nodes: which of two stays.
+"""Resolves duplicate links: one connection per pair of nodes.
 
-Where both open one, that of the node with the smaller name stays: both ends come to the same
-result, whichever they see first. Who opens a second one itself has lost the first. A node that has
-restarted is known by its incarnation, and so are two nodes with the same name. They differ in that
-the former self of a node is silent: as long as the standing one is heard of, another is refused.
+If both ends dial, the connection dialled by the node with the smaller name stays: both ends decide
+alike, whichever they see first. A node that dials a second connection itself has lost the first. A
+different incarnation means either a restarted node or a name conflict. In the first case the old
+link is silent; so while the existing link is alive, another incarnation is refused.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from accord.core.links.handshake import LinkPeer
 def reason_to_refuse(
     own: str, standing: LinkPeer | None, new: LinkPeer, *, is_heard: bool
 ) -> LinkError | None:
-    """Why `new` can't be, or None: then it takes the place of `standing`.
+    """Why `new` is refused; None if it replaces `standing`.
 
-    `is_heard`: that one has said something lately.
+    `is_heard`: a message arrived over `standing` recently.
     """
     if standing is None:
         return None

@@ -1,4 +1,4 @@
-"""CloseReason a link is refused or ends, in words for both sides, and what to do about it."""
+"""Reasons why a link is refused or ends, readable at both ends, with remedies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PROBLEM_CHARACTERS: Final = 300
 
 
 class CloseReason(StrEnum):
-    """The kinds of reasons; they travel as text, so that newer nodes may have more of them."""
+    """Kinds of reasons; sent as text, so that newer nodes may have more of them."""
 
     GARBAGE = "garbage"
     TOO_LARGE = "too-large"
@@ -25,7 +25,7 @@ class CloseReason(StrEnum):
     SAME_NAME = "same-name"
     ITSELF = "itself"
     TIER = "tier"
-    OTHER = "other"  # than the node that was to be there
+    OTHER = "other"  # another node than expected
     DUPLICATE = "duplicate"
     REPLACED = "replaced"
     BUSY = "busy"
@@ -57,7 +57,7 @@ _REMEDIES: Final[dict[str, str]] = {
 
 
 class LinkError(AccordError):
-    """CloseReason a link is not there, or not any more; `is_told`: the other side said so."""
+    """Why a link could not be established or has ended; `is_told`: reported by the peer."""
 
     def __init__(self, why: str, problem: str, *, is_told: bool = False) -> None:
         self.why = why
@@ -67,12 +67,12 @@ class LinkError(AccordError):
 
     @property
     def remedy(self) -> str:
-        """What an operator can do; nothing where no one needs to do anything."""
+        """Advice for the operator; empty if nothing needs to be done."""
         return _REMEDIES.get(self.why, "")
 
     @property
     def is_routine(self) -> bool:
-        """Whether it belongs to how links come and go."""
+        """Whether it is part of normal operation."""
         return self.why in (
             CloseReason.DUPLICATE,
             CloseReason.REPLACED,

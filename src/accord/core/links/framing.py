@@ -1,6 +1,6 @@
-"""Splits a stream of bytes into frames, however it was cut on the way.
+"""Splits a byte stream into frames, however it was segmented.
 
-A frame is four bytes of length, then one byte for its class and its body, which the length covers.
+A frame is a length of four bytes, then one byte for its class and its body; the length covers both.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ MAX_CLASS: Final = 4
 
 
 class LinkFramer:
-    """Collects what was read until whole frames are there, and gives them one by one.
+    """Buffers received bytes until frames are complete, and returns them one by one.
 
-    `limit` may change between two frames. No more than one frame of that size is kept beside what
-    was read last, and an unfinished one is looked at again only when all of it has come.
+    `limit` may change between two frames. At most one frame of that size is buffered besides the
+    last read, and an incomplete one is examined again only when all of it has arrived.
     """
 
     def __init__(self, limit: int) -> None:
@@ -34,7 +34,7 @@ class LinkFramer:
         return len(self._pending) + len(self._data) - self._at
 
     def feed(self, data: bytes) -> None:
-        """To be followed by `take` until there is no whole frame left."""
+        """Add received bytes; the caller then calls `take` until no complete frame is left."""
         assert self._at == len(self._data)
         self._at = 0
         if not self._pending:
@@ -48,7 +48,7 @@ class LinkFramer:
             self._data = b""
 
     def take(self) -> tuple[int, memoryview] | None:
-        """The next frame: class and body. After an error the stream is lost."""
+        """The next frame: class and body. After an error the stream is unusable."""
         at, data = self._at, self._data
         left = len(data) - at
         if left == 0:
@@ -65,7 +65,7 @@ class LinkFramer:
         return data[at + _LENGTH_BYTES], memoryview(data)[at + HEADER_BYTES : at + size]
 
     def clear(self) -> None:
-        """Nothing more will be taken."""
+        """Discard all buffered bytes."""
         self._data = b""
         self._at = 0
         self._pending.clear()

@@ -1,14 +1,14 @@
-"""Who is at the other end: greetings both ways, then proofs both ways.
+"""Handshake of a link: mutual challenge-response authentication with a shared key.
 
     dialer     Hello →        → Proof
     listener           ← Hello         ← Proof
 
-Who opened the connection speaks and proves first: a stranger who connects learns nothing that
-depends on the key. The listener's proof also says that it accepts; with it the link is there for
-both. Either may end the conversation at any step, and says why.
+The dialler sends its Hello and its proof first: an unauthenticated client that connects learns
+nothing that depends on the key. The listener's proof also means acceptance; with it the link is up
+for both. Either end may close at any step, with a reason.
 
-Without a shared key who is trusted follows from the connection alone: nodes on the same machine,
-and those whose certificate, checked by the transport, is for the name they give.
+Without a shared key, trust follows from the connection alone: nodes on the same machine are
+trusted, and nodes whose certificate, verified by the transport, is for the name they give.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class LocalIdentity(Struct, frozen=True, kw_only=True):
 
 
 class RemoteEndpoint(Struct, frozen=True, kw_only=True):
-    """The other end, as the transport knows it; `certified` are the names of its certificate.
+    """The peer, as the transport knows it; `certified` are the names in its certificate.
 
-    Where only one node will do, that is `expected`.
+    `expected` is the only acceptable node, empty for any.
     """
 
     address: str
@@ -61,7 +61,7 @@ class RemoteEndpoint(Struct, frozen=True, kw_only=True):
 
 
 class LinkPeer(Struct, frozen=True, kw_only=True):
-    """The node at the other end, once that is proved; `is_dialed`: this node opened the link."""
+    """The authenticated node at the other end; `is_dialed`: this node opened the link."""
 
     node: str
     incarnation: int
@@ -72,12 +72,12 @@ class LinkPeer(Struct, frozen=True, kw_only=True):
     receiving: DatagramKey
 
 
-# Why a node that has proved who it is can't be a neighbour now; None: it can.
+# Why an authenticated node cannot be a neighbour now; None: it can.
 Admit = Callable[[LinkPeer], LinkError | None]
 
 
 class LinkHandshake:
-    """One end's part. What is to be sent is in `outgoing`, encoded; mistakes raise LinkError."""
+    """One end of the handshake; `outgoing` holds encoded messages, failures raise `LinkError`."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class LinkHandshake:
         self._transcript = b""
 
     def start(self) -> None:
-        """The connection is there."""
+        """The connection is open: check that authentication is possible; the dialler greets."""
         local, remote = self._local, self._remote
         if not (local.key.is_set or remote.is_loopback or remote.certified):
             problem = "without a shared key or certificates only nodes of the same machine link"
@@ -117,7 +117,7 @@ class LinkHandshake:
             self.outgoing.append(self._own)
 
     def receive(self, message: LinkMessage, encoded: bytes) -> LinkPeer | None:
-        """The next message of the other side; gives who it is when all is said."""
+        """Process the peer's next message; returns the peer when the handshake is complete."""
         other = self._other
         if other is None:
             if not isinstance(message, Hello):

@@ -1,12 +1,12 @@
-"""What proves who is at the other end of a link, and what protects its datagrams.
+"""Keys that authenticate the ends of a link and protect its datagrams.
 
-A proof is an HMAC over both greetings, byte by byte as they were sent, and the role of who gives
-it. Both greetings contain a fresh random number, so no proof fits a second conversation; as the
-roles differ, nobody's own proof can be sent back to him. The greetings name the versions, so
-nobody on the way can talk two nodes down to an older one.
+A proof is an HMAC over both Hello messages, exactly as sent, and the role of its sender. Each Hello
+contains a fresh nonce, so a proof cannot be replayed in another session; as the roles differ, it
+cannot be reflected to its sender. Each Hello names the supported versions, so an attacker in the
+middle cannot force a downgrade.
 
-The proof tells who opened the connection, not who writes to it later: where others could change
-what is on its way, links need TLS. (Datagrams are protected one by one.)
+The proof authenticates the opening of the connection, not later traffic: where an attacker could
+modify that, links need TLS. (Datagrams are authenticated one by one.)
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ ID_BYTES: Final = 8
 
 
 class SharedKey:
-    """Secret bytes of any length that all nodes of a network have; none at all: no key."""
+    """Secret of any length, common to all nodes of a network; empty means no key."""
 
     __slots__ = ("_secret", "is_set")
 
     def __init__(self, key: bytes = b"") -> None:
         self.is_set = bool(key)
-        # Hashed, because to HMAC a short key and the same with zeros behind it are one.
+        # Hashed, because HMAC does not distinguish a short key from the same padded with zeros.
         self._secret = hashlib.sha256(b"accord link key" + key).digest()
 
     def __repr__(self) -> str:
@@ -40,7 +40,7 @@ class SharedKey:
         return hmac.compare_digest(mac, self.proof(role, transcript))
 
     def datagram_key(self, sender: bytes, transcript: bytes) -> DatagramKey:
-        """For what the one with the role `sender` sends in this conversation."""
+        """Key for datagrams sent by the end with the role `sender` in this session."""
         known = hmac.digest(self._secret, _labelled(b"extract", transcript), "sha256")
         return DatagramKey(
             hmac.digest(known, _labelled(b"datagram id", sender), "sha256")[:ID_BYTES],
@@ -48,7 +48,7 @@ class SharedKey:
         )
 
     def group_key(self, group: str) -> DatagramKey:
-        """For what all nodes with this key send to a multicast group."""
+        """Key for datagrams of all nodes with this shared key to a multicast group."""
         return DatagramKey(
             hmac.digest(self._secret, _labelled(b"group id", group.encode()), "sha256")[:ID_BYTES],
             hmac.digest(self._secret, _labelled(b"group key", group.encode()), "sha256"),
@@ -56,7 +56,7 @@ class SharedKey:
 
 
 class DatagramKey:
-    """The key of one direction or of a group, and what tells, in clear, whose a datagram is."""
+    """Key of one direction or group, with the ID that marks its datagrams in clear text."""
 
     __slots__ = ("id", "secret")
 
@@ -73,5 +73,5 @@ def transcript_of(dialer_hello: bytes, listener_hello: bytes) -> bytes:
 
 
 def _labelled(*parts: bytes) -> bytes:
-    """Put together so that no other parts give the same."""
+    """Unambiguous concatenation: each part is prefixed with its length."""
     return b"".join(len(part).to_bytes(4) + part for part in parts)

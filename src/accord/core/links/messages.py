@@ -1,4 +1,4 @@
-"""What the two ends of a link say to each other about the link itself."""
+"""Messages between the two ends of a link about the link itself."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ MIN_VERSION: Final = 1
 MAX_VERSION: Final = 1
 NONCE_BYTES: Final = 32
 
-# Features of a Hello, each with a number; unknown ones mean nothing.
+# Features in a Hello, each with a number; unknown ones are ignored.
 DATAGRAM_PORT: Final = "udp"
 MESSAGE_BYTES: Final = "bytes"
 KEEPALIVE_US: Final = "keepalive"
-GROUP: Final = "group"  # the multicast group a node is in, and its key
-SECONDARY: Final = "secondary"  # it has parents, and no map
+GROUP: Final = "group"  # identifies the node's multicast group and its key
+SECONDARY: Final = "secondary"  # the node has parents, and no link-state map
 
 
 class Hello(Struct, frozen=True, array_like=True, tag="hello"):
-    """Who speaks, and which versions of the protocol it can."""
+    """Opens the handshake: the sender's name, incarnation, protocol versions and features."""
 
     magic: str
     least: int
@@ -36,29 +36,29 @@ class Hello(Struct, frozen=True, array_like=True, tag="hello"):
 
 
 class Proof(Struct, frozen=True, array_like=True, tag="proof"):
-    """That its sender has the shared key, and means just this conversation."""
+    """Proves that its sender has the shared key, for this session only."""
 
     mac: bytes
 
 
 class LinkClose(Struct, frozen=True, array_like=True, tag="ended"):
-    """The last words of who ends or refuses a link."""
+    """Sent last by the end that closes or refuses a link, with the reason."""
 
     why: str
     problem: str
 
 
 class DatagramReport(Struct, frozen=True, array_like=True, tag="heard"):
-    """Of the datagrams so far: how many came, and the highest number."""
+    """Datagrams received so far: their count and the highest sequence number."""
 
     received: int
     highest: int
 
 
 class MulticastReport(Struct, frozen=True, array_like=True, tag="group"):
-    """Of what the other side sends to their group: how many came, and the highest number.
+    """Datagrams received from the peer's multicast: their count and highest sequence number.
 
-    Of its own, those from the number `first` on are for this link.
+    The sender's own datagrams belong to this link from the number `first` on.
     """
 
     first: int

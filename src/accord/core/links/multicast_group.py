@@ -1,17 +1,19 @@
-"""Datagrams to a multicast group: one for all neighbours on a LAN that need the same.
+"""Datagrams to a multicast group: one datagram for all neighbours on a LAN.
 
-A datagram is the id of the group's key (8 bytes), its number among those of its sender (8), a
-truncated HMAC over all that follows and precedes it (16), and a body: its length and the head, who
-sent it; then messages as in a frame. The key is that of all nodes, made from their shared key: who
-has it is a node, and which one is believed as far as nodes believe each other.
+A datagram consists of the ID of the group's key (8 bytes), its sender's sequence number (8), a
+truncated HMAC over all that precedes and follows it (16), and a body: the length of the header, the
+header, which names the sender, then messages as in a frame. The key is common to all nodes, derived
+from their shared key: its holder is a node, but the sender's name is only as trustworthy as the
+nodes are.
 
-Nothing is believed of a node that is not linked, or was started anew since: its incarnation is in
-the head. By the link both sides tell from which number on datagrams are for it. So what somebody
-has recorded passes no second time, neither at a node that has had it, nor at one that came later.
+Datagrams of a node that is not linked, or has restarted since (its incarnation is in the header),
+are not accepted. Over the link both ends report the sequence number from which datagrams belong to
+it. So a recorded datagram cannot be replayed, neither to a node that received it nor to one that
+joined later.
 
-A network may let no multicast through, or only to some. So a neighbour counts as reached only while
-it confirms, by the link, that it hears what this node sends; beacons see to it that there is
-something to hear. They may also say where a node listens, for those that look for neighbours.
+A network may block multicast, or pass it to some nodes only. So a neighbour counts as reached only
+while it confirms over the link that it receives this node's datagrams; beacons ensure that there
+are some. Beacons may also carry a node's listening addresses, for discovery.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _FEATURE_BYTES: Final = 6
 
 
 class MulticastHeader(Struct, frozen=True, array_like=True):
-    """Who has sent a datagram; in a beacon, where it listens."""
+    """Sender of a datagram; in a beacon, with its listening addresses."""
 
     sender: str
     incarnation: int
@@ -53,7 +55,7 @@ class MulticastHeader(Struct, frozen=True, array_like=True):
 
 
 class GroupDatagram(Struct, frozen=True):
-    """One that was sent by somebody with the key; `body` has its messages."""
+    """An authenticated datagram; `body` holds its encoded messages."""
 
     head: MulticastHeader
     number: int
@@ -65,7 +67,7 @@ _head: Final = msgspec.msgpack.Decoder(MulticastHeader)
 
 
 class MulticastGroup:
-    """This node's place in it: seals what it sends, and opens what others do."""
+    """This node's membership: seals outgoing datagrams and opens received ones."""
 
     def __init__(
         self,
@@ -76,10 +78,10 @@ class MulticastGroup:
         incarnation: int,
         datagram_bytes: int,
     ) -> None:
-        self.number = 0  # of the next one
+        self.number = 0  # of the next datagram
         self.sent = FrameCounts()
         self.received = FrameCounts()
-        self.refused = 0  # forged, or nothing that can be read
+        self.refused = 0  # forged or malformed
         self._key = key
         self._codec = codec
         self._head = MulticastHeader(node, incarnation)
@@ -89,7 +91,7 @@ class MulticastGroup:
 
     @property
     def feature(self) -> int:
-        """Tells those in the same group with the same key."""
+        """Identifies the group and its key in a Hello."""
         return int.from_bytes(self._key.id[:_FEATURE_BYTES])
 
     def beacon(self, addresses: tuple[str, ...]) -> bytes:
@@ -97,7 +99,7 @@ class MulticastGroup:
         return self._seal(_encode(head), [])
 
     def pack(self, messages: list[bytes]) -> list[bytes]:
-        """Datagrams of them, each of which must be small enough."""
+        """Pack messages into datagrams; each must fit into one."""
         datagrams: list[bytes] = []
         together: list[bytes] = []
         size = 0
@@ -112,14 +114,14 @@ class MulticastGroup:
         return datagrams
 
     def open(self, datagram: bytes) -> GroupDatagram | None:
-        """None where it must not be believed."""
+        """Verify a datagram; None if it is forged or malformed."""
         found = self._opened(datagram)
         if found is None:
             self.refused += 1
         return found
 
     def messages(self, datagram: GroupDatagram) -> list[Any]:
-        """Those of one that is believed; none where they can't be read."""
+        """Messages of an accepted datagram; none if they are malformed."""
         try:
             found = self._codec.decode(datagram.body)
         except LinkError:
@@ -154,7 +156,7 @@ class MulticastGroup:
 
 
 class MulticastPeer:
-    """One neighbour of the same group: whether it hears this node, and what it has sent."""
+    """A neighbour in the same group: whether it receives this node, and its replay window."""
 
     def __init__(self, group: MulticastGroup, *, report_us: int, now_us: int) -> None:
         self.due_us = now_us
@@ -162,19 +164,17 @@ class MulticastPeer:
         self._group = group
         self._first = group.number
         self._hearing = DatagramReachability(report_us, self._first)
-        self._window: ReplayWindow | None = (
-            None  # not before the other side has told where it begins
-        )
+        self._window: ReplayWindow | None = None  # until the peer reports its first number
         self._report_us = report_us
         self._reported: MulticastReport | None = None
 
     @property
     def loss(self) -> float:
-        """Of what this node sends, there."""
+        """Loss of this node's datagrams on their way to the neighbour."""
         return self._hearing.loss
 
     def is_open(self, now_us: int) -> bool:
-        """Whether it has heard this node lately."""
+        """Whether it recently confirmed datagrams of this node."""
         return self._hearing.is_open(now_us)
 
     def told(self, report: MulticastReport, now_us: int) -> None:
@@ -184,14 +184,14 @@ class MulticastPeer:
         self._hearing.heard(report.received, report.highest, self._group.number, now_us)
 
     def admit(self, number: int) -> bool:
-        """Whether a datagram of the neighbour counts: once, and not what was sent before."""
+        """Whether to accept a datagram of the neighbour: once, and only if sent for this link."""
         if self._window is None or not self._window.admit(number):
             self.repeated += 1
             return False
         return True
 
     def advance(self, now_us: int) -> MulticastReport | None:
-        """When due: what to tell the neighbour, if that has changed."""
+        """When due, the report for the neighbour if it has changed."""
         if now_us < self.due_us:
             return None
         self.due_us = now_us + self._report_us

@@ -1,4 +1,4 @@
-"""What a node may be called."""
+"""Validation of node names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NAME_BYTES: Final = 64
 
 
 def name_problem(name: str) -> str:
-    """What is wrong with a node's name; nothing if it may be used."""
+    """The problem with a node's name; empty if it is valid."""
     if not name:
         return "the node's name is empty"
     try:

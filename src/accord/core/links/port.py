@@ -1,4 +1,4 @@
-"""What a node's links need from whatever decides: the overlay, or a test's stand-in for it."""
+"""Ports between a node's links and what is above them: the overlay, or a fake in tests."""
 
 from __future__ import annotations
 
@@ -6,43 +6,43 @@ from typing import Any, Protocol
 
 
 class OverlayPort(Protocol):
-    """Times are those of one clock that does not jump, in microseconds."""
+    """The overlay as links use it; times are microseconds of one monotonic clock."""
 
-    # Messages of control, each with the neighbour it is for: taken out by who drives the links.
+    # Control messages with their neighbours; drained by the driver of the links.
     sends: list[tuple[str, Any]]
 
     def link_up(self, neighbour: str, now_us: int) -> None:
-        """A connection to `neighbour` is there; nothing that was under way before has stayed."""
+        """A connection to `neighbour` is up; messages in flight on an earlier one are lost."""
 
     def link_down(self, neighbour: str, now_us: int) -> None: ...
 
     def receive(self, neighbour: str, message: Any, now_us: int) -> None:
-        """A message of control or data; only between `link_up` and `link_down`."""
+        """A control or data message arrived; only between `link_up` and `link_down`."""
 
     def advance(self, now_us: int) -> None: ...
 
     def next_due_us(self) -> int | None:
-        """When `advance` must be called; None: not before something else happens."""
+        """When to call `advance`; None: not before another call."""
 
     def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
-        """Data for `neighbour`, encoded: at least so many bytes if there are, one message more."""
+        """Encoded data for `neighbour`: at least `bytes_wanted` if queued, up to a message more."""
 
     def take_datagrams(self, neighbour: str, bytes_wanted: int, message_bytes: int) -> list[bytes]:
-        """As `take`, but only what tolerates loss, and no message above `message_bytes`.
+        """Like `take`, but only messages that tolerate loss, each up to `message_bytes`.
 
-        It is asked first, and only while datagrams get through: `take` is to give what is left,
-        whatever it tolerates. Where nothing tolerates loss it gives nothing.
+        Called before `take`, and only while datagrams get through: `take` returns the rest,
+        including messages that tolerate loss. Returns nothing if no message tolerates loss.
         """
 
 
 class MulticastPort(Protocol):
-    """The same for the multicast group of a node, where it is in one."""
+    """The overlay as links use it if the node is in a multicast group."""
 
     def reach_group(self, neighbours: list[str], message_bytes: int) -> None:
-        """Those that hear what is sent there now, in messages of that size at most."""
+        """Set the neighbours that receive the group now, and the largest message."""
 
     def take_shared(self, bytes_wanted: int) -> list[bytes]:
-        """Data for several of them at once, encoded; what is not for several is kept for `take`."""
+        """Encoded data for several neighbours at once; data for a single one is left to `take`."""
 
     def receive_shared(self, neighbour: str, message: Any, now_us: int) -> None:
-        """What a neighbour has sent there, to this node or to others."""
+        """A neighbour's message to the group arrived, for this node or for others."""

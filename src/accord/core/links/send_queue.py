@@ -1,8 +1,8 @@
-"""What a link sends next: about itself first, then control, then data.
+"""Send queue of a link, in strict priority: link messages, then control, then data.
 
-Control waits here only while the connection takes nothing. Data is pulled when there is room for
-it, and no more at a time than a piece: larger messages are cut, so that control never waits behind
-more than that. A message once begun is finished before other data.
+Control messages are queued only while the connection accepts nothing. Data is pulled when there is
+room, at most one piece at a time: larger messages are fragmented, so that control never waits
+behind more than a piece. A started message is finished before other data.
 """
 
 from __future__ import annotations
@@ -16,24 +16,26 @@ from accord.core.links.errors import CloseReason, LinkError
 from accord.core.links.options import LinkOptions
 from accord.core.links.traffic import LinkTraffic
 
-# Data for so many bytes, or a little more, as encoded messages.
+# Returns encoded messages of about the given number of bytes, or a little more.
 Pull = Callable[[int], list[bytes]]
 
-# Smaller pieces than this would mostly consist of headers.
+# Smaller pieces would consist mostly of headers.
 _MIN_PIECE: Final = 1_400
 
 
 class LinkSendQueue:
+    """Queued link frames, control messages and pulled data of one connection."""
+
     def __init__(self, options: LinkOptions, traffic: LinkTraffic) -> None:
-        self.message_bytes = options.message_bytes  # of a message, as the other side accepts them
+        self.message_bytes = options.message_bytes  # largest message that the peer accepts
         self._options = options
         self._traffic = traffic
-        self._frames: list[bytes] = []  # about the link
+        self._frames: list[bytes] = []  # of class LINK
         self._control: list[bytes] = []
         self._control_bytes = 0
         self._data: deque[bytes] = deque()
         self._data_bytes = 0
-        self._cut = 0  # how much of the first of them is sent
+        self._cut = 0  # bytes of the first message that are already sent
 
     @property
     def buffered_bytes(self) -> int:
@@ -45,14 +47,14 @@ class LinkSendQueue:
 
     @property
     def has_data(self) -> bool:
-        """Whether data waits that was pulled already."""
+        """Whether pulled data is waiting."""
         return bool(self._data)
 
     def put_link(self, body: bytes) -> None:
         self._frames.append(frame(LINK, body))
 
     def put_control(self, message: bytes) -> bool:
-        """Whether it will be sent; LinkError: too much waits already."""
+        """Queue a message; False if it is too large. Raises `LinkError` if the queue is full."""
         size = len(message)
         if not self._is_small_enough(size):
             return False
@@ -91,14 +93,14 @@ class LinkSendQueue:
                 if not pulled:
                     break
                 self.put_data(pulled)
-                continue  # all of it may have been too large
+                continue  # all messages may have been too large
             made = self._next_frame(min(max(room, _MIN_PIECE), piece_bytes))
             frames.append(made)
             room -= len(made)
         return frames
 
     def clear(self) -> None:
-        """Nothing but words about the link will be sent any more."""
+        """Discard control and data; link messages are still sent."""
         self._control.clear()
         self._data.clear()
         self._control_bytes = self._data_bytes = self._cut = 0

@@ -1,7 +1,7 @@
-"""One end of a link over one connection: bytes come in, messages and bytes to send come out.
+"""One end of a link over one connection: received bytes in, messages and bytes to send out.
 
-A session never raises for what comes in: when it is over, `ended` says why, and what it still has
-to send are its last words. Whoever drives it closes the connection after them.
+A session never raises on bad input: when it has ended, `ended` holds the reason, and all that is
+left to send is a `LinkClose`. The driver closes the connection after sending it.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from accord.core.links.traffic import no_traffic
 
 _DEFAULTS: Final = LinkOptions()
 _MIN_MESSAGE_BYTES: Final = 4_096
-# Of a frame with several messages: nodes put no more together than a piece may have. Else one could
-# hold millions, and whoever takes them apart would have no time for anything else.
+# Bytes of a frame with several messages: nodes combine at most `piece_bytes`. Otherwise one frame
+# could hold millions of messages, and decoding them would block everything else.
 _MAX_TOGETHER: Final = 1 << 20
-_ONE: Final = 0x91  # how a frame with one message begins
+_ONE: Final = 0x91  # first byte of a frame with one message
 _TLS: Final = b"\x16\x03"
 
 
 class LinkSession:
-    """`neighbour` is who is at the other end, once that is proved: then messages may be sent."""
+    """Session of a link; messages can be sent once the handshake has set `neighbour`."""
 
     def __init__(  # noqa: PLR0913 - once per connection
         self,
@@ -65,11 +65,11 @@ class LinkSession:
     ) -> None:
         self.remote = remote
         self.neighbour: LinkPeer | None = None
-        self.claimed = ""  # what the other end calls itself, proved or not
+        self.claimed = ""  # name in the peer's Hello, authenticated or not
         self.ended: LinkError | None = None
         self.traffic = no_traffic()
         self.datagrams: Datagrams | None = None
-        self.in_group: MulticastPeer | None = None  # where both are in the same multicast group
+        self.in_group: MulticastPeer | None = None  # if both are in the same multicast group
         self._group = group
         self._codec = codec
         self._options = options
@@ -100,19 +100,19 @@ class LinkSession:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether something waits to be taken that needs no pulling."""
+        """Whether anything is queued, control or data already pulled."""
         return self._outgoing.has_control or self._outgoing.has_data
 
     def is_heard(self, quiet_us: int, now_us: int) -> bool:
-        """Whether the other end said something lately: within that time, if it need not sooner.
+        """Whether the peer sent something within `quiet_us`, or 1.5 keepalives if that is less.
 
-        It says something at least once per keepalive.
+        A peer sends something at least once per keepalive.
         """
         keepalive_us = self._idle_us // self._options.silences
         return now_us - self._received_us < min(quiet_us, keepalive_us * 3 // 2)
 
     def receive(self, data: bytes, now_us: int) -> list[Any]:
-        """Bytes came; gives the messages that they complete."""
+        """Process received bytes; returns the messages that they complete."""
         messages: list[Any] = []
         if self.ended is not None or not data:
             return messages
@@ -131,7 +131,7 @@ class LinkSession:
         return self.datagrams.opener.open(datagram)
 
     def send(self, message: Any) -> None:
-        """Queue a message of control; what could never be sent is counted in `traffic`."""
+        """Queue a control message; one too large for the peer is dropped, counted in `traffic`."""
         if self.neighbour is None or self.ended is not None:
             return
         try:
@@ -140,14 +140,14 @@ class LinkSession:
             self._finish(error)
 
     def take_control(self, now_us: int) -> list[bytes]:
-        """Everything to send that is not data."""
+        """Frames to send that are not data."""
         frames = self._outgoing.take_control()
         if frames:
             self._sent_us = now_us
         return frames
 
     def take_data(self, room: int, pull: Pull, now_us: int) -> list[bytes]:
-        """Frames of data for `room` bytes, or a little more, from what `pull` gives."""
+        """Data frames for `room` bytes, or a little more, pulled with `pull`."""
         if self.neighbour is None or self.ended is not None:
             return []
         frames = self._outgoing.take_data(room, pull)
@@ -156,7 +156,7 @@ class LinkSession:
         return frames
 
     def take_datagrams(self, pull: Pull, now_us: int) -> list[bytes]:
-        """Datagrams to send; what is too large for one goes by the connection."""
+        """Datagrams to send; messages too large for one are sent over the connection."""
         datagrams = self.datagrams
         if datagrams is None or self.ended is not None:
             return []
@@ -169,7 +169,7 @@ class LinkSession:
         return taken
 
     def end(self, why: CloseReason, problem: str) -> None:
-        """This side has had enough."""
+        """End the session from this side."""
         if self.ended is None:
             self._finish(LinkError(why, problem))
 
@@ -185,7 +185,7 @@ class LinkSession:
         return due_us if self.datagrams is None else min(due_us, self.datagrams.due_us)
 
     def advance(self, now_us: int) -> None:
-        """Time has passed: give up waiting, or show that this side is still there."""
+        """Check timeouts, and send a keepalive, probe or report if due."""
         if self.ended is not None:
             return
         if self.neighbour is None:
@@ -211,7 +211,7 @@ class LinkSession:
             self.touch()
 
     def touch(self) -> None:
-        """Send something, so that a connection that is broken shows it."""
+        """Queue a keepalive if nothing is queued, so that a broken connection is detected."""
         if self.neighbour is not None and self.ended is None and not self._outgoing.has_control:
             self._outgoing.put_link(b"")
 
@@ -266,7 +266,7 @@ class LinkSession:
     def _receive_about_link(self, body: memoryview, now_us: int) -> None:
         handshake = self._handshake
         if handshake is None and not body:
-            return  # a keepalive
+            return  # keepalive
         message = decode_link_message(body)
         if isinstance(message, Hello):
             self.claimed = message.node
@@ -295,7 +295,7 @@ class LinkSession:
             handshake.outgoing.clear()
 
     def _begin(self, neighbour: LinkPeer, now_us: int) -> None:
-        """The link is there."""
+        """Complete the handshake: apply the peer's features and open datagrams."""
         options = self._options
         features = neighbour.features
         self._handshake = None
@@ -317,7 +317,7 @@ class LinkSession:
             self.in_group = MulticastPeer(self._group, report_us=options.report_us, now_us=now_us)
 
     def _explained(self, error: LinkError, data: bytes) -> LinkError:
-        """What is no greeting at all comes from something else than a node."""
+        """Replace an error on the very first bytes: the peer is not a node."""
         is_first = self.neighbour is None and self.traffic.received.link.frames == 0
         if not is_first or error.why not in (CloseReason.GARBAGE, CloseReason.TOO_LARGE):
             return error
@@ -338,7 +338,7 @@ class LinkSession:
 def _features(local: LocalIdentity, remote: RemoteEndpoint, options: LinkOptions) -> dict[str, int]:
     features = dict(local.features)
     if remote.is_encrypted:
-        # Datagrams are not: nothing that TLS was to hide may go by them.
+        # Datagrams are not encrypted: data that TLS protects must not be sent in them.
         features.pop(DATAGRAM_PORT, None)
         features.pop(GROUP, None)
     features[MESSAGE_BYTES] = options.message_bytes

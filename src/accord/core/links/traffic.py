@@ -1,4 +1,4 @@
-"""What went over a link, by class."""
+"""Traffic counters of a link, by class of frame."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from msgspec import Struct
 
 
 class FrameCounts(Struct):
+    """Counters of one class of frames."""
+
     frames: int = 0
     messages: int = 0
     bytes: int = 0  # headers included
@@ -17,7 +19,7 @@ class FrameCounts(Struct):
 
 
 class DirectionTraffic(Struct):
-    """`link` is what the two ends say about the link itself: greetings, keepalives, reports."""
+    """Counters of one direction; `link` counts handshakes, keepalives and reports."""
 
     link: FrameCounts
     control: FrameCounts
@@ -33,9 +35,11 @@ class DirectionTraffic(Struct):
 
 
 class LinkTraffic(Struct):
+    """Counters of both directions of a link."""
+
     sent: DirectionTraffic
     received: DirectionTraffic
-    too_large: int = 0  # messages that the other side would not accept, and so were not sent
+    too_large: int = 0  # messages not sent, as the peer would not accept them
 
     def add(self, other: LinkTraffic) -> None:
         for mine, others in ((self.sent, other.sent), (self.received, other.received)):

@@ -17,11 +17,11 @@ RESPONSES: Final = "accord-response/"  # with a client's name: where replies to 
 
 T = TypeVar("T")
 
-_NO_LEVELS: Final[dict[str, Any]] = {}  # of all that end a filter: nothing is ever added
+_NO_LEVELS: Final[dict[str, Any]] = {}  # below the end of a filter: nothing is ever added
 
 
 def problem_with_channel(name: str) -> str | None:
-    """Why `name` can't be a channel, or None where it can."""
+    """Why `name` is not a valid channel, or None if it is."""
     if problem := _problem_with_levels(name):
         return problem
     if "+" in name or "#" in name:
@@ -30,7 +30,7 @@ def problem_with_channel(name: str) -> str | None:
 
 
 def problem_with_filter(pattern: str) -> str | None:
-    """Why `pattern` can't be a channel filter, or None where it can."""
+    """Why `pattern` is not a valid channel filter, or None if it is."""
     if problem := _problem_with_levels(pattern):
         return problem
     levels = pattern.split("/")
@@ -61,7 +61,7 @@ def selects_any(patterns: tuple[str, ...], channel: str) -> bool:
 
 
 def is_internal(channel: str) -> bool:
-    """Whether it serves protocols rather than applications: `$…`, and replies to requests."""
+    """Whether the channel serves protocols, not applications: `$…`, and replies to requests."""
     return channel.startswith(("$", RESPONSES))
 
 
@@ -73,7 +73,7 @@ def filter_shows(pattern: str, channel: str) -> bool:
 
 
 def filter_covers(wide: str, narrow: str) -> bool:
-    """Whether the valid filter `wide` selects every channel that the valid `narrow` does."""
+    """Whether the valid filter `wide` selects every channel that the valid `narrow` selects."""
     wanted, levels = wide.split("/"), narrow.split("/")
     if wanted[0] in ("+", "#") and levels[0].startswith("$"):
         return False
@@ -108,7 +108,7 @@ class _Level(Generic[T]):
         self.value: T | None = None
 
     def child(self, name: str) -> _Level[T]:
-        """The level of that name below this one, which is new if need be."""
+        """The level of that name below this one, created if necessary."""
         found = self.children.get(name)
         if found is None:
             if self.children is _NO_LEVELS:
@@ -136,7 +136,7 @@ class ChannelMap(Generic[T]):
         level.value = value
 
     def remove(self, pattern: str) -> None:
-        """Forget the value of `pattern`, which must have one."""
+        """Removes the value of `pattern`, which must have one."""
         names = pattern.split("/")
         path = [self._root]
         for name in names:

@@ -1,4 +1,4 @@
-"""What others said, as far as it is anything that they could have said."""
+"""Decodes messages from other nodes, tolerating malformed ones."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 def decode_or_none(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T | None:
-    """None where it is nothing that `decoder` knows.
+    """Returns None for data that `decoder` does not accept.
 
-    Of msgspec's own errors all are ValueErrors; so is what it raises for text that is not UTF-8.
+    All of msgspec's own errors are ValueErrors; so is what it raises for text that is not UTF-8.
     """
     try:
         return decoder.decode(data)

@@ -1,17 +1,17 @@
-"""XML metadata, parsed once and made safe to look into.
+"""XML metadata, parsed once and safe to inspect.
 
-Two views come out of one walk over the parsed document:
+One walk over the parsed document yields two views:
 
-*Paths* are what XPath conditions see. `paths["/report/position/@unit"]` holds the string value
-of every node that this path selects, in document order; `paths["//altitude"]` those of all elements
-of that name wherever they stand. Names in a namespace are written `{uri}name`. Repeated elements
-stay repeated, so a comparison keeps XPath's meaning: true if any of them satisfies it.
+*Paths* are what XPath conditions see. `paths["/report/position/@unit"]` holds the string value of
+every node that this path selects, in document order; `paths["//altitude"]` those of all elements of
+that name at any depth. Names in a namespace are written `{uri}name`. Repeated elements stay
+repeated, so a comparison keeps XPath's meaning: true if any of them satisfies it.
 
 *Attributes* are what selectors see, by this rule: each element without child elements, and each XML
-attribute, becomes an attribute named by the local names on the way to it below the root element,
-joined by dots (`position.altitude`, `position.unit`), with its text inferred to a typed value.
-Where a name occurs more than once the first in document order counts, as in XPath's `string()`,
-and an element before an XML attribute. Empty elements give no attribute.
+attribute, becomes an attribute named by the local names on the path to it below the root element,
+joined by dots (`position.altitude`, `position.unit`), with its text inferred to a typed value. If a
+name occurs more than once, the first in document order counts, as in XPath's `string()`, and an
+element before an XML attribute. Empty elements give no attribute.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from accord.core.model.xpath_numbers import xpath_number
 MAX_BYTES: Final = 256 * 1024
 MAX_DEPTH: Final = 32
 MAX_NODES: Final = 10_000
-MAX_TAG_LENGTH: Final = 512  # its namespace included
-# All paths and string values together may be so many times as long as the source, and a bit more:
+MAX_TAG_LENGTH: Final = 512  # including its namespace
+# Limit on the total length of paths and string values, as a multiple of the source's, plus a bit:
 # few documents come near, and none may take much more memory than it took to send it.
 MAX_GROWTH: Final = 32
 FREE_TEXT: Final = 64 * 1024
-MAX_REMEMBERED: Final = 1_000  # values of conditions, besides those that were deferred
+MAX_REMEMBERED: Final = 1_000  # values of conditions, besides deferred ones
 
 Paths = Mapping[str, tuple[str, ...]]
-# An XPath condition that an engine has to evaluate: its expression, and prefixes with their URIs.
+# An XPath condition for an engine: its expression, and prefixes with their URIs.
 Condition = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Document:
     """An event's XML metadata: `root` for XPath, `paths` and `attributes` for the index.
 
-    It remembers what XPath engines have found out about it. Whoever can have costly conditions
-    evaluated elsewhere says from which cost on with `defer`. Those are unknown then and listed in
-    `deferred`; once they have been answered, `remember` makes them known.
+    It caches the results of XPath engines. A caller that can have costly conditions evaluated
+    elsewhere sets the cost from which to do so with `defer`. Those are then unknown and listed in
+    `deferred`; `remember` makes their results known.
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Document:
     )
 
     def __init__(self, source: bytes) -> None:
-        """Parse `source`; raises EventError where it is not acceptable XML."""
+        """Parses `source`; raises EventError if it is not acceptable XML."""
         self.source = source
         self.root = parse_xml(source)
         walk = _Walk(self.root, len(source))
@@ -76,7 +76,7 @@ class Document:
         self._deferred: dict[Condition, int] = {}
 
     def numbers(self, path: str) -> tuple[float, ...]:
-        """XPath's number() of all that `path` selects, worked out once."""
+        """XPath's number() of everything that `path` selects, cached."""
         found = self._numbers.get(path)
         if found is None:
             found = self._numbers[path] = tuple(map(xpath_number, self.paths.get(path, ())))
@@ -84,26 +84,27 @@ class Document:
 
     @property
     def deferred(self) -> list[Condition]:
-        """What has been asked but not evaluated, the cheapest first."""
+        """Conditions that were requested but not evaluated, cheapest first."""
         return sorted(self._deferred, key=self._deferred.__getitem__)
 
     def defer(self, inline_cost: int) -> None:
-        """From now on have conditions that cost more than this evaluated elsewhere.
+        """From now on defers conditions that cost more than this.
 
-        Matching then finds them: an index rules out most conditions without asking, and what it
-        does ask is listed here. Once all of it is remembered, matching again is complete.
+        Matching then collects them: an index rules out most conditions without evaluating them, and
+        the rest are listed in `deferred`. Once all of them are remembered, matching again is
+        complete.
         """
         self._inline_cost = inline_cost
 
     def is_deferred(self, condition: Condition, cost: int) -> bool:
-        """Whether `condition` is not to be evaluated here and now; then it is listed."""
+        """Whether the evaluation of `condition` is deferred; if so, lists it."""
         if not 0 < self._inline_cost < cost:
             return False
         self._deferred[condition] = cost
         return True
 
     def remember(self, condition: Condition, value: bool | None) -> None:
-        """Take note of what an engine found, None where it gave up."""
+        """Stores an engine's result; None if the engine stopped without one."""
         was_deferred = self._deferred.pop(condition, None) is not None
         if was_deferred or len(self._remembered) < MAX_REMEMBERED:
             self._remembered[condition] = value
@@ -112,7 +113,7 @@ class Document:
         return condition in self._remembered
 
     def recall(self, condition: Condition) -> bool | None:
-        """What is known of a condition that it `knows`."""
+        """The stored result of a condition that it `knows`."""
         return self._remembered[condition]
 
     def __eq__(self, other: object) -> bool:
@@ -126,11 +127,11 @@ class Document:
 
 
 def parse_xml(source: bytes, most: int = MAX_BYTES) -> etree._Element:
-    """The root of `source`; raises EventError where it is not acceptable XML."""
+    """The root of `source`; raises EventError if it is not acceptable XML."""
     if len(source) > most:
         raise EventError("metadata", f"{len(source)} bytes of XML, at most {most} accepted")
-    # Entities, external files and oversized trees are refused by the parser itself; any DTD is
-    # refused below, because it can define entities and default values.
+    # The parser itself refuses entities, external files and oversized trees; any DTD is refused
+    # below, because it can define entities and default values.
     parser = etree.XMLParser(
         resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
     )
@@ -168,11 +169,11 @@ class _Walk:
     def _element(
         self, element: etree._Element, parent: str, names: tuple[str, ...], depth: int
     ) -> str:
-        """Record `element` and all below it; returns its string value."""
+        """Records `element` and all below it; returns its string value."""
         tag = str(element.tag)
         self._count(depth, tag, parent)
         path = f"{parent}/{tag}"
-        # Reserve places now: document order is the order of opening tags, values come later.
+        # Reserve indices now: document order is the order of opening tags, values come later.
         places = [self._reserve(path), self._reserve(f"//{tag}")]
         for key, text in element.attrib.items():
             self._xml_attribute(str(key), str(text), path, names)

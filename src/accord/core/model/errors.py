@@ -1,18 +1,18 @@
-"""What can go wrong at Accord's edges, with the facts a caller needs to show or act on."""
+"""Errors at Accord's edges, with the facts a caller needs to show or act on."""
 
 from __future__ import annotations
 
 
 class AccordError(Exception):
-    """Base of everything Accord raises on purpose."""
+    """Base of all errors that Accord raises on purpose."""
 
     def parts(self) -> list[str]:
-        """The mistakes it tells of, each of them a line."""
+        """The problems, one line each."""
         return [str(self)]
 
 
 def file_problem(error: OSError | ValueError) -> str:
-    """What the system has against a file, and what to do."""
+    """The system's reason for refusing a file, and the remedy."""
     if isinstance(error, FileNotFoundError):
         return "no such file or directory; check the path"
     if isinstance(error, IsADirectoryError):
@@ -23,7 +23,7 @@ def file_problem(error: OSError | ValueError) -> str:
 
 
 class PredicateError(AccordError):
-    """A predicate that can't be accepted: says what, where, and what was expected instead."""
+    """A predicate that is not acceptable: the problem, its location, and what was expected."""
 
     def __init__(
         self, problem: str, *, text: str, position: int | None = None, expected: str = ""
@@ -36,13 +36,13 @@ class PredicateError(AccordError):
 
     @property
     def summary(self) -> str:
-        """The mistake in one line, fit for a reason string."""
+        """The problem in one line, fit for a reason string."""
         where = "" if self.position is None else f" at character {self.position + 1}"
         expected = f", expected {self.expected}" if self.expected else ""
         return f"{self.problem}{where}{expected}"
 
     def pointed(self) -> str:
-        """The mistake with the line it stands in, and a caret below the character."""
+        """The problem with its line, and a caret below the character."""
         if self.position is None:
             return self.summary
         start = self.text.rfind("\n", 0, self.position) + 1
@@ -52,7 +52,7 @@ class PredicateError(AccordError):
 
 
 class EventError(AccordError):
-    """An event that can't be accepted: `field` names the part, `problem` says what is wrong."""
+    """An event that is not acceptable: `field` names the part, `problem` what is wrong."""
 
     def __init__(self, field: str, problem: str) -> None:
         self.field = field
@@ -61,7 +61,7 @@ class EventError(AccordError):
 
 
 class PolicyError(AccordError):
-    """Policies that can't be accepted: `place` says where, `problem` what was expected instead."""
+    """Policies that are not acceptable: `place` is the location, `problem` what was expected."""
 
     def __init__(self, place: str, problem: str) -> None:
         self.place = place

@@ -15,17 +15,16 @@ from accord.core.model.values import INTEGER_MAX, Value, problem_with, problem_w
 MAX_ATTRIBUTES: Final = 1_000
 MAX_NAME_LENGTH: Final = 256
 MAX_TEXT_LENGTH: Final = 65_535
-MAX_PAYLOAD: Final = 268_435_455  # what one MQTT packet can carry
+MAX_PAYLOAD: Final = 268_435_455  # limit of one MQTT packet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """A typed information object.
 
-    `attributes` are the ones given by the publisher; `values` adds those that come from XML
-    metadata, and is what selectors see. `sequence` counts the events of one `source`. Times are
-    milliseconds since 1970 in UTC; `deadline_ms` is the time left after `published_ms` within which
-    the event is of use.
+    `attributes` are those set by the publisher; `values` adds those from XML metadata, and is what
+    selectors see. `sequence` counts the events of one `source`. Times are milliseconds since 1970
+    in UTC; `deadline_ms` is the time after `published_ms` within which the event is of use.
     """
 
     channel: str
@@ -58,7 +57,7 @@ class Event:
 
     @property
     def values(self) -> Mapping[str, Value]:
-        """What selectors see: the publisher's attributes, before those from XML metadata."""
+        """Attributes as selectors see them: the publisher's take precedence over XML metadata."""
         if self.metadata is None:
             return self.attributes
         return {**self.metadata.attributes, **self.attributes}
@@ -83,7 +82,7 @@ def _check_attributes(attributes: Mapping[str, Value]) -> None:
 
 
 def _in_utc(attributes: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Python compares times of different zones by their clock where that repeats an hour."""
+    """Converts times to UTC: Python compares zones by local clock, which may repeat an hour."""
     if all(getattr(value, "tzinfo", UTC) is UTC for value in attributes.values()):
         return attributes
     try:
@@ -96,7 +95,7 @@ def _in_utc(attributes: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 def problem_with_name(name: str) -> str | None:
-    """Why `name` can't be an attribute's name, or None where it can."""
+    """Why `name` is not a valid attribute name, or None if it is."""
     if len(name) > MAX_NAME_LENGTH:
         return f"expected at most {MAX_NAME_LENGTH} characters"
     if "\0" in name:

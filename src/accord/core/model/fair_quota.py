@@ -1,15 +1,14 @@
-"""Room that several share: nobody may have more of it than is left for all the others.
+"""Fair quota of a shared pool: no user may hold more of it than is left for all others.
 
-So one that takes all it can get has half of the room at most, the next one a quarter, and there is
-some for everybody. Nothing has to be known of how many there will be, and nothing is taken from
-anybody who has it already.
+So a greedy user gets at most half of the pool, the next one a quarter, and some is left for
+everyone. The number of users need not be known, and nothing is revoked.
 """
 
 from __future__ import annotations
 
 
 class FairQuota:
-    """Room for `most` things that take `most_bytes` together; who has how much is by name."""
+    """Pool of `most` items of `most_bytes` together, with usage by name."""
 
     def __init__(self, most: int, most_bytes: int = 1 << 62) -> None:
         self.most = most
@@ -19,7 +18,7 @@ class FairQuota:
         self._held: dict[str, tuple[int, int]] = {}
 
     def has_room(self, who: str, size: int = 0) -> bool:
-        """Whether `who` may have one more, of that size."""
+        """Whether `who` may hold one more item, of that size."""
         count, size_held = self.held(who)
         is_countable = count < self.most - self.count
         return is_countable and size_held + size <= self.most_bytes - self.bytes
@@ -28,15 +27,15 @@ class FairQuota:
         self.change(who, 1, size)
 
     def give_back(self, who: str, size: int = 0) -> None:
-        """One that `who` had."""
+        """Returns one item of `who` to the pool."""
         self.change(who, -1, -size)
 
     def held(self, who: str) -> tuple[int, int]:
-        """How many things `who` has, and their size."""
+        """Number of items that `who` holds, and their size."""
         return self._held.get(who, (0, 0))
 
     def change(self, who: str, count: int, size: int) -> None:
-        """`who` has so much more, or less."""
+        """Adds to, or subtracts from, what `who` holds."""
         self.count += count
         self.bytes += size
         held, held_bytes = self._held.pop(who, (0, 0))

@@ -1,4 +1,4 @@
-"""How much something matters to the mission: a small number that only policies grant."""
+"""Importance: how much something matters to the mission, as a number that only policies grant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values by key, of which those that were used lately stay."""
+"""Bounded map with least-recently-used eviction."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ V = TypeVar("V")
 
 
 class LruMap(Generic[K, V]):
-    """At most so many: which was not asked for or put in for the longest time gives way."""
+    """Holds a limited number of values; evicts the one least recently read or written."""
 
     def __init__(self, most: int) -> None:
         if most < 1:
             raise ValueError(f"most: expected at least 1, got {most}")
         self.most = most
-        self._values: dict[K, V] = {}  # the latest is last
+        self._values: dict[K, V] = {}  # most recent last
 
     def get(self, key: K) -> V | None:
         if key not in self._values:
@@ -32,11 +32,11 @@ class LruMap(Generic[K, V]):
             del self._values[next(iter(self._values))]
 
     def __contains__(self, key: object) -> bool:
-        """Which is no use of it."""
+        """Does not count as a use."""
         return key in self._values
 
     def __iter__(self) -> Iterator[K]:
-        """The latest is last."""
+        """Most recent last."""
         return iter(self._values)
 
     def __len__(self) -> int:
@@ -44,9 +44,9 @@ class LruMap(Generic[K, V]):
 
 
 def find_evictable(values: dict[K, V], is_free: Callable[[V], bool], most: int) -> K | None:
-    """The first that can give way, of so many; those that can't go to the end.
+    """The first evictable key among the first `most`; the others move to the end.
 
-    So others are looked at next time, and a few that never can keep nobody out.
+    So others are examined next time, and a few that are never evictable block nothing.
     """
     for key, value in list(islice(values.items(), most)):
         if is_free(value):

@@ -1,4 +1,4 @@
-"""Moments as people write them: `-24h`, `now`, an ISO 8601 time, a day."""
+"""Times as operators write them: `-24h`, `now`, an ISO 8601 time, a day."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXPECTED: Final = "expected a time such as -24h, -30min, now, 2026-11-16 or 2026
 
 
 def parse_time(text: str, *, now_ms: int) -> int:
-    """Milliseconds since 1970; ValueError says what was expected. Without a zone it is UTC."""
+    """Milliseconds since 1970; without a zone it is UTC. ValueError states what was expected."""
     text = text.strip()
     if text == NOW:
         return now_ms

@@ -1,4 +1,4 @@
-"""Bandwidths, durations and sizes as people write them: `800 kbit/s`, `200 ms`, `40 KB`."""
+"""Bandwidths, durations and sizes as operators write them: `800 kbit/s`, `200 ms`, `40 KB`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _QUANTITY: Final = re.compile(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z/]+)\s*", 
 
 
 def parse(text: str, units: Mapping[str, int]) -> int | None:
-    """In the smallest of `units`, or None where `text` is no whole number of them."""
+    """In the smallest of `units`, or None if `text` is not a whole number of them."""
     quantity = _QUANTITY.fullmatch(text)
     factor = units.get(quantity[2]) if quantity else None
     if quantity is None or factor is None:
@@ -36,7 +36,7 @@ def parse(text: str, units: Mapping[str, int]) -> int | None:
 
 
 def render(value: int, units: Mapping[str, int], space: str = " ") -> str:
-    """The shortest way to write `value` exactly."""
+    """The shortest exact text for `value`."""
     fitting = [(value // factor, unit) for unit, factor in units.items() if value % factor == 0]
     number, unit = min(fitting, key=lambda each: each[0]) if value else fitting[0]
     return f"{number}{space}{unit}"

@@ -17,7 +17,7 @@ Value = str | int | float | bool | datetime
 
 INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1
-# Up to here floats hold every integer.
+# Floats hold every integer up to here.
 EXACT_MAX: Final = 2**53
 
 
@@ -44,7 +44,7 @@ def kind_of(value: Value) -> Kind:
 
 
 def problem_with(value: object) -> str | None:
-    """Why `value` can't be an attribute's value, or None where it can."""
+    """Why `value` is not a valid attribute value, or None if it is."""
     kind = type(value)
     if kind not in _KINDS:
         return f"expected string, integer, float, boolean or timestamp, got {kind.__name__}"
@@ -60,7 +60,7 @@ def problem_with(value: object) -> str | None:
 
 
 def problem_with_text(text: str) -> str | None:
-    """Why `text` can't be sent or kept, or None where it can."""
+    """Why `text` cannot be sent or stored, or None if it can."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -68,7 +68,7 @@ def problem_with_text(text: str) -> str | None:
     return None
 
 
-# One expression for all, because events with attributes go through it once per attribute.
+# One expression for all types, because it runs once per attribute of every event.
 _LITERAL: Final = re.compile(
     r"([+-]?[0-9]{1,19})"
     r"|([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)"
@@ -82,10 +82,10 @@ _MAX_LITERAL: Final = 64
 
 
 def infer(text: str) -> Value:
-    """The value that undeclared text stands for.
+    """Infers the value of undeclared text.
 
-    A number, `true`, `false` or an ISO 8601 time with its offset becomes that; all else stays
-    text, as it was. An integer that 64 bits can't hold stays text: an identifier must not be
+    A number, `true`, `false` or an ISO 8601 time with its offset becomes that; everything else
+    stays text, unchanged. An integer that 64 bits can't hold stays text: an identifier must not be
     rounded.
     """
     bare = text.strip()
@@ -105,7 +105,7 @@ def infer(text: str) -> Value:
 
 
 def parse_timestamp(text: str) -> datetime | None:
-    """ISO 8601 with an offset, or without one in UTC; None where `text` is no such time."""
+    """ISO 8601 with an offset, or without one in UTC; None if `text` is not such a time."""
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:

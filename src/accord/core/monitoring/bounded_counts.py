@@ -1,4 +1,4 @@
-"""Counts by name that stay small, whatever names come from outside."""
+"""Counters by name with bounded size, because names are external input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ OTHER: Final = "other"
 
 
 class BoundedCounts:
-    """Counts by name, of which there are few; names beyond `limit` count as `other`."""
+    """Counters by name; names beyond `limit` count as `other`."""
 
     def __init__(self, limit: int = 64) -> None:
         self.limit: int = limit
@@ -22,11 +22,11 @@ class BoundedCounts:
 
 
 class TopCounts:
-    """Counts by client and cause, of which there may be any number, keeping the greatest.
+    """Counters by client and cause, of which only the greatest are kept.
 
-    Twice as many as wanted are held. When one more comes, the smaller half goes into `rest`:
-    constant time on average, and the sum stays exact. What was dropped and comes back starts
-    anew, so that a count shown is never more than the true one.
+    Twice as many as wanted are held. When one more arrives, the smaller half is moved into `rest`:
+    this takes constant time on average, and the total stays exact. An evicted counter that comes
+    back starts from zero, so a count shown is never above the true one.
     """
 
     def __init__(self, wanted: int = 100) -> None:
@@ -46,7 +46,7 @@ class TopCounts:
         self.counts[key] = count
 
     def top(self) -> list[tuple[str, str, int]]:
-        """Client, cause and count, the greatest first; then what is left, as of client `other`."""
+        """Return client, cause and count, greatest first; then the rest as client `other`."""
         order = self._order()
         rest = BoundedCounts()
         for cause, count in self.rest.counts.items():
@@ -58,5 +58,5 @@ class TopCounts:
         return found
 
     def _order(self) -> list[tuple[str, str]]:
-        """Ties by name, so that a run repeats exactly."""
+        """Keys by descending count; ties by name, so that a run replays exactly."""
         return [key for _, key in sorted((-count, key) for key, count in self.counts.items())]

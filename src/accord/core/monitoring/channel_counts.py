@@ -1,8 +1,7 @@
-"""What happened on each channel, counted where it happens.
+"""Counters of each channel, changed in place by the code that routes its events.
 
-Whoever routes a channel's events keeps its `ChannelCounts` at hand and changes them in place. The
-number of channels is bounded, because their names come from outside: those that come when the table
-is full are counted together, as `other`.
+The number of channels is bounded, because their names are external input: channels that appear when
+the table is full are counted together as `other`.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ LIGHT_BYTES: Final = 8_192
 
 
 class ChannelCounts:
-    """Events since the start, for all destinations together; `delivered` includes late ones."""
+    """Events since the start, over all destinations; `delivered` includes late ones."""
 
     def __init__(self, channel: str) -> None:
         self.channel: str = channel
         self.is_internal: bool = is_internal(channel)
-        self.light: int = -1  # 1 if its events are small, -1 while that is not known
+        self.light: int = -1  # 1 if its events are small, 0 if not, -1 while unknown
         self.published: int = 0
         self.published_bytes: int = 0
         self.delivered: int = 0
@@ -33,15 +32,15 @@ class ChannelCounts:
         self.expired: int = 0
         self.shed: int = 0
         self.refused: int = 0
-        # From an event's coming to its leaving for a destination, of those delivered.
+        # Time from receipt to departure for a destination, of delivered events.
         self.waited_ms: int = 0
         self.wait_counts: list[int] = [0] * WAIT_BUCKETS
 
     def is_light(self) -> bool:
-        """Whether its events are small: those go first among equals.
+        """Check whether its events are small: those go first among equals.
 
-        Learned from the first of them, and kept to, because a channel that changed would overtake
-        itself.
+        This is learned from the first events and never changes, because later events of a channel
+        could otherwise overtake earlier ones.
         """
         if self.light < 0:
             if self.published == 0:
@@ -64,14 +63,14 @@ class ChannelCounts:
             self.shed += count
 
     def waited(self, wait_ms: int, count: int = 1) -> None:
-        """`count` events left for a destination `wait_ms` after they had come."""
+        """Count `count` events that left for a destination `wait_ms` after receipt."""
         wait_ms = max(wait_ms, 0)  # wall clocks step back
         bucket = min(wait_ms.bit_length(), WAIT_BUCKETS - 1)
         self.wait_counts[bucket] += count
         self.waited_ms += wait_ms * count
 
     def activity(self) -> int:
-        """Grows whenever anything happens."""
+        """Return a number that grows with every event counted."""
         return (
             self.published
             + self.delivered
@@ -83,7 +82,7 @@ class ChannelCounts:
 
 
 class ChannelTable:
-    """The counts of up to `limit` channels, and of all others together."""
+    """Counters of up to `limit` channels, and of all others together."""
 
     def __init__(self, limit: int = 10_000) -> None:
         self.limit: int = limit
@@ -91,7 +90,7 @@ class ChannelTable:
         self.other: ChannelCounts = ChannelCounts(OTHER)
 
     def get(self, channel: str) -> ChannelCounts:
-        """To be kept and changed by whoever handles the channel."""
+        """Return the counters of `channel`, for its router to keep and change."""
         counts = self.counts.get(channel)
         if counts is not None:
             return counts

@@ -1,6 +1,6 @@
-"""Counts that only grow, as rates: what was added between the first and the last of a few looks.
+"""Rates of counters: the increase between the first and the last of a few samples.
 
-A few looks and not two, because what comes once in a second or is large would flicker.
+A few samples and not two, because the rate of rare or large events would fluctuate.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from accord.core.monitoring.statistics import WAIT_BUCKETS
 SAMPLES: Final = 3
 
 Counts = tuple[int, ...]
-Look = tuple[int, Counts]  # at which time
+Look = tuple[int, Counts]  # time and counts
 
 
 class CounterRates:
-    """Rates of some counts over the last `SAMPLES` looks; begins with how they stood before."""
+    """Rates over the last `SAMPLES` samples, starting from a base sample."""
 
     __slots__ = ("_looks",)
 
@@ -28,7 +28,7 @@ class CounterRates:
         self.add_look((time_ms, counts))
 
     def add_look(self, look: Look) -> None:
-        """The same; others may have had the same look."""
+        """Add a sample, which several `CounterRates` may share."""
         self._looks = (*self._looks[-SAMPLES:], look)
 
     @property
@@ -37,7 +37,7 @@ class CounterRates:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing has changed for all of the time."""
+        """Whether nothing changed over all samples."""
         return len(self._looks) > SAMPLES and self._looks[0][1] == self._looks[-1][1]
 
     def added(self) -> Counts:
@@ -45,7 +45,7 @@ class CounterRates:
         return tuple(max(after - before, 0) for before, after in pairs)
 
     def rates(self) -> list[float]:
-        """Per second; a count that went back was begun anew and has none."""
+        """Return rates per second; 0 for a counter that was reset."""
         elapsed_ms = self._looks[-1][0] - self._looks[0][0]
         if elapsed_ms <= 0:
             return [0.0] * len(self.last)
@@ -53,14 +53,15 @@ class CounterRates:
 
 
 def kbps(bytes_per_s: float) -> float:
-    """In kbit/s."""
+    """Convert to kbit/s."""
     return round(bytes_per_s * 8 / 1_000, 2)
 
 
 def wait_quantile_ms(counts: Sequence[int], share: float) -> float | None:
-    """The wait that `share` of them do not exceed, between the bounds of its bucket; None of none.
+    """Return the wait that `share` of all do not exceed, interpolated within its bucket.
 
-    Bucket k holds waits of 2**(k-1) up to 2**k ms, and the last one all that are longer.
+    Bucket k holds waits of 2**(k-1) up to 2**k ms, the last one all longer waits. None if all are
+    0.
     """
     wanted = share * sum(counts)
     reached = 0

@@ -1,7 +1,7 @@
-"""The numbers a node changes while it works.
+"""Counters and gauges of a running node.
 
-Plain integers and lists that hot code changes in place (`counters.packets_received += n`);
-nothing here allocates per message. Gauges (`connections`, `sessions`, queue depths, …) are either
+They are plain integers and lists that hot code changes in place (`counters.packets_received += n`),
+without an allocation per message. Gauges (`connections`, `sessions`, queue depths, …) are either
 kept up to date by their owner or set just before a snapshot.
 """
 
@@ -23,7 +23,7 @@ from accord.core.monitoring.statistics import (
 
 
 class Counters:
-    """Counts since `started_ms`, and gauges; `snapshot` freezes them."""
+    """Counters since `started_ms`, and gauges; `snapshot` freezes them."""
 
     def __init__(self, *, started_ms: int) -> None:
         self.started_ms: int = started_ms
@@ -44,7 +44,7 @@ class Counters:
         self.publishes_sent: list[int] = [0, 0, 0]
         self.publish_bytes_received: int = 0
         self.publish_bytes_sent: int = 0
-        # Published messages that some subscription wanted, and those that none did.
+        # Published messages with and without a matching subscription.
         self.matched: int = 0
         self.unmatched: int = 0
         # Changed through the methods below.
@@ -64,7 +64,7 @@ class Counters:
         self.connections_peak = max(self.connections_peak, self.connections)
 
     def refused(self, cause: str) -> None:
-        """A connection was turned away before it became a client's."""
+        """Count a connection that was refused before it became a client's."""
         self.connects_refused.add(cause)
 
     def disconnected(self, reason: str) -> None:
@@ -72,13 +72,13 @@ class Counters:
         self.disconnects.add(reason)
 
     def shed(self, cause: str, client: str, count: int = 1) -> None:
-        """`count` messages will not reach `client`."""
+        """Count `count` messages that will not reach `client`."""
         self.shed_causes.add(cause, count)
         self.shed_clients.add(client, cause, count)
 
     def waited(self, importance: int, wait_ms: int, count: int = 1) -> None:
-        """`count` messages left their queue after `wait_ms` in it."""
-        if wait_ms <= 0:  # as most often; and wall clocks step back
+        """Count `count` messages that left their queue after `wait_ms`."""
+        if wait_ms <= 0:  # the usual case; also, wall clocks step back
             self.wait_counts[importance][0] += count
             return
         bucket = min(wait_ms.bit_length(), WAIT_BUCKETS - 1)

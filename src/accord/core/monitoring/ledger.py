@@ -1,12 +1,11 @@
-"""The ledger: what became of each event on its way to each destination, when and why.
+"""The ledger: the outcome of each event at each destination, with time and cause.
 
-Hot code adds an entry per run of events and destination, so an entry is one tuple and everything
-else happens where somebody asks. Numbers that grow are kept relative to the batch's first entry:
-small integers need few bytes when written (80 against 55 for an entry).
-The driver takes the entries away as batches; what does not fit between two takings is counted.
+Hot code adds one entry per run of events and destination, so an entry is a single tuple and all
+other work is done when the ledger is read. Growing numbers are stored relative to the batch's first
+entry: small integers need fewer bytes when written (55 instead of 80 per entry). The driver takes
+entries away in batches; entries beyond the bound between two takes are only counted.
 
-An event is known to people by its number in Crockford's base 32, which has no letters that are
-mistaken for digits.
+Operators see an event's number in Crockford's base 32, which avoids letters that look like digits.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from accord.core.model.errors import EventError
 
 DELIVERED: Final = 0
 LATE: Final = 1  # delivered, after its deadline
-SHAPED: Final = 2  # delivered, smaller than it was published
+SHAPED: Final = 2  # delivered, reduced in size
 REPLACED: Final = 3
 EXPIRED: Final = 4
 SHED: Final = 5
@@ -40,13 +39,13 @@ _NAME_LENGTH: Final = 256
 Row = tuple[int, int, int, str, str, str, int, int, int, int, int, str, str, int]
 
 
-# channel, publisher, destination, outcome, the times of coming, of queueing and of the outcome,
+# channel, publisher, destination, outcome, the times of receipt, of queueing and of the outcome,
 # importance, policy, detail
 _Facts = tuple[str, str, str, int, int, int, int, int, str, str]
 
 
 def event_id(number: int) -> str:
-    """How people write an event's number."""
+    """Return an event's number in base 32."""
     if not 0 <= number <= MAX_NUMBER:
         raise EventError("event id", f"expected a number of 64 bits, got {number}")
     text = ""
@@ -57,7 +56,7 @@ def event_id(number: int) -> str:
 
 
 def event_number(text: str) -> int:
-    """The number that `text` stands for; case, dashes, and O, I and L for digits are forgiven."""
+    """Parse an event ID; accepts any case, dashes, and O, I and L as digits."""
     digits = text.strip().upper().translate(_FORGIVEN)
     number = 0
     for digit in digits[:14]:
@@ -71,27 +70,27 @@ def event_number(text: str) -> int:
 
 
 def outcome_name(outcome: int) -> str:
-    """In people's words, also for what a later version has written."""
+    """Return the outcome's name, also of one that a later version has written."""
     return OUTCOMES[outcome] if 0 <= outcome < len(OUTCOMES) else f"outcome {outcome}"
 
 
 def deadline_detail(deadline_ms: int) -> str:
-    """Of what was late or expired: the deadline it had."""
+    """Detail of a late or expired event: its deadline."""
     return f"{DEADLINE}={deadline_ms}"
 
 
 def shape_detail(from_bytes: int, how: str) -> str:
-    """Of what was shaped: its size before, and in words what was done."""
+    """Detail of a shaped event: its original size, and a description of the shaping."""
     return f"{FROM_BYTES}={from_bytes}; {how}" if how else f"{FROM_BYTES}={from_bytes}"
 
 
 def replacement_detail(by_number: int) -> str:
-    """Of what was replaced: the event that took its place."""
+    """Detail of a replaced event: its replacement."""
     return f"{BY}={event_id(by_number)}"
 
 
 def read_detail(detail: str) -> tuple[dict[str, str], str]:
-    """The facts in a detail, by name, and the words."""
+    """Return the facts of a detail by name, and the remaining text."""
     facts: dict[str, str] = {}
     words: list[str] = []
     for part in detail.split("; "):
@@ -104,40 +103,40 @@ def read_detail(detail: str) -> tuple[dict[str, str], str]:
 
 
 def _short(name: str) -> str:
-    """A name that is too long: names come from outside, and may be as long as MQTT allows."""
+    """Truncate a name: names are external input, and may be as long as MQTT allows."""
     return name[: _NAME_LENGTH - 1] + "…"
 
 
 class LedgerBatch:
-    """Entries in the order of their outcomes, relative to `first_number` and `first_ms`."""
+    """Entries in order of outcome time, relative to `first_number` and `first_ms`."""
 
     def __init__(self, first_number: int, first_ms: int) -> None:
         self.first_number: int = first_number
         self.first_ms: int = first_ms
-        # Of all numbers in it; none are while the lowest is above the highest.
+        # Range of the numbers in it; empty while `lowest` is above `highest`.
         self.lowest: int = MAX_NUMBER
         self.highest: int = 0
         self.rows: list[Row] = []
 
 
 class Ledger:
-    """Collects what happens, up to `bound` entries between two takings.
+    """Collects outcomes, up to `bound` entries between two takes.
 
-    Events that follow each other to the same destination, with the same outcome at the same time,
-    are one entry: the one that is open grows until another begins.
+    Consecutive events with the same destination, outcome and times are one entry: the open entry
+    grows until another begins.
     """
 
     def __init__(self, bound: int = 50_000) -> None:
         self.is_on: bool = True
         self.bound: int = bound
-        self.missed: int = 0  # events whose outcome was not kept
+        self.missed: int = 0  # events whose outcome was not recorded
         self._batch: LedgerBatch | None = None
-        # The open entry; no events, none.
+        # The open entry; there is none if `_count` is 0.
         self._number = 0
         self._count = 0
         self._size = 0
         self._sending_us = 0
-        self._facts: _Facts = ("", "", "", 0, 0, 0, 0, 0, "", "")  # that its events have in common
+        self._facts: _Facts = ("", "", "", 0, 0, 0, 0, 0, "", "")  # common to its events
 
     def add(  # noqa: PLR0913, PLR0917 (called by position, once per run and destination)
         self,
@@ -156,9 +155,9 @@ class Ledger:
         detail: str,
         sending_us: int,
     ) -> None:
-        """What became of `count` events from `number` on; one that has no number has 0.
+        """Record the outcome of `count` events from `number` on; 0 for an event without number.
 
-        `size` and `sending_us` are those of all of them together.
+        `size` and `sending_us` are totals over all of them.
         """
         if not self.is_on:
             return
@@ -188,11 +187,11 @@ class Ledger:
         self._facts = facts
 
     def is_due(self) -> bool:
-        """Whether there is enough for a record; taking it now keeps each taking short."""
+        """Check whether there is enough for a record; taking it now keeps each take short."""
         return self._batch is not None and len(self._batch.rows) >= _DUE
 
     def take(self) -> LedgerBatch | None:
-        """What was added since the last time."""
+        """Return the entries added since the last take."""
         if self._count > 0:
             self._close()
         batch = self._batch
@@ -200,7 +199,7 @@ class Ledger:
         return batch
 
     def _close(self) -> None:
-        """Put the open entry among the others."""
+        """Append the open entry to the batch."""
         number = self._number
         count = self._count
         self._count = 0

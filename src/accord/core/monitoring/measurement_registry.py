@@ -1,8 +1,8 @@
-"""What was measured of the running system, for those parts that decide by it.
+"""Registry of measurements of the running system, used by components that decide by them.
 
-A value is known by its kind, its subject and its name: `rate_hz` of the `channel` `uav/imagery`.
-The newest counts; one that nobody has renewed for long says nothing any more and is forgotten.
-This is the local part of the registry: every node knows what was measured at its own place.
+A value is identified by kind, subject and name: `rate_hz` of the `channel` `uav/imagery`. The
+newest value counts; values that are not renewed expire. The registry is local: each node has its
+own measurements.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Key = tuple[str, str, str]
 
 
 class MeasuredValue(Struct, frozen=True, kw_only=True):
-    """A value and when it was measured."""
+    """A value with its time of measurement."""
 
     kind: str  # channel, predicate, publisher, node, link
     subject: str
@@ -33,17 +33,17 @@ class MeasuredValue(Struct, frozen=True, kw_only=True):
 
 
 def subject_of(*parts: str) -> str:
-    """What a measured value is of, in one text: a name, or several as a JSON list."""
+    """Return a subject as text: a single name, or several as a JSON list."""
     return parts[0] if len(parts) == 1 else msgspec.json.encode(parts).decode()
 
 
 def parts_of(subject: str) -> list[str]:
-    """The parts of a subject that has several."""
+    """Return the parts of a subject that has several."""
     return msgspec.json.decode(subject, type=list[str])
 
 
 class MeasurementRegistry:
-    """Values up to `limit`: for one more, the one that was not put for longest goes."""
+    """Values up to `limit`; beyond it, the least recently updated is evicted."""
 
     def __init__(self, limit: int = LIMIT, *, forget_after_ms: int = FORGET_AFTER_MS) -> None:
         if limit < 1:
@@ -53,7 +53,7 @@ class MeasurementRegistry:
         self._known: OrderedDict[Key, MeasuredValue] = OrderedDict()
 
     def put(self, kind: str, subject: str, name: str, value: float, *, at_ms: int) -> None:
-        """A newly measured value; an older one than is known, or no finite number, is left out."""
+        """Store a measurement; ignores values that are outdated or not finite."""
         key = kind, subject, name
         before = self._known.get(key)
         if not isfinite(value) or (before is not None and before.at_ms > at_ms):
@@ -65,12 +65,12 @@ class MeasurementRegistry:
         self._known.move_to_end(key)
 
     def get(self, kind: str, subject: str, name: str, *, now_ms: int) -> float | None:
-        """The newest value, where there is one that still counts."""
+        """Return the newest value, unless it has expired."""
         known = self._known.get((kind, subject, name))
         return None if known is None or self._is_stale(known, now_ms) else known.value
 
     def select(self, kind: str, subject: str | None = None, *, now_ms: int) -> list[MeasuredValue]:
-        """All that is known of this kind, or of the subjects that a channel filter selects."""
+        """Return all values of a kind, or only of subjects that a channel filter selects."""
         return [
             known
             for known in self._known.values()
@@ -80,7 +80,7 @@ class MeasurementRegistry:
         ]
 
     def forget(self, *, now_ms: int) -> int:
-        """Make room: how many stale values went."""
+        """Remove expired values; returns their number."""
         stale = [key for key, known in self._known.items() if self._is_stale(known, now_ms)]
         for key in stale:
             del self._known[key]

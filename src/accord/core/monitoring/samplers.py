@@ -1,8 +1,8 @@
-"""Who is busy: channels and clients, looked at about once a second.
+"""Samplers of channel and client activity, called about once a second.
 
-There may be thousands of either. Of channels, a look passes over those on which nothing happened
-and takes the exact numbers of the busiest; of clients, it goes on where the last one stopped. So
-a look takes a few milliseconds at most, and rates are right because each remembers its time.
+There may be thousands of either. The channel sampler skips idle channels and reads exact counts of
+the busiest only; the client sampler continues where the last sample stopped. A sample thus takes a
+few milliseconds at most, and rates are correct because each sample has its own time.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from accord.core.monitoring.top import ChannelActivity, ClientActivity, ClientRe
 BUSIEST: Final = 200
 CLIENTS_AT_A_TIME: Final = 1_000
 
-# In what is remembered of a channel: activity, ten counts, then how long events waited.
+# Layout of a channel's counts: activity, ten counters, then the waiting times.
 _WAITED: Final = 11
 _NOTHING: Final[Counts] = (0,) * (_WAITED + 1 + WAIT_BUCKETS)
 
 
 class ChannelSampler:
+    """Samples all channels, and measures the rates of the busiest."""
+
     def __init__(self, table: ChannelTable, *, now_ms: int, busiest: int = BUSIEST) -> None:
         self._table = table
         self._busiest = busiest
@@ -33,10 +35,10 @@ class ChannelSampler:
         self._looked_ms = now_ms
         self._seen: dict[str, Counts] = {}
         self._meters: dict[str, CounterRates] = {}
-        self._behind: dict[str, int] = {}  # changed since then, but was not among the busiest
+        self._behind: dict[str, int] = {}  # changed since that time, but not among the busiest
 
     def look(self, *, now_ms: int) -> list[ChannelActivity]:
-        """The busiest of those that are not internal, the most bytes first."""
+        """Take a sample; returns the busiest non-internal channels, most bytes first."""
         changed: list[tuple[int, ChannelCounts]] = []
         shown = [counts for counts in self._table.counts.values() if not counts.is_internal]
         self.total = len(shown)
@@ -117,7 +119,7 @@ def _channel_line(name: str, meter: CounterRates) -> ChannelActivity:
 
 
 class _Watched(CounterRates):
-    """A client with its rates."""
+    """Rates of one client."""
 
     __slots__ = ("reading", "round", "weight")
 
@@ -125,11 +127,11 @@ class _Watched(CounterRates):
         super().__init__(*look)
         self.reading = reading
         self.round = round_
-        self.weight = 0  # bytes that wait or were sent lately
+        self.weight = 0  # bytes queued or recently sent
 
 
 class ClientSampler:
-    """`readings` gives all clients, lazily; those that come no more are forgotten."""
+    """Samples clients in rounds; clients missing from a round of `readings` are removed."""
 
     def __init__(
         self,
@@ -141,12 +143,12 @@ class ClientSampler:
         self._readings = readings
         self._busiest = busiest
         self._at_a_time = at_a_time
-        self._walk: Iterator[ClientReading] | None = None  # one round, over several looks
+        self._walk: Iterator[ClientReading] | None = None  # one round, over several samples
         self._round = 0
         self._clients: dict[str, _Watched] = {}
 
     def look(self, *, now_ms: int) -> list[ClientActivity]:
-        """The busiest, those for whom most waits first."""
+        """Take a sample; returns the busiest clients, by bytes queued and recently sent."""
         if self._walk is None:
             self._round += 1
             self._walk = iter(self._readings())
@@ -162,7 +164,7 @@ class ClientSampler:
 
     def _take(self, walk: Iterator[ClientReading], now_ms: int) -> int:
         taken = 0
-        looks: dict[Counts, Look] = {}  # most clients are idle, and share one
+        looks: dict[Counts, Look] = {}  # most clients are idle and share a sample
         for reading in islice(walk, self._at_a_time):
             taken += 1
             counts = (reading.sent, reading.sent_bytes, reading.shed)

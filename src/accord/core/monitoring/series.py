@@ -1,8 +1,8 @@
-"""Values over time, with what a window of them says: last, mean, deviation and trend.
+"""Time series with summaries over a window: last value, mean, deviation and trend.
 
-A series is two ring buffers of numbers. Adding is constant time; what the window says is computed
-when somebody asks, over the few points in it: running sums would lose digits over the days.
-The trend is the slope of the line of least squares, in units per second.
+A series is a pair of ring buffers. Adding takes constant time; a summary is computed on demand over
+the few points of the window, because running sums would lose precision over days. The trend is the
+slope of the least-squares line, in units per second.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ POINTS: Final = 300  # five minutes of one per second
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """A series at a glance; without points in the window only `last` is known."""
+    """Summary of a series; if the window has no points, only `last` is known."""
 
     name: str
     last: float
@@ -32,7 +32,7 @@ class Summary(Struct, frozen=True, kw_only=True):
 
 
 class Series:
-    """The last `capacity` points of something measured again and again."""
+    """The last `capacity` points of a repeated measurement."""
 
     __slots__ = ("_capacity", "_head", "_times", "_values")
 
@@ -42,10 +42,10 @@ class Series:
         self._capacity = capacity
         self._times = array("q")
         self._values = array("d")
-        self._head = 0  # of the oldest, when full
+        self._head = 0  # index of the oldest point, when full
 
     def add(self, time_ms: int, value: float) -> None:
-        """A point not older than those before; what is no finite number is left out."""
+        """Add a point no older than the previous ones; ignores values that are not finite."""
         if not isfinite(value):
             return
         if len(self._times) < self._capacity:
@@ -66,14 +66,14 @@ class Series:
             yield self._times[index], self._values[index]
 
     def points(self) -> list[tuple[int, float]]:
-        """Time and value of each, the oldest first."""
+        """Return time and value of each point, oldest first."""
         return list(self.newest_first())[::-1]
 
     def last(self) -> float | None:
         return next((value for _, value in self.newest_first()), None)
 
     def summary(self, name: str, *, now_ms: int, window_ms: int = WINDOW_MS) -> Summary | None:
-        """What the points of the last `window_ms` say; None where there never was one."""
+        """Summarise the points of the last `window_ms`; None if there never was one."""
         if not self._times:
             return None
         last_ms, last = next(self.newest_first())
@@ -99,7 +99,7 @@ class Series:
 
 
 def _slope(times: list[float], values: list[float], mean: float) -> float | None:
-    """Of the line of least squares; None where all points are of one moment."""
+    """Return the slope of the least-squares line; None if all points have the same time."""
     middle = sum(times) / len(times)
     spread = sum((time - middle) ** 2 for time in times)
     if not spread:
@@ -109,7 +109,7 @@ def _slope(times: list[float], values: list[float], mean: float) -> float | None
 
 
 class SeriesRegistry:
-    """Series by name, up to `limit`: for one more, the one that was not added to longest goes."""
+    """Series by name, up to `limit`; beyond it, the least recently updated is evicted."""
 
     def __init__(self, limit: int = 4_096, *, capacity: int = POINTS) -> None:
         self._limit = limit

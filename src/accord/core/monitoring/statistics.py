@@ -1,7 +1,6 @@
-"""What a node has done and holds, as numbers.
+"""Statistics of a node as frozen values, for metrics, statistics topics and the status page.
 
-`Statistics` is a frozen picture for people and machines: metrics, statistics topics, the status
-page. `Counters` is what the node increments on its way.
+`Counters` holds the mutable counts from which they are taken.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-# Why a message did not reach a client. Others may be given; these are the usual ones.
+# Causes for which a message did not reach a client. These are the usual ones; others may occur.
 SHED_QUEUE_FULL: Final = "queue full"
 SHED_EXPIRED: Final = "expired"
 SHED_PACKET_TOO_LARGE: Final = "packet too large"
@@ -26,7 +25,7 @@ WAIT_BOUNDS_MS: Final = tuple(1 << bucket for bucket in range(WAIT_BUCKETS - 1))
 
 
 class Waits(Struct, frozen=True):
-    """How long messages waited: counts per bucket, the last of which has no upper bound."""
+    """Histogram of waiting times; the last bucket has no upper bound."""
 
     counts: tuple[int, ...]
     total_ms: int
@@ -36,7 +35,7 @@ class Waits(Struct, frozen=True):
         return sum(self.counts)
 
     def quantile_ms(self, share: float) -> int:
-        """A bound below which at least `share` of the waits lie; 0 where there are none."""
+        """Return a bound below which at least `share` of the waits lie; 0 if there are none."""
         wanted = share * self.count
         reached = 0
         for bound_ms, count in zip(WAIT_BOUNDS_MS, self.counts, strict=False):
@@ -47,7 +46,7 @@ class Waits(Struct, frozen=True):
 
 
 class Publishes(Struct, frozen=True):
-    """Messages published, by quality of service."""
+    """Published messages, by QoS."""
 
     qos0: int = 0
     qos1: int = 0
@@ -59,7 +58,7 @@ class Publishes(Struct, frozen=True):
 
 
 class Traffic(Struct, frozen=True, kw_only=True):
-    """What went in one direction between the node and its clients."""
+    """Traffic in one direction between the node and its clients."""
 
     bytes: int = 0
     packets: int = 0
@@ -68,7 +67,7 @@ class Traffic(Struct, frozen=True, kw_only=True):
 
 
 class Queue(Struct, frozen=True, kw_only=True):
-    """The messages of one importance, over all clients."""
+    """Queued messages of one importance, over all clients."""
 
     importance: int
     messages: int
@@ -77,7 +76,7 @@ class Queue(Struct, frozen=True, kw_only=True):
 
 
 class ShedClient(Struct, frozen=True):
-    """Messages that did not reach one client for one cause; client `other` stands for many."""
+    """Messages shed for one client and cause; client `other` stands for many."""
 
     client: str
     cause: str
@@ -85,7 +84,7 @@ class ShedClient(Struct, frozen=True):
 
 
 class Shed(Struct, frozen=True, kw_only=True):
-    """Messages that did not reach a client, by cause, and for the clients that missed most."""
+    """Messages shed, by cause, and by client for those with the most."""
 
     causes: dict[str, int]
     clients: tuple[ShedClient, ...]
@@ -96,7 +95,7 @@ class Shed(Struct, frozen=True, kw_only=True):
 
 
 class JournalStatus(Struct, frozen=True, kw_only=True):
-    """How the journal stands: offsets count records from its beginning."""
+    """Status of the journal; offsets count records from its start."""
 
     segments: int = 0
     bytes: int = 0
@@ -111,16 +110,16 @@ class JournalStatus(Struct, frozen=True, kw_only=True):
 
 
 class PipelineStatus(Struct, frozen=True, kw_only=True):
-    """How the data pipeline is; `problem` says what is wrong, and the remedy.
+    """Status of the data pipeline; `problem` states what is wrong, and the remedy.
 
-    `last_end` is why its process ended last, `last_output` the last lines which that had printed.
+    `last_end` is the cause of the last end of its process, `last_output` the last lines it printed.
     """
 
     state: str = "off"  # off, starting, ready, stopping, failed
     problem: str = ""
     spark: str = ""
     spark_version: str = ""
-    build: str = ""  # as that of the node
+    build: str = ""  # as in `core.router.build`
     archive: str = ""
     archived_offset: int = 0
     lag_ms: int = 0
@@ -134,7 +133,7 @@ class PipelineStatus(Struct, frozen=True, kw_only=True):
     queries: int = 0
     queries_running: int = 0
     queries_waiting: int = 0  # in the pipeline
-    waiting: int = 0  # at the node, for an answer
+    waiting: int = 0  # at the node, for a reply
     restarts: int = 0
     last_end: str = ""
     last_end_ms: int = 0
@@ -142,7 +141,7 @@ class PipelineStatus(Struct, frozen=True, kw_only=True):
 
 
 class Statistics(Struct, frozen=True, kw_only=True):
-    """A node's numbers at one moment; those that only grow count since its start."""
+    """A snapshot of a node's statistics; counters count since its start."""
 
     taken_ms: int
     uptime_ms: int
@@ -175,7 +174,7 @@ class Statistics(Struct, frozen=True, kw_only=True):
 
 
 class ClientStatus(Struct, frozen=True, kw_only=True):
-    """One client's session, whether it is connected or away."""
+    """Status of one client's session, connected or offline."""
 
     client: str
     user: str = ""

@@ -1,6 +1,6 @@
-"""What `accord top` shows: the busiest channels, clients and queues of a node at one moment.
+"""Values shown by `accord top`: the busiest channels, clients and queues of a node.
 
-Rates (`_hz`, `_kbps`) are those of the last few seconds.
+Rates (`_hz`, `_kbps`) are over the last few seconds.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class ChannelActivity(Struct, frozen=True, kw_only=True):
-    """One channel: what came, what became of it, and how long it took to leave."""
+    """Activity of one channel: published events, their outcomes and their latency."""
 
     channel: str
     published_hz: float = 0
@@ -34,7 +34,7 @@ class ChannelActivity(Struct, frozen=True, kw_only=True):
 
 
 class ClientState(Struct, frozen=True, kw_only=True, gc=False):
-    """A client and its link as they stand; `shed` counts all there were."""
+    """State of a client and its link; `shed` counts since the start."""
 
     client: str
     user: str = ""
@@ -48,14 +48,14 @@ class ClientState(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ClientReading(ClientState, frozen=True, kw_only=True):
-    """With what it was sent so far, which only grows."""
+    """`ClientState` with cumulative counts of what was sent."""
 
     sent: int = 0
     sent_bytes: int = 0
 
 
 class ClientActivity(ClientState, frozen=True, kw_only=True):
-    """With rates in place of counts."""
+    """`ClientState` with rates of what was sent."""
 
     sent_hz: float = 0
     sent_kbps: float = 0
@@ -63,7 +63,7 @@ class ClientActivity(ClientState, frozen=True, kw_only=True):
 
 
 class BinActivity(Struct, frozen=True, kw_only=True):
-    """What waits at one importance, over all clients, and how long what left had waited."""
+    """Queued messages of one importance, over all clients, and the waits of those that left."""
 
     importance: int
     messages: int = 0
@@ -74,7 +74,7 @@ class BinActivity(Struct, frozen=True, kw_only=True):
 
 
 class Management(Struct, frozen=True, kw_only=True):
-    """What an administrator has decided for the node."""
+    """Decisions of the administrator that apply to the node."""
 
     strategy: str = ""
     is_shaping: bool = False
@@ -86,7 +86,7 @@ class Management(Struct, frozen=True, kw_only=True):
 
 
 class LedgerStatus(Struct, frozen=True, kw_only=True):
-    """How much the ledger can tell: events it `missed` were too many, or the journal full."""
+    """Coverage of the ledger; `missed` events were too many, or the journal was full."""
 
     is_on: bool = True
     entries: int = 0
@@ -95,7 +95,7 @@ class LedgerStatus(Struct, frozen=True, kw_only=True):
 
 
 class NodeLoad(Struct, frozen=True, kw_only=True):
-    """The node as a whole."""
+    """Load of the node as a whole."""
 
     cpu_percent: float = 0
     memory_mb: float = 0
@@ -113,7 +113,7 @@ class NodeLoad(Struct, frozen=True, kw_only=True):
 
 
 class Top(Struct, frozen=True, kw_only=True):
-    """A node's busiest parts; `channels_total` and `clients_total` count those not shown, too."""
+    """A node's busiest parts; `channels_total` and `clients_total` include those not shown."""
 
     name: str
     version: str

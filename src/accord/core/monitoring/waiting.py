@@ -1,4 +1,4 @@
-"""Where an event waits: found when somebody asks, by a look through all queues."""
+"""Position of a queued event, found on demand by scanning all queues."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from msgspec import Struct
 
 # What an event waits for.
 CPU: Final = "CPU"
-JOURNAL: Final = "journal"  # to be recorded
+JOURNAL: Final = "journal"  # to be written
 SHAPING: Final = "shaping"
 CONNECTION: Final = "connection"
-ACKNOWLEDGEMENT: Final = "acknowledgement"  # the client has as many events as it takes at a time
+ACKNOWLEDGEMENT: Final = "acknowledgement"  # the client's window is full
 LINK: Final = "link"
 CLIENT_LIMIT: Final = "limit of the client"
 NODE_LIMIT: Final = "limit of the node"
@@ -19,7 +19,7 @@ TURN: Final = "turn"
 
 
 class Ahead(Struct, frozen=True, kw_only=True):
-    """Events of one importance that go before another event."""
+    """Events of one importance that precede another event."""
 
     importance: int
     events: int
@@ -27,10 +27,10 @@ class Ahead(Struct, frozen=True, kw_only=True):
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
-    """An event that waits for one destination, in the node's task queue if that is empty.
+    """An event queued for a destination; if that is empty, in the node's task queue.
 
-    `wait_ms` is how long it waits for a limit of `limit_bps` at least; `unacknowledged` are the
-    events, or `under_way_bytes` the bytes, that the client has to take first.
+    `wait_ms` is the minimum wait for a limit of `limit_bps`; `unacknowledged` events or
+    `under_way_bytes` bytes must be accepted by the client first.
     """
 
     destination: str

@@ -1,1 +1,1 @@
-"""MQTT 5.0 and 3.1.1: bytes to packets, packets to bytes, and what they mean."""
+"""MQTT 5.0 and 3.1.1: decoding and encoding of packets, and their mapping to events."""

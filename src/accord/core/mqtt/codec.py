@@ -1,4 +1,4 @@
-"""Packets from bytes and to bytes: `decoding` and `encoding` together."""
+"""Packet codec: `decoding` and `encoding` together."""
 
 from __future__ import annotations
 

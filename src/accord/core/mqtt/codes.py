@@ -1,4 +1,4 @@
-"""The numbers of the MQTT standards, and the error for a peer that breaks them."""
+"""Numeric codes of the MQTT standards, and the error for a peer that violates them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PacketType(IntEnum):
 
 
 class Reason(IntEnum):
-    """MQTT 5 reason codes; from 0x80 on they are failures."""
+    """MQTT 5 reason codes; failures from 0x80 on."""
 
     SUCCESS = 0
     GRANTED_QOS_1 = 1
@@ -80,7 +80,7 @@ class Reason(IntEnum):
 
 
 class ProtocolError(AccordError):
-    """What a peer did wrong: `reason` goes into the DISCONNECT or CONNACK that ends it."""
+    """A violation by a peer; `reason` goes into the DISCONNECT or CONNACK that closes it."""
 
     def __init__(self, reason: Reason, problem: str) -> None:
         self.reason = reason
@@ -99,7 +99,7 @@ def violation(problem: str) -> ProtocolError:
 _PUBLISH_OUTCOMES: Final = frozenset({0, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99})
 _RELEASE_OUTCOMES: Final = frozenset({0, 0x92})
 
-# What each packet may say in MQTT 5, sent by either side.
+# Reason codes permitted in each MQTT 5 packet, in either direction.
 REASONS: Final[dict[PacketType, frozenset[int]]] = {
     PacketType.CONNACK: frozenset(
         {0, *range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, *range(0x99, 0x9E), 0x9F}

@@ -1,8 +1,8 @@
-"""Bytes to packets, for MQTT 5.0 and 3.1.1, client's and server's alike.
+"""Decodes MQTT 5.0 and 3.1.1 packets of clients and servers.
 
-Strict: whatever the standards forbid is a ProtocolError with the reason code they name, and nothing
-else ever comes out of `decode`. What depends on the connection's state or direction (an unknown
-packet identifier, a client that sends CONNACK) is left to the session.
+Decoding is strict: everything the standards forbid raises ProtocolError with the reason code they
+specify, and `decode` raises nothing else. Checks that depend on the connection's state or direction
+(an unknown packet identifier, a client that sends CONNACK) are left to the session.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _TWO: Final = 0b0010  # the flags of PUBREL, SUBSCRIBE and UNSUBSCRIBE
 
 
 def decode(first: int, body: bytes, version: int) -> Packet:
-    """The packet whose header starts with the byte `first`; a CONNECT says its own version."""
+    """The packet whose header starts with the byte `first`; a CONNECT has its own version."""
     kind = first >> 4
     if kind == PacketType.PUBLISH:
         return _decode_publish(first, body, version)
@@ -66,7 +66,7 @@ def decode(first: int, body: bytes, version: int) -> Packet:
 
 
 def problem_with_subscription(pattern: str) -> str | None:
-    """Why a topic filter, shared or not, can't be subscribed to; None where it can."""
+    """Why a topic filter, shared or not, can't be subscribed to; None if it can."""
     if not pattern.startswith(SHARED):
         return problem_with_filter(pattern)
     name, slash, rest = pattern[len(SHARED) :].partition("/")
@@ -293,7 +293,7 @@ def _read_start(body: bytes, version: int, kind: PacketType) -> tuple[int, Prope
 
 
 def _read_outcome(body: bytes, at: int, kind: PacketType) -> tuple[int, Properties, int]:
-    """A reason code, and properties unless the packet ends before them."""
+    """A reason code, and the properties unless the packet ends before them."""
     reason = body[at]
     at += 1
     _check_reason(kind, reason)

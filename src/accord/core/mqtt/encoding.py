@@ -1,7 +1,7 @@
-"""Packets to bytes, for MQTT 5.0 and 3.1.1.
+"""Encodes MQTT 5.0 and 3.1.1 packets.
 
-The caller is trusted to ask for what the standards allow; only what does not fit the wire raises
-ValueError or OverflowError. What 3.1.1 can't say (properties, most reasons) is left out there.
+The caller is responsible for what the standards allow; only values that do not fit the wire raise
+ValueError or OverflowError. For 3.1.1, what it lacks (properties, most reasons) is omitted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _FIRST: Final[dict[type, bytes]] = {
 
 
 def encode(packet: Packet, version: int) -> bytes:
-    """The whole packet with its header; a CONNECT says its own version."""
+    """The whole packet with its header; a CONNECT has its own version."""
     if isinstance(packet, Publish):
         flags = packet.dup << 3 | packet.qos << 1 | packet.retain
         first = (PacketType.PUBLISH << 4 | flags).to_bytes(1, "big")
@@ -114,7 +114,7 @@ def _acknowledgement(packet: Acknowledgement, version: int) -> list[bytes]:
 
 
 def _outcome(reason: int, properties: Properties) -> list[bytes]:
-    """As short as it goes: success without properties needs no byte."""
+    """The shortest encoding: success without properties needs no byte."""
     if properties != NO_PROPERTIES:
         return [reason.to_bytes(1, "big"), encode_properties(properties)]
     return [reason.to_bytes(1, "big")] if reason else []

@@ -1,9 +1,9 @@
-"""Events as MQTT 5 messages and back.
+"""Maps events to MQTT 5 messages and back.
 
-An attribute is a user property; text in the form of a number, a boolean or a time becomes that
-(see `infer`). So a *string* attribute in such a form, "42" say, arrives as the number 42: MQTT
-can't tell them apart. All other values arrive as they were. Of a repeated user property the first
-counts. Three names are not attributes: `metadata` (XML), `key` and `deadline-ms`.
+An attribute is a user property; text in the form of a number, a boolean or a time becomes that type
+(see `infer`). A *string* attribute in such a form, such as "42", therefore arrives as the number
+42: MQTT can't distinguish them. All other values arrive unchanged. Of a repeated user property the
+first counts. Three names are not attributes: `metadata` (XML), `key` and `deadline-ms`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ KEY: Final = "key"
 DEADLINE: Final = "deadline-ms"
 RESERVED: Final = frozenset({METADATA, KEY, DEADLINE})
 
-# A user property of CONNECT that asks for the other in acknowledgements: an event's name here.
+# A CONNECT user property that requests event IDs in acknowledgements, as user property EVENT.
 EVENT_IDS: Final = ("event-ids", "yes")
 EVENT: Final = "event"
-# And one that asks for the names of events that are received; CONNACK repeats it where they come.
+# One that requests event IDs with received events; CONNACK repeats it if granted.
 EVENT_NAMES: Final = ("event-names", "yes")
 
 MAX_EXPIRY_S: Final = 2**32 - 1
@@ -39,9 +39,9 @@ _DIGITS: Final = re.compile(r"[0-9]{1,19}")
 def to_event(
     topic: str, payload: bytes, properties: Properties, *, received_ms: int, source: str = ""
 ) -> Event:
-    """The event that a message says; raises EventError with the field that can't be accepted.
+    """The event of a message; raises EventError with the invalid field.
 
-    MQTT does not say when something was published: that is taken to be when it was received.
+    MQTT carries no publication time: the time of receipt is used.
     """
     attributes, reserved = _take_apart(properties)
     return Event(
@@ -58,9 +58,9 @@ def to_event(
 
 
 def to_values(properties: Properties) -> tuple[Mapping[str, Value], Document | None]:
-    """What predicates see of an event: its values, and its XML metadata if there is any.
+    """What predicates see of an event: its values, and its XML metadata if any.
 
-    Less work than the whole event; EventError as there.
+    Cheaper than the whole event; raises EventError likewise.
     """
     attributes, reserved = _take_apart(properties)
     document = _document(reserved) if reserved else None
@@ -71,7 +71,7 @@ def to_values(properties: Properties) -> tuple[Mapping[str, Value], Document | N
 
 
 def _take_apart(properties: Properties) -> tuple[dict[str, Value], dict[str, str]]:
-    """Attributes, and what only looks like them."""
+    """Attributes, and reserved user properties."""
     attributes: dict[str, Value] = {}
     reserved: dict[str, str] = {}
     for name, text in properties.user:
@@ -98,10 +98,10 @@ def _deadline_ms(text: str | None, expiry_s: int | None) -> int | None:
 
 
 def from_event(event: Event) -> tuple[str, bytes, Properties]:
-    """Topic, payload and properties that say `event`; raises EventError where MQTT can't.
+    """Topic, payload and properties of `event`; raises EventError if MQTT can't express it.
 
-    The deadline stands there twice: to the millisecond, and as the message expiry interval,
-    rounded up, which any broker obeys.
+    The deadline is included twice: to the millisecond, and rounded up as the message expiry
+    interval, which any broker obeys.
     """
     user: list[tuple[str, str]] = []
     if event.metadata is not None:
@@ -118,7 +118,6 @@ def from_event(event: Event) -> tuple[str, bytes, Properties]:
 
 
 def attributes_to_user(attributes: Mapping[str, Value]) -> tuple[tuple[str, str], ...]:
-    """The user properties that say `attributes`."""
     return tuple((name, _text(name, value)) for name, value in attributes.items())
 
 

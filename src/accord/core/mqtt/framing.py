@@ -1,4 +1,4 @@
-"""Splits a stream of bytes into packets, however it was cut on the way."""
+"""Splits a byte stream into packets."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from accord.core.mqtt.codes import ProtocolError, Reason, malformed
 
 
 class Framer:
-    """Collects what was read until whole packets are there.
+    """Buffers reads until packets are complete.
 
-    An unfinished packet is gathered in one growing buffer that is looked at again only when all
-    of it has come: the work is linear in the bytes read. After an error the stream is lost.
+    An incomplete packet is collected in one growing buffer that is examined again only once it is
+    complete: the work is linear in the bytes read. After an error the stream is unusable.
     """
 
     def __init__(self, maximum: int) -> None:
-        """Packets of more than `maximum` bytes, header included, are refused."""
+        """Packets of more than `maximum` bytes, including the header, are refused."""
         self._maximum = maximum
         self._pending = bytearray()
         self._needed = 0
@@ -44,7 +44,7 @@ class Framer:
         return frames
 
     def _header(self, data: bytes, at: int, size: int) -> tuple[int, int] | None:
-        """Where the body of the packet at `at` starts and ends, if its length is there."""
+        """Start and end of the body of the packet at `at`, if its length is complete."""
         length = shift = 0
         for place in range(at + 1, min(at + 5, size)):
             byte = data[place]

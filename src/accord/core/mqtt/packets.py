@@ -1,7 +1,7 @@
-"""The packets of MQTT as frozen values, the same for both versions.
+"""MQTT packets as frozen values, the same for both versions.
 
-What 3.1.1 does not have (properties, most reasons, subscription options) has its default there.
-Reasons are those of MQTT 5 in either version; `codec` translates.
+What 3.1.1 lacks (properties, most reasons, subscription options) has its default there. Reasons are
+those of MQTT 5 in either version; `codec` translates.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from accord.core.mqtt.properties import NO_PROPERTIES, Properties
 
 
 class Will(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """What the server publishes for a client that goes without saying so."""
+    """The message published for a client that disconnects without a DISCONNECT."""
 
     topic: str
     payload: bytes = b""
@@ -40,7 +40,7 @@ class Connack(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
 
 class Publish(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """`packet_id` is 0 where `qos` is; `topic` is empty where an alias stands for it."""
+    """A PUBLISH; `packet_id` is 0 at QoS 0, `topic` is empty if an alias replaces it."""
 
     topic: str
     payload: bytes = b""
@@ -104,7 +104,7 @@ class Unsubscribe(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
 
 class Unsuback(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """`reasons` is empty in 3.1.1."""
+    """An UNSUBACK; `reasons` is empty in 3.1.1."""
 
     packet_id: int
     reasons: tuple[int, ...] = ()

@@ -1,9 +1,8 @@
 """The properties of MQTT 5 packets.
 
-One table says which properties there are, their types and the packets they may stand in; decoding
-dispatches on it by identifier. Where the standard tells a malformed packet from a protocol error:
-unknown or misplaced identifiers and broken values are malformed, repetitions and values out of
-range are protocol errors.
+One table defines the properties, their types and the packets they may occur in; decoding dispatches
+on it by identifier. Of the standard's two error classes, unknown or misplaced identifiers and
+broken values are malformed packets, repetitions and values out of range are protocol errors.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from accord.core.mqtt.wire import binary_bytes, read_varint, string_bytes, varin
 
 
 class Properties(msgspec.Struct, frozen=True, kw_only=True, gc=False, repr_omit_defaults=True):
-    """All properties of one packet; None (or empty) where absent."""
+    """All properties of one packet; None (or empty) if absent."""
 
     payload_format: int | None = None
     message_expiry_s: int | None = None
@@ -50,12 +49,12 @@ class Properties(msgspec.Struct, frozen=True, kw_only=True, gc=False, repr_omit_
 
 NO_PROPERTIES: Final = Properties()
 
-WILL: Final = 0  # the properties of a CONNECT's will, a place of their own
+WILL: Final = 0  # stands for the properties of a CONNECT's will
 
 
-# How a property's value is written. The order matters to decode_properties.
+# Encodings of a property's value. The order matters to decode_properties.
 _BOOLEAN: Final = 1
-_BIT: Final = 2  # a byte that is 0 or 1, but no truth value
+_BIT: Final = 2  # a byte that is 0 or 1, but not a boolean
 _TWO_BYTES: Final = 3
 _FOUR_BYTES: Final = 4
 _VARINT: Final = 5
@@ -118,9 +117,9 @@ _ALLOWED: Final[dict[int, int]] = {  # by packet: one bit per identifier
 
 
 def decode_properties(data: bytes, start: int, end: int, packet: int) -> tuple[Properties, int]:
-    """The properties of `packet` (a PacketType or WILL), and the position behind them.
+    """The properties of `packet` (a PacketType or WILL), and the position after them.
 
-    `start` is where their length stands, `end` where the packet ends.
+    `start` is the offset of their length, `end` that of the packet's end.
     """
     if start < end and data[start] == 0:
         return NO_PROPERTIES, start + 1
@@ -131,13 +130,13 @@ def decode_properties(data: bytes, start: int, end: int, packet: int) -> tuple[P
     user: list[tuple[str, str]] = []
     found: dict[str, Any] = {}
     allowed = _ALLOWED[packet]
-    # Nothing below minds reading over `stop`: that is found out at the end, or by an IndexError.
+    # Reads beyond `stop` are harmless: they are detected at the end, or by an IndexError.
     try:
         while at < stop:
             number = data[at]
             if not allowed >> number & 1:
                 raise _misplaced(number, packet)
-            if number == _USER:  # by far the most frequent: attributes come in it
+            if number == _USER:  # by far the most frequent: attributes
                 middle = at + 3 + (data[at + 1] << 8 | data[at + 2])
                 last = middle + 2 + (data[middle] << 8 | data[middle + 1])
                 name, text = data[at + 3 : middle].decode(), data[middle + 2 : last].decode()
@@ -164,7 +163,7 @@ def decode_properties(data: bytes, start: int, end: int, packet: int) -> tuple[P
 
 
 def _read_one(data: bytes, at: int, stop: int, number: int, found: dict[str, Any]) -> int:
-    """Put the property that is no user property into `found`; returns the position behind it."""
+    """Read a property other than a user property into `found`; returns the position after it."""
     name, kind = _NAMES[number], _KINDS[number]
     if kind == _VARINT:
         identifier, at = read_varint(data, at, stop)
@@ -227,7 +226,7 @@ def _null_character() -> ProtocolError:
 
 
 def encode_properties(properties: Properties) -> bytes:
-    """The properties with their length in front."""
+    """The encoded properties with their length prefix."""
     if properties is NO_PROPERTIES:
         return b"\0"
     parts: list[bytes] = []
@@ -258,7 +257,7 @@ def _value_bytes(kind: int, value: Any) -> bytes:
 
 
 def passed_on(properties: Properties) -> Properties:
-    """What of a PUBLISH goes to its receivers unchanged; its expiry is told apart."""
+    """The properties of a PUBLISH that receivers get unchanged; the expiry is separate."""
     return Properties(
         payload_format=properties.payload_format,
         content_type=properties.content_type,
@@ -269,13 +268,13 @@ def passed_on(properties: Properties) -> Properties:
 
 
 def read_block(block: bytes) -> Properties:
-    """The properties of a PUBLISH from a block without its length; ProtocolError if damaged."""
+    """The PUBLISH properties of a block without length prefix; raises ProtocolError if damaged."""
     encoded = varint_bytes(len(block)) + block
     return decode_properties(encoded, 0, len(encoded), PacketType.PUBLISH)[0]
 
 
 def read_passed_on(block: bytes) -> Properties:
-    """The same, ProtocolError also where it has more than what goes to receivers unchanged."""
+    """As `read_block`, but also raises ProtocolError for properties that are not passed on."""
     properties = read_block(block)
     if properties != passed_on(properties):
         raise malformed("a property that is not passed on")
@@ -283,6 +282,6 @@ def read_passed_on(block: bytes) -> Properties:
 
 
 def passed_on_block(properties: Properties) -> bytes:
-    """The same, encoded, without the length in front."""
+    """The properties of `passed_on`, encoded without length prefix."""
     encoded = encode_properties(passed_on(properties))
     return encoded[read_varint(encoded, 0, len(encoded))[1] :]

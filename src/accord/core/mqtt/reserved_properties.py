@@ -1,4 +1,4 @@
-"""User properties of the node's own, on kept events that it sends again, answers and DISCONNECT.
+"""User properties reserved for the node, on kept events it sends, replies and DISCONNECT.
 
 Clients can't set them.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-OWN: Final = "accord-"  # how all of them begin
+OWN: Final = "accord-"  # their common prefix
 CHANNEL: Final = "accord-channel"
 EVENT: Final = "accord-event"
 RECEIVED: Final = "accord-received-ms"
 PUBLISHER: Final = "accord-publisher"
-NODE: Final = "accord-node"  # where the publisher is a client
-ORIGIN: Final = "accord-origin"  # in a journal, an event's name where that is another: NUMBER@NODE
-PAGE: Final = "accord-page"  # the message behind the events of a page: (PAGE, END)
+NODE: Final = "accord-node"  # the publisher's node
+ORIGIN: Final = "accord-origin"  # in a journal, the event ID if it differs: NUMBER@NODE
+PAGE: Final = "accord-page"  # the message after the events of a page: (PAGE, END)
 END: Final = "end"
-ENDED: Final = "accord-ended"  # of a DISCONNECT: the filter of a subscription that the node ended
+ENDED: Final = "accord-ended"  # in a DISCONNECT: the filter of a subscription that the node ended

@@ -1,8 +1,8 @@
-"""The primitive types on the wire: integers, variable byte integers, strings, binary data.
+"""Primitive wire types: integers, variable byte integers, strings, binary data.
 
-A `read_…` function takes the data, where to start and where the packet (or the part of it) ends,
-and returns the value with the position behind it. What runs over the end is malformed. A
-`…_bytes` function is the inverse; a value that does not fit is the caller's mistake (ValueError).
+A `read_…` function takes the data, the start, and the end of the packet (or of the part of it), and
+returns the value with the position after it. Data beyond the end is malformed. A `…_bytes` function
+is the inverse; a value that does not fit is the caller's error (ValueError).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Loops over the bytes of messages: in C where that was built, and in Python everywhere else.
+"""Byte loops over messages: in C if the extension was built, otherwise in Python.
 
-`reference` defines what each function does; `IS_NATIVE` says which of the two runs.
+`reference` defines what each function does; `IS_NATIVE` states which of the two is in use.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What `frames.c` does, in Python: its definition, and what runs where there is no compiler.
+"""Reference implementation of `frames.c` in Python: its specification, and the fallback.
 
-A *frame* is one PUBLISH, QoS 0 or 1. It is *clean* if nobody need look at it: its topic is known,
-it is neither retained nor a duplicate, and its properties are well-formed and of the kinds that are
-forwarded unchanged. A scan ends before the first packet that is not a clean frame; the caller takes
-that packet apart.
+A *frame* is one PUBLISH of QoS 0 or 1. It is *clean* if it can be forwarded undecoded: its topic is
+known, it is neither retained nor a duplicate, and its properties are well-formed and of the kinds
+forwarded unchanged. A scan ends before the first packet that is not a clean frame; the caller
+decodes that packet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CONTENT_TYPE: Final = 0x03
 _IDENTIFIER: Final = 0x0B
 _ALIAS: Final = 0x23
 _USER: Final = 0x26
-# How many bytes a property has behind its identifier, and of how many texts others consist.
+# Bytes after the identifier of fixed-size properties, and number of strings in others.
 _FIXED: Final = {_FORMAT: 1, _EXPIRY: 4, _ALIAS: 2}
 _TEXTS: Final = {_CONTENT_TYPE: 1, 0x08: 1, 0x09: 1, _USER: 2}
 _CLEAN: Final = (_FORMAT, _EXPIRY, _CONTENT_TYPE, _ALIAS, _USER)
@@ -42,7 +42,7 @@ class _Scanned(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """A frame in parts."""
+    """A frame split into its parts."""
 
     qos: int
     topic: bytes
@@ -52,10 +52,10 @@ class _Parts(NamedTuple):
 
 
 class Frames:
-    """The clean frames of one read, each with a label that says who gets it.
+    """The clean frames of one read, each with a label for its receivers.
 
-    `ways` is what each label stands for. `end` is where the frames end in `data`; `wanted` is the
-    size of the packet behind them if it is not whole, otherwise, or if unknown, 0.
+    `ways` is what each label denotes. `end` is where the frames end in `data`; `wanted` is the size
+    of the following packet if it is incomplete, and 0 if it is complete or its size unknown.
     """
 
     def __init__(self, data: bytes, is_v5: bool, qos: int) -> None:
@@ -77,9 +77,9 @@ class Frames:
         return self._frames[0].start
 
     def take(self, parts: bytes) -> tuple[bytes, bytes, int]:
-        """The frames of the labels whose byte in `parts` is not 0; these bytes; the least expiry.
+        """Frames of the labels whose byte in `parts` is not 0; these bytes; the smallest expiry.
 
-        Labels beyond `parts` have 0. Topics replace aliases. The expiry is -1 where none has one.
+        Labels beyond `parts` have 0. Topics replace aliases. The expiry is -1 if no frame has one.
         """
         taken: list[bytes] = []
         marks = bytearray()
@@ -94,13 +94,13 @@ class Frames:
         return b"".join(taken), bytes(marks), least
 
     def spans(self, label: int) -> bytes:
-        """Where the properties of this label's frames are: pairs of native 32-bit numbers."""
+        """Offsets of the properties of this label's frames: pairs of native 32-bit numbers."""
         return b"".join(struct.pack("=II", frame.block, frame.payload) for frame in self._of(label))
 
     def relabel(self, label: int, which: Any, ways: list[Any]) -> int:
-        """Give the frames with `label` the first free label plus the number in `which` for each.
+        """Relabel the frames with `label`: first free label plus each frame's number in `which`.
 
-        `ways` are what the new labels stand for. Gives the first of them.
+        `ways` is what the new labels denote. Returns the first of them.
         """
         octets = bytes(which)
         steps = [step for (step,) in struct.iter_unpack("=I", octets[: len(octets) // 4 * 4])]
@@ -115,7 +115,7 @@ class Frames:
         return first
 
     def piece(self, label: int, first: int, count: int) -> Frames:
-        """At most `count` of the frames with this label, from the `first` on, with label 0."""
+        """At most `count` frames with this label, from the `first` on, with label 0."""
         found = self._of(label)[first : first + count] if first >= 0 and count > 0 else []
         if label < 0 or not found:
             raise ValueError("piece: expected frames of a label")
@@ -127,7 +127,7 @@ class Frames:
         return made
 
     def sizes(self) -> list[tuple[int, int]]:
-        """How many frames each label has, and their bytes."""
+        """The number of frames and bytes of each label."""
         counts, sums = [0] * len(self.ways), [0] * len(self.ways)
         for frame, label in zip(self._frames, self._labels, strict=True):
             counts[label] += 1
@@ -135,7 +135,7 @@ class Frames:
         return list(zip(counts, sums, strict=True))
 
     def places(self, label: int) -> list[tuple[int, int]]:
-        """Where the frames with this label begin and end in `data`."""
+        """Start and end offsets in `data` of the frames with this label."""
         return [(frame.start, frame.end) for frame in self._of(label)]
 
     def acks(self, codes: bytes) -> bytes:
@@ -176,9 +176,9 @@ def scan(  # noqa: PLR0913, PLR0917 - as the extension has it
     topics: dict[bytes, Any],
     aliases: dict[int, bytes],
 ) -> Frames | None:
-    """The clean frames of one QoS from `start` on, up to the first other packet; None without any.
+    """The clean frames of one QoS from `start` to the first other packet; None without any.
 
-    `topics` has what is known by topic (with its length in front), `aliases` topics by alias; a
+    `topics` maps length-prefixed topics to what they denote, `aliases` maps aliases to topics; a
     packet has at most `limit` bytes.
     """
     if start < 0 or limit < 0:
@@ -211,9 +211,9 @@ def scan(  # noqa: PLR0913, PLR0917 - as the extension has it
 
 
 def single(data: bytes, is_v5: bool, topics: dict[bytes, Any]) -> tuple[Any, int, int] | None:
-    """If `data` is one clean frame without alias: what `topics` has, its expiry, its identifier.
+    """For a single clean frame without alias: its entry in `topics`, expiry, packet identifier.
 
-    The expiry is -1 where it has none, the packet identifier 0 at QoS 0.
+    The expiry is -1 if there is none, the packet identifier 0 at QoS 0. None for any other `data`.
     """
     frames = scan(data, 0, is_v5, len(data), topics, {})
     if frames is None or frames.end != len(data) or frames.count != 1:
@@ -225,7 +225,7 @@ def single(data: bytes, is_v5: bool, topics: dict[bytes, Any]) -> tuple[Any, int
 def _scanned(
     frames: Frames, start: int, body: int, end: int, aliases: dict[int, bytes]
 ) -> _Scanned | None:
-    """A clean frame, but for its topic, which may not be known."""
+    """A frame that is clean except that its topic may be unknown."""
     data = frames.data
     topic_end = body + 2 + int.from_bytes(data[body : body + 2], "big")
     at = topic_end + (2 if frames.qos else 0)
@@ -246,14 +246,14 @@ def _scanned(
         expiry_s, alias = checked
     topic = data[body:topic_end]
     if (len(topic) == 2) != (alias > 0):
-        return None  # an alias that is set up is noted by whoever scans
+        return None  # the caller registers new aliases
     if alias:
         topic = aliases.get(alias, b"")
     return _Scanned(start, end, topic, at, payload, expiry_s, packet_id, alias)
 
 
 def _checked(block: bytes) -> tuple[int, int] | None:
-    """Expiry and alias (-1 and 0 where there is none) of a clean block of properties."""
+    """Expiry and alias of a clean property block; -1 and 0 if absent."""
     expiry_s, alias = -1, 0
     seen: set[int] = set()
     pairs = 0
@@ -271,7 +271,7 @@ def _checked(block: bytes) -> tuple[int, int] | None:
                     return None
             elif kind == _EXPIRY:
                 expiry_s = int.from_bytes(block[at + 1 : end], "big")
-                expiry_s = -1 if expiry_s == 0xFFFFFFFF else expiry_s  # as good as none
+                expiry_s = -1 if expiry_s == 0xFFFFFFFF else expiry_s  # equivalent to none
             elif kind == _ALIAS:
                 alias = int.from_bytes(block[at + 1 : end], "big")
                 if alias == 0:
@@ -284,7 +284,7 @@ def _checked(block: bytes) -> tuple[int, int] | None:
 
 
 def _properties(block: bytes) -> Iterator[tuple[int, int]]:
-    """Where each property begins and ends; ValueError where one is unknown or not whole."""
+    """Start and end of each property; raises ValueError if one is unknown or incomplete."""
     at = 0
     while at < len(block):
         kind = block[at]
@@ -314,13 +314,13 @@ def _is_text(text: bytes) -> bool:
 
 
 def _is_attribute(name: bytes) -> bool:
-    """Whether this is the name of an attribute that means nothing to the node itself."""
+    """Whether a user property is an attribute, without a meaning to the node itself."""
     is_special = name in _SPECIAL or name.startswith(_OWN)
     return 0 < len(name) <= _MAX_NAME and not is_special and _is_text(name)
 
 
 def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """A variable byte integer and the position behind it, which is -1 where it is none."""
+    """A variable byte integer and the position after it, which is -1 if it is invalid."""
     value = 0
     for shift in (0, 7, 14, 21):
         if at >= end:
@@ -343,7 +343,7 @@ def _varint_bytes(value: int) -> bytes:
 
 
 def _ends(frames: bytes) -> Iterator[tuple[int, int, int]]:
-    """Where each frame begins, its body begins and it ends."""
+    """Start of each frame, start of its body, and its end."""
     at = 0
     while at < len(frames):
         length, body = _varint(frames, at + 1, len(frames))
@@ -392,10 +392,10 @@ def _expiry_s(block: bytes) -> int:
 def rewrite(  # noqa: PLR0913, PLR0917 - as the extension has it
     frames: bytes, is_v5: bool, to_v5: bool, qos: int, waited_s: int, more: bytes
 ) -> bytes:
-    """The same messages for another receiver.
+    """Re-encode messages for another receiver.
 
-    In its version of MQTT, at a QoS that is not higher, with `waited_s` less expiry, and with the
-    properties `more` behind their own.
+    The result is in the receiver's MQTT version, at a QoS that is not higher, with the expiry
+    reduced by `waited_s`, and with the properties `more` appended.
     """
     if not 0 <= qos <= 2 or not 0 <= waited_s < 1 << 32:
         raise ValueError("rewrite: expected a QoS up to 2 and seconds of 32 bits")
@@ -415,7 +415,7 @@ def rewrite(  # noqa: PLR0913, PLR0917 - as the extension has it
 
 
 def number(frames: bytes, first: int) -> bytes:
-    """QoS 1 frames with the packet identifiers from `first` on; 1 comes after 65,535."""
+    """QoS 1 frames with packet identifiers from `first` on; 65,535 is followed by 1."""
     if not 1 <= first <= 65_535:
         raise ValueError("number: expected an identifier from 1 to 65535")
     made = bytearray(frames)
@@ -429,10 +429,10 @@ def number(frames: bytes, first: int) -> bytes:
 
 
 def cut(frames: bytes, wanted: int, largest: int, most: int) -> tuple[int, int]:
-    """Where to cut a run: the bytes of the first frames, and how many they are.
+    """Where to split a run: the bytes of the first frames, and their number.
 
-    They have `wanted` bytes together, or `largest` at most; there are `most` at most, and one at
-    least where something is wanted. What is behind them is not looked at.
+    They have `wanted` bytes together, or at most `largest`; there are at most `most`, and at least
+    one if something is wanted. The frames after them are not examined.
     """
     at = count = 0
     ends = _ends(frames)
@@ -446,12 +446,12 @@ def cut(frames: bytes, wanted: int, largest: int, most: int) -> tuple[int, int]:
 
 
 def expired(frames: bytes, is_v5: bool, waited_ms: int) -> bytes:
-    """For each frame 1 where its expiry is over after `waited_ms`, else 0."""
+    """For each frame 1 if it has expired after `waited_ms`, else 0."""
     return bytes(0 <= _expiry_s(parts.block) * 1000 <= waited_ms for parts in _split(frames, is_v5))
 
 
 def acknowledged(data: bytes, start: int) -> tuple[list[tuple[int, int]], int]:
-    """The PUBACKs without reason code from `start` on: ranges of packet ids, and where they end."""
+    """PUBACKs without reason code from `start` on: ranges of packet identifiers, and their end."""
     if start < 0:
         raise ValueError("acknowledged: expected a start that is not negative")
     ranges: list[tuple[int, int]] = []
@@ -469,9 +469,10 @@ def acknowledged(data: bytes, start: int) -> tuple[list[tuple[int, int]], int]:
 
 
 def records(frames: bytes, is_v5: bool, head: bytes, first: int) -> list[bytes]:
-    """A record of the journal for each frame (msgpack, see `journal.events`).
+    """A journal record for each frame (msgpack, see `journal.events`).
 
-    `head`, then expiry, attributes, payload and the event's number, `first` for the first frame.
+    A record is `head`, then expiry, attributes, payload and the event's number, `first` for the
+    first frame.
     """
     if first < 0:
         raise ValueError("records: expected a number that is not negative")

@@ -1,1 +1,1 @@
-"""Many nodes as one: who is there, how far apart, who needs what, and the routes between them."""
+"""The overlay of nodes: liveness, link state, replicated state, interests and routes."""

@@ -1,4 +1,4 @@
-"""How a store deals with its neighbours: what it learns from them, and what it lets them know."""
+"""Anti-entropy with neighbours: handles deltas, digests, version vectors and delta requests."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ from accord.core.overlay.state_messages import (
     is_stamp,
 )
 
-_SETTLED_DIGESTS: Final = 2  # what is known for longer is no news
+_SETTLED_DIGESTS: Final = 2  # older changes, in digest intervals, should have arrived everywhere
 
 
 class RejectedCounts:
-    """What was not accepted."""
+    """Counts of rejected messages and records."""
 
     def __init__(self) -> None:
-        self.malformed = 0  # can't be true
-        self.stray = 0  # came from no neighbour
-        self.refused = 0  # there was no room for it
+        self.malformed = 0
+        self.stray = 0  # not from a neighbour
+        self.refused = 0  # no room
 
 
 class AntiEntropy:
+    """Replication of a `ReplicaSet` with all neighbours."""
+
     def __init__(
         self, replicas: ReplicaSet, options: StateOptions, random: Callable[[], float]
     ) -> None:
@@ -46,7 +48,7 @@ class AntiEntropy:
         self._replicas = replicas
         self._options = options
         self._asking = DeltaRequests(options)
-        # Of those that are forgotten: who has it still, or again.
+        # Expired origins: the neighbour that has records of it, and their version.
         self._withheld: dict[str, tuple[str, OriginVersion]] = {}
 
     def link_up(self, neighbour: str, now_us: int, sends: Sends) -> None:
@@ -73,7 +75,7 @@ class AntiEntropy:
     def receive(
         self, neighbour: str, message: FactMessage, now_us: int, sends: Sends
     ) -> list[Change]:
-        """What changes by it, if it is facts."""
+        """Handle a message; returns the changes of a delta."""
         if neighbour not in self.spreading.neighbours:
             self.counts.stray += 1
         elif isinstance(message, StateDelta):
@@ -103,7 +105,7 @@ class AntiEntropy:
     def _on_facts(self, neighbour: str, message: StateDelta, now_us: int) -> list[Change]:
         origin, stamp = message.origin, (message.incarnation, message.version)
         if stamp == self._replicas.stamp(origin):
-            # Most are: everybody hears everything from all its neighbours.
+            # The usual case: every node gets each delta from all its neighbours.
             self.spreading.has(neighbour, origin)
             return []
         if not is_sound(message, self._options):
@@ -147,13 +149,13 @@ class AntiEntropy:
             self._tell_more(neighbour, message, now_us, sends)
 
     def _tell_more(self, neighbour: str, message: VersionVector, now_us: int, sends: Sends) -> None:
-        """What it lacks that sent all its stamps."""
+        """Schedule what the sender of a complete version vector lacks."""
         for origin, replica in self._replicas.by_origin.items():
             theirs = message.stamps.get(origin, NOTHING)
             if replica.stamp <= theirs or replica.stamp <= message.forgotten.get(origin, NOTHING):
                 continue
             if origin == neighbour:
-                # Its former self is ahead of it; it has to know just that.
+                # Records from its earlier incarnation are newer: it needs only their version.
                 sends.append((neighbour, VersionVector({origin: replica.stamp})))
                 continue
             is_same = theirs[0] == replica.incarnation
@@ -173,12 +175,12 @@ class AntiEntropy:
         self._note_missed(neighbour, replica, now_us)
 
     def _note_missed(self, neighbour: str, replica: OriginReplica, now_us: int) -> None:
-        """What is no news any more was lost on its way."""
+        """Record a loss if the neighbour lacks a change that is not recent."""
         if replica.changed_us < now_us - _SETTLED_DIGESTS * self._options.digest_us:
             self.spreading.has_missed(neighbour, len(self._replicas.by_origin))
 
     def _is_news(self, neighbour: str, origin: str, stamp: OriginVersion) -> bool:
-        """Whether that `neighbour` has `origin` up to `stamp` means that something lacks here."""
+        """Whether `stamp` of `origin`, held by `neighbour`, is newer than here and accepted."""
         known = self._replicas.stamp(origin)
         if stamp <= known:
             return False

@@ -1,8 +1,8 @@
-"""What came to a node from others, and how much of it came too late.
+"""Counts of delivered and late events from other nodes.
 
-Counted by source and channel for people, of whom each node tells all others, and by definition of
-channels for metrics, whose counts never fall. Both are bounded: what there is no room for counts
-together, without a name.
+Events are counted by source and channel for operators, which each node publishes to all others, and
+by channel definition for metrics, whose counters never decrease. Both tables are bounded: the
+excess is counted in one entry without a name.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import msgspec
 MOST: Final = 200
 MAX_DEFINITIONS: Final = 256
 LONGEST: Final = 256  # characters of a channel's name
-IDLE_US: Final = 600_000_000  # without any event, until it is forgotten
+IDLE_US: Final = 600_000_000  # an entry without events for this long expires
 _REST: Final = ("", "")
 
 
 class ArrivalRecord(msgspec.Struct, frozen=True, array_like=True):
-    """As nodes tell it to each other."""
+    """State record of the counts of one source and channel."""
 
     source: str
     channel: str
@@ -28,7 +28,7 @@ class ArrivalRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeyPool:
-    """Short names for things that come and go: what is free again is given again."""
+    """Pool of short record keys; freed keys are reused."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -55,7 +55,7 @@ class KeyPool:
 
 
 class ArrivalCount:
-    """`told` is how many had come when the others were last told."""
+    """Counts of one entry; `told` is `delivered` as last published."""
 
     __slots__ = ("delivered", "key", "last_us", "late", "told")
 
@@ -68,7 +68,7 @@ class ArrivalCount:
 
 
 class ArrivalCounts:
-    """`by_channel` is by source and channel, `by_definition` by the name of a definition."""
+    """Arrival counts of one node, by (source, channel) and by name of the definition."""
 
     def __init__(self) -> None:
         self.by_channel: dict[tuple[str, str], ArrivalCount] = {}
@@ -94,7 +94,7 @@ class ArrivalCounts:
             total.late += 1
 
     def news(self, now_us: int) -> list[tuple[str, ArrivalRecord | None]]:
-        """What is to be told under which key; None: nothing more."""
+        """Records to publish since the last call, by key; None: to delete."""
         self.has_news = False
         found: list[tuple[str, ArrivalRecord | None]] = []
         for (source, channel), tally in list(self.by_channel.items()):

@@ -1,16 +1,16 @@
-"""How much of the time that a channel leaves may be spent at each hop, and who goes first there.
+"""Per-hop delay budgets: how long a route's events may wait at each hop, and in which order.
 
-What is left of a channel's maximum delay when all hops of its route take as long as usual is its
-margin. It is divided among the hops, so that each has something to absorb a disturbance with:
-equally, or in proportion to how much the delay of each hop varies. What is not used at one hop is
-there for the later ones, and what one overdraws they lack: for a single event, whose age is known,
-the margin is what is left at that moment, for the hops that are still ahead.
+A route's margin is its channel's maximum delay less the usual delay of all hops. It is divided
+among the hops, so that each can absorb a disturbance: equally, or in proportion to the delay
+variation of each hop. Time not used at one hop is available to later ones, and time overdrawn is
+missing there: for a single event, whose age is known, the margin is what is left at that moment for
+the hops ahead.
 
-At a node, those whose share is least go first: they are ranked by their shares, and the n-th gets
-`least share + n · step` as its budget, which is what the outbox's laxity begins with.
+At a node, routes with the smallest share go first: they are ranked by share, and the n-th gets the
+budget `least share + n · step`, with which the outbox's laxity starts.
 
-Everything is in whole microseconds, and shares add up to the margin exactly, also where that is
-negative because the route takes too long.
+All values are whole microseconds, and shares add up to the margin exactly, even if it is negative
+because the route is too slow.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import Final
 
 STEP_US: Final = 1_000
 
-Key = tuple[str, int]  # a source, and the number of a route there
+Key = tuple[str, int]  # a source and its route number
 
 
 @dataclass(frozen=True)
 class Hop:
-    """One link of a route and the node it enters: what that usually takes, and how it varies."""
+    """A link of a route and the node it enters: usual delay and deviation of both together."""
 
     delay_us: int
     deviation_us: int = 0
@@ -35,7 +35,7 @@ class Hop:
 
 @dataclass(frozen=True)
 class Budget:
-    """What events of a route may spend at a node; the first rank goes first."""
+    """Time that events of a route may spend at a node; the lowest rank goes first."""
 
     rank: int
     share_us: int
@@ -43,12 +43,12 @@ class Budget:
 
 
 def margin_us(max_delay_us: int, hops: Sequence[Hop], age_us: int = 0) -> int:
-    """What is left of the maximum delay, for an event of that age, when `hops` are ahead of it."""
+    """Margin left for an event of that age with `hops` ahead of it."""
     return max_delay_us - age_us - sum(hop.delay_us for hop in hops)
 
 
 def equal_shares(margin_us: int, count: int) -> list[int]:
-    """Of each of `count` hops; where it does not come out even the first have one more."""
+    """Divide the margin equally among `count` hops; the first ones get the remainder."""
     if count < 1:
         raise ValueError(f"count: expected at least one hop, got {count}")
     share_us, rest = divmod(margin_us, count)
@@ -56,12 +56,12 @@ def equal_shares(margin_us: int, count: int) -> list[int]:
 
 
 def differentiated_shares(margin_us: int, hops: Sequence[Hop]) -> list[int]:
-    """In proportion to deviations; equal where none is known, or there is nothing to give."""
+    """Divide the margin by deviation; equally if none is known or the margin is not positive."""
     deviations_us = [max(hop.deviation_us, 0) for hop in hops]
     total_us = sum(deviations_us)
     if margin_us <= 0 or total_us == 0:
         return equal_shares(margin_us, len(hops))
-    # Rounded at the sums, so that nothing is lost between them.
+    # Cumulative sums are rounded, so that the shares add up to the margin.
     shares: list[int] = []
     reached_us = given_us = 0
     for deviation_us in deviations_us:
@@ -73,7 +73,7 @@ def differentiated_shares(margin_us: int, hops: Sequence[Hop]) -> list[int]:
 
 
 def ranked(shares_us: Mapping[Key, int], step_us: int = STEP_US) -> dict[Key, Budget]:
-    """The budgets at a node of all routes with their shares there, the first to go first."""
+    """Budgets of all routes at a node from their shares, in order of rank."""
     order = sorted((share_us, key) for key, share_us in shares_us.items())
     return {
         key: Budget(rank, share_us, order[0][0] + rank * step_us)
@@ -82,7 +82,7 @@ def ranked(shares_us: Mapping[Key, int], step_us: int = STEP_US) -> dict[Key, Bu
 
 
 class Budgets:
-    """Of one node. Shares are kept in their order, so that a change of one costs little."""
+    """Budgets of all routes at one node. Shares are kept sorted, so that a change is cheap."""
 
     def __init__(self, step_us: int = STEP_US) -> None:
         if step_us < 0:
@@ -92,7 +92,7 @@ class Budgets:
         self._order: list[tuple[int, Key]] = []
 
     def set(self, key: Key, share_us: int) -> None:
-        """What of the margin is this node's."""
+        """Set this node's share of a route's margin."""
         if self._shares_us.get(key) != share_us:
             self.drop(key)
             self._shares_us[key] = share_us
@@ -104,7 +104,7 @@ class Budgets:
             del self._order[bisect_left(self._order, (share_us, key))]
 
     def get(self, key: Key) -> Budget | None:
-        """None where the route has no maximum delay."""
+        """The budget of a route; None if it has no maximum delay."""
         share_us = self._shares_us.get(key)
         if share_us is None:
             return None
@@ -112,7 +112,7 @@ class Budgets:
         return Budget(rank, share_us, self._order[0][0] + rank * self.step_us)
 
     def all(self) -> dict[Key, Budget]:
-        """The first to go first."""
+        """All budgets in order of rank."""
         return ranked(self._shares_us, self.step_us)
 
     def check_invariants(self) -> None:

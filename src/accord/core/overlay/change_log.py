@@ -1,9 +1,9 @@
-"""Values under keys as numbered changes, of which others know the first so many.
+"""Compacted change log: a key-value map whose changes are versioned, to replicate it by deltas.
 
-Of each key only the last change counts. Who knows all up to some version lacks those after it; who
-knows nothing yet is told what there is. What was taken back is remembered until all know of it, or
-until that is too much: `floor` is the last such change that is forgotten. Who knew something before
-that, and did not come so far, may have what is gone, can't be told so, and has to begin anew.
+Only the last change of each key is kept. A reader at some version lacks the changes after it; a new
+reader gets a snapshot. Tombstones are kept until all readers have acknowledged them, or up to a
+limit: `floor` is the version of the last discarded one. A reader that started before it and has not
+reached it may hold a deleted key, cannot be notified of that, and has to be reset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 
 class DeltaLimits(NamedTuple):
-    """Of one message: `changes`, and about how many `bytes`; of all that was taken back: `gone`."""
+    """Limits of one delta, `changes` and about how many `bytes`; and of tombstones, `gone`."""
 
     changes: int
     bytes: int
@@ -26,7 +26,7 @@ class DeltaLimits(NamedTuple):
 
 
 class ChangeLog(Generic[K, V]):
-    """`size_of` says how many bytes a change takes in a message; None: it was taken back."""
+    """The log; `size_of` returns the bytes of a change in a delta (value None: a tombstone)."""
 
     def __init__(self, limits: DeltaLimits, size_of: Callable[[K, V | None], int]) -> None:
         self.version = 0
@@ -34,10 +34,10 @@ class ChangeLog(Generic[K, V]):
         self._limits = limits
         self._size_of = size_of
         self._changes: dict[K, tuple[int, V | None]] = {}  # by version, lowest first
-        self._gone: dict[K, int] = {}  # the versions of those that are None
+        self._gone: dict[K, int] = {}  # versions of the tombstones
 
     def __len__(self) -> int:
-        """How many values there are."""
+        """Number of values, without tombstones."""
         return len(self._changes) - len(self._gone)
 
     def get(self, key: K) -> V | None:
@@ -48,9 +48,9 @@ class ChangeLog(Generic[K, V]):
         return {key: value for key, (_, value) in self._changes.items() if value is not None}
 
     def put(self, key: K, value: V | None) -> None:
-        """None: it is taken back."""
+        """Set a value; None deletes it."""
         self.version += 1
-        self._changes.pop(key, None)  # to the end: the order is that of versions
+        self._changes.pop(key, None)  # moved to the end: the order is that of versions
         self._changes[key] = (self.version, value)
         self._gone.pop(key, None)
         if value is None:
@@ -59,7 +59,7 @@ class ChangeLog(Generic[K, V]):
                 self._forget([next(iter(self._gone))])
 
     def all_know(self, version: int) -> None:
-        """All who are told know everything up to there."""
+        """All readers have acknowledged `version`: discard tombstones up to it."""
         known: list[K] = []
         for key, at in self._gone.items():
             if at > version:
@@ -68,16 +68,16 @@ class ChangeLog(Generic[K, V]):
         self._forget(known)
 
     def can_go_on(self, version: int, floor: int) -> bool:
-        """Whether who knows all up to `version` can be told the rest.
+        """Whether a reader at `version` can continue by deltas.
 
-        `floor` is what it was when it knew nothing: of what was forgotten by then it has nothing.
+        `floor` is the log's floor when the reader started: it never had the keys deleted by then.
         """
         return self.floor <= max(version, floor)
 
     def after(self, base: int, top: int = _LAST) -> tuple[int, list[tuple[int, K, V | None]]]:
-        """The next changes for who knows those up to `base`, and up to which version it does then.
+        """The next delta for a reader at `base`: the version it leads to, and its changes.
 
-        There may be more, up to `top`. From 0 on: all there is.
+        More may follow, up to `top`. From base 0 it is a snapshot.
         """
         changes: list[tuple[int, K, V | None]] = []
         for key, (at, value) in reversed(self._changes.items()):
@@ -94,7 +94,7 @@ class ChangeLog(Generic[K, V]):
         return min(top, self.version), changes
 
     def check_invariants(self, known: int = 0) -> None:
-        """`known`: what all know is not remembered."""
+        """No tombstones are kept up to `known`, which all readers have acknowledged."""
         versions = [at for at, _ in self._changes.values()]
         assert versions == sorted(set(versions))
         assert not versions or 0 < versions[0] <= versions[-1] <= self.version

@@ -1,13 +1,13 @@
-"""The channel directory: which channels are defined, and how, at any node of the overlay.
+"""The channel directory: the channel definitions of all nodes of the overlay.
 
-A view on the facts of the kind "channel". Every node writes its own definitions only, so that two
-may define the same name before they hear of each other. Then the one created last counts, at equal
-times that of the greater node name; every node finds the same. The node that lost takes its own
-back and is told, unless both say the same. To delete what another node has defined is to say later
-that it is deleted; that stays until somebody defines the name again, so that a node that was away
-does not bring the old definition back.
+It is a last-writer-wins map over the state records of kind "channel". Each node writes only its own
+definitions, so two nodes may define the same name concurrently. Then the definition created last
+wins, at equal times the one of the greater node name; every node decides alike. The losing node
+withdraws its own and reports it through `on_lost`, unless both are equal. Deleting a definition of
+another node writes a tombstone with a later time, which stays until the name is defined again, so
+that a node that was unreachable does not bring the old definition back.
 
-Clocks differ: what is created or deleted in view of something else is always later than that.
+Clocks differ, so a creation or deletion always gets a later time than the entries it replaces.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ MAX_TEXT: Final = 1_024
 MAX_LEVELS: Final = 64
 _DELETED_LIMIT: Final = 256
 _CACHE_LIMIT: Final = 4_096
-_ROOM_BYTES: Final = 64 << 10  # for definitions, that nothing else takes of what a node may say
+_ROOM_BYTES: Final = 64 << 10  # reserved in the state store for definitions
 
 
 class ChannelDefinition(msgspec.Struct, frozen=True, array_like=True, tag="channel"):
-    """How the events of a channel, or of all that a filter selects, get from node to node."""
+    """Defines how events of a channel, or of a filter's channels, travel between nodes."""
 
     name: str  # or a filter, as uav/#
     template: str = "routed"
@@ -45,14 +45,14 @@ class ChannelDefinition(msgspec.Struct, frozen=True, array_like=True, tag="chann
 
 
 class ChannelTombstone(msgspec.Struct, frozen=True, array_like=True, tag="deleted"):
-    """Older definitions of this name do not count."""
+    """Marks older definitions of this name as deleted."""
 
     name: str
     created_us: int
 
 
 DirectoryEntry = ChannelDefinition | ChannelTombstone
-# One's own definition, what counts instead (None: it was deleted), and at which node.
+# The own definition, the winning one (None: it was deleted), and the winner's node.
 Lost = Callable[[ChannelDefinition, ChannelDefinition | None, str], None]
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -60,7 +60,7 @@ _decoder: Final[msgspec.msgpack.Decoder[DirectoryEntry]] = msgspec.msgpack.Decod
 
 
 def problem_with_definition(definition: ChannelDefinition) -> str | None:
-    """What can't be accepted of it, and what was expected, or None."""
+    """The problem with a definition and what was expected, or None."""
     if problem := problem_with_filter(definition.name):
         return f"name: {problem}"
     if len(definition.name) > MAX_KEY:
@@ -86,7 +86,7 @@ def problem_with_definition(definition: ChannelDefinition) -> str | None:
 
 
 class ChannelDirectory:
-    """`version` changes with everything that may change an answer of `look_up`."""
+    """View on the definitions; `version` changes whenever a result of `look_up` may change."""
 
     def __init__(self, store: StateStore, on_lost: Lost | None = None) -> None:
         self.version = 0
@@ -102,7 +102,7 @@ class ChannelDirectory:
         store.watch(CHANNEL, self._told)
 
     def create(self, definition: ChannelDefinition, *, replace: bool = False) -> str | None:
-        """Define a channel here; gives why not, or None. Once more the same changes nothing."""
+        """Define a channel; returns why not, or None. Repeating a definition changes nothing."""
         if problem := problem_with_definition(definition):
             return problem
         name = definition.name
@@ -116,7 +116,7 @@ class ChannelDirectory:
         return self._claim(msgspec.structs.replace(definition, created_us=created_us))
 
     def delete(self, name: str) -> str | None:
-        """Delete it, whoever has defined it; gives why not, or None."""
+        """Delete a definition of any node; returns why not, or None."""
         if self.get(name) is None:
             return f"{name!r} is not defined; `accord channel ls` shows what is"
         if list(self._claims[name]) == [self._store.name]:
@@ -127,16 +127,16 @@ class ChannelDirectory:
         return self._claim(ChannelTombstone(name, self._latest_us(name) + 1))
 
     def get(self, name: str) -> ChannelDefinition | None:
-        """The definition of just this name or filter."""
+        """The definition of exactly this name or filter."""
         return self._defined.get(name)
 
     def origin_of(self, name: str) -> str:
-        """The node whose definition of `name` counts; empty if there is none."""
+        """The node whose definition of `name` wins; empty if there is none."""
         winner = self._winner(name)
         return "" if self.get(name) is None or winner is None else winner
 
     def look_up(self, channel: str) -> ChannelDefinition | None:
-        """The definition that counts for a channel: the most specific one that selects it."""
+        """The definition that applies to a channel: the most specific one that selects it."""
         if channel in self._found:
             return self._found[channel]
         found = self._defined.select(channel)
@@ -148,7 +148,7 @@ class ChannelDirectory:
         return best
 
     def all(self) -> list[ChannelDefinition]:
-        """By name."""
+        """All definitions, sorted by name."""
         found = [self.get(name) for name in sorted(self._claims)]
         return [each for each in found if each is not None]
 
@@ -206,10 +206,10 @@ class ChannelDirectory:
         definition: ChannelDefinition | None,
         winner: str,
     ) -> None:
-        """Take an own claim back that another one has beaten."""
+        """Withdraw an own entry that lost."""
         mine = claims.get(self._store.name)
         if mine is None or self._store.get(self._store.name, CHANNEL, name) is None:
-            return  # or taken back already
+            return  # none, or already withdrawn
         if isinstance(mine, ChannelTombstone):
             self._store.drop(CHANNEL, name)
         elif definition is None or not is_same(mine, definition):
@@ -226,7 +226,7 @@ class ChannelDirectory:
         return max((claim.created_us for claim in claims.values()), default=-1)
 
     def _has_room_to_delete(self) -> bool:
-        """Own deletions are bounded: for one more the oldest goes that nobody contradicts."""
+        """Own tombstones are bounded: evict the oldest that no other node has an entry for."""
         own = self._store.name
         deleted = [
             name
@@ -244,12 +244,12 @@ class ChannelDirectory:
 
 
 def is_same(one: ChannelDefinition, other: ChannelDefinition) -> bool:
-    """Whether they say the same, whenever each was created."""
+    """Whether they are equal but for their creation times."""
     return msgspec.structs.replace(one, created_us=other.created_us) == other
 
 
 def _decoded(value: bytes | None) -> DirectoryEntry | None:
-    """None where it is nothing that a node could have said."""
+    """None if it is not a valid entry."""
     if value is None:
         return None
     try:
@@ -262,6 +262,6 @@ def _decoded(value: bytes | None) -> DirectoryEntry | None:
 
 
 def specificity(definition: ChannelDefinition) -> tuple[int, ...]:
-    """Level by level: a name before `+`, that before `#`; and the end before `#`."""
+    """Sort key, level by level: a name above `+`, that above `#`; the end above all of them."""
     kinds = {"#": 0, "+": 1}
     return (*(kinds.get(level, 2) for level in definition.name.split("/")), 3)

@@ -1,4 +1,4 @@
-"""What is asked and answered about channels, over HTTP and on `$accord/channels` alike."""
+"""Request and reply bodies for channels, used over HTTP and on `$accord/channels` alike."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ OPTION_EXPECTED: Final = "expected text, true, false or a number"
 
 
 class ChannelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be defined for a channel: 0 ms is any delay, a resiliency of 0 takes all paths.
+    """Definition of a channel: 0 ms means any delay, a resiliency of 0 uses all paths.
 
-    What there is of `options` is the template's affair: `datagrams` of a routed one, true where
-    its QoS 0 events may go by UDP. Each is text, true, false or a number.
+    The template defines its `options`: a routed one has `datagrams`, true if its QoS 0 events may
+    be sent over UDP. Each value is text, true, false or a number.
     """
 
     template: str = "routed"
@@ -29,7 +29,7 @@ class ChannelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     options: dict[str, Any] = {}
 
     def definition(self, name: str) -> ChannelDefinition:
-        """PolicyError where an option is something else."""
+        """The channel definition; raises `PolicyError` for an option of another type."""
         return ChannelDefinition(
             name=name,
             template=self.template,
@@ -41,10 +41,10 @@ class ChannelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Channel(Struct, frozen=True, kw_only=True):
-    """What is defined for a channel or a filter, at which node, and what it gets.
+    """Definition of a channel or a filter, the node that made it, and its traffic.
 
-    `flows` lead from nodes where it is published to nodes that need it; `flows_met` of them do what
-    is required. `delivered` and `late` count the events that came to all nodes.
+    `flows` lead from publishing nodes to interested nodes; `flows_met` of them meet the
+    requirements. `delivered` and `late` count arrivals at all nodes.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Channel(Struct, frozen=True, kw_only=True):
 
 
 class ChannelList(Struct, frozen=True, kw_only=True):
-    """All channels that are defined, by name."""
+    """All defined channels, sorted by name."""
 
     channels: tuple[Channel, ...]
 
@@ -85,7 +85,7 @@ def channel_of(status: ChannelStatus) -> Channel:
 
 
 def option_text(value: object) -> str | None:
-    """An option's value as templates take it; None where it can be none."""
+    """An option's value as text for templates; None if it has another type."""
     match value:
         case str():
             return value

@@ -1,4 +1,4 @@
-"""What the template of a channel asks of the node where clients publish to it."""
+"""Traits of a channel: what its template requires of a node where clients publish to it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import Final, NamedTuple
 
 
 class ChannelTraits(NamedTuple):
-    is_ordered: bool = False  # local clients get events when it says so, and only then
-    can_be_full: bool = False  # publishers may have to wait
-    problem: str = ""  # why nothing can be published here
-    is_persistent: bool = False  # all that is published here is kept, here or where it goes up to
-    goes_up: bool = False  # to a parent, whoever wants it
+    """Requirements of a channel's template; the defaults require nothing."""
+
+    is_ordered: bool = False  # the template alone decides when local clients get events
+    can_be_full: bool = False  # publishers may be paused
+    problem: str = ""  # why clients cannot publish here
+    is_persistent: bool = False  # all events published here are kept, here or at the parent
+    goes_up: bool = False  # events are sent to a parent, regardless of interests
     keeps_order: bool = False  # no event overtakes another on its way to a client
 
 

@@ -1,7 +1,8 @@
-"""What neighbours have and this node lacks: asked for, of one neighbour each, a few at a time.
+"""Pull side of state replication: requests for origins that neighbours offer in newer versions.
 
-So who joins or comes back gets everything once and no faster than it can take it, however many
-neighbours have it. What does not come in time is asked for again, perhaps of another.
+Each origin is requested from one neighbour, a few at a time. So a node that joins or returns gets
+everything once, and no faster than it can process, however many neighbours have it. A request that
+times out is retried, perhaps at another neighbour.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ class _Asked:
 
 
 class DeltaRequests:
+    """Offers of neighbours, and outstanding requests."""
+
     def __init__(self, options: StateOptions) -> None:
-        self._is_due = False  # there may be something to ask for
+        self._is_due = False  # there may be something to request
         self._options = options
         self._offers: dict[str, dict[str, _Offer]] = {}  # by neighbour and origin
         self._asked: dict[str, _Asked] = {}  # by origin
@@ -41,7 +44,7 @@ class DeltaRequests:
         self._offers[neighbour] = {}
 
     def link_down(self, neighbour: str) -> None:
-        """Others that have the same are asked instead."""
+        """Drop the neighbour's offers; outstanding requests move to others."""
         self._offers.pop(neighbour, None)
         for origin, asked in list(self._asked.items()):
             if asked.neighbour == neighbour:
@@ -49,7 +52,7 @@ class DeltaRequests:
                 self._is_due = True
 
     def offer(self, neighbour: str, origin: str, stamp: OriginVersion) -> None:
-        """This neighbour has `origin` up to `stamp`, which is more than is known here."""
+        """A neighbour has `origin` up to `stamp`, which is newer than here."""
         offers = self._offers[neighbour]
         known = offers.get(origin)
         if known is None:
@@ -61,7 +64,7 @@ class DeltaRequests:
         self._is_due = True
 
     def came(self, origin: str, stamp: OriginVersion) -> None:
-        """So much is known here by now."""
+        """`origin` has advanced to `stamp` here."""
         for offers in self._offers.values():
             offer = offers.get(origin)
             if offer is None:
@@ -69,18 +72,18 @@ class DeltaRequests:
             if offer.stamp <= stamp:
                 del offers[origin]
             else:
-                offer.tries = 0  # it is worth asking
+                offer.tries = 0  # requests make progress
         if self._asked.pop(origin, None) is not None:
             self._is_due = True
 
     def forget(self, origin: str) -> None:
-        """Nobody wants it any more."""
+        """Drop all offers and requests for `origin`."""
         for offers in self._offers.values():
             offers.pop(origin, None)
         self._asked.pop(origin, None)
 
     def take(self, now_us: int) -> list[tuple[str, str]]:
-        """Whom to ask for which origin now."""
+        """Requests to send now, as (neighbour, origin)."""
         if self._asked:
             self._give_up(now_us)
         if not self._is_due:
@@ -104,7 +107,7 @@ class DeltaRequests:
         return taken
 
     def next_due_us(self, now_us: int) -> int | None:
-        """Now, or when to ask again if nothing comes before."""
+        """Now, or when the next request times out."""
         if self._is_due:
             return now_us
         if not self._asked:
@@ -130,6 +133,6 @@ class DeltaRequests:
             self._is_due = True
             offers = self._offers[asked.neighbour]
             offer = offers.pop(origin, None)
-            # Behind the others, and not for ever: a neighbour may have forgotten what it had.
+            # Moved to the end, up to a number of tries: the neighbour may no longer have it.
             if offer is not None and offer.tries < _TRIES:
                 offers[origin] = offer

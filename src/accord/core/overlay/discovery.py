@@ -1,15 +1,15 @@
-"""Which other nodes to be linked with, where that is left to the node itself.
+"""Peer selection: which nodes to link with, where that is left to the node itself.
 
-Nodes tell where they listen, as facts; those of the same LAN are also seen by their beacons. From
-these a node chooses whom to dial, until it has as many links as it may: first who is on its LAN,
-then who is near by the map. Where several are equally far, each node has an order of its own, or
-all would choose the same one.
+Nodes publish their listening addresses as state records; nodes on the same LAN are also seen by
+their beacons. From these a node chooses peers to dial until it has `most_links`: first nodes on its
+LAN, then the nearest by the map. Each node breaks ties differently; otherwise all would choose the
+same peer.
 
-Who can't be reached at all is dialled first, one at a time and even if there are links enough: so
-parts of a network that were separated find each other again. For the same reason a link is given
-up only if its other end can be reached without it, and only one that was chosen here: when there
-are too many, or for somebody that is much nearer, and not often. Who does not answer, or turns out
-to be somebody else, is left alone for a while, longer each time.
+An unreachable node is dialled first, one at a time and even beyond `most_links`, so that partitions
+heal. For the same reason a link is closed only if its other end is reachable without it, and only
+if it was opened by this node: when there are too many, or to make room for a much nearer node, and
+rarely. A node that does not reply, or has another name than expected, is dialled again after a
+backoff.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ import msgspec
 from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.shortest_path_tree import delay_us_of
 
-ADDRESS: Final = "address"  # the kind of fact: where a node listens
+ADDRESS: Final = "address"  # kind of the state records with listening addresses
 MAX_ADDRESSES: Final = 8
 ADDRESS_CHARACTERS: Final = 300
 _MAX_KNOWN: Final = 10_000
-_AT_ONCE: Final = 2  # new ones per look
-_MAX_REST: Final = 7  # doublings
-_MUCH: Final = 2  # so many times nearer is worth a change
+_AT_ONCE: Final = 2  # new peers per `advance`
+_MAX_REST: Final = 7  # doublings of the backoff
+_MUCH: Final = 2  # a peer must be this many times nearer to replace a link
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(tuple[str, ...]).decode
 
 
 class DiscoveryOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`most_links` are those it seeks, others may open more; times in microseconds."""
+    """Limits and timers; other nodes may open links beyond `most_links`."""
 
     most_links: int = 4
-    rest_us: int = 15_000_000  # for who did not answer, at first
-    settle_us: int = 60_000_000  # between two links that are given up
-    beacon_us: int = 10_000_000  # so long a beacon counts
+    rest_us: int = 15_000_000  # initial backoff after a failed dial
+    settle_us: int = 60_000_000  # minimum time between closing two links
+    beacon_us: int = 10_000_000  # lifetime of a beacon
 
 
 class StartDialling(msgspec.Struct, frozen=True):
-    """Keep a link with `node`, which listens at `address`."""
+    """Order to keep a link with `node`, which listens at `address`."""
 
     node: str
     address: str
 
 
 class StopDialling(msgspec.Struct, frozen=True):
-    """No longer; a link that was opened for that ends."""
+    """Order to stop dialling `node`, and to close a link opened for that."""
 
     node: str
     address: str
@@ -70,18 +70,18 @@ class _Known:
 
 
 class Discovery:
-    """One node's."""
+    """Peer selection of one node; returns orders to its driver."""
 
     def __init__(self, name: str, overlay_map: LinkStateMap, options: DiscoveryOptions) -> None:
         self.name = name
         self.options = options
-        self.dialled: dict[str, str] = {}  # by node, where: what was ordered
+        self.dialled: dict[str, str] = {}  # ordered addresses, by node
         self._map = overlay_map
         self._known: dict[str, _Known] = {}
         self._settled_us = 0
 
     def told(self, origin: str, _key: str, value: bytes | None) -> None:
-        """What a node says of where it listens; to be given to a store's `watch`."""
+        """Watcher for address records; to be passed to the state store's `watch`."""
         if origin == self.name:
             return
         known = self._find(origin)
@@ -89,14 +89,14 @@ class Discovery:
             known.addresses = () if value is None else _addresses(value)
 
     def seen(self, node: str, addresses: tuple[str, ...], now_us: int) -> None:
-        """Its beacon came: it is on the same LAN."""
+        """A beacon of `node` arrived: it is on the same LAN."""
         known = None if node == self.name else self._find(node)
         if known is not None and _are_addresses(addresses):
             known.beacon = addresses
             known.beacon_us = now_us
 
     def failed(self, node: str, now_us: int) -> list[StopDialling]:
-        """It did not answer where it was dialled, or was somebody else."""
+        """Dialling `node` failed, or another node replied: back off."""
         address = self.dialled.pop(node, None)
         if address is None:
             return []
@@ -108,7 +108,7 @@ class Discovery:
         return [StopDialling(node, address)]
 
     def advance(self, now_us: int, linked: Collection[str]) -> list[StartDialling | StopDialling]:
-        """Whom to dial now, or not any more; `linked` are all neighbours, however they came."""
+        """Orders to start or stop dialling; `linked` are all neighbours, dialled by either end."""
         for node in linked:
             if node in self.dialled and node in self._known:
                 self._known[node].failures = 0
@@ -147,7 +147,7 @@ class Discovery:
         return StartDialling(node, address)
 
     def _give_up(self, now_us: int, linked: Collection[str]) -> list[StartDialling | StopDialling]:
-        """One link, if there are too many or somebody is much nearer."""
+        """Close one link if there are too many, or if another node is much nearer."""
         own = [
             (self._map.latency_us(self.name, node) or 0, node)
             for node in self.dialled
@@ -168,7 +168,7 @@ class Discovery:
         return [StopDialling(node, address)]
 
     def _nearest_us(self, now_us: int, linked: Collection[str]) -> int | None:
-        """How far the nearest is that could be dialled: no link can be longer than that."""
+        """Distance of the nearest candidate: an upper bound for a direct link to it."""
         costs = self._map.distances(self.name).costs
         return min(
             (
@@ -184,7 +184,7 @@ class Discovery:
         )
 
     def _is_needless(self, node: str) -> bool:
-        """Whether it can be reached without the link to it."""
+        """Whether `node` is reachable without the link to it."""
         if node not in self._known:
             return False
         waiting = [each for each in self._map.neighbours(self.name) if each != node]
@@ -199,7 +199,7 @@ class Discovery:
         return False
 
     def _order(self, node: str) -> int:
-        """As good as random, and another at each node."""
+        """Pseudo-random tie-break that differs at each node."""
         return crc32(f"{self.name}\0{node}".encode())
 
     def _find(self, node: str) -> _Known | None:
@@ -222,7 +222,7 @@ def encode_addresses(addresses: tuple[str, ...]) -> bytes:
 
 
 def _addresses(value: bytes) -> tuple[str, ...]:
-    """None where they can't be read."""
+    """Empty if malformed."""
     try:
         found = _decode(value)
     except (ValueError, RecursionError, OverflowError):

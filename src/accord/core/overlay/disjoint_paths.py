@@ -1,14 +1,13 @@
-"""Paths that share as little as possible with others.
+"""Maximally disjoint paths: candidates that share as little as possible with given paths.
 
 In a map with many short links the shortest paths are variations of one another, and all of them may
-go over the same long link: however many are found, no two of them go separate ways. So besides the
-shortest ones there are candidates that are looked for because they are different: of all paths
-within the bound those that share the fewest links and nodes with some given ones, and the shortest
-of these.
+use the same long link: however many are found, no two are disjoint. So besides the shortest paths
+there are candidates chosen for being different: of all paths within the bound, the one that shares
+the fewest links and nodes with the given ones, and the shortest of these.
 
-The search goes backwards, as in `paths`, by what is shared and then by delay. A node is entered
-again only if that is quicker than before: what shares more is worth a look only where it is. So
-the answer is exact, and the path is simple.
+The search goes backwards, as in `k_shortest_paths`, ordered by shared parts and then by delay. A
+node is visited again only at a lower delay than before: a path that shares more is worth following
+only if it is quicker. So the result is exact, and the path is simple.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ def disjoint_paths(
     *,
     channel_class: str = "",
 ) -> list[OverlayPath]:
-    """Paths beside `first` of which up to `count + 1` are to be used together.
+    """Alternatives to `first`, so that up to `count + 1` paths can be used together.
 
-    Each avoids those before it, `count` at most. There is one more than that, as the first may be
-    in the way of all others: then it takes a path that avoids the others, but not the first.
+    Each avoids up to `count` paths before it. One more than `count` is sought, which avoids the
+    others but not `first`: it is needed if `first` is in the way of all others.
     """
     found = [first]
     for _ in range(count + 1):
@@ -54,22 +53,22 @@ def most_disjoint_path(
     *,
     channel_class: str = "",
 ) -> OverlayPath | None:
-    """The path that shares the fewest links and nodes with those, within the bound if it is not 0.
+    """The path within `bound_us` (0: any) that shares the fewest links and nodes with `avoided`.
 
-    None where there is none, or the search would take too long.
+    None if there is none, or if the search would take too long.
     """
     search = _Search(map_, avoided, bound_us, channel_class)
     return search.run()
 
 
 def are_disjoint(paths: Sequence[OverlayPath]) -> bool:
-    """Whether no two of them have a link in common, or a node that they pass."""
+    """Whether no two of them share a link or an intermediate node."""
     parts = [part for path in paths for part in _parts_of(path)]
     return len(dict.fromkeys(parts)) == len(parts)
 
 
 def _parts_of(path: OverlayPath) -> Iterator[tuple[str, str]]:
-    """Links, whose directions are one, and nodes beside nothing."""
+    """Undirected links, and intermediate nodes as (node, "")."""
     for node in path.nodes[1:-1]:
         yield node, ""
     for one, other in pairwise(path.nodes):
@@ -84,11 +83,11 @@ class _Search:
         self._map = map_
         self._distances = map_.distances(self._source, channel_class)
         self._limit = most(bound_us) if bound_us > 0 else -1
-        self._users: dict[tuple[str, str], int] = {}  # how many of those go over it
+        self._users: dict[tuple[str, str], int] = {}  # number of avoided paths by link or node
         for path in avoided:
             for part in _parts_of(path):
                 self._users[part] = self._users.get(part, 0) + 1
-        # What is shared, the least that such paths cost, where they come from: `rest` backwards.
+        # Shared parts, lower bound of the cost, and the path so far, backwards from the target.
         self._open: list[tuple[int, int, tuple[str, ...]]] = []
 
     def run(self) -> OverlayPath | None:

@@ -1,12 +1,12 @@
-"""Which copy of an event is the first: what several paths bring several times counts once.
+"""Duplicate filter: lets the first copy of an event pass when several paths deliver copies.
 
-For each source (and each time it was started: it counts from anew then) the highest number seen
-and, as bits, which of the 65,536 up to it have been seen. What is further behind counts as seen: an
-event that is so late has no use any more, and must not be delivered twice. Bits are kept in blocks
-that come into being with the first number in them and go when they are behind, so a source of which
-little comes costs little, and a jump ahead costs nothing.
+For each source and incarnation (numbering restarts with it) the filter holds the highest sequence
+number seen and a bitmap of the 65,536 numbers up to it, like an anti-replay window. Numbers further
+behind count as seen: such a late event is useless and must not be delivered twice. The bitmap is
+kept in blocks that are allocated with the first number in them and freed once they are behind the
+window, so a source with few events costs little, and a jump ahead costs nothing.
 
-Of too many sources the one that was silent longest is forgotten. If it speaks again it is new.
+Beyond the limit, the least recently active source is evicted; if it sends again it counts as new.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Key = tuple[str, int]
 
 
 class _Window:
-    """What was seen of one source."""
+    """Sequence numbers seen from one source."""
 
     __slots__ = ("blocks", "newest")
 
@@ -59,18 +59,18 @@ class _Window:
 
 
 class Duplicates:
-    """Of one node, for events of all others."""
+    """Duplicate filter of one node, for events of all other nodes."""
 
     def __init__(self, most_sources: int = MAX_SOURCES) -> None:
         if most_sources < 1:
             raise ValueError(f"most_sources: expected at least 1, got {most_sources}")
         self.most_sources = most_sources
-        self.forgotten = 0  # sources, because there were too many
+        self.forgotten = 0  # evicted sources
         self._windows: OrderedDict[_Key, _Window] = OrderedDict()
-        self._last: _Key = ("", -1)  # the one that was heard last is at the end already
+        self._last: _Key = ("", -1)  # most recent source: already at the end
 
     def is_new(self, source: str, incarnation: int, number: int) -> bool:
-        """Whether this is the first copy; from now on it is not."""
+        """Whether this is the first copy; records it as seen."""
         key = (source, incarnation)
         window = self._windows.get(key)
         if window is None:
@@ -81,7 +81,7 @@ class Duplicates:
         return window.is_new(number)
 
     def forget(self, source: str) -> None:
-        """Nothing more will come of it, whenever it was started."""
+        """Remove all incarnations of a source."""
         for key in list(self._windows):
             if key[0] == source:
                 del self._windows[key]

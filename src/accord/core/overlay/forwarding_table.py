@@ -1,10 +1,10 @@
-"""The routes that lead through a node or end at it: established, refreshed, torn down, forgotten.
+"""Forwarding table: entries of the routes that pass or end at this node (soft state, as in RSVP).
 
-A way is noted only when everything behind it is there, on the answer's way back to the source. From
-then on it stays as it is until its source tears it down, its next link is gone, or no refresh has
-come for a while. Each route is one simple path, and events are taken only from the node before on
-it: whatever is lost or late of the signals, no event can go round. Events that have no other way
-may follow the signal that asks for one: they get as far as it does.
+An entry opens for events when the reply `Established` passes on its way back to the source, so that
+the rest of the path is in place. It stays unchanged until its source tears it down, the link to the
+next hop goes down, or refreshes stop. Each route is one simple path, and events are accepted only
+from the previous hop on it: whichever signals are lost or late, no event can loop. Early events,
+whose flow has no established route, may follow the `Establish` signal: they get as far as it does.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ MAX_HOPS: Final = 64
 MAX_ENTRIES: Final = 100_000
 MAX_WAYS_OF_ONE: Final = 20_000
 
-Key = tuple[str, int]  # a source, and the number of a route there
+Key = tuple[str, int]  # a source and its route number
 Signal = Establish | Established | NotEstablished | TearDown | Acknowledge
-Sent = tuple[str, Signal]  # to which neighbour what is to be sent
+Sent = tuple[str, Signal]  # neighbour and signal
 
 
 class ForwardingEntry:
-    """A route at one node of its path.
+    """State of a route at one node of its path.
 
-    `before` is the node that events come from, `after` the one they go to, empty at the end. Before
-    everything behind it is there it `is_open` for refreshes only.
+    `before` is the previous hop and `after` the next, empty at the destination. Until `is_open`,
+    the entry accepts refreshes and early events only.
     """
 
     __slots__ = ("after", "before", "dies_us", "is_open", "signal")
@@ -47,12 +47,12 @@ class ForwardingEntry:
 
 
 class ForwardingTable:
-    """`sends` collects what is to be said to neighbours."""
+    """All forwarding entries of a node; `sends` collects signals for neighbours."""
 
     def __init__(self, name: str, budgets: Budgets, *, patience_us: int) -> None:
         self.name = name
-        self.budgets = budgets  # of all routes here, also those that begin here
-        self.patience_us = patience_us  # how long a way lasts without a refresh
+        self.budgets = budgets  # of all routes at this node, including those that start here
+        self.patience_us = patience_us  # lifetime of an entry without refresh
         self.passages: dict[Key, ForwardingEntry] = {}
         self.sends: list[Sent] = []
         self.refused = 0
@@ -64,14 +64,14 @@ class ForwardingTable:
         self._neighbours[neighbour] = True
 
     def link_down(self, neighbour: str) -> None:
-        """Tell the sources of all ways that go on over this link, so that they need not wait."""
+        """Remove the routes over this link and notify their sources at once."""
         self._neighbours.pop(neighbour, None)
         for key, passage in list(self.passages.items()):
             if passage.after == neighbour:
                 self._break(key, passage, f"the link to {neighbour} is down")
 
     def establish(self, neighbour: str, signal: Establish, now_us: int) -> None:
-        """One that came from `neighbour`: a new way, or one that is to last longer."""
+        """Handle the set-up or refresh of a route, received from `neighbour`."""
         key = (signal.source, signal.route)
         if problem := self._problem(neighbour, signal):
             self.refused += 1
@@ -134,9 +134,9 @@ class ForwardingTable:
     def passage(
         self, neighbour: str, source: str, route: int, *, is_early: bool = False
     ) -> ForwardingEntry | None:
-        """Where an event that came from `neighbour` goes on; None where it has no business.
+        """The entry for an event from `neighbour`; None if it is not open or not from there.
 
-        What `is_early` need not wait until everything behind is there.
+        Early events do not need an open entry.
         """
         found = self.passages.get((source, route))
         if found is None or not (found.is_open or is_early) or found.before != neighbour:
@@ -144,12 +144,12 @@ class ForwardingTable:
         return found
 
     def lost(self, neighbour: str, source: str, route: int) -> None:
-        """An event came by a way that is not known here: its source should know that, too."""
+        """Notify the source that an event arrived for an unknown route."""
         signal = NotEstablished(source, route, self.name, "the way is not known there")
         self.sends.append((neighbour, signal))
 
     def advance(self, now_us: int) -> None:
-        """Forget the ways that nobody refreshes any more."""
+        """Expire entries that are no longer refreshed."""
         if now_us < self._sweep_us:
             return
         self._sweep_us = now_us + self.patience_us // 4
@@ -206,7 +206,7 @@ class ForwardingTable:
 
 
 def share_of(signal: Establish, node: str) -> int:
-    """What of a route's margin is `node`'s to spend; 0 where it has none, or nothing to send."""
+    """`node`'s share of a route's delay margin; 0 at the destination or without maximum delay."""
     place, hops = signal.path.index(node), len(signal.path) - 1
     if not signal.max_delay_us or place == hops:
         return 0

@@ -1,14 +1,14 @@
-"""Who is to be told what, and when: news to all neighbours, answers to those who asked, digests.
+"""Push side of state replication: deltas to all neighbours, replies to requests, digests.
 
-News is pushed while that is cheap. What is large, or too much at a time, is only offered: most
-neighbours get it from elsewhere too, and need not get it twice. Whatever is lost on the way, the
-periodic digests of two neighbours differ until it is made up for: then one sends all its stamps,
-the other says what it has beyond them, and both ask for what they lack.
+Deltas are pushed while that is cheap. Large ones, or too many at a time, are only offered by
+version: most neighbours also get them elsewhere and need not get them twice. After a loss, the
+periodic digests of two neighbours differ until it is repaired (anti-entropy): one sends its version
+vector, the other pushes or offers what it has beyond it, and each requests what it lacks.
 
-While much changes everywhere, digests differ because news are on their way. All stamps are long in
-a large network, so a difference has to be earned: every digest that differs earns a few entries.
-They are sent at once where the digests were equal before, or where asking for what is not new
-shows that something was lost.
+While much changes everywhere, digests differ because deltas are in flight. A version vector is long
+in a large network, so it needs credit: every digest that differs earns a few entries. It is sent at
+once if the digests were equal before, or if a request for an old change shows that something was
+lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Sends = list[tuple[str, FactMessage]]
 
 
 class GossipPeer:
-    """What it is still to be told: of which origins what changed since which version."""
+    """Pending deltas for one neighbour: base version by origin, requested or to be pushed."""
 
     def __init__(self, name: str, digest_due_us: int, now_us: int) -> None:
         self.name = name
@@ -40,15 +40,17 @@ class GossipPeer:
         self.news: dict[str, int] = {}
         self.pushed_bytes = 0  # since the last digest
         self.digest_due_us = digest_due_us
-        self.told_us = now_us  # when it was sent all stamps
+        self.told_us = now_us  # when it was last sent the version vector
         self.joined_us = now_us
         self.earned = 0
 
 
 class Gossip:
+    """Pending deltas and digests for all neighbours."""
+
     def __init__(self, options: StateOptions, random: Callable[[], float]) -> None:
         self.neighbours: dict[str, GossipPeer] = {}
-        self.flush_due_us = 0  # not before
+        self.flush_due_us = 0  # earliest time of the next flush
         self._options = options
         self._random = random
 
@@ -59,7 +61,7 @@ class Gossip:
         self.neighbours.pop(name, None)
 
     def news(self, origin: str, base: int, source: str) -> None:
-        """All but `source`, who told it, and the origin may lack what is after `base`."""
+        """Schedule changes after `base` for all neighbours but `source` and the origin."""
         for neighbour in self.neighbours.values():
             if neighbour.name == source:
                 neighbour.asked.pop(origin, None)
@@ -70,17 +72,17 @@ class Gossip:
                     neighbour.asked[origin] = min(base, neighbour.asked[origin])
 
     def lacks(self, name: str, origin: str, base: int) -> None:
-        """`name` has not what is after `base`."""
+        """Schedule changes after `base`, which `name` lacks."""
         news = self.neighbours[name].news
         news[origin] = min(base, news.get(origin, base))
 
     def ask(self, name: str, origin: str, base: int) -> None:
-        """`name` asks for what is after `base`."""
+        """`name` requests the changes after `base`."""
         asked = self.neighbours[name].asked
         asked[origin] = min(base, asked.get(origin, base))
 
     def has(self, name: str, origin: str) -> None:
-        """`name` has as much of it as there is."""
+        """`name` is up to date with `origin`."""
         neighbour = self.neighbours[name]
         neighbour.asked.pop(origin, None)
         neighbour.news.pop(origin, None)
@@ -91,7 +93,7 @@ class Gossip:
             neighbour.news.pop(origin, None)
 
     def flush(self, replicas: dict[str, OriginReplica], now_us: int, sends: Sends) -> None:
-        """Everything that is due by now, digests apart."""
+        """Send pending replies and deltas if a flush is due."""
         if now_us < self.flush_due_us:
             return
         made: dict[tuple[str, int], StateDelta] = {}
@@ -109,29 +111,29 @@ class Gossip:
                 sends.append((neighbour.name, StateDigest(digest)))
 
     def is_worth_all_stamps(self, name: str, is_equal: bool, origins: int, now_us: int) -> bool:
-        """Whether a digest of that neighbour, equal or not, is to be answered with all stamps."""
+        """Whether to reply to a neighbour's digest with the version vector."""
         neighbour = self.neighbours[name]
         if is_equal:
             neighbour.earned = origins
             return False
-        # Its digests may come as often as it likes.
+        # Rate limit: the neighbour decides how often it sends digests.
         if now_us < neighbour.told_us + self._options.digest_us // 2:
             return False
         neighbour.earned += _EARNED
         return neighbour.earned >= origins
 
     def told_all(self, name: str, now_us: int) -> None:
-        """It was sent all stamps."""
+        """The neighbour was sent the version vector."""
         neighbour = self.neighbours[name]
         neighbour.told_us = now_us
         neighbour.earned = 0
 
     def has_joined_lately(self, name: str, now_us: int) -> bool:
-        """What it lacks it asks for, as it was sent all stamps when its link came up."""
+        """A new neighbour requests what it lacks: it was sent the version vector at link-up."""
         return now_us < self.neighbours[name].joined_us + self._options.digest_us // 2
 
     def has_missed(self, name: str, origins: int) -> None:
-        """It was told something in vain."""
+        """A change sent to it was lost: the next digest that differs gets the version vector."""
         self.neighbours[name].earned = origins
 
     def next_due_us(self) -> int | None:
@@ -177,7 +179,7 @@ class Gossip:
         offered = {}
         for origin, base in neighbour.news.items():
             if origin in neighbour.asked:
-                continue  # its turn comes
+                continue  # sent as a reply later
             message = _since(replicas[origin], base, made)
             size = told_bytes(message)
             room = self._options.push_bytes - neighbour.pushed_bytes
@@ -198,7 +200,7 @@ class Gossip:
 def _since(
     replica: OriginReplica, base: int, made: dict[tuple[str, int], StateDelta]
 ) -> StateDelta:
-    """One message for all neighbours that lack the same."""
+    """The delta after `base`, built once for all neighbours."""
     at = replica.origin, base
     message = made.get(at)
     if message is None:

@@ -1,15 +1,14 @@
-"""How often each neighbour is pinged where the bandwidth for that is limited.
+"""Hello scheduler: ping rate per neighbour where the bandwidth for pings is limited.
 
-While the allowance suffices, all are pinged as often as wanted. Where it does not, who matters more
-has the larger share: a neighbour that routes in use go through, or that events are sent to, counts
-eight times as much as another, and one of the nearer half twice as much as one of the rest (what is
-near is likely to be used next). Rates are in proportion to that, between a highest, which is that
-of `ping_us`, and a lowest: a failure must be seen within the time in which events are given up that
-are not acknowledged. The lowest rate is kept whatever the allowance: who sets it too low for all
-the links there are gets that.
+While the allowance suffices, every neighbour is pinged at the full rate, that of `ping_us`.
+Otherwise rates are weighted: a neighbour that routes in use pass, or that events are sent to, has
+eight times the weight of another, and one of the nearer half twice that of the rest (near
+neighbours are likely to be used next). Rates are proportional to weight, between the full rate and
+a minimum at which a failure is detected before unacknowledged events time out. The minimum rate
+holds even if the allowance is too small for it.
 
-A neighbour that misses a ping is pinged at the full rate until that is settled (`liveness`), so
-what is seldom asked is not suspected for longer than others.
+A neighbour that misses a ping is pinged at the full rate until it replies or is down (`liveness`),
+so a rarely pinged one is not uncertain for longer than others.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Final
 
-# A ping and its answer, with what TCP and IP add to them, about.
+# Approximate size of a ping and its pong with TCP and IP headers.
 PING_BYTES: Final = 160
 _CRITICAL: Final = 8
 _NEAR: Final = 2
 _PLAN_US: Final = 1_000_000
-_ROUNDS: Final = 48  # halvings until the rates are as exact as needed
+_ROUNDS: Final = 48  # bisection steps until the rates are exact enough
 _S: Final = 1_000_000
 
 
 class HelloScheduler:
-    """`bytes_per_s` is the allowance, 0 for any."""
+    """Plans ping intervals; `bytes_per_s` is the allowance, 0 for unlimited."""
 
     def __init__(self, *, ping_us: int, misses: int, give_up_us: int, bytes_per_s: int) -> None:
         if bytes_per_s < 0:
@@ -39,7 +38,7 @@ class HelloScheduler:
         self._plan_us = 0
 
     def is_due(self, now_us: int) -> bool:
-        """Whether it is time to plan anew; never without an allowance."""
+        """Whether to plan again; never without an allowance."""
         return self.bytes_per_s > 0 and now_us >= self._plan_us
 
     def next_due_us(self) -> int | None:
@@ -48,7 +47,7 @@ class HelloScheduler:
     def plan(self, latencies_us: Mapping[str, int], critical: Mapping[str, None], now_us: int) -> (
         dict[str, int]
     ):  # fmt: skip
-        """How long to wait between two pings of each; `latencies_us` are those of all of them."""
+        """Ping interval of each neighbour in `latencies_us`."""
         self._plan_us = now_us + _PLAN_US
         weights = _weights(latencies_us, critical)
         return intervals(
@@ -62,7 +61,7 @@ class HelloScheduler:
 def intervals(
     weights: Mapping[str, int], *, ping_us: int, longest_us: int, pings_per_s: float
 ) -> dict[str, int]:
-    """By weight, so that all together are no more than that, as far as the bounds allow."""
+    """Intervals by weight, within `pings_per_s` in total as far as the bounds allow."""
     most, least = _S / ping_us, _S / longest_us
     if len(weights) * most <= pings_per_s:
         return dict.fromkeys(weights, ping_us)

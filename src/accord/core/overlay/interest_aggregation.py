@@ -1,11 +1,10 @@
-"""Which needs are told wider than they are, where there is not enough room to tell each of them.
+"""Aggregation of interests that exceed the announcement budget, as IP prefixes are aggregated.
 
-A wider need is always right: too much comes, and the router of the node that needs it chooses. So
-predicates are left out, or all needs below a common prefix become one, `a/b/#`. Filters are seen as
-a tree of their levels. Only where it forks for the last time needs are put together, so that no
-more is widened than what is next to each other; then perhaps where it forks above that. Of all
-such places the one that saves most comes first: it is the crowd that gives way, and those who need
-little keep what they said.
+A wider interest is always correct: more events arrive, and the receiving node's router selects. So
+predicates are omitted, or all interests below a common prefix are replaced by one, `a/b/#`. Filters
+form a tree of their levels. Interests are merged only at the lowest forks, so that only adjacent
+ones are widened; a fork above becomes a candidate once it is the lowest. The candidate that saves
+most goes first: crowded prefixes are aggregated, sparse ones keep their exact interests.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import msgspec
 
 
 class AnnouncedFilter(msgspec.Struct, frozen=True):
-    """All that is told of one filter, what it takes, and what the filter alone would take."""
+    """A filter with the size of its announcements, and the size without predicates."""
 
     filter: str
     size: int
@@ -25,7 +24,7 @@ class AnnouncedFilter(msgspec.Struct, frozen=True):
 
 
 class _Fork:
-    """A place in the tree: what is told there and below."""
+    """A node of the tree, with totals of the filters at and below it."""
 
     __slots__ = ("above", "below", "count", "forks", "is_one", "name", "size", "told")
 
@@ -34,13 +33,13 @@ class _Fork:
         self.above = above
         self.below: dict[str, _Fork] = {}
         self.told: AnnouncedFilter | None = None
-        self.is_one = False  # all that is there and below has been put together
+        self.is_one = False  # all filters at and below it were merged
         self.size = 0
         self.count = 0  # of filters
-        self.forks = 0  # how many places right below have more than one filter
+        self.forks = 0  # direct children with more than one filter
 
     def filter(self) -> str:
-        """The one that selects everything below."""
+        """The filter that selects everything below."""
         names = ["#"]
         place = self
         while place.above is not None:
@@ -49,14 +48,14 @@ class _Fork:
         return "/".join(reversed(names))
 
 
-# What it saves (below 0), as which filter, whether by putting together, and where.
+# Bytes saved (negative), resulting filter, whether it merges a fork, and the tree node.
 _Candidate = tuple[int, str, bool, _Fork]
 
 
 def aggregate(told: Iterable[AnnouncedFilter], excess: int, base_size: int) -> list[str]:
-    """The filters to tell instead, without predicates, so that it takes `excess` less.
+    """Filters to announce instead, without predicates, that save `excess` bytes.
 
-    A filter takes `base_size` beside its text. If that can't be, as much less as can.
+    A filter takes `base_size` bytes besides its text. Saves as much as possible if not enough.
     """
     root = _Fork("", None)
     heap: list[_Candidate] = []
@@ -71,7 +70,7 @@ def aggregate(told: Iterable[AnnouncedFilter], excess: int, base_size: int) -> l
         _, name, is_fork, place = heappop(heap)
         if _is_within_one(place):
             continue
-        # Where predicates below were left out since, a fork saves less than it would have.
+        # A fork saves less than computed if predicates below it were omitted since.
         saved = place.size - base_size - len(name.encode())
         if not is_fork:
             assert place.told is not None
@@ -118,7 +117,7 @@ def _last_forks(root: _Fork, base_size: int) -> list[_Candidate]:
 def _candidate(fork: _Fork, base_size: int) -> _Candidate:
     name = fork.filter()
     if fork.above is None:
-        return 0, name, True, fork  # everything: when nothing else is left
+        return 0, name, True, fork  # `#` itself is the last resort
     return base_size + len(name.encode()) - fork.size, name, True, fork
 
 
@@ -139,7 +138,7 @@ def _save(place: _Fork, saved: int) -> None:
 
 
 def _put_together(fork: _Fork) -> _Fork | None:
-    """Make it one need; gives the fork above if that has become a last one."""
+    """Merge the fork into one interest; returns an upper fork that is now a lowest one."""
     fork.is_one = True
     gone, fork.count, fork.forks = fork.count - 1, 1, 0
     last: _Fork | None = None

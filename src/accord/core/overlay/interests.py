@@ -1,11 +1,11 @@
-"""What a node needs of the others: all that its clients subscribed to, said as shortly as possible.
+"""Local interests: the clients' subscriptions, reduced to what is announced to other nodes.
 
-A need is a filter, with a predicate or without. What another need covers is not announced: a filter
-within a wider one without a predicate, and a predicate within another of the same filter. Where a
-filter has many predicates the filter alone is announced: too much may come, never too little.
+An interest is a filter with an optional predicate. A covered interest is not announced: a filter
+inside a wider one without predicate, or a predicate covered by another on the same filter. A filter
+with many predicates is announced without them. So too much may arrive, never too little.
 
-There is a budget for what is announced. Where it does not do, needs are widened (`widening`), as if
-somebody wished the wider one as well, until there is room again.
+Announcements have a byte budget. Beyond it, interests are aggregated (`interest_aggregation`), as
+if a client had subscribed to the covering filter, until there is room again.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ __all__ = [
     "size_of",
 ]
 
-MANY: Final = 32  # predicates of a filter
-BUDGET: Final = 512 << 10  # bytes of all that is announced
-SETTLE_US: Final = 5_000_000  # a wider need must stand for so long until narrower ones go
-NARROW_US: Final = 10_000_000  # it is seen so often whether there is room again
-_BASE_BYTES: Final = 440  # of a fact that is a need, without its texts
-MAX_LEVELS: Final = 32  # of a filter, beyond which it is told as `…/#`
+MANY: Final = 32  # predicates announced per filter; beyond, the filter alone
+BUDGET: Final = 512 << 10  # bytes of all announcements
+SETTLE_US: Final = 5_000_000  # age of a wider interest before covered ones are withdrawn
+NARROW_US: Final = 10_000_000  # interval between attempts to undo aggregation
+_BASE_BYTES: Final = 440  # of an interest's state record, without its texts
+MAX_LEVELS: Final = 32  # of a filter; a deeper one is announced as `…/#`
 MAX_FILTER_BYTES: Final = 1_024
-MAX_CONDITION_BYTES: Final = 16_384  # beyond that the filter alone is told
-_LOOKED: Final = 16_384  # filters, each time it is seen whether there is room again
+MAX_CONDITION_BYTES: Final = 16_384  # with a longer predicate, the filter alone is announced
+_LOOKED: Final = 16_384  # filters examined per attempt to undo aggregation
 _SOON: Final = -1
 
-PredicateText = tuple[str, str]  # a selector and an XPath, of which one at most is given
+PredicateText = tuple[str, str]  # a selector and an XPath, at most one of them non-empty
 _NONE: Final[PredicateText] = ("", "")
 
 
 class Need(msgspec.Struct, frozen=True, array_like=True):
-    """As nodes tell it to each other."""
+    """An interest, as announced between nodes."""
 
     filter: str
     where: str = ""
@@ -58,25 +58,25 @@ class Need(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _FilterInterest:
-    """Of one filter: how many subscriptions have which condition, and what is announced of them."""
+    """Subscriptions on one filter: their count by predicate, and the predicates to announce."""
 
     def __init__(self) -> None:
         self.counts: dict[PredicateText, int] = {}
         self.predicates: dict[PredicateText, Predicate] = {}
-        self.widest: dict[PredicateText, bool] = {}  # those that no other covers
+        self.widest: dict[PredicateText, bool] = {}  # predicates that no other covers
 
     def is_plain(self) -> bool:
         return _NONE in self.counts or len(self.widest) > MANY
 
     def needs(self, pattern: str, *, but_one: bool = False) -> list[Need]:
-        """How to announce it; `but_one`: if one less wished it without condition."""
+        """Interests to announce; `but_one`: as if one subscription without predicate fewer."""
         is_wished = _NONE in self.counts and (not but_one or self.counts[_NONE] > 1)
         if is_wished or len(self.widest) > MANY:
             return [Need(pattern)]
         return [Need(pattern, where, xpath) for where, xpath in self.widest]
 
     def add(self, condition: PredicateText, predicate: Predicate | None) -> bool:
-        """False where it was there already."""
+        """False if another subscription already has this predicate."""
         self.counts[condition] = self.counts.get(condition, 0) + 1
         if self.counts[condition] > 1:
             return False
@@ -86,7 +86,7 @@ class _FilterInterest:
         return True
 
     def remove(self, condition: PredicateText) -> bool:
-        """False where others still wish the same."""
+        """False if another subscription still has this predicate."""
         self.counts[condition] -= 1
         if self.counts[condition]:
             return False
@@ -99,7 +99,7 @@ class _FilterInterest:
         return True
 
     def _widen(self, condition: PredicateText, predicate: Predicate) -> None:
-        if len(self.widest) <= MANY:  # beyond that nobody asks which
+        if len(self.widest) <= MANY:  # beyond that, the filter alone is announced
             for other in self.widest:
                 if covers(self.predicates[other], predicate):
                     return
@@ -110,28 +110,28 @@ class _FilterInterest:
 
 
 class InterestTable:
-    """`changes` has what is to be announced (or taken back: None) under which key.
+    """Local interests and their announcements, at most `budget` bytes of them.
 
-    All that is announced takes `budget` bytes at most.
+    `changes` returns the keys to announce, or to withdraw (None).
     """
 
     def __init__(self, budget: int = BUDGET) -> None:
-        self.announced: dict[str, dict[Need, str]] = {}  # by filter: under which key
-        self.size = 0  # of all that is announced
+        self.announced: dict[str, dict[Need, str]] = {}  # by filter; the value is the record key
+        self.size = 0  # bytes of all announcements
         self._budget = budget
         self._wishes: dict[str, _FilterInterest] = {}
-        self._wide: ChannelMap[str] = ChannelMap()  # filters without predicate that may cover
-        self._settling: dict[str, int] = {}  # of those: when what they cover is taken back
-        self._covering: dict[str, dict[str, None]] = {}  # what is not announced because of them
-        self._covered: dict[str, str] = {}  # by which
-        self._widened: dict[str, None] = {}  # nobody wishes them: for want of room
+        self._wide: ChannelMap[str] = ChannelMap()  # wildcard filters announced without predicate
+        self._settling: dict[str, int] = {}  # of those: when the filters they cover are withdrawn
+        self._covering: dict[str, dict[str, None]] = {}  # wide filter: unannounced filters below it
+        self._covered: dict[str, str] = {}  # the inverse: by which wide filter
+        self._widened: dict[str, None] = {}  # aggregates: no client subscribed to them
         self._dirty: dict[str, None] = {}
-        self._is_less = False  # than when it was last seen whether there is room again
-        self._narrow_us = 0  # not before
+        self._is_less = False  # interests were removed since the last attempt to narrow
+        self._narrow_us = 0  # earliest time of the next attempt
         self._last_key = 0
 
     def add(self, pattern: str, condition: PredicateText, predicate: Predicate | None) -> None:
-        if not pattern.startswith("$"):  # what does stays at its node
+        if not pattern.startswith("$"):  # these channels are local to a node
             self._add(*_bounded(pattern, condition, predicate))
 
     def remove(self, pattern: str, condition: PredicateText) -> None:
@@ -145,7 +145,7 @@ class InterestTable:
         return bool(self._widened)
 
     def widened(self) -> int:
-        """How many filters are not announced as they are, for want of room."""
+        """How many filters are announced only as part of an aggregate."""
         found = 0
         for pattern in self._widened:
             wide = self._covered.get(pattern)
@@ -155,18 +155,18 @@ class InterestTable:
         return found
 
     def has_changed(self) -> bool:
-        """Whether something has to be announced soon."""
+        """Whether there are changes to announce."""
         return bool(self._dirty)
 
     def next_due_us(self) -> int | None:
-        """When to ask for changes next, though nobody wishes anything else."""
+        """When to call `changes` next if no subscription changes before."""
         due_us = min(self._settling.values()) if self._settling else None
         if self._widened and self._is_less:
             return self._narrow_us if due_us is None else min(due_us, self._narrow_us)
         return due_us
 
     def changes(self, now_us: int) -> list[tuple[str, Need | None]]:
-        """Since the last time; what is new comes before what is taken back."""
+        """Changes since the last call: announcements before withdrawals."""
         if not (self._dirty or self._settling or self._widened or self.size > self._budget):
             return []
         for wide, due_us in list(self._settling.items()):
@@ -193,7 +193,7 @@ class InterestTable:
         return [*new.items(), *((key, None) for key in gone)]
 
     def check_invariants(self) -> None:
-        """All that is wished is covered by something that is announced, and that fits."""
+        """Every interest is covered by an announcement, and announcements fit the budget."""
         assert self._covered == {
             each: wide for wide, covered in self._covering.items() for each in covered
         }
@@ -210,7 +210,7 @@ class InterestTable:
                 )
 
     def _says(self, need: Need, pattern: str, condition: PredicateText) -> bool:
-        """Whether it includes all that a wish with that condition means."""
+        """Whether the announced `need` covers the filter with that predicate."""
         said = (need.where, need.xpath)
         if not filter_covers(need.filter, pattern):
             return False
@@ -221,7 +221,7 @@ class InterestTable:
             covers(self._wishes[need.filter].predicates[said], predicates[condition])
         )
 
-    # ------------------------------------------------------------------------------------- wishes
+    # ---------------------------------------------------------------------------------- interests
 
     def _add(self, pattern: str, condition: PredicateText, predicate: Predicate | None) -> None:
         wishes = self._wishes.setdefault(pattern, _FilterInterest())
@@ -244,8 +244,8 @@ class InterestTable:
             return
         if is_plain:
             self._wide.set(pattern, pattern)
-            # What it covers is taken back when it has stood for a while: who comes and goes costs
-            # no more than that.
+            # Covered filters are withdrawn only after a while, so that a short-lived subscription
+            # does not cause two rounds of announcements.
             self._settling[pattern] = _SOON
         else:
             self._wide.remove(pattern)
@@ -277,7 +277,7 @@ class InterestTable:
         self._dirty.clear()
 
     def _wanted(self, pattern: str) -> list[Need]:
-        """What is to be announced of one filter."""
+        """Interests to announce for one filter; none if another filter covers it."""
         wide = self._covered.pop(pattern, None)
         if wide is not None:
             del self._covering[wide][pattern]
@@ -292,23 +292,23 @@ class InterestTable:
         return wishes.needs(pattern)
 
     def _cover_of(self, pattern: str, but: str = "") -> str | None:
-        # The map takes wildcards of `pattern` for names, and so may find too many.
+        # The map treats wildcards in `pattern` as names, so it may find too many.
         for wide in self._wide.select(pattern):
             if wide not in (pattern, but) and filter_covers(wide, pattern):
                 return wide
         return None
 
     def _settle(self, wide: str) -> None:
-        """Take back what it covers."""
+        """Schedule the withdrawal of the filters that `wide` covers."""
         self._settling.pop(wide, None)
         for pattern in self.announced:
             if pattern != wide and filter_covers(wide, pattern):
                 self._dirty[pattern] = None
 
-    # ---------------------------------------------------------------------------- for want of room
+    # -------------------------------------------------------------------------------- aggregation
 
     def _told(self, filters: Iterable[str]) -> list[AnnouncedFilter]:
-        """What of them is to be announced where nothing covers them."""
+        """The announcements of these filters if nothing covered them."""
         return [
             AnnouncedFilter(
                 each,
@@ -331,10 +331,10 @@ class InterestTable:
             self._settle(pattern)
 
     def _narrow(self) -> None:
-        """Say more exactly what was widened, as far as there is room."""
+        """Undo aggregation as far as there is room."""
         size, looked = self.size, 0
         for pattern in list(self._widened):
-            if pattern in self._covered:  # it is not announced itself
+            if pattern in self._covered:  # not announced itself
                 own = self._wishes[pattern].needs(pattern, but_one=True)
                 if not own and not self._covering.get(pattern):
                     self._tell_as_wished(pattern)
@@ -344,11 +344,11 @@ class InterestTable:
                 self._is_less = True
                 return
             del self._widened[pattern]
-            self._widened[pattern] = None  # last: the next time others come first
+            self._widened[pattern] = None  # moved to the end: others come first next time
             size = self._narrow_one(pattern, size)
 
     def _narrow_one(self, pattern: str, size: int) -> int:
-        """Gives the size of all that is announced then."""
+        """Replace one aggregate by narrower ones if they fit; returns the resulting total size."""
         hidden = self._covering.get(pattern, ())
         told = self._told(each for each in hidden if self._cover_of(each, but=pattern) is None)
         own = self._wishes[pattern].needs(pattern, but_one=True)
@@ -368,13 +368,13 @@ class InterestTable:
     def _tell_as_wished(self, pattern: str) -> None:
         del self._widened[pattern]
         self._remove(pattern, _NONE)
-        self._is_less = True  # perhaps others can be, too
+        self._is_less = True  # there may be room to narrow others too
 
 
 def _bounded(
     pattern: str, condition: PredicateText, predicate: Predicate | None
 ) -> tuple[str, PredicateText, Predicate | None]:
-    """The same, or something wider that takes no more than its share."""
+    """The same interest, or a wider one if it exceeds the limits on levels and bytes."""
     names = pattern.split("/", MAX_LEVELS)
     if len(names) > MAX_LEVELS or len(pattern.encode()) > MAX_FILTER_BYTES:
         del names[MAX_LEVELS:]
@@ -387,7 +387,7 @@ def _bounded(
 
 
 def size_of(need: Need) -> int:
-    """What it takes as a fact at most."""
+    """Upper bound of the bytes that its state record takes."""
     return _BASE_BYTES + sum(len(text.encode()) for text in (need.filter, need.where, need.xpath))
 
 

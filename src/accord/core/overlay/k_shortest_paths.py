@@ -1,15 +1,15 @@
-"""The shortest simple paths from a node to another, in the order of their delays.
+"""The k shortest simple paths between two nodes in order of delay (Yen's algorithm).
 
-Yen's method: all paths are divided by where they leave those already found. Each part of the
-division is described by the end that its paths share (we go backwards, from the target to the
-source) and by the nodes that may not come next; its shortest path is the next candidate.
+All paths are partitioned by where they deviate from those already found. A part is described by the
+end that its paths share (the search goes backwards, from target to source) and by the nodes that
+must not come next; its shortest path is the next candidate.
 
-Most of that is known beforehand. The distances from the source, one computation for all its targets
-until the map changes, tell how short a part's paths can be at best; and where the shortest path
-from the source does not meet the shared end, that is the answer, without any search. Only where it
-does, and only when such a part could come next, there is one, led by the same distances.
+Most of that needs no search. The shortest-path tree of the source, computed once for all targets
+until the map changes, gives a lower bound for the paths of a part; and if the shortest path from
+the source does not meet the shared end, it is the result. Only if it does, and only when such a
+part could come next, an A* search runs, guided by the same tree.
 
-The answer is exact and the same for equal maps: ties are decided as `distances` says.
+The result is exact and the same for equal maps: `shortest_path_tree` defines how ties are broken.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.shortest_path_tree import ShortestPathTree, cost, delay_us_of, most
 
 _NO_BOUND: Final = (1 << 62) - 1
-_OPEN: Final = 0  # before those that are found: it may hold something that comes earlier
+_OPEN: Final = 0  # sorts before `_FOUND`: the part may hold a path that comes earlier
 _FOUND: Final = 1
 
 
 @dataclass(frozen=True)
 class OverlayPath:
-    """From its source to its target, both included; it takes so long."""
+    """A path from source to target, both included, with its delay."""
 
     nodes: tuple[str, ...]
     delay_us: int
 
 
 class _Part:
-    """The paths that end as `back[: shared + 1]` read backwards and go on by none of `banned`.
+    """Paths that end with `back[: shared + 1]`, read backwards, not preceded by any of `banned`.
 
-    Once its shortest path is found, that is `back`.
+    Once its shortest path is found, `back` is that path.
     """
 
     __slots__ = ("back", "banned", "shared", "shared_cost")
@@ -60,7 +60,7 @@ def shortest_paths(  # noqa: PLR0913
     *,
     channel_class: str = "",
 ) -> list[OverlayPath]:
-    """Up to `k` simple paths that take at most `bound_us` (0: any time), the shortest first."""
+    """Up to `k` simple paths with a delay of at most `bound_us` (0: any), the shortest first."""
     if source == target:
         return []
     search = _Search(map_, map_.distances(source, channel_class), bound_us)
@@ -68,13 +68,13 @@ def shortest_paths(  # noqa: PLR0913
 
 
 class _Search:
-    """For the paths from one source to one target."""
+    """Search for the paths from one source to one target."""
 
     def __init__(self, map_: LinkStateMap, distances: ShortestPathTree, bound_us: int) -> None:
         self._map = map_
         self._distances = distances
         self._limit = most(bound_us) if bound_us > 0 else _NO_BOUND
-        # By the least that its paths cost; the last number keeps parts from being compared.
+        # By lower bound of the cost; the counter keeps parts from being compared.
         self._parts: list[tuple[int, int, tuple[str, ...], int, _Part]] = []
         self._count = 0
 
@@ -100,7 +100,7 @@ class _Search:
         heappush(self._parts, (total, state, part.back, self._count, part))
 
     def _divide(self, part: _Part) -> None:
-        """What is left of a part without its shortest path, by where others leave that."""
+        """Partition a part, without its shortest path, by where the others deviate from that."""
         back = part.back
         places: dict[str, int] = {}
         for place, node in enumerate(back):
@@ -120,7 +120,7 @@ class _Search:
         banned: tuple[str, ...],
         places: dict[str, int],
     ) -> None:
-        """Add a part with the least that its paths can cost, and with the answer if it is plain."""
+        """Add a part with its lower bound, and its shortest path if that needs no search."""
         best = self._limit + 1
         best_node = ""
         node = back[shared]
@@ -143,7 +143,7 @@ class _Search:
         self._add(best, _FOUND, _Part((*end, *rest), shared, shared_cost, banned))
 
     def _find(self, part: _Part) -> None:
-        """Search for a part's shortest path, among those that do not meet the shared end again."""
+        """Search for a part's shortest path that does not meet the shared end again."""
         closed = dict.fromkeys(part.back, True)
         node = part.back[part.shared]
         heap: list[tuple[int, tuple[str, ...]]] = []
@@ -174,7 +174,7 @@ class _Search:
                 heappush(heap, (spent + least, (*rest, other)))
 
     def _ways(self, node: str) -> list[tuple[str, int]]:
-        """The nodes before it that can be reached, with what it costs at best to come over them."""
+        """Reachable nodes that may precede `node`, with the least cost of arriving over each."""
         found = self._distances.ways.get(node)
         if found is None:
             costs = self._distances.costs

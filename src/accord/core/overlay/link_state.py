@@ -1,14 +1,14 @@
-"""The map of the overlay: what all nodes report of their links and themselves.
+"""The link-state map of the overlay, as in OSPF: all nodes' reports of their links and themselves.
 
-A link is a directed thing here, because latencies differ, but it counts only where both ends report
-that it is up. Entering a node costs the link's latency, as the node at its beginning reports it,
-and what the node entered needs for processing.
+Links are directed because latencies differ, but a link counts only if both ends report it up (a
+two-way check). Entering a node costs the link's latency, as reported by the link's source, plus the
+processing time of the node entered.
 
-A source must find out quickly whether a change concerns it. So every change of a link that counts,
-counted before or ceases to count is one step of `version` and is noted; who asks with the version
-it has seen gets the links that have changed since. A node that takes longer (or is less reliable)
-than before is a change of all links that enter it. The last few hundred changes are kept: who has
-slept for longer has to look at everything.
+A source must find out quickly whether a change concerns it. So every change of a link that counts
+or counted before advances `version` and is logged; `changed_since` returns the links that changed
+after a given version. A change of a node's processing time or reliability is logged as a change of
+all links that enter it. The last few hundred changes are kept: a reader further behind has to
+re-examine everything.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Final
 
 from accord.core.overlay.shortest_path_tree import DirectedLink, Links, ShortestPathTree
 
-MAX_US: Final = 1 << 36  # for one hop: nineteen hours
+MAX_US: Final = 1 << 36  # of one hop: nineteen hours
 _CHANGES: Final = 512
 _DISTANCES: Final = 8
 
 
 class _Node:
-    """What a node reports of itself."""
+    """Processing times and failure probability that a node reports."""
 
     __slots__ = ("failure", "processing_us")
 
@@ -37,7 +37,7 @@ class _Node:
 
 
 class LinkStateMap:
-    """One node's; it also tells how likely it is that nodes and links fail."""
+    """One node's view of all links and nodes; also provides their failure probabilities."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -45,7 +45,7 @@ class LinkStateMap:
         self._links: Links = {}
         self._nodes: dict[str, _Node] = {}
         self._changes: deque[tuple[str, str]] = deque(maxlen=_CHANGES)
-        # By source and class of channels: kept until something changes.
+        # Cache by source and channel class, valid for one version of the map.
         self._distances: dict[tuple[str, str], ShortestPathTree] = {}
         self._distances_version = 0
 
@@ -58,7 +58,7 @@ class LinkStateMap:
         is_up: bool,
         failure: float,
     ) -> None:
-        """What `source` reports of its link to `target`."""
+        """Record the report of `source` on its link to `target`."""
         if source == target:
             raise ValueError(f"link: expected two different nodes, got {source} twice")
         place = f"link {source} to {target}"
@@ -66,7 +66,7 @@ class LinkStateMap:
         _check_share(place, "loss", loss)
         _check_share(place, "failure", failure)
         link = DirectedLink(latency_us, loss, is_up, failure)
-        # Each report comes with strings of its own: one of each name is enough.
+        # Every report is decoded into new strings: keep one copy of each name.
         source, target = intern(source), intern(target)
         ends = self._links.setdefault(source, {})
         old = ends.get(target)
@@ -76,7 +76,7 @@ class LinkStateMap:
         self._recount(source, target, old)
 
     def drop_link(self, source: str, target: str) -> None:
-        """`source` does not report anything of it any more."""
+        """Remove the report of `source` on its link to `target`."""
         ends = self._links.get(source)
         old = ends.pop(target, None) if ends is not None else None
         if old is None:
@@ -86,7 +86,7 @@ class LinkStateMap:
         self._recount(source, target, old)
 
     def set_node(self, name: str, processing_us: Mapping[str, int], failure: float) -> None:
-        """What a node needs for processing, by class of channels, and how likely it fails."""
+        """Record a node's processing times, by channel class, and failure probability."""
         place = f"node {name}"
         for channel_class, spent_us in processing_us.items():
             _check_us(place, f"processing_us of {channel_class!r}", spent_us)
@@ -102,14 +102,14 @@ class LinkStateMap:
             self._node_changed(name)
 
     def drop_node(self, name: str) -> None:
-        """Nothing is known of it any more, nor what it reported of its links."""
+        """Remove a node and its reports on its links."""
         if self._nodes.pop(name, None) is not None:
             self._node_changed(name)
         for target in list(self._links.get(name, ())):
             self.drop_link(name, target)
 
     def changed_since(self, version: int) -> list[tuple[str, str]] | None:
-        """The links that have changed since, each once; None: perhaps any."""
+        """Links that changed after `version`, each once; None if any may have."""
         count = self.version - version
         if count <= 0:
             return []
@@ -120,7 +120,7 @@ class LinkStateMap:
         return list(dict.fromkeys(islice(reversed(self._changes), count)))
 
     def link(self, source: str, target: str) -> DirectedLink | None:
-        """If it counts."""
+        """The link, or None if it does not count."""
         ends = self._links.get(source)
         found = ends.get(target) if ends is not None else None
         return found if found is not None and found.counts else None
@@ -130,7 +130,7 @@ class LinkStateMap:
         return None if found is None else found.latency_us
 
     def delay_us(self, nodes: Sequence[str], channel_class: str = "") -> int | None:
-        """How long a path takes; None where a link of it does not count."""
+        """Delay of a path; None if one of its links does not count."""
         total_us = 0
         for place in range(1, len(nodes)):
             link = self.link(nodes[place - 1], nodes[place])
@@ -140,23 +140,23 @@ class LinkStateMap:
         return total_us
 
     def processing_us(self, name: str, channel_class: str = "") -> int:
-        """0 where it is not known."""
+        """Processing time of a node; 0 if unknown."""
         node = self._nodes.get(name)
         return 0 if node is None else node.processing_us.get(channel_class, 0)
 
     def node_failure(self, name: str) -> float:
-        """How likely it is that a node is not there."""
+        """Probability that a node is down."""
         node = self._nodes.get(name)
         return 0.0 if node is None else node.failure
 
     def link_failure(self, source: str, target: str) -> float:
-        """How likely it is that a link is not there: both directions are one, the worse counts."""
+        """Probability that a link is down: the higher one of its two directions."""
         there = self.link(source, target)
         back = self.link(target, source)
         return 1.0 if there is None or back is None else max(there.failure, back.failure)
 
     def nodes(self) -> list[str]:
-        """All that have said something or are said to be somebody's neighbour, by name."""
+        """All nodes that reported something or are reported as a neighbour, sorted by name."""
         known = dict.fromkeys(self._nodes, True)
         for source, ends in self._links.items():
             known[source] = True
@@ -165,7 +165,7 @@ class LinkStateMap:
         return sorted(known)
 
     def links(self) -> list[tuple[str, str, DirectedLink]]:
-        """All that is reported, by name."""
+        """All reported links, sorted by name."""
         return [
             (source, target, ends[target])
             for source, ends in sorted(self._links.items())
@@ -173,14 +173,14 @@ class LinkStateMap:
         ]
 
     def neighbours(self, name: str) -> list[str]:
-        """Those over links that count, in either direction: both count or none does."""
+        """Neighbours over links that count; a link counts in both directions or in none."""
         return [end for end, link in self._links.get(name, {}).items() if link.counts]
 
     def is_reachable(self, source: str, target: str) -> bool:
         return target in self.distances(source).costs
 
     def distances(self, source: str, channel_class: str = "") -> ShortestPathTree:
-        """From `source` to everywhere; one computation serves until the map changes."""
+        """Shortest-path tree from `source`; cached until the map changes."""
         if self._distances_version != self.version:
             self._distances.clear()
             self._distances_version = self.version
@@ -209,12 +209,12 @@ class LinkStateMap:
         return spent
 
     def _recount(self, source: str, target: str, old: DirectedLink | None) -> None:
-        """After `source` has reported something else of its link to `target` than `old`."""
+        """Update whether a link counts after its report by `source` changed from `old`."""
         there = self._links.get(source, {}).get(target)
         back = self._links.get(target, {}).get(source)
         counts = there is not None and back is not None and there.is_up and back.is_up
         counted = old is not None and old.counts
-        # How likely a link fails is what the worse of its ends says.
+        # The failure probability concerns both directions (see `link_failure`).
         is_other = there is None or old is None or there.failure != old.failure
         if there is not None:
             there.counts = counts

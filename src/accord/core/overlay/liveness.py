@@ -1,22 +1,23 @@
-"""Whether a neighbour is alive, how far away it is, and how often it was there.
+"""Failure detector for one neighbour: up or down, round-trip time, loss and availability.
 
-Pings go out every `ping_us`, each up to a tenth earlier so that nodes do not fall into step, never
-later. One is missed when the answer takes longer than answers usually do: the mean of the round
-trip and four deviations (`round_trip`). Three missed in a row make the neighbour dead; so a link
-that fails is known to have failed after three intervals and a round trip at most. Waiting longer
-for each answer would only delay that: an answer that comes late makes the neighbour alive like any
-other, so nothing slow is taken for dead that answers within two intervals. What is late also counts
-for the mean. But where several answers were late and come together, a link was held up and is free
-again: all of them tell how long to wait for others, but only the newest how long the link takes.
+Pings are sent every `ping_us`, each up to a tenth earlier so that nodes do not synchronise, never
+later. A ping is missed when its pong takes longer than the mean round trip plus four deviations
+(`rtt_estimator`, as TCP's retransmission timeout). Three missed in a row mean that the neighbour is
+down, so a link failure is detected after three intervals and a round trip at most. A longer timeout
+would only delay that: a late pong marks the neighbour up like any other, so a slow neighbour that
+replies within two intervals is never considered down. Late pongs also count for the mean. But when
+several late pongs arrive together, the link was blocked and is free again: all of them adjust the
+timeout, but only the newest the round-trip time.
 
-Where the bandwidth for pings is limited, a neighbour may be pinged less often (`pace`, `hello`).
-From the first miss on it is pinged every `ping_us` all the same, until it has answered or is dead.
+Where the bandwidth for pings is limited, a neighbour may be pinged less often (`pace`,
+`hello_scheduler`). From the first miss it is pinged every `ping_us` nevertheless, until it replies
+or is down.
 
-A node that was held up itself sends one ping afterwards, not all those it owes: it can't take its
-own pause for the silence of others.
+A node that was itself suspended sends one ping afterwards, not all the overdue ones: it cannot
+mistake its own pause for the silence of others.
 
-Availability is the share of the last day during which the neighbour was alive. A prior stands in
-for what is not known yet, with the weight of an hour.
+Availability is the share of the last day during which the neighbour was up. A prior with the weight
+of one hour stands in for unknown time.
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ from accord.core.overlay.rtt_estimator import RttEstimator
 MIN_PING_US: Final = 10_000
 _LOSS_SHARE: Final = 1 / 16
 _JITTER: Final = 0.1
-_FIRST_WAIT_US: Final = 1_000_000  # for the first answer
-# An answer that takes longer is none any more.
+_FIRST_WAIT_US: Final = 1_000_000  # timeout of the first ping
+# A later pong is ignored.
 _FORGET_US: Final = 10_000_000
 _HOUR_US: Final = 3_600_000_000
 _HOURS: Final = 24
 
 
 class Ping(msgspec.Struct, frozen=True, array_like=True, tag="ping"):
-    """To be answered at once; `sent_us` is of the sender's clock, and nobody else's business."""
+    """Liveness probe; the receiver replies at once. `sent_us` is opaque: the sender's clock."""
 
     number: int
     sent_us: int
 
 
 class Pong(msgspec.Struct, frozen=True, array_like=True, tag="pong"):
-    """The answer, with the same fields."""
+    """Reply to a `Ping`, with its fields."""
 
     number: int
     sent_us: int
@@ -55,7 +56,7 @@ class Pong(msgspec.Struct, frozen=True, array_like=True, tag="pong"):
 
 @dataclass(frozen=True)
 class LivenessOptions:
-    """How often to ping, how many misses make dead, and what availability to assume at first."""
+    """Ping interval, missed pings until a neighbour is down, and prior availability."""
 
     ping_us: int = 1_000_000
     misses: int = 3
@@ -79,12 +80,12 @@ class Availability:
         self._since_us = now_us
         self._up_us = [0] * _HOURS
         self._known_us = [0] * _HOURS
-        self._all_up_us = 0  # sums of both: they are asked for far more often than hours end
+        self._all_up_us = 0  # running sums of both: read far more often than hours end
         self._all_known_us = 0
         self._hour = now_us // _HOUR_US
 
     def turn(self, is_up: bool, now_us: int) -> None:
-        """From now on it is up, or down."""
+        """Record that the neighbour is up or down from now on."""
         self._advance(now_us)
         self._is_up = is_up
 
@@ -102,7 +103,7 @@ class Availability:
         assert self._all_known_us == sum(self._known_us)
 
     def _advance(self, now_us: int) -> None:
-        # What is older than a day fills no hour that is still kept.
+        # Time older than a day falls into no hour that is still kept.
         since_us = max(self._since_us, now_us - _HOURS * _HOUR_US)
         while since_us < now_us:
             hour = since_us // _HOUR_US
@@ -127,10 +128,10 @@ def pong_for(ping: Ping) -> Pong:
 
 
 class NeighbourLiveness:
-    """One neighbour's, for as long as it is a neighbour; `sends` collects the pings to send.
+    """Liveness of one neighbour; `sends` collects the pings to send.
 
-    Before `advance`, everything that has come should have been received: otherwise answers that
-    are there already count as missed.
+    The driver passes on all received messages before `advance`: otherwise pongs that have already
+    arrived count as missed.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class NeighbourLiveness:
         self.neighbour = neighbour
         self.options = options
         self.is_up = False
-        self.loss = 0.0  # share of pings missed, lately
+        self.loss = 0.0  # smoothed share of missed pings
         self.interval_us = options.ping_us  # between pings, while none is missed
         self.sends: list[Ping] = []
         self._random = random
@@ -149,24 +150,24 @@ class NeighbourLiveness:
         self._pinged_us = now_us
         self._number = 0
         self._missed = 0  # in a row
-        self._heard_us = now_us  # when anything at all came from it
-        # When pings were sent that an answer is still awaited for, and those that are missed.
+        self._heard_us = now_us  # when any message last arrived
+        # Send times of pings by number: outstanding, and missed but perhaps late.
         self._awaited: dict[int, int] = {}
         self._late: dict[int, int] = {}
         self._trip = RttEstimator()
-        self._patience = RttEstimator()  # of all answers, also those that were held up
-        self._before_late = RttEstimator()  # what was known before the last answer that was late,
-        self._late_us = now_us - options.ping_us  # and when that came
-        self.usual_us = _FIRST_WAIT_US  # an answer that takes longer is missed
+        self._patience = RttEstimator()  # for the timeout: includes pongs that were held up
+        self._before_late = RttEstimator()  # `_trip` before the last late pong,
+        self._late_us = now_us - options.ping_us  # and when that arrived
+        self.usual_us = _FIRST_WAIT_US  # ping timeout
 
     @property
     def rtt_us(self) -> int:
-        """The round trip, smoothed; 0 while it is not known."""
+        """Smoothed round-trip time; 0 while unknown."""
         return round(self._trip.mean_us)
 
     @property
     def deviation_us(self) -> int:
-        """Of the round trip."""
+        """Deviation of the round-trip time."""
         return round(self._trip.deviation_us)
 
     @property
@@ -175,7 +176,7 @@ class NeighbourLiveness:
         return round(self._trip.mean_us / 2)
 
     def link_up(self, now_us: int) -> None:
-        """There is a transport to it, perhaps by another way than before."""
+        """A transport is connected, perhaps over a different network path than before."""
         self._is_connected = True
         self._trip.begin_anew()
         self._patience.begin_anew()
@@ -185,25 +186,26 @@ class NeighbourLiveness:
         self._forget()
 
     def link_down(self, now_us: int) -> bool:
-        """The transport is gone; gives whether the neighbour was alive until now."""
+        """The transport is disconnected; returns whether the neighbour was up until now."""
         self._is_connected = False
         self._forget()
         return self._turn(False, now_us)
 
     def pace(self, interval_us: int) -> None:
-        """Ping it so often from now on, but no more often than `ping_us` says."""
+        """Set the ping interval, at least `ping_us`."""
         self.interval_us = max(interval_us, self.options.ping_us)
         self._hurry(self.interval_us)
 
     def heard(self, now_us: int) -> None:
-        """Something came from it: it lives, even if answers are held up behind what is sent there.
+        """A message arrived: the neighbour is alive, even if its pongs are queued behind data.
 
-        Whether it gets anything is for itself to notice: a link is used where both ends say so.
+        This end does not check that its own messages arrive there; the other end does: a link is
+        used only if both ends report it up.
         """
         self._heard_us = now_us
 
     def receive(self, pong: Pong, now_us: int) -> bool:
-        """Gives whether the neighbour comes alive by it; what was not asked says nothing."""
+        """Returns whether the pong brings the neighbour up; an unknown pong is ignored."""
         sent_us = self._awaited.pop(pong.number, -1)
         is_late = sent_us < 0
         if is_late:
@@ -217,7 +219,7 @@ class NeighbourLiveness:
         return self._turn(True, now_us)
 
     def advance(self, now_us: int) -> bool:
-        """Count what is missed, ping if it is time; gives whether the neighbour is dead by it."""
+        """Count missed pings and send one if due; returns whether the neighbour went down."""
         if not self._is_connected:
             return False
         has_died = False
@@ -233,7 +235,7 @@ class NeighbourLiveness:
         return has_died
 
     def next_due_us(self) -> int | None:
-        """None while there is no transport."""
+        """Time of the next ping or timeout; None while there is no transport."""
         if not self._is_connected:
             return None
         for sent_us in self._awaited.values():
@@ -261,16 +263,16 @@ class NeighbourLiveness:
         self._ping_due_us = now_us + max(round(interval_us * share), 1)
 
     def _hurry(self, interval_us: int) -> None:
-        """The next ping is due no later than that after the last one."""
+        """Send the next ping at most `interval_us` after the last one."""
         self._ping_due_us = min(self._ping_due_us, self._pinged_us + interval_us)
 
     def _miss(self, sent_us: int, now_us: int) -> bool:
-        # What was said before the ping was sent may have come since.
+        # A message sent before the ping may arrive after it, so allow for the latency.
         self._missed = 0 if self._heard_us > sent_us + self.latency_us else self._missed + 1
         if 0 < self._missed < self.options.misses:
             self._hurry(self.options.ping_us)
         if not self.is_up:
-            return False  # how much a link loses that is dead is no question
+            return False  # loss is not measured on a link that is down
         self.loss += (1 - self.loss) * _LOSS_SHARE
         return self._missed >= self.options.misses and self._turn(False, now_us)
 
@@ -278,7 +280,7 @@ class NeighbourLiveness:
         self._patience.measure(took_us)
         self.usual_us = min(round(self._patience.usual_us()), _FORGET_US)
         if now_us < self._late_us + self.options.ping_us // 2:
-            self._trip = self._before_late  # the one before was held up
+            self._trip = self._before_late  # discard the previous pong: it was held up
         if is_late:
             self._late_us = now_us
             self._before_late = self._trip.copy()
@@ -299,7 +301,7 @@ class NeighbourLiveness:
 
 
 def _sent_until(pings: dict[int, int], until_us: int) -> list[int]:
-    """The oldest; they are in the order in which they were sent."""
+    """Numbers of the pings sent until then; `pings` is in order of sending."""
     found: list[int] = []
     for number, sent_us in pings.items():
         if sent_us > until_us:

@@ -1,9 +1,9 @@
-"""Events that go to several neighbours in one datagram: IP multicast on a LAN.
+"""Multicast outbox: events sent to several neighbours in one datagram, by IP multicast on a LAN.
 
-Copies of an event for several neighbours differ in little: the routes they go on by, and what their
-template notes for each. So the event is there once, with the `RecipientPart` of each neighbour.
-They wait together, by importance and due time as those for a single neighbour do. What turns out to
-be for one neighbour only, or for one that the group does not reach any more, goes the usual way.
+Copies of an event for several neighbours differ only in their routes and in the template's note. So
+the event is queued once, with a `RecipientPart` per neighbour, by importance and due time as for a
+single neighbour. An event that turns out to have one recipient only, and recipients that the group
+no longer reaches, are served through their own outboxes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from accord.core.overlay.neighbour_outbox import (
 from accord.core.overlay.signalling import Carried
 
 MAX_SHARES: Final = 64
-_SHARE_BYTES: Final = 24  # of a share, beside name, routes and note
+_SHARE_BYTES: Final = 24  # of a `RecipientPart`, besides name, routes and note
 _ROUTE_BYTES: Final = 9
 
 
 class RecipientPart(msgspec.Struct, frozen=True, array_like=True):
-    """What of an event is for one neighbour only."""
+    """The part of a multicast event that is specific to one neighbour."""
 
     neighbour: str
     routes: tuple[int, ...]
@@ -36,14 +36,14 @@ class RecipientPart(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MulticastEvent(msgspec.Struct, frozen=True, array_like=True, tag="shared"):
-    """An event without routes and note, and those of each neighbour."""
+    """An event without routes and note, plus those of each neighbour."""
 
     event: Carried
     shares: tuple[RecipientPart, ...]
 
 
 def share_of(shared: MulticastEvent, neighbour: str) -> Carried | None:
-    """The event as it is for `neighbour`; None where it is not."""
+    """The event as addressed to `neighbour`; None if it is not a recipient."""
     for share in shared.shares:
         if share.neighbour == neighbour:
             return msgspec.structs.replace(shared.event, routes=share.routes, note=share.note)
@@ -51,7 +51,7 @@ def share_of(shared: MulticastEvent, neighbour: str) -> Carried | None:
 
 
 class _Shares:
-    """Those of an event that waits, and what all of it takes in a datagram."""
+    """Recipients of a queued event, and the size of its datagram."""
 
     __slots__ = ("by_neighbour", "due_us", "wire_bytes")
 
@@ -63,25 +63,25 @@ class _Shares:
         self.wire_bytes = waiting.size + OVERHEAD_BYTES + sum(len(name.encode()) for name in names)
 
 
-# Gives a copy to one neighbour in the usual way: neighbour, event, when due, since when it waits.
+# Queues a copy in a neighbour's own outbox: neighbour, event, due time, time of arrival.
 GiveOne = Callable[[str, Carried, int, int], None]
 
 
 class MulticastOutbox:
-    """What waits for the group. `dropped` tells what was not sent, and why."""
+    """Events queued for the group; `dropped` lists those not sent, with the cause."""
 
     def __init__(self, bytes_limit: int) -> None:
         self.dropped: list[tuple[Carried, str]] = []
-        self.sent = 0  # events, once each
-        self.served = 0  # copies that they made needless, and they themselves
+        self.sent = 0  # events
+        self.served = 0  # recipients of these events, in all
         self._outbox = new_outbox(bytes_limit)
-        self._reached: dict[str, None] = {}  # neighbours that hear what is sent
+        self._reached: dict[str, None] = {}  # neighbours that receive the group
         self._message_bytes = 0
-        self._shares: dict[QueuedTransitEvent, _Shares] = {}  # of all that wait
-        self._last: QueuedTransitEvent | None = None  # if it still waits
+        self._shares: dict[QueuedTransitEvent, _Shares] = {}  # of all queued events
+        self._last: QueuedTransitEvent | None = None  # if still queued
 
     def reach(self, neighbours: list[str], message_bytes: int) -> None:
-        """Those that hear the group now, and how large what is sent may be."""
+        """Set the neighbours that receive the group, and the largest datagram."""
         self._reached = dict.fromkeys(neighbours)
         self._message_bytes = message_bytes
 
@@ -89,7 +89,7 @@ class MulticastOutbox:
         return self._outbox.is_empty()
 
     def put(self, neighbour: str, carried: Carried, due_us: int, now_us: int) -> bool:
-        """Queue a copy; False where it can't go this way."""
+        """Queue a copy; False if it cannot be multicast."""
         if neighbour not in self._reached:
             return False
         share = RecipientPart(neighbour, carried.routes, carried.note)
@@ -116,7 +116,7 @@ class MulticastOutbox:
         return True
 
     def take(self, bytes_wanted: int, now_us: int, give_one: GiveOne) -> list[MulticastEvent]:
-        """What is to be sent next, about so much, as old as it is now."""
+        """About `bytes_wanted` of events to send next, with their ages updated."""
         self._last = None
         taken: list[MulticastEvent] = []
         while not taken and (parcels := self._outbox.take(bytes_wanted, 0)):
@@ -158,7 +158,7 @@ class MulticastOutbox:
             share for share in shares.by_neighbour.values() if share.neighbour in self._reached
         ]
         if len(reached) < 2:
-            reached = []  # one alone needs no group
+            reached = []  # a single recipient does not need the group
         for neighbour, share in shares.by_neighbour.items():
             if share not in reached:
                 copy = msgspec.structs.replace(carried, routes=share.routes, note=share.note)
@@ -171,7 +171,7 @@ class MulticastOutbox:
 
 
 def _is_same(one: Carried, other: Carried) -> bool:
-    """Whether they are copies of one event that differ in their shares only."""
+    """Whether they are copies of one event that differ in their `RecipientPart` only."""
     return (
         one.number == other.number
         and one.source == other.source

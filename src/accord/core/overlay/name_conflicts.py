@@ -1,9 +1,10 @@
-"""Facts that somebody else says in this node's name, and how to be heard in spite of them.
+"""Name conflicts: state records under this node's name that it did not write.
 
-A node whose clock went back across a restart finds its former self ahead: one jump beyond it, and
-all is well. If it happens again, another node has the same name, and the two push each other out of
-the others' stores. That has to be put right by people; until then jumps become ever rarer, so that
-it costs little.
+A node whose clock went back across a restart finds records of its earlier incarnation that are
+newer; it raises its incarnation beyond theirs once, which resolves the conflict. If that recurs,
+another node has the same name, and the two replace each other's records everywhere. An operator has
+to rename one; until then the incarnation is raised with exponential backoff, so that it costs
+little.
 """
 
 from __future__ import annotations
@@ -17,22 +18,24 @@ _MAX_DOUBLINGS: Final = 6
 
 
 class NameConflicts:
+    """Detects conflicts and computes the incarnations that override them."""
+
     def __init__(self, name: str) -> None:
         self.jumps = 0
-        self.problem = ""  # what to tell people
+        self.problem = ""  # description for operators
         self._name = name
         self._claim = NOTHING
         self._neighbour = ""
-        self._due_us = 0  # no jump before
+        self._due_us = 0  # earliest time of the next jump
 
     def claim(self, stamp: OriginVersion, neighbour: str) -> None:
-        """By way of `neighbour` came facts in this node's name, newer than any it has said."""
+        """`neighbour` has records under this node's name, newer than its own."""
         if stamp > self._claim and stamp[0] < MAX_STAMP:
             self._claim = stamp
             self._neighbour = neighbour
 
     def jump(self, own: OriginVersion, now_us: int) -> OriginVersion | None:
-        """The stamp to go on with, if it is time for another."""
+        """The version to continue with, if a jump is needed and due."""
         if self._claim <= own or now_us < self._due_us:
             return None
         self._due_us = now_us + (_FIRST_WAIT_US << min(self.jumps, _MAX_DOUBLINGS))

@@ -1,9 +1,7 @@
-"""Events on their way to a neighbour: they wait in its outbox, by importance, and within it by due
-time, until its link can take them.
+"""Outbox in front of each neighbour: transit events by importance, then by due time.
 
-What an event may spend at a hop is the hop's share of its route's margin; from this follows when it
-is due here. It is sent all the same when that has passed: only its own deadline makes an event
-useless.
+The time an event may spend at a hop is the hop's share of its route's delay margin; this gives its
+due time here. An event past its due time is still sent: only its own deadline makes it expire.
 """
 
 from __future__ import annotations
@@ -24,12 +22,12 @@ EXPIRED: Final = "deadline passed"
 QUEUE_FULL: Final = "queue full"
 LINK_DOWN: Final = "link down"
 _SHARE: Final = 1 / 16
-_HALF_US: Final = 1_000_000  # in which half of a wait is forgotten that is not seen again
-_OVERHEAD: Final = 100  # bytes that are not payload, about
-OVERHEAD_BYTES: Final = 400  # at most, with long names and many routes
+_HALF_US: Final = 1_000_000  # half-life of the queueing delay estimate
+_OVERHEAD: Final = 100  # typical bytes besides the payload
+OVERHEAD_BYTES: Final = 400  # upper bound, with long names and many routes
 
 
-# Which event of which template: its channel, its source, and its number there.
+# Identifies a template's event: template, channel, source, sequence number.
 Passed = tuple[str, str, str, int]
 
 
@@ -38,7 +36,7 @@ def _passed(carried: Carried) -> Passed:
 
 
 class QueuedTransitEvent(QueueEntry):
-    """An event that waits for a link."""
+    """A transit event that waits for a link."""
 
     __slots__ = ("arrived_us", "carried")
 
@@ -56,17 +54,17 @@ class QueuedTransitEvent(QueueEntry):
 
 
 class NeighbourOutbox:
-    """What waits for one neighbour. `dropped` tells what was not sent, and why."""
+    """Events queued for one neighbour; `dropped` lists those not sent, with the cause."""
 
     def __init__(self, bytes_limit: int) -> None:
         self.outbox = new_outbox(bytes_limit)
-        self.loose = new_outbox(bytes_limit)  # what goes by datagrams, if it can
+        self.loose = new_outbox(bytes_limit)  # events that may be sent as datagrams
         self.dropped: list[tuple[Carried, str]] = []
         self.sent = 0
-        self.waited_us = 0  # of those sent, in all
-        self._usual_us = 0.0  # how long they wait, smoothed
-        self._learnt_us = 0  # and as of when
-        self._passed: set[Passed] = set()  # of templates, what waits
+        self.waited_us = 0  # total queueing delay of those sent
+        self._usual_us = 0.0  # smoothed queueing delay,
+        self._learnt_us = 0  # and when it was updated
+        self._passed: set[Passed] = set()  # queued events of templates
 
     def put(self, carried: Carried, due_us: int, now_us: int, is_loose: bool = False) -> None:
         if carried.template:
@@ -76,11 +74,11 @@ class NeighbourOutbox:
         )
 
     def is_waiting(self, passed: Passed) -> bool:
-        """Whether that event of a template's has not been sent yet."""
+        """Whether that event of a template is still queued."""
         return passed in self._passed
 
     def take(self, bytes_wanted: int, now_us: int) -> list[Carried]:
-        """What is to be sent next, about so much, as old as it is now."""
+        """About `bytes_wanted` of events to send next, with their ages updated."""
         parcels = self.outbox.take(bytes_wanted, 0)
         left = bytes_wanted - sum(parcel.size for parcel in parcels)
         if left > 0 and not self.loose.is_empty():
@@ -88,7 +86,7 @@ class NeighbourOutbox:
         return self._sent(parcels, now_us)
 
     def take_loose(self, bytes_wanted: int, message_bytes: int, now_us: int) -> list[Carried]:
-        """Of what may be lost, and is no larger than that; the rest goes as everything else."""
+        """Droppable events up to `message_bytes` each; larger ones move to the main outbox."""
         small: list[QueueEntry] = []
         while bytes_wanted > 0 and (parcels := self.loose.take(1, 0)):
             for parcel in parcels:
@@ -124,13 +122,13 @@ class NeighbourOutbox:
         return taken
 
     def usual_us(self, now_us: int) -> int:
-        """How long events wait: less with time, as what is taken for slow is not used any more."""
+        """Smoothed queueing delay; it decays, as a link that seems slow is no longer measured."""
         if not self._usual_us:
             return 0
         return int(self._usual_us * 0.5 ** (max(now_us - self._learnt_us, 0) / _HALF_US))
 
     def forget_waits(self) -> None:
-        """What has waited until now did so because the link was not there."""
+        """Reset the queueing delay: so far it was caused by the link being down."""
         self._usual_us = 0.0
 
     def _learn(self, waited_us: int, now_us: int) -> None:
@@ -139,7 +137,7 @@ class NeighbourOutbox:
         self._learnt_us = now_us
 
     def clear(self) -> None:
-        """The link is gone, and with it what waited for it."""
+        """Drop all queued events: the link is down."""
         self._drop(self.outbox.drop_untracked(), LINK_DOWN)
         self._drop(self.loose.drop_untracked(), LINK_DOWN)
 
@@ -168,29 +166,29 @@ def new_outbox(bytes_limit: int) -> Outbox:
 
 
 class NeighbourOutboxes:
-    """Of all neighbours that a transport leads to."""
+    """Outboxes of all connected neighbours."""
 
     def __init__(self, name: str, budgets: Budgets, *, bytes_limit: int) -> None:
         self.name = name
         self.budgets = budgets
         self.bytes_limit = bytes_limit
         self.carriage = TransportSelector()
-        # Takes what goes to several at once; False where it can't.
+        # Queues a copy for the multicast group; returns False if that is not possible.
         self.put_shared: Callable[[str, Carried, int, int], bool] | None = None
         self.all: dict[str, NeighbourOutbox] = {}
-        self.ready: list[str] = []  # for whom something began to wait
+        self.ready: list[str] = []  # neighbours whose outbox became non-empty
 
     def open(self, neighbour: str) -> None:
         self.all[neighbour] = NeighbourOutbox(self.bytes_limit)
 
     def close(self, neighbour: str) -> list[tuple[Carried, str]]:
-        """Gives what is not sent any more, and why."""
+        """Remove an outbox; returns its unsent events with the cause."""
         transit = self.all.pop(neighbour)
         transit.clear()
         return transit.dropped
 
     def pass_on(self, event: Carried, routes: dict[str, list[int]], now_us: int) -> None:
-        """Queue one copy of `event` for each neighbour, with the routes that go on there."""
+        """Queue one copy of `event` per neighbour, with the routes that continue there."""
         trail = (*event.trail, (self.name, event.age_us))
         way = self.carriage.way(event, len(routes))
         put_shared = self.put_shared if way == MULTICAST else None
@@ -205,7 +203,7 @@ class NeighbourOutboxes:
                     transit.put(copy, due_us, now_us, way != TCP)
 
     def _due_us(self, source: str, numbers: list[int], now_us: int) -> int:
-        """As the tightest of its routes says; 0 for whenever."""
+        """Due time by the smallest budget of the routes; 0 if none has one."""
         found = [self.budgets.get((source, number)) for number in numbers]
         tightest = min((each.budget_us for each in found if each is not None), default=None)
         return 0 if tightest is None else max(1, now_us + tightest)

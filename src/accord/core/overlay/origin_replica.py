@@ -1,12 +1,12 @@
-"""What one origin says, as of one of its versions: exactly that, nothing in between.
+"""Replica of one origin's state records at exactly one of its versions.
 
-An origin counts its changes. A replica at version v holds for each key the last change up to v, so
-what it gives as (base, v] is all that anyone at base lacks. By that every replica is always what
-its origin was at some time, whichever ways and in whichever order messages came.
+An origin counts its changes. A replica at version v holds the last change up to v of each key, so
+its delta (base, v] is all that a replica at base lacks. Every replica therefore always equals its
+origin's state at some time, whatever the paths and order of messages.
 
-A fact that was dropped leaves a tombstone, which says so to those who still have it. It is not kept
-for ever: `floor` is the highest version of those that are gone. Whoever is below gets all there is
-instead, and drops what it does not find there.
+A deleted record leaves a tombstone for replicas that still have it. Tombstones expire: `floor` is
+the highest version of a discarded one. A replica below it gets a snapshot instead, and deletes
+every record that is not in it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from accord.core.overlay.state_messages import OriginVersion, StateDelta, StateRecord
 
-# What a fact takes beside its texts: objects, and its places in three dictionaries.
+# Memory of a record besides its texts: objects, and entries in three dictionaries.
 _FACT_BYTES: Final = 400
 _TOLD_BYTES: Final = 16
 
@@ -24,7 +24,7 @@ Change = tuple[str, str, bytes | None]  # kind, key, value
 
 
 class OriginReplica:
-    """Facts by version, lowest first; tombstones among them, with when each came to be here."""
+    """Records and tombstones by ascending version; tombstones with their local time of arrival."""
 
     def __init__(self, origin: str, stamp: OriginVersion, floor: int, now_us: int) -> None:
         self.origin = origin
@@ -47,14 +47,14 @@ class OriginReplica:
         return None if of_kind is None else of_kind.get(key)
 
     def fact(self, kind: str, key: str) -> StateRecord | None:
-        """The last change of it, if it was not forgotten."""
+        """The last change of a key, unless it is a discarded tombstone."""
         return self._facts.get((kind, key))
 
     def __len__(self) -> int:
         return len(self._facts) - len(self._buried_us)
 
     def move(self, stamp: OriginVersion, now_us: int) -> None:
-        """To a later stamp, after all facts up to it were set."""
+        """Advance to a later version, after all records up to it were set."""
         assert stamp > self.stamp
         self.stamp = stamp
         self.incarnation, self.version = stamp
@@ -62,12 +62,12 @@ class OriginReplica:
         self.hash = stamp_hash(self.origin, stamp)
 
     def set(self, fact: StateRecord, now_us: int) -> None:
-        """Of all that were set, `fact` has the highest version."""
+        """Set a record, whose version is the highest so far."""
         at = fact.kind, fact.key
         before = self._facts.pop(at, None)
         if before is not None:
             self.bytes -= cost_of(before)
-        # At the end: the order is that of versions.
+        # Appended: the dictionary is ordered by version.
         self._facts[at] = fact
         self.bytes += cost_of(fact)
         if fact.value is None:
@@ -79,7 +79,7 @@ class OriginReplica:
             self.values.setdefault(fact.kind, {})[fact.key] = fact.value
 
     def purge(self, before_us: int, limit: int) -> None:
-        """Forget tombstones from before that time, and the oldest while there are more."""
+        """Expire tombstones older than `before_us`, and evict the oldest beyond `limit`."""
         gone: list[tuple[str, str]] = []
         for at, buried_us in self._buried_us.items():
             if buried_us >= before_us and len(self._buried_us) - len(gone) <= limit:
@@ -92,7 +92,7 @@ class OriginReplica:
             self.floor = max(self.floor, fact.version)
 
     def since(self, base: int) -> StateDelta:
-        """What who is at version `base` lacks: that, or all there is."""
+        """The delta for a replica at version `base`, or a snapshot if that is below `floor`."""
         if base < self.floor:
             base = 0
         facts: list[StateRecord] = []
@@ -105,7 +105,7 @@ class OriginReplica:
         return StateDelta(self.origin, self.incarnation, base, self.version, tuple(facts))
 
     def growth(self, facts: tuple[StateRecord, ...]) -> tuple[int, int]:
-        """How many facts and bytes more there would be with those of `facts` that are newer."""
+        """Records and bytes that the newer ones of `facts` would add."""
         count = size = 0
         for fact in facts:
             if fact.version > self.version:
@@ -118,7 +118,7 @@ class OriginReplica:
         return count, size
 
     def apply(self, message: StateDelta, now_us: int) -> list[Change]:
-        """Go on to the version of `message`, which continues this."""
+        """Apply a delta that continues this version; returns the changes."""
         changes: list[Change] = []
         for fact in message.facts:
             if fact.version > self.version:
@@ -129,7 +129,7 @@ class OriginReplica:
         return changes
 
     def changes_from(self, before: OriginReplica | None) -> list[Change]:
-        """What differs from `before`, the same origin's until now: first what is gone."""
+        """Differences from `before`, the previous replica of this origin: deletions first."""
         changes: list[Change] = []
         if before is not None:
             for kind, of_kind in before.values.items():
@@ -168,9 +168,9 @@ class OriginReplica:
 
 
 def whole_replica(message: StateDelta, now_us: int) -> OriginReplica:
-    """From a message that has all there is, but none of what there was: nobody below it is served.
+    """Replica from a snapshot, without tombstones: it serves no deltas from below its version.
 
-    Tombstones are nothing new for someone who keeps only what is in the message.
+    Tombstones in the message are skipped: all records that are not in it are deleted anyway.
     """
     stamp = message.incarnation, message.version
     replica = OriginReplica(message.origin, stamp, message.version, now_us)
@@ -181,12 +181,12 @@ def whole_replica(message: StateDelta, now_us: int) -> OriginReplica:
 
 
 def cost_of(fact: StateRecord) -> int:
-    """What it takes in memory."""
+    """Approximate memory of a record."""
     return _FACT_BYTES + len(fact.kind) + len(fact.key) + len(fact.value or b"")
 
 
 def told_bytes(message: StateDelta) -> int:
-    """About what it takes on the way."""
+    """Approximate size of a delta on the wire."""
     size = _TOLD_BYTES + len(message.origin)
     for fact in message.facts:
         size += _TOLD_BYTES + len(fact.kind) + len(fact.key) + len(fact.value or b"")
@@ -194,6 +194,6 @@ def told_bytes(message: StateDelta) -> int:
 
 
 def stamp_hash(origin: str, stamp: OriginVersion) -> int:
-    """The part of an origin in a digest: the same at all nodes, in all runs."""
+    """An origin's part of the digest: the same at all nodes, in all runs."""
     text = f"{stamp[0]} {stamp[1]} {origin}".encode(errors="surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest())

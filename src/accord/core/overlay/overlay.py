@@ -1,11 +1,11 @@
-"""A node among others: everything it does for the whole, put together.
+"""One node's part in the overlay: composes liveness, state store, routes and forwarding.
 
-Whoever drives it tells it of links and of what came over them, lets time pass (`advance`), sends
-what it says (`sends`, at once) and what it carries (`take`, as links allow), and hands
-`deliveries` to local clients. What other nodes need is told by `on_need`, so that the node's own
-router finds for each event which of them want it.
+The driver reports links and received messages, calls `advance` as time passes, sends `sends`
+(control) at once, pulls events with `take` as links allow, and delivers `deliveries` to local
+clients. Interests of other nodes are reported through `on_need`, so that the local router finds
+the nodes that want an event.
 
-A link is used once a ping has come back over it, and is not from three missed ones on.
+A link is used from its first pong until three pings are missed.
 """
 
 from __future__ import annotations
@@ -62,27 +62,27 @@ Message = Control | Carried
 LINK: Final = "link"
 NODE: Final = "node"
 NEED: Final = "need"
-_LINKS_BYTES: Final = 64 << 10  # that nothing else takes, of what a node may say
+_LINKS_BYTES: Final = 64 << 10  # reserved in the state store for link-state records
 _NODE_BYTES: Final = 1 << 10
 UNKNOWN_ROUTE: Final = "the way is not known"
 _PROCESSING_SHARE: Final = 1 / 64
-_PROCESSING_US: Final = 1_000  # what others need not know of
-_PROCESSING_TOLD_US: Final = 2_000_000  # at most so often
+_PROCESSING_US: Final = 1_000  # smaller changes are not announced
+_PROCESSING_TOLD_US: Final = 2_000_000  # minimum interval between announcements
 _LITTLE: Final = 0.1
 _MUCH: Final = 0.3
-_NEWS: Final = 8  # of one link, in a row
-_LOSSES: Final = 2_048  # remembered at a time: the window of a stream may be among them
-_SOURCES: Final = 10_000  # of acknowledged events, remembered at a time
+_NEWS: Final = 8  # burst of announcements of one link before they are rate-limited
+_LOSSES: Final = 2_048  # recorded until drained: a stream's whole window may be among them
+_SOURCES: Final = 10_000  # receive windows kept at a time
 
 
 class NodeValue(msgspec.Struct, frozen=True, array_like=True):
-    """What a node tells of itself: how long it takes until an event is with its clients."""
+    """State record of a node: the time it takes to hand an event to its clients."""
 
     processing_us: int
 
 
 class LinkValue(msgspec.Struct, frozen=True, array_like=True):
-    """What a node tells of its link to a neighbour; latency includes waiting for the link."""
+    """Link-state record of a link to a neighbour; the latency includes queueing for the link."""
 
     is_up: bool
     latency_us: int
@@ -97,7 +97,7 @@ _need: Final = msgspec.msgpack.Decoder(Need)
 
 
 class NeighbourState:
-    """A node that a transport leads to, or did."""
+    """A node that is, or was, connected by a transport."""
 
     def __init__(self, pulse: NeighbourLiveness) -> None:
         self.pulse = pulse
@@ -105,11 +105,13 @@ class NeighbourState:
         self.is_used = False
         self.told: LinkValue | None = None
         self.told_us = 0
-        self.news_us = 0  # what was told of it lately, each as `advertise_slowly_us`, ends then
-        self.looked_us = 0  # when it was last looked at whether others should know more
+        self.news_us = 0  # rate limiter: each announcement moves it on by `advertise_slowly_us`
+        self.looked_us = 0  # when the link was last examined for changes to announce
 
 
 class Overlay:
+    """State machine of one node in the overlay; performs no I/O."""
+
     def __init__(
         self,
         name: str,
@@ -148,12 +150,12 @@ class Overlay:
         self.neighbours: dict[str, NeighbourState] = {}
         self.deliveries: list[Carried] = []
         self.lost: dict[str, int] = {}  # copies of events, by cause
-        self.losses: list[tuple[Carried, str, int]] = []  # the latest of them, for the ledger
+        self.losses: list[tuple[Carried, str, int]] = []  # since last drained, for the ledger
         self.on_said: Callable[[str, TemplateMessage, int], None] | None = (
-            None  # messages of templates
+            None  # receives template messages
         )
-        self.on_carried: Callable[[str, Carried, int], None] | None = None  # and events
-        # Whether there is room for more of a channel, behind so many events and bytes, and when.
+        self.on_carried: Callable[[str, Carried, int], None] | None = None  # events of templates
+        # (channel, queued events, queued bytes, now): whether the channel has room for more.
         self.on_takes: Callable[[str, int, int, int], bool] | None = None
         self.needs = InterestTable()
         self.processing_us = 0.0  # smoothed
@@ -171,13 +173,13 @@ class Overlay:
         self._on_need = on_need
         self._duplicates = Duplicates()
         self._incoming: dict[tuple[str, int], ReceiveWindow] = {}
-        self._heard_by: dict[tuple[str, int], int] = {}  # by which route, lately
+        self._heard_by: dict[tuple[str, int], int] = {}  # route of the latest event, for acks
         self._sends: list[tuple[str, Control]] = []
-        self._waiting_bytes = 0  # of what is in `deliveries`
-        self._shared: MulticastOutbox | None = None  # only where there is a multicast group
+        self._waiting_bytes = 0  # in `deliveries`
+        self._shared: MulticastOutbox | None = None  # only if there is a multicast group
         self.now_us = 0
         self._is_map_new = False
-        self._pulses_due_us = -1  # when one of them is due; below 0: not known
+        self._pulses_due_us = -1  # earliest deadline of all neighbours; below 0: to be computed
         self._absent: dict[str, int] = {}
         self._sweep_us = 0
         parts = (self.store, self.routes, self.switching, self.sending, self.telling, self.needs)
@@ -187,10 +189,10 @@ class Overlay:
         self.store.watch(NODE, self._node_told)
         self.store.watch(NEED, self._need_told)
 
-    # -------------------------------------------------------------------------- for its driver
+    # ---------------------------------------------------------------------- called by the driver
 
     def link_up(self, neighbour: str, now_us: int) -> None:
-        """A transport leads to `neighbour` now."""
+        """A transport to `neighbour` is connected."""
         self.now_us = now_us
         known = self.neighbours.get(neighbour)
         if known is None:
@@ -216,7 +218,7 @@ class Overlay:
         self.store.link_down(neighbour)
 
     def receive(self, neighbour: str, message: Message, now_us: int) -> None:
-        """Something came over the link to `neighbour`."""
+        """Handle a message from `neighbour`."""
         self.now_us = now_us
         known = self.neighbours.get(neighbour)
         if known is None or not known.is_connected:
@@ -239,7 +241,7 @@ class Overlay:
                 self._signal(neighbour, message)
 
     def advance(self, now_us: int) -> None:
-        """Do what is due."""
+        """Perform all work that is due."""
         self.now_us = now_us
         if self._hello.is_due(now_us):
             self._pace()
@@ -266,7 +268,7 @@ class Overlay:
             self._sweep()
 
     def next_due_us(self) -> int:
-        """When to call `advance` next, at the latest."""
+        """Latest time at which to call `advance` next."""
         if self._is_map_new or self.needs.has_changed():
             return self.now_us
         if self._pulses_due_us < 0:
@@ -294,7 +296,7 @@ class Overlay:
         self._pulses_due_us = self._next_pulse_us()
 
     def _tell_needs(self) -> None:
-        # Nobody hears of them one by one: what is taken back may make room for what is new.
+        # Withdrawals first: they may free the room that new interests need. All leave together.
         changes = self.needs.changes(self.now_us)
         if not changes:
             return
@@ -304,7 +306,7 @@ class Overlay:
         for key, need in changes:
             if need is not None:
                 is_said = self.store.put(NEED, key, msgspec.msgpack.encode(need))
-                assert is_said  # there is room reserved for them
+                assert is_said  # the store reserves room for interests
 
     def _next_pulse_us(self) -> int:
         due_us: int | None = None
@@ -317,13 +319,13 @@ class Overlay:
     def take_loose(
         self, neighbour: str, bytes_wanted: int, message_bytes: int, now_us: int
     ) -> list[Carried]:
-        """Of them, those that may be lost and are no larger than `message_bytes`."""
+        """Events for `neighbour` that may be lost and are no larger than `message_bytes`."""
         transit = self.transits.all.get(neighbour)
         return [] if transit is None else transit.take_loose(bytes_wanted, message_bytes, now_us)
 
     @property
     def sends(self) -> list[tuple[str, Control]]:
-        """What is to be said to neighbours, at once and before any events; to be taken out."""
+        """Control messages to send at once, before any events; the caller drains the list."""
         sends = self._sends
         if self.store.sends:
             sends += self.store.sends
@@ -337,19 +339,19 @@ class Overlay:
         return sends
 
     def reach_group(self, neighbours: list[str], message_bytes: int) -> None:
-        """Those that hear what this node sends to its multicast group, in messages so large."""
+        """Set the neighbours that receive the multicast group, and the largest datagram."""
         if self._shared is None:
             self._shared = MulticastOutbox(self.options.transit_bytes)
             self.transits.put_shared = self._shared.put
         self._shared.reach(neighbours, message_bytes)
 
     def take_shared(self, bytes_wanted: int, now_us: int) -> list[MulticastEvent]:
-        """Events to send to the group next; to be asked before `take_loose` and `take`."""
+        """Events to send to the group next; call before `take_loose` and `take`."""
         shared = self._shared
         return [] if shared is None else shared.take(bytes_wanted, now_us, self._give_one)
 
     def receive_shared(self, neighbour: str, shared: MulticastEvent, now_us: int) -> None:
-        """What `neighbour` has sent to the group."""
+        """Handle an event that `neighbour` sent to the multicast group."""
         event = share_of(shared, self.name)
         if event is not None:
             self.receive(neighbour, event, now_us)
@@ -362,12 +364,12 @@ class Overlay:
             transit.put(event, due_us, arrived_us, is_loose=True)
 
     def has_work(self) -> bool:
-        """Whether something has come up that should not wait until it is due."""
+        """Whether there is work that should not wait for `next_due_us`."""
         return bool(self.transits.ready or self.sends or self.needs.has_changed())
 
     @property
     def ready(self) -> list[str]:
-        """Neighbours for whom events began to wait since it was last emptied."""
+        """Neighbours whose outbox became non-empty since the list was last cleared."""
         return self.transits.ready
 
     def take(self, neighbour: str, bytes_wanted: int, now_us: int) -> list[Carried]:
@@ -396,7 +398,7 @@ class Overlay:
             assert known.is_connected == (neighbour in self.transits.all)
             assert known.is_used == known.pulse.is_up
 
-    # ------------------------------------------------------------------------------ for its node
+    # ------------------------------------------------------------------------ called by the node
 
     def need(self, pattern: str, condition: PredicateText, predicate: Predicate | None) -> None:
         """A local client subscribed."""
@@ -406,11 +408,11 @@ class Overlay:
         self.needs.remove(pattern, condition)
 
     def publish(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
-        """Send an event of a local client over routes to the nodes that need it."""
+        """Send an event of a local client over routes to the interested nodes."""
         self.sending.publish(event, destinations, requirement, self.now_us)
 
     def say(self, neighbour: str, said: TemplateMessage) -> None:
-        """Something of a template's own."""
+        """Send a template message to a connected neighbour."""
         if neighbour in self.transits.all:
             self._sends.append((neighbour, said))
 
@@ -419,7 +421,7 @@ class Overlay:
         self.transits.pass_on(event, {neighbour: []}, self.now_us)
 
     def is_waiting(self, neighbour: str, passed: Passed) -> bool:
-        """Whether an event that was passed on is still here, as the link takes no more now."""
+        """Whether an event that was passed on is still queued for the link."""
         transit = self.transits.all.get(neighbour)
         return transit is not None and transit.is_waiting(passed)
 
@@ -427,7 +429,7 @@ class Overlay:
         return [name for name, known in self.neighbours.items() if known.is_used]
 
     def deliver(self, event: Carried) -> None:
-        """It is for local clients."""
+        """Queue an event for local clients."""
         if not self.deliveries:
             self._waiting_bytes = 0
         self._waiting_bytes += len(event.payload) + len(event.block)
@@ -435,7 +437,7 @@ class Overlay:
         self.telling.came(event, self.now_us)
 
     def takes(self, channel: str) -> bool:
-        """Whether this node can take more of a channel that must not lose anything."""
+        """Whether this node accepts more events of a channel that must not lose any."""
         if self.on_takes is None:
             return True
         waiting = len(self.deliveries)
@@ -443,7 +445,7 @@ class Overlay:
         return self.on_takes(channel, waiting, waiting_bytes, self.now_us)
 
     def processed(self, took_us: int) -> None:
-        """So long it took to hand an event to local clients."""
+        """Record the time it took to hand an event to local clients."""
         self.processing_us += (took_us - self.processing_us) * _PROCESSING_SHARE
         is_news = abs(self.processing_us - self._told_processing_us) > _PROCESSING_US
         if is_news and self.now_us - self._told_processing_at_us >= _PROCESSING_TOLD_US:
@@ -453,7 +455,7 @@ class Overlay:
             self.store.put(NODE, "", msgspec.msgpack.encode(value))
 
     def lose(self, event: Carried, cause: str, count: int = 1) -> None:
-        """A copy of an event ends here, or of `count` like it."""
+        """Count `count` copies of an event that end here, with their cause."""
         self.lost[cause] = self.lost.get(cause, 0) + count
         if len(self.losses) < _LOSSES:
             self.losses.append((event, cause, count))
@@ -461,7 +463,7 @@ class Overlay:
     # ------------------------------------------------------------------------------------- events
 
     def _carry(self, neighbour: str, known: NeighbourState, event: Carried) -> None:
-        """Pass an event on, and hand it over where this is one of its destinations."""
+        """Forward an event, and deliver it if this node is one of its destinations."""
         if problem_with_event(event) is not None:
             self.lost[DAMAGED] = self.lost.get(DAMAGED, 0) + 1
             return
@@ -480,7 +482,7 @@ class Overlay:
                 neighbour, event.source, route, is_early=event.is_early
             )
             if passage is None:
-                if not event.is_early:  # else the way may just not be known yet
+                if not event.is_early:  # an early event may overtake its route's set-up
                     self.switching.lost(neighbour, event.source, route)
                 self.lose(event, UNKNOWN_ROUTE)
             elif not passage.after:
@@ -493,7 +495,7 @@ class Overlay:
             self.deliver(event)
 
     def _is_new(self, event: Carried, route: int) -> bool:
-        """Whether no other copy of it has come before."""
+        """Whether this is the first copy of the event; schedules the ack if it wants one."""
         receipt = _receipt(event, self.name)
         if receipt is None:
             return self._duplicates.is_new(event.source, event.incarnation, event.number)
@@ -556,7 +558,7 @@ class Overlay:
     # -------------------------------------------------------------------------------------- links
 
     def _look_at(self, neighbour: str, known: NeighbourState) -> None:
-        """Use a link, or not, as its pings say, and tell the others what it takes."""
+        """Start or stop using a link according to its liveness, and announce its state."""
         pulse = known.pulse
         known.looked_us = self.now_us
         self._pulses_due_us = -1
@@ -564,7 +566,7 @@ class Overlay:
         if has_changed and pulse.is_up:
             self.transits.all[neighbour].forget_waits()
         if has_changed or self.now_us - known.told_us >= self.options.advertise_us:
-            self._tell_link(neighbour, known)  # first: routes are computed from what is told
+            self._tell_link(neighbour, known)  # first: routes are computed from link state
         if has_changed:
             known.is_used = pulse.is_up
             if pulse.is_up:
@@ -574,7 +576,7 @@ class Overlay:
                 self.routes.link_down(neighbour, self.now_us)
 
     def _pace(self) -> None:
-        """Ping neighbours as often as they matter, within the allowance."""
+        """Set the ping rate of each neighbour within the byte allowance."""
         latencies_us = {
             name: known.pulse.latency_us
             for name, known in self.neighbours.items()
@@ -586,7 +588,7 @@ class Overlay:
         self._pulses_due_us = -1
 
     def _critical(self) -> dict[str, None]:
-        """Neighbours that routes in use go through, or that events were sent to lately."""
+        """Neighbours that routes in use pass, or that were sent events since the last plan."""
         found: dict[str, None] = {}
         for flow in self.routes.flows.values():
             found.update(dict.fromkeys(route.path[1] for route in flow.in_use()))
@@ -600,21 +602,21 @@ class Overlay:
         return found
 
     def _tell_link(self, neighbour: str, known: NeighbourState) -> None:
-        """To all others, if it is worth it."""
+        """Announce the link's state to all nodes if it changed enough."""
         pulse, told, now_us = known.pulse, known.told, self.now_us
         if told is None and not pulse.is_up:
-            return  # nobody knows of it, and nobody need know
+            return  # never announced, so there is nothing to withdraw
         slowly_us = self.options.advertise_slowly_us
         is_same = told is not None and told.is_up == pulse.is_up
         if is_same and (not pulse.is_up or known.news_us > now_us + _NEWS * slowly_us):
-            return  # what keeps changing is told no more often: all nodes hear of it
+            return  # rate limit: an announcement reaches every node
         absence = 1 - pulse.availability.share(now_us)
         transit = self.transits.all.get(neighbour)
         latency_us = pulse.latency_us + (0 if transit is None else transit.usual_us(now_us))
-        # What changes a little is told seldom.
+        # Small changes are announced rarely.
         part = _MUCH if now_us - known.told_us < slowly_us else _LITTLE
         if told is None or not is_same or _differ(told, latency_us, pulse.loss, absence, part):
-            # No finer: else it would decide between paths that are alike which link came up first.
+            # Rounded: otherwise the order in which links came up decides between equal paths.
             failure = round(absence, 3)
             value = LinkValue(pulse.is_up, latency_us, pulse.deviation_us, pulse.loss, failure)
             known.told, known.told_us = value, now_us
@@ -626,8 +628,8 @@ class Overlay:
         self._is_map_new = True
         if found is not None:
             if found.is_up and neighbour != self.name:
-                self.store.recall(neighbour)  # if it was forgotten: it is there again
-            with suppress(ValueError):  # nonsense counts as nothing
+                self.store.recall(neighbour)  # reachable again, in case its records expired
+            with suppress(ValueError):  # an invalid record counts as none
                 self.map.set_link(
                     origin, neighbour, found.latency_us, found.loss, found.is_up, found.failure
                 )
@@ -647,7 +649,7 @@ class Overlay:
             self._on_need(origin, key, None if is_bad else need)
 
     def _sweep(self) -> None:
-        """Forget what nodes said that have been unreachable for long."""
+        """Expire the records of nodes that have been unreachable for `absent_us`."""
         self._sweep_us = self.now_us + self.options.absent_us // 10
         reachable = self.map.distances(self.name).costs
         for origin in self.store.origins():
@@ -665,11 +667,11 @@ def _receipt(event: Carried, name: str) -> DeliverySequence | None:
 
 
 def _differ(told: LinkValue, latency_us: int, loss: float, absence: float, part: float) -> bool:
-    """Whether others should know: by that part, or by what matters on a short link."""
+    """Whether the link changed by `part`, relative to 5 ms at least for the latency."""
     if abs(latency_us - told.latency_us) > max(told.latency_us, 5_000) * part:
         return True
     if abs(loss - told.loss) > part:
         return True
-    # To round takes long, and decides seldom.
+    # Rounding is slow and seldom decides.
     is_near = abs(absence - told.failure) > part - 0.001
     return is_near and abs(round(absence, 3) - told.failure) > part

@@ -1,6 +1,6 @@
-"""What is known of all origins, and which of them may be replaced by what.
+"""Replicas of all origins within memory limits, with a digest.
 
-The digest is kept up to date with every change: it is the exclusive or of one hash per origin.
+The digest is updated incrementally with every change: it is the XOR of one hash per origin.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from accord.core.overlay.state_messages import (
     StateRecord,
 )
 
-_PURGES: Final = 8  # within the time for which a tombstone is kept
+_PURGES: Final = 8  # scans per lifetime of a tombstone
 
 
 class ReplicaSet:
-    """This node's own facts and those of others."""
+    """This node's own records and the replicas of all other origins."""
 
     def __init__(self, own: OriginReplica, options: StateOptions) -> None:
         self.own = own
         self.by_origin: dict[str, OriginReplica] = {own.origin: own}
         self.digest = own.hash
         self.others_bytes = 0
-        self.purge_due_us = -1  # while there are no tombstones
+        self.purge_due_us = -1  # below 0: there are no tombstones
         self._options = options
-        # Those that can't be reached, with what is not to be believed of them any more.
+        # Expired origins, with the version up to which their records are not accepted.
         self.forgotten: dict[str, OriginVersion] = {}
-        self._reserved: dict[str, int] = {}  # of this node's own bytes, by kind
-        self._used: dict[str, int] = {}  # of those kinds
+        self._reserved: dict[str, int] = {}  # bytes of the own budget, by kind
+        self._used: dict[str, int] = {}  # bytes used, of those kinds
 
     def reserve(self, kind: str, size: int) -> None:
-        """Keep so many of the bytes that this node may say for facts of that kind."""
+        """Reserve bytes of the own budget for records of that kind."""
         self._reserved[kind] = size
         said = [self.own.fact(kind, key) for key in self.own.values.get(kind, {})]
         self._used[kind] = sum(cost_of(fact) for fact in said if fact is not None)
@@ -45,11 +45,11 @@ class ReplicaSet:
         return NOTHING if replica is None else replica.stamp
 
     def is_forgotten(self, origin: str, stamp: OriginVersion) -> bool:
-        """Whether it says nothing beyond what was forgotten."""
+        """Whether `stamp` is not newer than the expired version of `origin`."""
         return stamp <= self.forgotten.get(origin, NOTHING)
 
     def known_to(self, message: StateDelta) -> int:
-        """Up to which version of that incarnation its origin is known."""
+        """Version held of the message's origin and incarnation; 0 if none."""
         replica = self.by_origin.get(message.origin)
         is_same = replica is not None and replica.incarnation == message.incarnation
         return replica.version if replica is not None and is_same else 0
@@ -58,7 +58,7 @@ class ReplicaSet:
         return origin in self.by_origin or len(self.by_origin) < self._options.origins_limit
 
     def room_to_say(self, kind: str) -> int:
-        """How many bytes more of that kind; less than 0 where it is too much already."""
+        """Bytes left for own records of that kind; negative if over the limit."""
         return self._options.origin_bytes_limit - self.own.bytes - self._kept_for_others(kind)
 
     def has_room_to_say(self, fact: StateRecord) -> bool:
@@ -69,11 +69,11 @@ class ReplicaSet:
         while self.own.bytes + size > self._options.origin_bytes_limit:
             if not self.own.tombstones:
                 return False
-            self.own.purge(0, self.own.tombstones // 2)  # what is so is worth more than what was
+            self.own.purge(0, self.own.tombstones // 2)  # records matter more than tombstones
         return True
 
     def say(self, fact: StateRecord, now_us: int) -> None:
-        """A change of this node's own."""
+        """Apply a change of an own record."""
         own = self.own
         if fact.kind in self._reserved:
             before = own.fact(fact.kind, fact.key)
@@ -88,7 +88,7 @@ class ReplicaSet:
         self.digest ^= self.own.hash
 
     def accept(self, message: StateDelta, now_us: int) -> list[Change] | None:
-        """What changes by news that continue what is known; None if there is no room for it."""
+        """Apply a delta that continues the replica, or a snapshot; None if there is no room."""
         origin = message.origin
         before = self.by_origin.get(origin)
         bytes_before = 0 if before is None else before.bytes
@@ -96,7 +96,7 @@ class ReplicaSet:
         if before is not None and message.base > 0:
             count, size = before.growth(message.facts)
             if not self._has_room(len(before) + count, before.bytes + size, bytes_before):
-                # Its origin may have forgotten sooner what it dropped.
+                # Its origin may have discarded its tombstones earlier.
                 before.purge(0, 0)
                 self.others_bytes += before.bytes - bytes_before
                 bytes_before = before.bytes
@@ -132,7 +132,7 @@ class ReplicaSet:
         self.forgotten.pop(origin, None)
 
     def purge(self, now_us: int) -> None:
-        """Forget old tombstones, if it is time to look for them."""
+        """Expire old tombstones when a scan is due."""
         if self.purge_due_us < 0 or now_us < self.purge_due_us:
             return
         self.purge_due_us = -1
@@ -165,7 +165,7 @@ class ReplicaSet:
         assert not any(origin in self.by_origin for origin in self.forgotten)
 
     def _kept_for_others(self, kind: str) -> int:
-        """Bytes that are reserved for other kinds, and not used yet."""
+        """Unused bytes that are reserved for other kinds."""
         size = 0
         for each, reserved in self._reserved.items():
             size += 0 if each == kind else max(0, reserved - self._used[each])
@@ -179,7 +179,7 @@ class ReplicaSet:
         )
 
     def _bury(self, replica: OriginReplica, now_us: int) -> None:
-        """Keep the bound on tombstones after some may have come."""
+        """Enforce the limit on tombstones after a change, and schedule the next scan."""
         if replica.tombstones > self._options.tombstones_limit:
             replica.purge(0, self._options.tombstones_limit)
         if replica.tombstones:

@@ -1,24 +1,25 @@
-"""Which paths together are most likely to bring an event to its target.
+"""Resiliency of a set of paths, and selection of the most resilient combination.
 
-A path is up when all its nodes and links are, apart from its two ends: without those nothing helps.
-Links are the same in both directions, and what several paths share is up or down for all of them at
-once. The resiliency of some paths is the probability that at least one is up, by inclusion and
-exclusion over the paths: `Pr(Q) = Σ_j (−1)^(j+1) Σ_{|I|=j} Pr(E_I)`, where `E_I` says that all
-parts of all paths in `I` are up. Parts that belong to just the same paths are taken together, and
-those of all paths are left out until the end.
+A path is up when all its links and intermediate nodes are; its two ends are assumed up. Links fail
+in both directions together, and a part shared by several paths fails for all of them. The
+resiliency of a set of paths is the probability that at least one is up, by inclusion and exclusion
+over the paths: `Pr(Q) = Σ_j (−1)^(j+1) Σ_{|I|=j} Pr(E_I)`, where `E_I` is the event that all parts
+of all paths in `I` are up. Parts that belong to exactly the same paths are combined, and those
+common to all paths are factored out.
 
-The best combination is found by branch and cut. Adding a path never lowers the resiliency, and what
-it gains becomes less the more paths there are, so the rest can't add more than
+The best combination is found by branch and bound. Resiliency is monotone and submodular: adding a
+path never lowers it, and its gain shrinks as the set grows. So the remaining paths cannot reach
+more than either of
 
-- the sum of what its best paths would gain now, each alone; and it can't do better than
-- if these paths shared nothing with each other nor with those chosen (what is likely to fail
-  together fails more often all together than parts of it do independently).
+- the current value plus the sum of the best individual gains;
+- the value if these paths shared nothing with each other or with those chosen (common parts make
+  it more likely that all fail together than if they failed independently).
 
-Candidates are tried with the greatest gain first, so the first combination is that of the greedy
-method, and good. Of combinations that are equally good the one with the lowest delay in all wins.
+Candidates are tried in order of decreasing gain, so the first combination is the greedy one, which
+is good. Of equally resilient combinations the one with the lowest total delay wins.
 
-For up to five paths of sixteen the answer is always the best. Effort is limited, because the number
-of combinations is not: with more, what was best until then is taken.
+For up to five paths of sixteen the result is always optimal. Effort is limited, because the number
+of combinations is not: beyond the limit, the best combination so far is used.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from accord.core.overlay.k_shortest_paths import OverlayPath
 
 MAX_PATHS: Final = 8
 _MAX_TERMS: Final = 100_000
-# Differences that come from rounding only.
+# Smaller differences are rounding errors.
 _SAME: Final = 1e-12
 
 
 class FailureProbabilities(Protocol):
-    """How likely it is that something is down: a `Map`, or what others know."""
+    """Source of failure probabilities, such as a `LinkStateMap`."""
 
     def node_failure(self, name: str) -> float: ...
 
@@ -43,7 +44,7 @@ class FailureProbabilities(Protocol):
 
 
 def resiliency(paths: Sequence[OverlayPath], failures: FailureProbabilities) -> float:
-    """How likely it is that at least one of up to `MAX_PATHS` paths is up."""
+    """Probability that at least one of up to `MAX_PATHS` paths is up."""
     _check_count(len(paths))
     parts = _Parts(paths, failures)
     union = _Union()
@@ -55,7 +56,7 @@ def resiliency(paths: Sequence[OverlayPath], failures: FailureProbabilities) -> 
 def choose(
     paths: Sequence[OverlayPath], n: int, failures: FailureProbabilities
 ) -> tuple[list[OverlayPath], float]:
-    """The `n` paths that are most resilient together, or all, and how resilient they are."""
+    """The most resilient combination of `n` paths (all if there are fewer), and its resiliency."""
     n = min(n, len(paths))
     if n <= 0:
         return [], 0.0
@@ -78,10 +79,10 @@ def _share(value: float) -> float:
 
 
 class _Parts:
-    """What paths consist of, as bits; parts that never fail do not matter."""
+    """Links and nodes of the paths as bit masks; parts that never fail are omitted."""
 
     def __init__(self, paths: Sequence[OverlayPath], failures: FailureProbabilities) -> None:
-        users: dict[tuple[str, str], int] = {}  # by link, or node and nothing: paths, as bits
+        users: dict[tuple[str, str], int] = {}  # by link, or (node, ""): bit mask of paths
         for number, path in enumerate(paths):
             for part in _parts_of(path):
                 users[part] = users.get(part, 0) | 1 << number
@@ -100,7 +101,7 @@ class _Parts:
         self._known: dict[int, float] = {}
 
     def up(self, mask: int) -> float:
-        """How likely it is that all of these are up."""
+        """Probability that all parts of `mask` are up."""
         known = self._known.get(mask, -1.0)
         if known < 0:
             known = 1.0
@@ -123,7 +124,7 @@ def _parts_of(path: OverlayPath) -> list[tuple[str, str]]:
 
 
 class _Union:
-    """Some paths: how likely one of them is up, and the terms of which that is the sum."""
+    """A set of paths: probability that one is up, and its inclusion-exclusion terms."""
 
     __slots__ = ("_masks", "_terms", "value")
 
@@ -133,7 +134,7 @@ class _Union:
         self._terms: list[float] = []
 
     def gain(self, mask: int, parts: _Parts) -> float:
-        """What one more path would add: that it is up and none of the others is."""
+        """Gain of one more path: probability that it is up and none of the others is."""
         left = parts.up(mask)
         for place, known in enumerate(self._masks):
             left -= self._terms[place] * parts.up(mask & ~known)
@@ -154,7 +155,7 @@ class _Union:
 
 
 class _Search:
-    """For the best `n` of some paths; `best` are their numbers."""
+    """Branch-and-bound search for the best `n` paths; `best` are their numbers."""
 
     def __init__(self, parts: _Parts, delays_us: list[int], n: int) -> None:
         self.best: tuple[int, ...] = ()
@@ -166,7 +167,7 @@ class _Search:
         self._effort = 0
 
     def visit(self, chosen: tuple[int, ...], union: _Union, candidates: list[int]) -> None:
-        """All combinations of those chosen and some candidates that could be the best."""
+        """Visit all combinations that extend `chosen` with candidates and may be the best."""
         masks = self._parts.masks
         gains = {each: union.gain(masks[each], self._parts) for each in candidates}
         self._effort += len(candidates) * (1 + union.size())
@@ -211,7 +212,7 @@ class _Search:
         return sum(self._delays_us[each] for each in chosen) + sum(shortest) < self._delay_us
 
     def _bound(self, value: float, rest: list[int], slots: int, gains: dict[int, float]) -> float:
-        """The best that `slots` more of the rest, which is ranked by gains, could come to."""
+        """Upper bound with `slots` more paths of `rest`, which is ranked by gain."""
         together = value + sum(gains[each] for each in rest[:slots])
         likeliest = sorted((self._parts.up(self._parts.masks[each]) for each in rest), reverse=True)
         down = 1 - value

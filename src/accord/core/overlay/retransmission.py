@@ -1,14 +1,15 @@
-"""Events that must arrive: numbered for each destination, kept until acknowledged, sent again.
+"""End-to-end acknowledgement and retransmission between a source and one destination.
 
-A failure may hit all routes of a flow at once, and what was on its way then is gone. So the source
-keeps what its destination has not acknowledged and sends it again, by the routes there are then,
-until it is, or too old, or there is no room for it any more. The destination tells which numbers it
-has: all up to one, and bits for those above. Each event says from which number on the source still
-has something to send (`base`), so neither side waits for what was given up, or what a destination
-that began anew has forgotten.
+Selective repeat with cumulative and selective acks, as in TCP with SACK. A failure may hit all
+routes of a flow at once, with the loss of all events in transit. So the source numbers the events
+for each destination, buffers them until acknowledged, and retransmits them over the routes that
+exist then, until they are acknowledged or abandoned by age. The destination acknowledges all
+numbers up to one, and those above as a bitmap. Each event carries the lowest number that the source
+may still send (`base`), so neither side waits for abandoned events, nor for those that a restarted
+destination has forgotten.
 
-No more than a window of numbers is on its way, which is what a destination can tell of; the rest
-waits at the source, in the room that there is.
+At most one window of numbers is unacknowledged on the network, as many as an ack can describe; the
+rest waits at the source, up to a byte limit.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from accord.core.overlay.signalling import Acknowledge, Carried, DeliverySequenc
 
 NOT_ACKNOWLEDGED: Final = "not acknowledged"
 NO_ROOM: Final = "too many not acknowledged"
-WINDOW: Final = 4_096  # numbers beyond the first that is missing, at most
+WINDOW: Final = 4_096  # sequence numbers from the first missing one on
 _FIRST_US: Final = 250_000
-_MIN_US: Final = 50_000  # destinations take their time to acknowledge many at once
+_MIN_US: Final = 50_000  # destinations delay acks, to acknowledge many at once
 _MAX_US: Final = 4_000_000
 
 
 class UnackedEvent:
-    """One event that its destination has not confirmed."""
+    """An event that its destination has not acknowledged."""
 
     __slots__ = ("again_us", "carried", "given_up_us", "sent_us", "size", "tries")
 
@@ -41,32 +42,32 @@ class UnackedEvent:
 
 
 class RetransmissionBuffer:
-    """What one destination is to acknowledge."""
+    """Unacknowledged events for one destination."""
 
     def __init__(self, destination: str, *, bytes_limit: int) -> None:
         self.destination = destination
         self.bytes_limit = bytes_limit
         self.bytes = 0
-        self.waiting: dict[int, UnackedEvent] = {}  # by number, in order
-        self.base = 1  # the first that may still be sent
+        self.waiting: dict[int, UnackedEvent] = {}  # by sequence number, in order
+        self.base = 1  # the lowest number that may still be sent
         self.sent_again = 0
         self.round_trip_us = 0  # smoothed
         self._number = 0
-        self._released = 0  # up to here they have been within the window
+        self._released = 0  # highest number that has been within the window
         self._due_us = 0
 
     def has_room(self, size: int) -> bool:
         return self.bytes + size <= self.bytes_limit
 
     def add(self, event: UnackedEvent) -> int:
-        """Gives its number."""
+        """Append an event; returns its sequence number."""
         self._number += 1
         self.waiting[self._number] = event
         self.bytes += event.size
         return self._number
 
     def release(self) -> Iterator[tuple[int, UnackedEvent]]:
-        """Those that may be sent now, for the first time."""
+        """Events that enter the window and may be sent for the first time."""
         while self._released < min(self._number, self.base + WINDOW - 1):
             self._released += 1
             event = self.waiting.get(self._released)
@@ -74,18 +75,18 @@ class RetransmissionBuffer:
                 yield self._released, event
 
     def postponed(self, event: UnackedEvent, now_us: int) -> None:
-        """It could not be sent: there is no route."""
+        """The event could not be sent, as there is no route: retry later."""
         self._set_due(event, now_us + _FIRST_US)
 
     def sent(self, event: UnackedEvent, now_us: int) -> None:
-        """It has just been sent, once more perhaps."""
+        """The event was sent or retransmitted: set its timeout, which doubles with each try."""
         patience_us = min(_MAX_US, max(_FIRST_US, 3 * self.round_trip_us) << event.tries)
         event.sent_us = now_us
         event.tries += 1
         self._set_due(event, now_us + patience_us)
 
     def hurry(self, now_us: int) -> None:
-        """There are other routes now: no more patience than what is usual."""
+        """A new route exists: shorten the timeouts to about two round trips, without backoff."""
         usual_us = max(_MIN_US, 2 * self.round_trip_us) if self.round_trip_us else _FIRST_US
         for number, event in self.waiting.items():
             if number > self._released:
@@ -94,7 +95,7 @@ class RetransmissionBuffer:
             self._set_due(event, min(event.again_us, again_us))
 
     def acknowledge(self, signal: Acknowledge, now_us: int) -> list[int]:
-        """Gives the numbers that are done with by it."""
+        """Remove acknowledged events; returns their sequence numbers."""
         done: list[int] = []
         beyond = int.from_bytes(signal.beyond[: WINDOW // 8], "little")
         for number in list(self.waiting):
@@ -115,7 +116,7 @@ class RetransmissionBuffer:
         return done
 
     def due(self, now_us: int) -> Iterator[tuple[int, UnackedEvent]]:
-        """What is to be sent again now; who is given the event says `sent`."""
+        """Events to retransmit now; the caller reports each with `sent` or `postponed`."""
         if not self._due_us or now_us < self._due_us:
             return
         self._due_us = 0
@@ -151,15 +152,15 @@ class RetransmissionBuffer:
 
 
 class ReceiveWindow:
-    """What came of one source that it wants acknowledged."""
+    """Sequence numbers received from one source that expects acks."""
 
     def __init__(self) -> None:
-        self.through = 0  # all up to this have come, or will not
-        self.beyond = 0  # bits for those above
-        self.tell_us = 0  # when to acknowledge; 0 while there is nothing new
+        self.through = 0  # all up to this number have arrived or were abandoned
+        self.beyond = 0  # bitmap of the numbers above
+        self.tell_us = 0  # when to send an ack; 0 if there is nothing new
 
     def is_new(self, receipt: DeliverySequence) -> bool:
-        """Note an event; False where it has come before, or is out of all bounds."""
+        """Record an event; False if it is a duplicate or outside the window."""
         if receipt.base - 1 > self.through:
             self._skip_to(receipt.base - 1)
         above = receipt.number - self.through - 1

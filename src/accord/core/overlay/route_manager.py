@@ -1,14 +1,15 @@
-"""The routes that begin at a node: chosen, established, watched, and exchanged without a gap.
+"""Routes that start at this node: selection, set-up, refresh and make-before-break replacement.
 
-A flow is all there is towards one destination with one requirement; channels that require the same
-share it. Routes are left alone as long as they do what is required of them. Where one does not (a
-link of it failed, or it takes too long) others are computed: those of the present ones that are
-among them stay, the new ones are established, and only when these are there, or can't be had, the
-rest is torn down. New routes have new numbers, so old and new never mix. Tearing down waits a
-while: signals go before events, and those still on their way would find no way any more.
+Routes are explicit and soft state: signalled along a given path and refreshed, as in RSVP-TE. A
+flow is the set of routes to one destination with one requirement; channels with the same
+requirement share it. Routes stay as they are while they meet the requirement. When one does not (a
+link failed, or the delay is too long), paths are computed afresh: routes on chosen paths stay, new
+ones are set up, and the rest drains, to be torn down only once the new ones are established or have
+failed. New routes have new numbers, so old and new never mix. Tear-down is delayed: signals
+overtake events, and events still in transit would find no forwarding entry.
 
-Where nothing meets the maximum delay the shortest paths are taken, and the flow is `is_met` no
-more: late is better than never, and anybody can see it.
+If no path meets the maximum delay, the shortest ones are used and `is_met` is false: late is better
+than never, and the operator can see it.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ from accord.core.overlay.signalling import Establish, Established, NotEstablishe
 
 __all__ = ["DRAINING", "ESTABLISHED", "SETTING_UP", "Flow", "Requirement", "Route", "RouteManager"]
 
-SETTING_UP: Final = 0  # not yet answered
+SETTING_UP: Final = 0  # no reply yet
 ESTABLISHED: Final = 1
-DRAINING: Final = 2  # in use until others are ready
+DRAINING: Final = 2  # in use until its replacements are established
 
 _TRIES: Final = 5
 _FIRST_TRY_US: Final = 300_000
-_AGAIN_US: Final = 1_000_000  # between two attempts to do better
-_WORTH: Final = 0.5  # routes are exchanged for better ones if these fail half as often at most
-_AT_ONCE_US: Final = 50_000  # the same where there is no route at all, or a link came back
-_LINGER_US: Final = 2_000_000  # for what is on its way by a route that is left
-_AVOIDED_US: Final = 3_000_000  # before a path that could not be established is tried again
+_AGAIN_US: Final = 1_000_000  # between two attempts to find better routes
+_WORTH: Final = 0.5  # better routes replace the current ones if they fail at most half as often
+_AT_ONCE_US: Final = 50_000  # the same if there is no route at all, or a link came back
+_LINGER_US: Final = 2_000_000  # tear-down delay, for events in transit on the route
+_AVOIDED_US: Final = 3_000_000  # before a path that could not be established is retried
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """What a channel needs of its routes; 0 and 1 path mean: whatever is shortest.
+    """Requirements of a channel on its routes; the defaults mean the single shortest path.
 
-    With `resiliency` above 0 as many paths as that takes, at most `paths`; else just `paths`.
+    With `resiliency` above 0, as many paths as that takes, at most `paths`; else exactly `paths`.
     """
 
     max_delay_us: int = 0
@@ -57,7 +58,7 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 class Route:
-    """A path in use, or about to be."""
+    """A numbered path that is in use or being set up."""
 
     __slots__ = ("delay_us", "number", "path", "refresh_us", "state", "tries")
 
@@ -67,11 +68,11 @@ class Route:
         self.delay_us = delay_us
         self.state = SETTING_UP
         self.tries = 0
-        self.refresh_us = 0  # when to say it (again)
+        self.refresh_us = 0  # when to (re)send the set-up or refresh
 
 
 class Flow:
-    """Towards one destination, with one requirement."""
+    """The routes to one destination with one requirement."""
 
     def __init__(self, destination: str, requirement: Requirement) -> None:
         self.destination = destination
@@ -80,24 +81,24 @@ class Flow:
         self.resiliency = 0.0
         self.is_met = False
         self.used_us = 0
-        self.again_us = 0  # when to try to do better; 0 while all is well
+        self.again_us = 0  # when to look for better routes; 0 if nothing is missing
         self.changes = 0
-        self.version = 0  # of the map that it was computed from
+        self.version = 0  # of the map that the routes were computed from
         self.openings = 0  # of that map
         self.avoided: dict[tuple[str, ...], int] = {}
 
     def usable(self) -> list[Route]:
-        """Those that events can go by; while there are ready ones they are enough."""
+        """Established routes; draining ones only if none is established."""
         ready = [each for each in self.routes if each.state == ESTABLISHED]
         return ready or [each for each in self.routes if each.state == DRAINING]
 
     def in_use(self) -> list[Route]:
-        """Those that events go by: also old ones, as long as not all new ones are there."""
+        """Routes that events are sent by: draining ones too, until all new ones are established."""
         return [each for each in self.routes if each.state != SETTING_UP]
 
 
 class RouteManager:
-    """Of one source. `sends` collects what is to be said to neighbours."""
+    """All flows of one source; `sends` collects signals for neighbours."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -115,21 +116,21 @@ class RouteManager:
         self.map = map_
         self.budgets = budgets
         self.refresh_us = refresh_us
-        self.idle_us = idle_us  # a flow that nothing was sent by for so long is ended
+        self.idle_us = idle_us  # idle timeout of a flow
         self.flows: dict[tuple[str, Requirement], Flow] = {}
         self.sends: list[Sent] = []
         self.computed = 0
         self._on_ready = on_ready
         self._on_end = on_end
         self._number = incarnation * 1_000
-        self._of: dict[int, Flow] = {}  # by number of route
+        self._of: dict[int, Flow] = {}  # by route number
         self._over: dict[tuple[str, str], dict[Flow, bool]] = {}  # by link
-        self._left: deque[tuple[int, str, TearDown]] = deque()  # when to say it to whom
+        self._left: deque[tuple[int, str, TearDown]] = deque()  # when to send it, and to whom
         self._seen_version = map_.version
         self._due_us = 0
 
     def flow(self, destination: str, requirement: Requirement, now_us: int) -> Flow:
-        """The flow to use, begun if need be."""
+        """The flow to use; created if missing."""
         key = (destination, requirement)
         flow = self.flows.get(key)
         if flow is None:
@@ -141,12 +142,12 @@ class RouteManager:
         return flow
 
     def map_changed(self, now_us: int) -> None:
-        """Look at the flows that a change of the map concerns, and at those that lack something."""
+        """Re-examine flows over changed links, and hasten the retry of incomplete ones."""
         changed = self.map.changed_since(self._seen_version)
         self._seen_version = self.map.version
         self._stop_avoiding()
         concerned: dict[Flow, bool] = {}
-        if changed is None:  # too much to tell
+        if changed is None:  # too many changes: any link may have changed
             concerned = dict.fromkeys(self.flows.values(), True)
         else:
             for link in changed:
@@ -156,7 +157,7 @@ class RouteManager:
             self._look_at(flow, now_us)
         for flow in self.flows.values():
             if flow.again_us:
-                # A link that is there again may be all that it takes.
+                # A link that came back up may be all that was missing.
                 has_cause = not flow.is_met and flow.openings != self.map.openings
                 wait_us = _AT_ONCE_US if has_cause or not flow.routes else _AGAIN_US
                 flow.again_us = min(flow.again_us, now_us + wait_us)
@@ -184,7 +185,7 @@ class RouteManager:
             self._failed(flow, route, now_us)
 
     def link_down(self, neighbour: str, now_us: int) -> None:
-        """Do not wait for the map to say so."""
+        """Fail the routes over a neighbour at once, before the map reports the link down."""
         for flow in list(self.flows.values()):
             for route in list(flow.routes):
                 if route.path[1] == neighbour:
@@ -232,7 +233,7 @@ class RouteManager:
                 assert flow.again_us
 
     def _look_at(self, flow: Flow, now_us: int) -> None:
-        """Only where a route does not do what is required any more, others are computed."""
+        """Recompute the flow only if a route no longer meets the requirement."""
         is_broken = False
         for route in flow.routes:
             delay_us = self.map.delay_us(route.path)
@@ -248,14 +249,14 @@ class RouteManager:
             flow.is_met = self._is_met(flow)
 
     def _stop_avoiding(self) -> None:
-        """What the map says to be broken need not be avoided: the map says when it is not."""
+        """Stop avoiding paths that the map reports as down: it also reports their recovery."""
         for flow in self.flows.values():
             for path in list(flow.avoided):
                 if self.map.delay_us(path) is None:
                     del flow.avoided[path]
 
     def _try_again(self, flow: Flow, now_us: int) -> None:
-        """Where paths are missing, or fail together, there may be others now."""
+        """Look for better paths where some are missing or not disjoint."""
         if not flow.is_met:
             if flow.version != self.map.version or flow.avoided:
                 self._compute(flow, now_us)
@@ -265,10 +266,10 @@ class RouteManager:
             if 1 - found[1] <= _WORTH * (1 - self._resiliency(flow)):
                 self._take(flow, *found, now_us)
                 return
-        flow.again_us = now_us + _AGAIN_US  # nothing would come of it
+        flow.again_us = now_us + _AGAIN_US
 
     def _resiliency(self, flow: Flow) -> float:
-        """Of the routes there are, as the map is now."""
+        """Resiliency of the current routes by the current map."""
         current = [each for each in flow.routes if each.state != DRAINING]
         return resiliency([OverlayPath(each.path, each.delay_us) for each in current], self.map)
 
@@ -353,7 +354,7 @@ class RouteManager:
         self._say(flow, route, now_us)
 
     def _say(self, flow: Flow, route: Route, now_us: int) -> None:
-        """Establish a route, or refresh it; the source hears no answer to the latter."""
+        """Set a route up, or refresh it; replies to a refresh are ignored."""
         if route.state != SETTING_UP:
             route.refresh_us = now_us + self.refresh_us
         elif route.tries == _TRIES:
@@ -370,15 +371,15 @@ class RouteManager:
         self.sends.append((route.path[1], signal))
 
     def _failed(self, flow: Flow, route: Route, now_us: int) -> None:
-        """It is not there (any more); another is computed at once."""
+        """Drop a route that failed or could not be set up, and recompute at once."""
         if self._of.get(route.number) is not flow:
-            return  # nor wanted any more
+            return  # already dropped
         flow.avoided[route.path] = now_us + _AVOIDED_US
         self._drop(flow, route)
         self._compute(flow, now_us)
 
     def _settle(self, flow: Flow, now_us: int) -> None:
-        """Tear down what is no longer wanted, once the rest is there."""
+        """Tear draining routes down once no set-up is pending and a route is established."""
         if any(each.state == SETTING_UP for each in flow.routes):
             return
         if not any(each.state == ESTABLISHED for each in flow.routes):
@@ -394,7 +395,7 @@ class RouteManager:
         self._on_end(flow)
 
     def _drop(self, flow: Flow, route: Route, torn_us: int = 0) -> None:
-        """It is none of the flow's any more, and torn down then, or now."""
+        """Remove a route from its flow; tear it down at `torn_us`, or now if that is 0."""
         flow.routes.remove(route)
         del self._of[route.number]
         self.budgets.drop((self.name, route.number))

@@ -1,9 +1,9 @@
-"""How long answers take: a mean and a deviation, smoothed as TCP does it (RFC 6298).
+"""Round-trip time estimator: smoothed mean and deviation as in TCP (RFC 6298), with outliers.
 
-A link that suddenly takes another time must be known to do so after a few answers, and one answer
-that was held up must not look like that. So an answer far off the usual is doubted until the next
-one: if that is far off in the same direction, the nearer of the two is the new mean at once, and
-the next may move it further; if not, it counts for no more than what is just usual.
+A lasting change of the round-trip time must be adopted after a few samples, and a single delayed
+sample must not look like one. So an outlier is held back until the next sample. If that is an
+outlier in the same direction, the nearer of the two becomes the mean at once, and the next may move
+it further; otherwise the outlier is clipped to the usual range.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 _MEAN_SHARE: Final = 1 / 8
 _DEVIATION_SHARE: Final = 1 / 4
 _DEVIATIONS: Final = 4
-_LATENESS_US: Final = 10_000  # what a timer, a loop or a kernel may be late at any time
+_LATENESS_US: Final = 10_000  # delay that a timer, an event loop or a kernel may always add
 
 
 class RttEstimator:
-    """`mean_us` is 0 while nothing `is_measured`."""
+    """Mean and deviation of the round-trip time; `mean_us` is 0 before the first sample."""
 
     __slots__ = ("_doubted_us", "deviation_us", "is_measured", "mean_us")
 
@@ -25,7 +25,7 @@ class RttEstimator:
         self.mean_us = 0.0
         self.deviation_us = 0.0
         self.is_measured = False
-        self._doubted_us: int | None = None  # what the last answer took, if that was far off
+        self._doubted_us: int | None = None  # the last sample, if it was an outlier
 
     def copy(self) -> RttEstimator:
         copied = RttEstimator()
@@ -36,12 +36,12 @@ class RttEstimator:
         return copied
 
     def begin_anew(self) -> None:
-        """It may be another way from now on; until that is measured the old figures are all."""
+        """The network path may have changed: the next sample replaces the old values."""
         self.is_measured = False
         self._doubted_us = None
 
     def usual_us(self) -> float:
-        """What takes longer is far off."""
+        """Upper limit of the usual range."""
         return self.mean_us + self._spread_us()
 
     def measure(self, took_us: int) -> None:
@@ -54,7 +54,7 @@ class RttEstimator:
         side = self._side(took_us)
         if doubted_us is not None and side and self._side(doubted_us) == side:
             self.mean_us = float((min if side > 0 else max)(took_us, doubted_us))
-            # The nearer one may have gone when only half of its way had changed.
+            # The nearer one may have been sent when only one direction had changed.
             self._doubted_us = took_us
             return
         if doubted_us is not None:
@@ -71,10 +71,10 @@ class RttEstimator:
         self.mean_us += off_us * _MEAN_SHARE
 
     def _side(self, took_us: int) -> int:
-        """On which side of the mean it is far off: 1, -1, or 0 where it is not."""
+        """Side of the mean of an outlier: 1 or -1; 0 if it is none."""
         off_us = took_us - self.mean_us
         return 0 if abs(off_us) <= self._spread_us() else 1 if off_us > 0 else -1
 
     def _spread_us(self) -> float:
-        """What is further off the mean is far off."""
+        """Half-width of the usual range around the mean."""
         return max(_DEVIATIONS * self.deviation_us, _LATENESS_US)

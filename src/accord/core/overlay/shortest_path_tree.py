@@ -1,9 +1,9 @@
-"""How far everything is from one node, and over which node the shortest path comes there.
+"""Shortest-path tree from one node to all others (Dijkstra), with deterministic ties.
 
-Costs are delays and hops in one number, so that of two paths that take equally long the one with
-fewer hops is shorter, and no link is free. Of paths that are the same in both the one comes first
-whose names, read backwards from its end, come first: what is found does not depend on the order in
-which links became known.
+A cost is delay and hop count in one integer, so of two paths with equal delay the one with fewer
+hops is shorter, and no link is free. Of paths equal in both, the one whose node names, read
+backwards from its end, sort first wins: the result does not depend on the order in which links
+became known.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Final
 
-# Below the delay there is room for the hops of any simple path.
+# The low bits of a cost count hops, enough for any simple path.
 _HOP_BITS: Final = 16
 
 
 def cost(delay_us: int) -> int:
-    """Of one hop that takes so long."""
+    """Cost of one hop with that delay."""
     return (delay_us << _HOP_BITS) + 1
 
 
 def most(delay_us: int) -> int:
-    """What paths cost at most that take no longer."""
+    """Highest cost of a path with at most that delay."""
     return ((delay_us + 1) << _HOP_BITS) - 1
 
 
@@ -31,9 +31,9 @@ def delay_us_of(total: int) -> int:
 
 
 class DirectedLink:
-    """What the node at its beginning reports of one direction of a link.
+    """One direction of a link, as reported by its source node.
 
-    It `counts`, and can be used, where both ends report that it is up.
+    It `counts`, and can be used, if both ends report it up.
     """
 
     __slots__ = ("counts", "failure", "is_up", "latency_us", "loss")
@@ -46,7 +46,6 @@ class DirectedLink:
         self.counts = False
 
     def is_same(self, other: DirectedLink) -> bool:
-        """Whether both say the same."""
         return (
             self.latency_us == other.latency_us
             and self.is_up == other.is_up
@@ -55,22 +54,22 @@ class DirectedLink:
         )
 
 
-Links = dict[str, dict[str, DirectedLink]]  # by the nodes where they begin and end
+Links = dict[str, dict[str, DirectedLink]]  # by source and target node
 
 
 class ShortestPathTree:
-    """From `source`, over the links that count, to all that can be reached."""
+    """Shortest paths from `source` to all reachable nodes, over the links that count."""
 
     def __init__(self, links: Links, processing_us: dict[str, int], source: str) -> None:
         self.source = source
-        self.processing_us = processing_us  # of the nodes for which it is known
+        self.processing_us = processing_us  # by node, where known
         self.costs: dict[str, int] = {source: 0}
-        self.before: dict[str, str] = {}  # on the shortest path
-        self.ways: dict[str, list[tuple[str, int]]] = {}  # for `paths`, as far as they were asked
+        self.before: dict[str, str] = {}  # predecessor on the shortest path
+        self.ways: dict[str, list[tuple[str, int]]] = {}  # cache of `k_shortest_paths`
         self._spread(links)
 
     def back(self, node: str) -> Iterator[str]:
-        """The shortest path, from where it ends to its source."""
+        """The shortest path to `node`, backwards to the source."""
         yield node
         while node != self.source:
             node = self.before[node]
@@ -91,7 +90,7 @@ class ShortestPathTree:
             for target, link in links.get(node, none).items():
                 if not link.counts or target in done:
                     continue
-                # As `cost` says: a call would take longer than all the rest.
+                # `cost`, inlined: the call would take longer than all the rest.
                 delay_us = link.latency_us + processing_us.get(target, 0)
                 total = reached + (delay_us << _HOP_BITS) + 1
                 known = costs.get(target, -1)

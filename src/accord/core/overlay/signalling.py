@@ -1,8 +1,9 @@
-"""What nodes say to each other about routes, and the events that travel on them.
+"""Messages for route set-up, and the transit events that travel on routes.
 
-A route is one simple path from a source to a destination, with a number that its source never gives
-again. `Establish` travels along the path and `Established` back; every node notes the way on the
-answer's way back. The same `Establish` again is a refresh: who hears none for a while forgets.
+A route is one simple path from a source to a destination, with a number that its source never
+reuses. `Establish` travels along the path and `Established` back; each node opens its forwarding
+entry as the reply passes. A repeated `Establish` is a refresh: an entry without refreshes expires
+(soft state, as RSVP's PATH and RESV).
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import msgspec
 
 
 class Establish(msgspec.Struct, frozen=True, array_like=True, tag="establish"):
-    """Make way for `route` along `path`, from its source to its destination.
+    """Sets up or refreshes `route` along `path`, from its source to its destination.
 
-    `max_delay_us` is what the channels on it may take in all (0: any time), `delays_us` what each
-    of its links took when it was computed: what hops may spend of the rest follows from them.
+    `max_delay_us` is the maximum delay of its channels (0: any), `delays_us` the latency of each
+    link when the path was computed: the delay budgets of the hops follow from them.
     """
 
     source: str
@@ -30,7 +31,7 @@ class Established(msgspec.Struct, frozen=True, array_like=True, tag="established
 
 
 class NotEstablished(msgspec.Struct, frozen=True, array_like=True, tag="not established"):
-    """The way does not exist, or not any more: `at` could not go on, for that reason."""
+    """The route does not exist, or no longer: node `at` could not continue it."""
 
     source: str
     route: int
@@ -44,7 +45,7 @@ class TearDown(msgspec.Struct, frozen=True, array_like=True, tag="tear down"):
 
 
 class Acknowledge(msgspec.Struct, frozen=True, array_like=True, tag="acknowledge"):
-    """Travels back along `route`: all up to `through` have come, and `beyond` as bits above it.
+    """Ack that travels back along `route`: cumulative up to `through`, `beyond` is a bitmap.
 
     The lowest bit of the first byte is for the number after `through`.
     """
@@ -58,7 +59,7 @@ class Acknowledge(msgspec.Struct, frozen=True, array_like=True, tag="acknowledge
 
 
 class TemplateMessage(msgspec.Struct, frozen=True, array_like=True, tag="said"):
-    """What a channel's template says to itself at a neighbour."""
+    """Message of a channel's template to its peer at a neighbour."""
 
     template: str
     channel: str
@@ -66,9 +67,9 @@ class TemplateMessage(msgspec.Struct, frozen=True, array_like=True, tag="said"):
 
 
 class DeliverySequence(msgspec.Struct, frozen=True, array_like=True):
-    """The place of an event among those that `destination` acknowledges to its source.
+    """Sequence number of an event among those that `destination` acknowledges to its source.
 
-    All with numbers below `base` are done with: nothing more is to come of them.
+    Events with numbers below `base` are acknowledged or abandoned and will not be sent again.
     """
 
     destination: str
@@ -77,17 +78,16 @@ class DeliverySequence(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Carried(msgspec.Struct, frozen=True, array_like=True, tag="event"):
-    """An event on its way, with the routes by which this copy goes.
+    """A transit event, with the routes that this copy follows.
 
-    `number` counts the events of its source, `event` is what it is called there. `age_us` is how
-    long ago it was published, as far as that is known when it is sent: what it waited at nodes,
-    and what links usually take. `deadline_us` is the age at which it is of no use any more, 0 if
-    it always is; `expiry_s` is the expiry its publisher gave, -1 if none. What `may_be_lost` can go
-    by datagrams. `trail` are the nodes it has passed, each with its age there. What `is_early` goes
-    by routes that are just being established, right behind the signal that asks for them. Where a
-    `template` is named, that one decides at each node where it goes, by what it noted in `note`.
-    `origin` is the secondary node whose client published it, if it is none of its source's own,
-    and `original` what it is called there.
+    `number` is its sequence number at its source, `event` its ID there. `age_us` is the time since
+    it was published, as far as known when it is sent: the time spent at nodes, plus the usual
+    latency of links. `deadline_us` is the age at which it expires, 0 for never; `expiry_s` is the
+    publisher's expiry, -1 if none. An event that `may_be_lost` can be sent as a datagram. `trail`
+    lists the nodes it has passed, each with its age there. An `is_early` event follows routes that
+    are still being set up, right behind their `Establish`. If a `template` is named, it decides at
+    each node where the event goes, using its `note`. `origin` is the child (secondary node) whose
+    client published it, empty if its source's own, and `original` the event's ID there.
     """
 
     source: str

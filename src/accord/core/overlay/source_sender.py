@@ -1,8 +1,8 @@
-"""A node's own events on their way to others: by which routes, held while there are none, and kept
-until they are acknowledged where their publisher was promised that they arrive.
+"""Sends local events into routes: queues them while there is no route, retransmits until acked.
 
-Copies for several destinations, and for several routes to one, that begin with the same link are
-one copy there.
+Events with QoS 0 wait for a flow's first route and are then sent once. Others are held in a
+retransmission buffer per destination until acknowledged. Copies for several destinations, or for
+several routes to one, that share the first link are sent over it as one copy.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from accord.core.overlay.route_manager import Flow, Requirement, RouteManager
 from accord.core.overlay.signalling import Acknowledge, Carried, DeliverySequence
 
 NO_ROUTE: Final = "no route"
-_OVERHEAD: Final = 200  # bytes that an event takes besides
-CHANNELS: Final = 8  # of a flow that are told to those who look
+_OVERHEAD: Final = 200  # bytes of an event besides payload and block
+CHANNELS: Final = 8  # of a flow that are published in its status
 
 
 class RouteWaitQueue:
     """Events that wait for a flow's first route."""
 
     def __init__(self) -> None:
-        self.events: deque[tuple[Carried, int]] = deque()  # with when they came
+        self.events: deque[tuple[Carried, int]] = deque()  # with their arrival times
         self.bytes = 0
 
 
 class PendingDelivery:
-    """How an event that must arrive is sent: what its flow required then."""
+    """An unacknowledged event with the route requirement it was published with."""
 
     __slots__ = ("event", "published_us", "requirement")
 
@@ -49,7 +49,7 @@ class PendingDelivery:
 
 
 class SourceSender:
-    """`lost` tells which event was given up, for which destination, and why."""
+    """Sender of one node's events; `lost` lists abandoned ones with destination and cause."""
 
     def __init__(
         self,
@@ -71,12 +71,12 @@ class SourceSender:
         self._held: dict[Flow, RouteWaitQueue] = {}
         self._promises: dict[
             tuple[str, int], PendingDelivery
-        ] = {}  # by destination and number there
+        ] = {}  # by destination and sequence number there
 
     def publish(
         self, event: Carried, destinations: list[str], requirement: Requirement, now_us: int
     ) -> None:
-        """Send `event` (whose source, numbers and routes are set here) to those nodes."""
+        """Send `event` to those nodes; its source, sequence numbers and routes are set here."""
         self.published += 1
         event = msgspec.structs.replace(
             event, source=self.name, incarnation=self.incarnation, number=self.published
@@ -92,7 +92,7 @@ class SourceSender:
         self._send(event, flows, now_us)
 
     def flow_ready(self, flow: Flow, now_us: int) -> None:
-        """There is another route: send what waited for one."""
+        """A route was established: send the events that waited for one."""
         held = self._held.pop(flow, None)
         if held is not None:
             for event, came_us in held.events:
@@ -112,7 +112,7 @@ class SourceSender:
         self._release(signal.destination, outgoing, now_us)
 
     def unacknowledged(self, channel: str) -> dict[int, list[str]]:
-        """Events of a channel, by their `event`, with the destinations that have not confirmed."""
+        """Events of a channel, by their `event`, with the destinations that have not acked."""
         found: dict[int, list[str]] = {}
         for (destination, _), promise in self._promises.items():
             carried = promise.event.carried
@@ -216,9 +216,10 @@ class SourceSender:
         return flow
 
     def _send(self, event: Carried, flows: list[Flow], now_us: int) -> None:
-        """Hand one copy to each link that a route in use begins with.
+        """Queue one copy per link that a route in use starts with.
 
-        Where none is in use, by those that are asked for: if one can be had it arrives earlier.
+        A flow without one sends an early copy along the routes being set up: it arrives sooner if
+        the set-up succeeds.
         """
         by_link: dict[str, list[int]] = {}
         early: dict[str, list[int]] = {}

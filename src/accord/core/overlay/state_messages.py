@@ -1,6 +1,6 @@
-"""What nodes tell each other of facts, and the bounds within which they are believed.
+"""Messages that replicate state records, and the bounds within which they are accepted.
 
-An origin's stamp is its incarnation and its version: the higher one of two is the newer.
+An origin's version is the pair of its incarnation and change count: the higher pair is newer.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-# Exact in every language, and with room above it in every encoding.
+# Exact as a double in every language, with room above it in every encoding.
 MAX_STAMP: Final = 2**53
 MAX_NAME: Final = 256
 MAX_KIND: Final = 64
@@ -20,7 +20,7 @@ NOTHING: Final[OriginVersion] = (0, 0)
 
 
 class StateRecord(msgspec.Struct, frozen=True, array_like=True, tag="fact"):
-    """What its origin says of `key` since its version `version`; None: nothing any more."""
+    """Value of `key` as of its origin's `version`; None is a tombstone."""
 
     kind: str
     key: str
@@ -29,7 +29,7 @@ class StateRecord(msgspec.Struct, frozen=True, array_like=True, tag="fact"):
 
 
 class StateDelta(msgspec.Struct, frozen=True, array_like=True, tag="facts"):
-    """All that changed in (base, version] at `origin`, by version; from base 0 on: all there is."""
+    """Changes of `origin` in (base, version], by version; from base 0 a snapshot."""
 
     origin: str
     incarnation: int
@@ -39,15 +39,15 @@ class StateDelta(msgspec.Struct, frozen=True, array_like=True, tag="facts"):
 
 
 class StateDigest(msgspec.Struct, frozen=True, array_like=True, tag="digest"):
-    """All stamps as one number."""
+    """Hash over the versions of all origins."""
 
     hash: int
 
 
 class VersionVector(msgspec.Struct, frozen=True, array_like=True, tag="stamps"):
-    """How much of these origins the sender has: to be asked for. `is_all`: it has no others.
+    """Versions of these origins that the sender holds and offers; `is_all`: it has no others.
 
-    Then `forgotten` says which ones it does not want, and up to where.
+    In that case `forgotten` lists expired origins that it does not want, up to which version.
     """
 
     stamps: dict[str, OriginVersion]
@@ -56,7 +56,7 @@ class VersionVector(msgspec.Struct, frozen=True, array_like=True, tag="stamps"):
 
 
 class DeltaRequest(msgspec.Struct, frozen=True, array_like=True, tag="wanted"):
-    """The sender has `origin` up to there only, and asks for the rest."""
+    """Request for the changes of `origin` after the version that the sender has."""
 
     origin: str
     incarnation: int
@@ -67,17 +67,17 @@ FactMessage = StateDelta | StateDigest | VersionVector | DeltaRequest
 
 
 class StateOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Times and bounds of a store. All nodes should have the same bounds."""
+    """Timers and bounds of a store. All nodes should have the same bounds."""
 
-    flush_us: int = 5_000  # changes within this time go together
-    own_us: int = 20_000  # own changes are flooded so often in the long run,
-    own_burst: int = 20  # after so many at any time
+    flush_us: int = 5_000  # changes within this time are sent together
+    own_us: int = 20_000  # long-term interval between floods of own changes,
+    own_burst: int = 20  # after a burst of so many
     digest_us: int = 1_000_000
-    ask_us: int = 500_000  # until what was asked for is asked for again; then twice as long
-    asked_limit: int = 32  # origins asked for at a time, of one neighbour
+    ask_us: int = 500_000  # until a request is retransmitted; the timeout then doubles
+    asked_limit: int = 32  # origins requested from one neighbour at a time
     push_bytes: int = 262_144  # pushed to a neighbour between two digests: the rest is offered
     push_limit: int = 4_096  # larger messages are offered
-    answer_bytes: int = 65_536  # answered to a neighbour within `flush_us`
+    answer_bytes: int = 65_536  # sent to a neighbour in replies within `flush_us`
     tombstone_us: int = 600_000_000
     tombstones_limit: int = 1_024  # of one origin
     facts_limit: int = 10_000  # of one origin
@@ -94,7 +94,7 @@ class StateOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_stamp(stamp: OriginVersion) -> bool:
-    """Whether it may be that of an origin; its first version is 1."""
+    """Whether it is a valid version of an origin; the first is 1."""
     return 0 <= stamp[0] <= MAX_STAMP and 0 < stamp[1] <= MAX_STAMP
 
 
@@ -103,7 +103,7 @@ def is_name(origin: str) -> bool:
 
 
 def is_fact(fact: StateRecord, options: StateOptions) -> bool:
-    """Whether it keeps to the bounds of a single fact."""
+    """Whether it is within the bounds of a single record."""
     return (
         0 < len(fact.kind) <= MAX_KIND
         and len(fact.key) <= MAX_KEY
@@ -112,7 +112,7 @@ def is_fact(fact: StateRecord, options: StateOptions) -> bool:
 
 
 def is_sound(message: StateDelta, options: StateOptions) -> bool:
-    """Whether `message` may come from a node that keeps to the rules."""
+    """Whether `message` is well-formed: bounds kept, versions ascending, keys distinct."""
     if not (
         is_name(message.origin)
         and is_stamp((message.incarnation, message.version))

@@ -1,15 +1,15 @@
-"""What all nodes must know of each other, replicated to each of them.
+"""Replicated key-value store of the state records of all nodes, with one writer per record.
 
-A fact is a value under a kind and a key, said by one node, its origin, who alone may change it. So
-there is nothing to agree on: of two states of an origin the one with the higher stamp is newer.
-The stamp is the origin's incarnation (when it started, in milliseconds) and the count of its
-changes, so that a node that comes back without memory replaces all it said before. `replica` holds
-what is known of one origin, `exchange` deals with neighbours, `spreading` says who is to be told
-what, `asking` whom to ask.
+A state record is a value under a kind and a key. Only its origin may change it, so no consensus is
+needed: of two states of an origin, the one with the higher version is newer. A version is the
+origin's incarnation (its start time in milliseconds) and the count of its changes, so a node that
+restarts without its state replaces all its earlier records. `origin_replica` holds the records of
+one origin, `anti_entropy` handles the messages of neighbours, `gossip` selects what to push to
+each of them, and `delta_requests` what to pull from which.
 
-A node that can't be reached for long is forgotten. Others forget it earlier or later, and must not
-bring it back: what is not newer than what was forgotten does not count, until it is recalled. To be
-recalled is whoever a reachable node calls its neighbour: then what others know of it counts again.
+The records of a node that has been unreachable for long expire. Other nodes expire them earlier or
+later and must not bring them back: versions not newer than the expired one are ignored until the
+origin is recalled. An origin is recalled when a reachable node reports it as its neighbour.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _middle() -> float:
 
 
 class StateStore:
-    """One node's. What `sends` has is to be sent and taken out; `random` gives 0 to 1."""
+    """The store of one node. The caller drains and sends `sends`; `random` returns 0 to 1."""
 
     def __init__(
         self,
@@ -69,59 +69,59 @@ class StateStore:
         self.name = own_name
         self.options = StateOptions() if options is None else options
         self.sends: list[tuple[str, FactMessage]] = []
-        # That it is there is its first change: so it replaces what it said before a restart.
+        # Version 1 without records: it replaces the records from before a restart.
         own = OriginReplica(own_name, (incarnation, 1), 0, 0)
         self._own = own
         self._replicas = ReplicaSet(own, self.options)
         self._exchange = AntiEntropy(self._replicas, self.options, random)
         self._watchers = Watchers()
         self._now_us = 0
-        self._own_base = -1  # what changed after it is still to be flooded
+        self._own_base = -1  # own changes after this version are to be flooded; below 0: none
         self._own_free_us = 0
         self._is_due_known = False
-        self._due_us: int | None = None  # as far as that is known
+        self._due_us: int | None = None  # valid if `_is_due_known`
         self.counts = self._exchange.counts
 
     @property
     def incarnation(self) -> int:
-        """As given, unless facts in this node's name made it jump."""
+        """The given incarnation, unless a name conflict raised it."""
         return self._own.incarnation
 
     @property
     def digest(self) -> int:
-        """Equal where all stamps are."""
+        """Equal at two nodes if all their versions are."""
         return self._replicas.digest
 
     @property
     def jumps(self) -> int:
-        """How often somebody said newer facts in this node's name."""
+        """How often another node published newer records under this node's name."""
         return self._exchange.namesakes.jumps
 
     @property
     def problem(self) -> str:
-        """What people should know of that; empty if it never happened."""
+        """Description of the name conflict for operators; empty if there was none."""
         return self._exchange.namesakes.problem
 
     @property
     def tombstones(self) -> int:
-        """How many facts are remembered to have been dropped."""
+        """Number of tombstones of all origins."""
         return sum(each.tombstones for each in self._replicas.by_origin.values())
 
     @property
     def memory_bytes(self) -> int:
-        """About what all that is known takes."""
+        """Approximate memory taken by all records."""
         return self._own.bytes + self._replicas.others_bytes
 
     def reserve(self, kind: str, size: int) -> None:
-        """Keep so many bytes for facts of that kind, whatever else there is to say."""
+        """Reserve bytes of the own records' budget for one kind."""
         self._replicas.reserve(kind, size)
 
     def room(self, kind: str) -> int:
-        """How many bytes more this node may say of that kind."""
+        """Bytes left for own records of that kind."""
         return self._replicas.room_to_say(kind)
 
     def put(self, kind: str, key: str, value: bytes) -> bool:
-        """Say so from now on; False if there is no room for it."""
+        """Write an own record; False if it is invalid or there is no room for it."""
         if self._own.get(kind, key) == value:
             return True
         fact = StateRecord(kind, key, value, self._own.version + 1)
@@ -132,7 +132,7 @@ class StateStore:
         return False
 
     def drop(self, kind: str, key: str) -> None:
-        """Say it no more."""
+        """Delete an own record."""
         if self._own.get(kind, key) is not None:
             self._say(StateRecord(kind, key, None, self._own.version + 1))
 
@@ -141,30 +141,30 @@ class StateStore:
         return None if replica is None else replica.get(kind, key)
 
     def of(self, origin: str, kind: str) -> dict[str, bytes]:
-        """What `origin` says of this kind, by key."""
+        """Records of `origin` of this kind, by key."""
         replica = self._replicas.by_origin.get(origin)
         return {} if replica is None else dict(replica.values.get(kind, {}))
 
     def all(self, kind: str) -> Iterator[tuple[str, str, bytes]]:
-        """Origin, key and value of each; what changes meanwhile may be in it or not."""
+        """Origin, key and value of each record; concurrent changes may or may not be included."""
         for origin, replica in list(self._replicas.by_origin.items()):
             for key, value in list(replica.values.get(kind, {}).items()):
                 yield origin, key, value
 
     def origins(self) -> list[str]:
-        """All that are known, this node first."""
+        """All known origins, this node first."""
         return list(self._replicas.by_origin)
 
     def stamp(self, origin: str) -> OriginVersion:
-        """How much of `origin` is known; zeros for nothing."""
+        """Version of `origin` held here; zeros if none."""
         return self._replicas.stamp(origin)
 
     def watch(self, kind: str, callback: Watcher) -> None:
-        """Have `callback` called after each change of this kind from now on, in order."""
+        """Call `callback` after each further change of this kind, in order."""
         self._watchers.add(kind, callback)
 
     def link_up(self, neighbour: str, now_us: int) -> None:
-        """Messages can be sent to it, and come from it; what was sent before may be lost."""
+        """The link is up; messages sent on it before may be lost."""
         if neighbour == self.name:
             raise ValueError(f"expected another node than {neighbour!r} as its neighbour")
         self._pass(now_us)
@@ -176,14 +176,14 @@ class StateStore:
         self._is_due_known = False
 
     def forget(self, origin: str) -> None:
-        """It can't be reached for long: it is gone until it says something new, or is recalled."""
+        """Expire the records of an unreachable origin until a newer version or a recall."""
         if origin == self.name:
             raise ValueError(f"expected another node to forget than {origin!r} itself")
         self._is_due_known = False
         self._watchers.tell(origin, self._exchange.forget(origin))
 
     def recall(self, origin: str) -> None:
-        """It can be reached again, it seems: what others know of it counts again."""
+        """Accept the records of an expired origin from other nodes again."""
         self._exchange.recall(origin)
         self._is_due_known = False
 
@@ -195,7 +195,7 @@ class StateStore:
             self._watchers.tell(message.origin, changes)
 
     def advance(self, now_us: int) -> None:
-        """Do what is due by now."""
+        """Perform all work that is due."""
         self._pass(now_us)
         due_us = self.next_due_us()
         if due_us is None or due_us > self._now_us:
@@ -207,7 +207,7 @@ class StateStore:
         self._is_due_known = False
 
     def next_due_us(self) -> int | None:
-        """When to advance next; a moment that has passed means now."""
+        """When to call `advance` next; a time that has passed means now."""
         if not self._is_due_known:
             self._is_due_known = True
             self._due_us = self._find_due_us()
@@ -228,7 +228,7 @@ class StateStore:
         assert self._own_base < self._own.version
         if self._is_due_known and self._due_us != self._find_due_us():
             assert self._due_us is not None
-            assert self._due_us <= self._now_us  # both are now
+            assert self._due_us <= self._now_us  # both mean now
 
     def _say(self, fact: StateRecord) -> None:
         if self._own_base < 0:
@@ -244,7 +244,7 @@ class StateStore:
             self._own_base = 0
 
     def _flood_own(self) -> None:
-        """Own changes, if there were not too many lately."""
+        """Flood own changes, within the rate limit (`own_us`, `own_burst`)."""
         if self._own_base < 0 or self._now_us < self._own_due_us():
             return
         self._own_free_us = max(self._own_free_us, self._now_us) + self.options.own_us
@@ -255,5 +255,5 @@ class StateStore:
         return self._own_free_us - self.options.own_us * (self.options.own_burst - 1)
 
     def _pass(self, now_us: int) -> None:
-        """Time does not go back."""
+        """Move the clock on; it never runs backwards."""
         self._now_us = max(self._now_us, now_us)

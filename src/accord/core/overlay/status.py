@@ -1,4 +1,4 @@
-"""What a node knows of the whole, for those who look at it."""
+"""Status of the overlay as one node knows it, for operators."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from accord.core.overlay.tier_status import ChildStatus, TierStatus
 
 ASKED: Final = "asked for"  # not established yet
 IN_USE: Final = "in use"
-LEAVING: Final = "leaving"  # in use until others are ready
+LEAVING: Final = "leaving"  # in use until its replacements are established
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """`started_ms` is by its own clock, 0 where it has said nothing of itself."""
+    """A node; `started_ms` is by its own clock, 0 if it has published nothing."""
 
     name: str
     is_reachable: bool
@@ -24,9 +24,9 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One direction of a link, as the node it begins at measures it.
+    """One direction of a link, as measured by its source node.
 
-    It is used where both ends say that it is up; `failure` is how likely it is not.
+    It is used if both ends report it up; `failure` is the probability that it is down.
     """
 
     source: str
@@ -39,7 +39,7 @@ class LinkStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RouteStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One path; `delay_us` is what its source expects of it."""
+    """One path; `delay_us` is the delay that its source expects."""
 
     path: tuple[str, ...]
     delay_us: int
@@ -47,10 +47,10 @@ class RouteStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """All routes from a node to another with one requirement, and some of the channels on them.
+    """All routes from one node to another with one requirement, and some of their channels.
 
-    What is required is at most `max_delay_us` (0: any), up to `paths` paths, and that one of them
-    is up with the probability `resiliency`; what there is has `reached` that one.
+    Required are a delay of at most `max_delay_us` (0: any), up to `paths` paths, and that one of
+    them is up with probability `resiliency`; `reached` is the actual probability.
     """
 
     source: str
@@ -63,11 +63,11 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     changes: int
     routes: tuple[RouteStatus, ...]
     channels: tuple[str, ...]
-    has_more: bool = False  # channels than these
+    has_more: bool = False  # there are more channels than these
 
 
 class ArrivalStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What came to a node on one channel from one other; the rest has no names."""
+    """Events that arrived at a node on one channel from one source; empty names: the rest."""
 
     node: str
     source: str
@@ -77,7 +77,7 @@ class ArrivalStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChannelStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What is defined for a channel, or all that a filter selects, at `node`; and what it gets."""
+    """Definition, made at `node`, of a channel or of a filter's channels, with its traffic."""
 
     name: str
     template: str
@@ -94,9 +94,9 @@ class ChannelStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransitCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the node that is asked has carried since it started; copies of events, where lost.
+    """Event counts of the reporting node since it started; `lost` counts copies, by cause.
 
-    `sent` and `received` count what went over its links, also for others.
+    `sent` and `received` count events on its links, including those forwarded for others.
     """
 
     published: int = 0
@@ -111,10 +111,10 @@ class TransitCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransportStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What the node that is asked sends channels by, and how many copies of events went so.
+    """Transport rule of the reporting node, and how many copies of events used it.
 
-    One for each neighbour that an event goes to next. `kept` are those that went by connections
-    instead, as they must not be lost.
+    There is one copy per next hop. `kept` are those sent over TCP instead, as they must not be
+    lost.
     """
 
     channels: tuple[str, ...]
@@ -124,7 +124,7 @@ class TransportStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimelinessStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What came to the node that is asked, by definition of channels; empty: by none."""
+    """Events that arrived at the reporting node, by channel definition; empty: without one."""
 
     channel: str
     delivered: int
@@ -132,7 +132,7 @@ class TimelinessStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MissingLinkStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a neighbour should be, and why there is no link with it."""
+    """A configured or chosen neighbour without a link, and the reason."""
 
     address: str
     node: str
@@ -141,7 +141,7 @@ class MissingLinkStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedLinkStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Who wants to be linked with the node that is asked, and why it is not."""
+    """A node whose link the reporting node refused, and the reason."""
 
     node: str
     address: str
@@ -152,7 +152,7 @@ class RefusedLinkStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NetStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """All nodes, links, channels and routes, as `node` knows them; `problem` is for people."""
+    """Nodes, links, channels and routes, as `node` knows them; `problem` is for operators."""
 
     node: str
     nodes: tuple[NodeStatus, ...]
@@ -163,16 +163,16 @@ class NetStatus(msgspec.Struct, frozen=True, kw_only=True):
     carried: TransitCounts
     in_time: tuple[TimelinessStatus, ...] = ()
     unlinked: tuple[MissingLinkStatus, ...] = ()
-    refused: tuple[RefusedLinkStatus, ...] = ()  # of late
+    refused: tuple[RefusedLinkStatus, ...] = ()  # recent ones
     carry: tuple[TransportStatus, ...] = ()
     children: tuple[ChildStatus, ...] = ()  # secondary nodes whose parent it is
-    tier: TierStatus | None = None  # where it is a secondary node itself
-    needs_widened: int = 0  # filters of its clients that are told wider, for want of room
+    tier: TierStatus | None = None  # if it is a secondary node itself
+    needs_widened: int = 0  # filters of its clients that are announced as part of an aggregate
     problem: str = ""
 
 
 def shortfall(flow: FlowStatus) -> str:
-    """What lacks of what is required; empty if nothing does."""
+    """The requirement that is not met, in words; empty if all are met."""
     current = [route for route in flow.routes if route.state == IN_USE]
     if not current:
         return "no route" if not flow.routes else "no route yet"

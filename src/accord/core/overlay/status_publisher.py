@@ -1,9 +1,9 @@
-"""What a node tells all others of itself, for those who look: its flows, and what came to it.
+"""Publishes a node's flows and arrival counts as state records, for operators.
 
-Nobody needs these facts for anything but looking, so they must not crowd out those that are needed:
-there are only so many of them, they go out seldom, the less often the more there is to tell, and
-only where something has changed that one would look for. Exchanged routes are told soon. What takes
-a look at every flow to be noticed, such as that a path takes a little longer, has time.
+These records serve monitoring only and must not crowd out the others. So their number and size are
+bounded, they are published rarely, the less often the more bytes there are, and only after a
+visible change. Replaced routes are published soon; changes that only a scan of all flows can find,
+such as a slightly longer delay, can wait.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from accord.core.overlay.state_store import StateStore
 FLOW: Final = "flow"
 ARRIVED: Final = "arrived"
 MAX_FLOWS: Final = 256
-MAX_BYTES: Final = 128 << 10  # of all flows that are told
+MAX_BYTES: Final = 128 << 10  # of all published flows
 _FLOW_BYTES_PER_S: Final = 16_000
 _ARRIVAL_BYTES_PER_S: Final = 2_000
-_ALL_US: Final = 2_000_000  # between two looks at what nothing points to
-_MIN_US: Final = 500  # delays that differ by less are the same
+_ALL_US: Final = 2_000_000  # between two full scans while no change is indicated
+_MIN_US: Final = 500  # smaller differences of a delay are ignored
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 
@@ -40,7 +40,7 @@ class RouteRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FlowRecord(msgspec.Struct, frozen=True, array_like=True):
-    """As nodes tell it to each other; see `FlowStatus`."""
+    """State record of a flow; see `FlowStatus` for the fields."""
 
     destination: str
     max_delay_us: int
@@ -55,7 +55,7 @@ class FlowRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PublishedFlow:
-    """A flow that the others know of."""
+    """A flow as it was last published."""
 
     __slots__ = ("bytes", "key", "value")
 
@@ -66,7 +66,7 @@ class PublishedFlow:
 
 
 class StatusPublisher:
-    """Of one node; `arrivals` counts what came to it, and `untold` flows there is no room for."""
+    """Publisher of one node; `arrivals` counts received events, `untold` flows without room."""
 
     def __init__(
         self,
@@ -92,12 +92,12 @@ class StatusPublisher:
         self._keys = KeyPool(MAX_FLOWS)
         self._seen = (0, 0)
         self._is_unsettled = False
-        self._flows_us = 0  # when they may be told again
-        self._all_us = 0  # when all is looked at again
+        self._flows_us = 0  # earliest next publication of flows
+        self._all_us = 0  # next full scan
         self._arrivals_us = 0
 
     def came(self, event: Carried, now_us: int) -> None:
-        """An event of another node, for clients of this one."""
+        """Count an event from another node for local clients."""
         found = self._registry.look_up(event.channel)
         is_late = found is not None and 0 < found.max_delay_us < event.age_us
         self.delivered += 1
@@ -117,14 +117,14 @@ class StatusPublisher:
             self._tell_arrivals(now_us)
 
     def next_due_us(self) -> int | None:
-        """Only for what is new: the rest is seen to when something else is due."""
+        """Considers known changes only: full scans run when something else is due."""
         due_us = self._flows_us if self._tells_flows and self._is_changed() else None
         if self._tells_arrivals and self.arrivals.has_news:
             return earlier(due_us, self._arrivals_us)
         return due_us
 
     def flows(self) -> list[FlowRecord]:
-        """As they are now."""
+        """Current records of all flows."""
         return [self._value(flow) for flow in self._routes.flows.values()]
 
     def check_invariants(self) -> None:
@@ -136,7 +136,7 @@ class StatusPublisher:
         return self._is_unsettled or self._seen != self._state()
 
     def _state(self) -> tuple[int, int]:
-        """Different whenever a flow began, ended, or got other routes."""
+        """Changes whenever a flow starts, ends or gets other routes."""
         return self._routes.computed, len(self._routes.flows)
 
     def _tell_flows(self, now_us: int) -> None:
@@ -157,7 +157,7 @@ class StatusPublisher:
         self._all_us = max(self._flows_us, now_us + _ALL_US)
 
     def _tell_flow(self, flow: Flow) -> int:
-        """Gives how many bytes that took."""
+        """Publish a flow if it changed; returns the bytes written."""
         value = self._value(flow)
         told = self._told.get(flow)
         if told is not None and not _differ(told.value, value):
@@ -169,7 +169,7 @@ class StatusPublisher:
             return 0
         if self._bytes + size - (0 if told is None else told.bytes) > MAX_BYTES:
             self.untold += 1
-            if told is not None:  # better nothing than what is no longer so
+            if told is not None:  # no record is better than an outdated one
                 self._drop(flow)
             return 0
         key = self._keys.take() if told is None else told.key
@@ -216,7 +216,7 @@ class StatusPublisher:
 
 
 def _differ(told: FlowRecord, value: FlowRecord) -> bool:
-    """Whether somebody who looks should know."""
+    """Whether the change is visible to operators."""
     if len(told.routes) != len(value.routes):
         return True
     for before, now in zip(told.routes, value.routes, strict=True):

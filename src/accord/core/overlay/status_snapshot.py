@@ -1,7 +1,7 @@
-"""All that a node knows of the overlay, put together for those who look at it.
+"""Builds `NetStatus`: a snapshot of the overlay as one node knows it.
 
-What concerns the node itself is taken as it is now; what concerns others, as they told it last. Of
-those that can't be reached nobody knows what they do: their flows and arrivals are left out.
+The node's own state is current; that of others is what they published last. Flows and arrivals of
+unreachable nodes are omitted, as their state is unknown.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def net_status(overlay: Overlay) -> NetStatus:
 
 
 def channel_statuses(overlay: Overlay) -> list[ChannelStatus]:
-    """All that are defined, by name."""
+    """Status of all defined channels, sorted by name."""
     return list(_channels(overlay.registry, _flows(overlay), _arrivals(overlay)))
 
 
@@ -95,12 +95,12 @@ def _links(overlay: Overlay) -> Iterator[LinkStatus]:
 
 
 def _flows(overlay: Overlay) -> Iterator[FlowStatus]:
-    """Of all nodes, this one first."""
+    """Flows of all nodes, this one first."""
     for value in overlay.telling.flows():
         yield _flow_status(overlay.name, value)
     for origin, encoded in _told(overlay, FLOW):
         found = decode_or_none(_flow, encoded)
-        if found is not None:  # a newer node may tell it otherwise
+        if found is not None:  # a newer node may use another format
             yield _flow_status(origin, found)
 
 
@@ -126,7 +126,7 @@ def _flow_status(source: str, value: FlowRecord) -> FlowStatus:
 
 
 def _arrivals(overlay: Overlay) -> Iterator[ArrivalStatus]:
-    """At all nodes, this one first."""
+    """Arrivals at all nodes, this one first."""
     for (source, channel), tally in overlay.telling.arrivals.by_channel.items():
         yield ArrivalStatus(
             node=overlay.name,
@@ -151,7 +151,7 @@ def _arrivals(overlay: Overlay) -> Iterator[ArrivalStatus]:
 def _channels(
     registry: ChannelDirectory, flows: Iterable[FlowStatus], arrivals: Iterable[ArrivalStatus]
 ) -> Iterator[ChannelStatus]:
-    """Each definition with what belongs to the channels it counts for."""
+    """Each definition with the flows and arrivals of the channels it applies to."""
     carrying: dict[str, list[FlowStatus]] = {}
     for flow in flows:
         for name in dict.fromkeys(_defined(registry, each) for each in flow.channels):
@@ -184,7 +184,7 @@ def _defined(registry: ChannelDirectory, channel: str) -> str:
 
 
 def _is_for(flow: FlowStatus, definition: ChannelDefinition) -> bool:
-    """One from before the definition was changed is not, though it is still there."""
+    """False for a flow left over from before the definition changed."""
     required = (definition.max_delay_us, definition.paths, definition.resiliency)
     return (flow.max_delay_us, flow.paths, flow.resiliency) == required
 
@@ -200,7 +200,7 @@ def _carried(overlay: Overlay) -> TransitCounts:
 
 
 def _told(overlay: Overlay, kind: str) -> Iterator[tuple[str, bytes]]:
-    """What other nodes tell that can be reached, in an order that stays."""
+    """Records of reachable other nodes, in a stable order."""
     reachable = overlay.map.distances(overlay.name).costs
     told = [each for each in overlay.store.all(kind) if each[0] in reachable]
     for origin, _, encoded in sorted(told, key=lambda each: (each[0], _number(each[1]))):

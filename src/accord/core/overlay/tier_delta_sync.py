@@ -1,8 +1,8 @@
-"""Who of the other tier is told the changes of a log, until all know them all.
+"""Replicates a change log to the neighbours of the other tier.
 
-Each neighbour is told those after the last that it is known to have, and again until it says that
-it has more. With each link a session begins, in which it is told everything; and where it is not
-remembered any more what a neighbour would have to be told.
+Each neighbour is sent the changes after the version it has acknowledged, retransmitted until it
+acknowledges more. Each link starts a session, which begins with a snapshot; so does a reset, when
+tombstones that a neighbour needs have been discarded.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ _NEVER: Final = 2**62
 
 
 class TierPeerCursor:
-    """It knows all changes up to `version`."""
+    """Progress of one neighbour, which has acknowledged all changes up to `version`."""
 
     def __init__(self, link: int) -> None:
         self.version = 0
-        self.session = 0  # they are counted, over all neighbours
+        self.session = 0  # numbered over all neighbours
         self.link = link
-        self.floor = 0  # of the log when the session began
+        self.floor = 0  # of the log when the session started
         self.due_us = 0
 
 
 class TierDeltaSender:
-    """`again_us`: after that what was not heard is told again."""
+    """Cursors of all neighbours into the log; `again_us` is the retransmission timeout."""
 
     def __init__(self, log: ChangeLog[Any, Any], tiers: TierLinks, again_us: int) -> None:
         self._log = log
@@ -41,7 +41,7 @@ class TierDeltaSender:
         return self._readers.get(neighbour)
 
     def heard(self, neighbour: str, version: int, now_us: int) -> None:
-        """That is what it knows; less than before where it has begun anew."""
+        """A neighbour acknowledged `version`; lower than before if it has restarted."""
         reader = self._readers.get(neighbour)
         if reader is not None and version != reader.version and 0 <= version <= self._log.version:
             reader.version = version
@@ -49,7 +49,7 @@ class TierDeltaSender:
             self._forget_known()
 
     def due(self, now_us: int) -> list[tuple[str, TierPeerCursor]]:
-        """Those who are to be told of more changes now."""
+        """Neighbours to send changes to now."""
         if self._tiers.version != self._seen:
             self._look_at_links()
         found = [each for each in self._behind() if each[1].due_us <= now_us]

@@ -1,8 +1,8 @@
-"""Links between a secondary node and its parents, for services that speak over them, too.
+"""Links between a secondary node and its parents, as used by services.
 
-A service says to a node of the other tier what it says to a neighbour in the overlay: messages that
-may be lost, and are of limited size. Who is there, and how long events take from there, is known by
-both ends from what they say to each other anyway.
+A service sends the same messages to a node of the other tier as to a neighbour in the overlay:
+unreliable and of bounded size. Which nodes are present, and the delay of events from them, both
+ends know from the protocol between child and parent.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ import msgspec
 from accord.core.overlay.signalling import TemplateMessage
 
 MAX_BYTES: Final = 1 << 20  # of one message
-# A delay that differs by less is the same: what is measured varies by itself, and a change is told
-# to all nodes.
+# Smaller differences of a delay are ignored: measurements vary, and a change is announced to all
+# nodes.
 _CLOSE_SHARE: Final = 0.3
 _CLOSE_US: Final = 500
 
-Hear = Callable[[str, bytes, int], None]  # from whom, what, and when
+Hear = Callable[[str, bytes, int], None]  # sender, body, time
 
 
 class TierLink(msgspec.Struct, frozen=True):
-    """How long events take from there: over a parent that stands by, not before it takes over.
+    """Delay of events from the other end; over a standby parent only once it takes over.
 
-    `turn` counts, in each life of the child, its choices of an active parent.
+    `life` is the child's incarnation, and `turn` its parent epoch: the count of its choices of an
+    active parent in that incarnation.
     """
 
     delay_us: int
@@ -36,17 +37,17 @@ class TierLink(msgspec.Struct, frozen=True):
 
 
 class TierLinks:
-    """`version` changes with `links`; `send` is set by whoever has the links.
+    """Current links to the other tier; `version` changes with `links`, the driver sets `send`.
 
-    `began` says of each neighbour from which version on it has been there: another one means that
-    it may have begun anew.
+    `began` holds the version at which each neighbour appeared: if it differs, the neighbour may
+    have restarted.
     """
 
     def __init__(self) -> None:
         self.links: dict[str, TierLink] = {}
         self.began: dict[str, int] = {}
         self.version = 0
-        self.dropped = 0  # messages that nobody here understands
+        self.dropped = 0  # messages without service or link here, or too large
         self.send: Callable[[str, TemplateMessage], None] = lambda *_: None
         self._services: dict[str, Hear] = {}
         self._on_left: list[Callable[[str], None]] = []
@@ -55,7 +56,7 @@ class TierLinks:
         self._services[service] = hear
 
     def watch_leaving(self, left: Callable[[str], None]) -> None:
-        """Have `left` called when a neighbour does not come back soon."""
+        """Call `left` when a neighbour has left and is not expected back soon."""
         self._on_left.append(left)
 
     def say(self, neighbour: str, service: str, body: bytes) -> None:

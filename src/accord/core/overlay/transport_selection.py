@@ -1,9 +1,9 @@
-"""Which transport carries which channel, as this node sends it on: a matter of its site.
+"""Selects the transport by which this node sends the events of a channel, by rules of its site.
 
-The first rule that selects a channel counts; where none does, what may be lost goes by datagrams
-and everything else by connections. No rule makes an event less sure to arrive than it must be: what
-was published with QoS 1 or 2 stays on connections, unless its template says that it may be lost, or
-sends again itself what links lose. How often that was so is counted, for people who look.
+The first rule that selects a channel applies; without one, events that may be lost are sent as
+datagrams and all others over TCP. No rule makes delivery less reliable than required: events with
+QoS 1 or 2 stay on TCP, unless their template declares that they may be lost, or itself retransmits
+what links lose. Events kept on TCP against a rule are counted, for operators.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _NONE: Final = -1
 
 
 class TransportRule(msgspec.Struct, frozen=True):
-    """Channels, as filters, and what they go by where they can."""
+    """Filters of channels, and the transport they use where possible."""
 
     channels: tuple[str, ...]
     transport: str
 
 
 class TransportSelector:
-    """`repairs` tells of a template, by name, whether it sends again what links lose."""
+    """Applies the rules; `repairs` returns whether a template retransmits what links lose."""
 
     def __init__(
         self, rules: Sequence[TransportRule] = (), repairs: Callable[[str], bool] | None = None
@@ -48,7 +48,7 @@ class TransportSelector:
         self._kept = [0] * len(rules)
 
     def way(self, event: Carried, copies: int = 1) -> str:
-        """What it is to go by from here, to that many neighbours."""
+        """Transport of an event from here to `copies` neighbours."""
         number = self._rule(event.channel) if self.rules else _NONE
         if number == _NONE:
             return UDP if event.may_be_lost else TCP

@@ -1,8 +1,8 @@
-"""Which events another node could have sent.
+"""Bounds for events and interests received from other nodes.
 
-Other nodes are believed, but not everything: what is out of bounds would only be noticed where it
-is encoded, added up or written to disk, and cost others there what they are owed. Channels and
-properties are looked at where an event becomes a message.
+Other nodes are trusted, but not blindly: an out-of-range value would only fail later, where it is
+encoded, added up or written to disk, at the expense of unrelated events. Channels and properties
+are checked where an event becomes a message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_EXPIRY_S: Final = 0xFFFF_FFFF
 MAX_QOS: Final = 2
 MAX_AGE_US: Final = 1 << 49  # almost 18 years
 MAX_DEADLINE_US: Final = 1 << 53  # longer than any expiry
-# Of one copy of an event: as many as there can be nodes, or paths to all of them.
+# Of one copy of an event: at most one entry per node, and the routes to all of them.
 MAX_NODES: Final = 4_096
 MAX_ROUTES: Final = 8 * MAX_NODES
 DAMAGED: Final = "damaged on the way"
@@ -29,7 +29,7 @@ _FILTER_BYTES: Final = MAX_FILTER_BYTES + len("/#")
 
 
 def problem_with_event(event: Carried) -> str | None:
-    """Why no node can have sent it, or None where one can."""
+    """Why an event is invalid, or None."""
     if len(event.trail) > MAX_NODES or len(event.receipts) > MAX_NODES:
         return f"expected {MAX_NODES} nodes at most"
     if len(event.channel) > MAX_CHANNEL_BYTES:
@@ -57,10 +57,10 @@ def problem_with_event(event: Carried) -> str | None:
 
 
 def problem_with_need(need: Need) -> str | None:
-    """Why no node can have said that, or None where one can.
+    """Why an interest is invalid, or None.
 
-    What takes more is told wider than it is (`needs`): each level takes a lot more memory than its
-    name is long.
+    A node announces a wider interest if its own exceeds the limits (`interests`). Levels are
+    limited because each takes far more memory than its name.
     """
     if problem := problem_with_filter(need.filter):
         return problem
@@ -72,7 +72,7 @@ def problem_with_need(need: Need) -> str | None:
 
 
 def problem_with_name(name: str) -> str | None:
-    """Why it can't be the name of a node or client, or None where it can."""
+    """Why it cannot be the name of a node or client, or None."""
     if "\0" in name:
         return "expected a name without a null character"
     if len(name) > _SURELY_SHORT and len(name.encode()) > MAX_NAME_BYTES:

@@ -1,7 +1,7 @@
-"""Who is told of changes: one after the other, also where being told changes something more.
+"""Callbacks for changes of state records, called in order even if a callback causes changes.
 
-A watcher that fails keeps no other from hearing, nor itself from what comes next: its error is
-raised when all have heard all.
+A failing watcher does not keep others, or itself, from later changes: the first error is raised
+after all changes have been reported to all watchers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ Watcher = Callable[[str, str, bytes | None], None]  # origin, key, value
 
 
 class Watchers:
+    """Watchers of one state store, by kind of record."""
+
     def __init__(self) -> None:
         self._by_kind: dict[str, list[Watcher]] = {}
         self._changes: list[tuple[str, Change]] = []
@@ -23,7 +25,7 @@ class Watchers:
         self._by_kind.setdefault(kind, []).append(watcher)
 
     def tell(self, origin: str, changes: list[Change]) -> None:
-        """All that watch such changes; while some are being told, after those."""
+        """Report changes to the watchers of their kind; reentrant calls are queued."""
         self._changes += [(origin, each) for each in changes if each[0] in self._by_kind]
         if self._is_telling:
             return
@@ -36,7 +38,7 @@ class Watchers:
                     for watcher in list(self._by_kind[kind]):
                         try:
                             watcher(by, key, value)
-                        except Exception as error:  # whatever it is, others hear of it
+                        except Exception as error:  # the remaining watchers are called anyway
                             failure = failure or error
         finally:
             self._is_telling = False

@@ -1,4 +1,4 @@
-"""Which condition of a policy is the first that is not met, and what was there instead."""
+"""Finds the first condition of a policy that an operation does not meet, and the actual value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accord.core.policy.policy import PAYLOAD_BYTES
 from accord.core.policy.rules import Rule
 from accord.core.predicates.tree import render_value
 
-# In the order in which they are looked at.
+# In order of evaluation.
 CONDITIONS: Final = (
     "operation", "channel", "client", "user", "group", "node", "who", "when", "where"
 )  # fmt: skip
@@ -23,7 +23,7 @@ _MAX_SHOWN: Final = 5
 
 
 class UnmetCondition(Struct, frozen=True, kw_only=True):
-    """A policy that does not apply: the condition that is not met, what it asks and what is so."""
+    """A policy that does not apply: its first unmet condition, with expected and actual value."""
 
     policy: str
     condition: str
@@ -32,7 +32,7 @@ class UnmetCondition(Struct, frozen=True, kw_only=True):
 
 
 class OperationFacts(Struct, frozen=True, kw_only=True):
-    """What somebody does, and all that is known about it; `values` None: no event in particular."""
+    """An operation with all facts that conditions refer to; `values` None: no particular event."""
 
     operation: str
     channel: str
@@ -43,7 +43,7 @@ class OperationFacts(Struct, frozen=True, kw_only=True):
 
 
 def first_unmet(rule: Rule, asked: OperationFacts) -> UnmetCondition | None:
-    """None where the policy applies, or would to some event."""
+    """Returns None if the policy applies, or would apply to some event."""
     context, policy = rule.context, rule.context.policy
     entity = asked.entity
     if not context.operations & OPERATION_BITS[asked.operation]:

@@ -1,4 +1,4 @@
-"""The different conditions of a book, each with a bit that says whether it holds."""
+"""The distinct conditions of a policy set, each with a bit that is set while it holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accord.core.predicates.predicate import Predicate
 
 
 class Condition:
-    """Two policies with the same one, however it is written, share its bit."""
+    """One condition; policies with equal canonical conditions share its bit."""
 
     def __init__(self, bit: int, predicate: Predicate) -> None:
         self.bit: Final = bit
@@ -19,13 +19,13 @@ class Condition:
 
 
 class Conditions:
-    """By their canonical text."""
+    """Conditions by canonical text."""
 
     def __init__(self) -> None:
         self._by_text: dict[str, Condition] = {}
 
     def add(self, predicate: Predicate | None) -> int:
-        """The bit of `predicate`, 0 for none."""
+        """Returns the bit of `predicate`, 0 for None."""
         if predicate is None:
             return 0
         text = str(predicate)
@@ -47,7 +47,7 @@ class Conditions:
         return not self._by_text
 
     def carry(self, others: Conditions, holding: int) -> int:
-        """What holds by the bits of `others`, in these; a condition they lack does not hold."""
+        """Translates the bits of `others` to these; a condition that they lack does not hold."""
         bits = 0
         for text, condition in self._by_text.items():
             other = others._by_text.get(text)
@@ -59,7 +59,7 @@ class Conditions:
 def bits_of(
     conditions: Iterable[Condition], values: Mapping[str, Value], document: Document | None = None
 ) -> int:
-    """The bits of those that hold: unknown is not enough."""
+    """The bits of conditions that are true; unknown does not count."""
     bits = 0
     for condition in conditions:
         if condition.predicate.evaluate(values, document) is True:

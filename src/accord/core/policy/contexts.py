@@ -1,10 +1,10 @@
-"""A policy made ready: its context as tests, its decisions as plain numbers.
+"""Compiled policies: the context as tests, the decisions as plain numbers.
 
-How specific a context is, in four numbers of which the first that differs counts:
-- conditions: how many there are. A selector counts once for each part joined by AND;
-- exact: how many of the conditions on names are met by one name only;
-- lists: how many of them are met by several names, each of them given;
-- levels: how many levels of the channel a filter with wildcards spells out.
+The specificity of a context is four numbers, of which the first that differs counts:
+- conditions: their number. A selector counts once for each part joined by AND;
+- exact: number of conditions on names that exactly one name meets;
+- lists: number of those that several listed names meet;
+- levels: number of levels of the channel that a filter with wildcards spells out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANY_OPERATION: Final = 7
 OPERATION_BITS: Final = dict(zip(OPERATIONS, (PUBLISH, SUBSCRIBE, QUERY), strict=True))
 
 UNSET: Final = -1
-# Bits of what a policy says.
+# Bits of the settings that a policy decides.
 IMPORTANCE: Final = 1
 DEADLINE: Final = 2
 SHAPING: Final = 4
@@ -41,9 +41,9 @@ _LITERAL: Final = re.compile(r"[%_\\]")
 
 
 class Names:
-    """The names that meet a condition: those given, and those that fit a pattern with `*`.
+    """The names that meet a condition: listed ones, and those that match a pattern with `*`.
 
-    What fits a pattern begins with one of the `prefixes`.
+    A name that matches a pattern starts with one of the `prefixes`.
     """
 
     def __init__(self, given: tuple[str, ...]) -> None:
@@ -67,9 +67,9 @@ def _compile(pattern: str) -> Callable[[str], bool]:
 
 
 class PolicyContext:
-    """What one policy asks and decides, whatever other policies there are.
+    """Conditions and decisions of one policy, independent of all others.
 
-    A setting that is left to others is UNSAID, or None for `shaping`; `replacement` is 0 or 1.
+    A setting left to other policies is UNSAID, or None for `shaping`; `replacement` is 0 or 1.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -97,7 +97,7 @@ class PolicyContext:
         self.max_bytes: Final[int] = asked.max_bytes or 0
         self.max_pixels: Final[int] = asked.max_pixels or 0
         self.replacement: Final[int] = _said(asked.replacement)
-        # Not among what it says: that is of deliveries, this of taking a subscription at all.
+        # Not one of the settings: those concern deliveries, this the admission of a subscription.
         self.guarantee: Final[str | float | None] = policy.guarantee
         self.says: Final[int] = (
             IMPORTANCE * (self.importance != UNSET)
@@ -160,7 +160,7 @@ def _has_any(names: tuple[str, ...], wildcards: str) -> bool:
 
 
 def _order(precedence: int, specificity: Specificity) -> Order:
-    """Less comes first, and decides."""
+    """Sort key: the smallest comes first, and decides."""
     conditions, exact, lists, levels = specificity
     return (-precedence, -conditions, -exact, -lists, -levels)
 

@@ -1,4 +1,4 @@
-"""TOML and JSON text to a document of plain values; a mistake names its place."""
+"""Decodes TOML and JSON text to a document of plain values; problems carry their location."""
 
 from __future__ import annotations
 

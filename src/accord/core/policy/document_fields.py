@@ -1,4 +1,4 @@
-"""Single values of a book's document, read with the place of a mistake and what was expected."""
+"""Parsers for single values of a policy document; problems carry location and expectation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KINDS: Final = {dict: "a table", list: "a list", type(None): "null"}
 
 
 def table(value: object, known: Collection[str], place: str) -> Mapping[str, object]:
-    """The fields of a table that are said: null is as if left out."""
+    """The fields that are present in a table; null counts as absent."""
     if not isinstance(value, dict):
         raise PolicyError(place or "policies", f"expected a table, got {shown(value)}")
     for name in value:
@@ -60,7 +60,7 @@ def name(value: object, place: str, most: int = MAX_NAME) -> str:
 
 
 def names(value: object, place: str, read: Callable[[object, str], str]) -> tuple[str, ...]:
-    """One name, or a list of them."""
+    """One name, or a list of names."""
     if not isinstance(value, list):
         return (read(value, place),)
     if not value:
@@ -107,7 +107,7 @@ def integer(value: object, least: int, most: int, place: str) -> int:
 
 
 def bandwidth(value: object, place: str) -> int | None:
-    """Bits per second; None where it is said that there is no limit."""
+    """Bits per second; None for an explicit "no limit"."""
     if value is None or value == NOTHING:
         return None
     expected = f'a bandwidth such as 300000, "300 kbit/s" or "2 Mbit/s", or "{NOTHING}"'
@@ -115,7 +115,7 @@ def bandwidth(value: object, place: str) -> int | None:
 
 
 def duration(value: object, place: str) -> int:
-    """Milliseconds; 0 where it is said that there is no deadline."""
+    """Milliseconds; 0 for an explicit "no deadline"."""
     if value == NOTHING:
         return 0
     expected = f'a duration such as 200, "200 ms", "5 s" or "1 min", or "{NOTHING}"'

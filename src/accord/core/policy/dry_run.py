@@ -1,4 +1,4 @@
-"""Whom a change of policies would affect, of those that have something open."""
+"""Dry run: the open operations that a change of policies would affect."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from accord.core.policy.setting_text import SETTINGS, granted_by, settings_of
 
 @dataclass(frozen=True, slots=True)
 class OpenOperation:
-    """Something open: an operation of an entity on a channel (not on a filter).
+    """An open operation of an entity on a channel (not on a filter).
 
-    Where `resources` are not given, conditions on them count as they hold for the entity now, and
-    those that are new do not hold.
+    Without `resources`, conditions on them count as they hold for the entity now, and new ones do
+    not hold.
     """
 
     operation: str
@@ -35,10 +35,10 @@ class SettingChange(Struct, frozen=True, kw_only=True):
 
 
 class Affected(Struct, frozen=True, kw_only=True):
-    """Something open for which the outcome changes.
+    """An open operation whose outcome changes.
 
-    `changes` are those that count for every event, with the policies that lead before and after.
-    `has_other_conditions`: for some events there are further changes, by what policies ask of them.
+    `changes` are those for every event, with the policies that decide before and after.
+    `has_other_conditions`: some events have further changes, because of conditions on events.
     """
 
     operation: str
@@ -52,7 +52,7 @@ class Affected(Struct, frozen=True, kw_only=True):
 
 
 def affected(old: Policies, new: Policies, open_: Iterable[OpenOperation]) -> list[Affected]:
-    """In the order of `open_`."""
+    """Affected operations, in the order of `open_`."""
     found = (_compared(old, new, each) for each in open_)
     return [each for each in found if each is not None]
 
@@ -88,7 +88,7 @@ def _compared(old: Policies, new: Policies, asked: OpenOperation) -> Affected | 
 
 
 def _outcome(policies: Policies, asked: OpenOperation, holding: int) -> tuple[PolicySide, Grant]:
-    """What counts for events that meet no condition."""
+    """The outcome for events that meet no condition."""
     view = policies.view(asked.channel)
     entity = asked.entity.with_holding(holding)
     if asked.operation == "publish":

@@ -1,4 +1,4 @@
-"""Who uses a channel, as policies see it."""
+"""The entity that uses a channel, as policies see it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Key = tuple[str, str, tuple[str, ...], str]
 
 
 class Entity:
-    """A client with its user, that user's groups and its node; "" stands for none.
+    """A client with its user, that user's groups and its node; "" means none.
 
-    `names` are those that it has, but for groups, as selectors see them. `holding` are the bits of
-    the conditions on resources that hold for it at this moment: the driver keeps it up to date (see
+    `names` are its names as selectors see them, without groups. `holding` are the bits of the
+    conditions on resources that hold for it at present: the driver keeps it up to date (see
     `Policies.holding`).
     """
 
@@ -36,7 +36,7 @@ class Entity:
         self.node: Final = node
         self.key: Final[Key] = (client, user, groups, node)
         self.holding = 0
-        self._names: dict[str, Value] | None = None  # until a policy asks for them
+        self._names: dict[str, Value] | None = None  # built when first needed
 
     @property
     def names(self) -> dict[str, Value]:
@@ -45,7 +45,7 @@ class Entity:
         return self._names
 
     def with_holding(self, holding: int) -> Entity:
-        """The same entity, under other conditions."""
+        """The same entity with other conditions in force."""
         entity = Entity(self.client, self.user, self.groups, self.node)
         entity.holding = holding
         return entity

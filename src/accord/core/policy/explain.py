@@ -1,7 +1,7 @@
-"""Why an operation, or a delivery, gets what it gets: who decided what, over whom, by which rule.
+"""Explains the settings of an operation or delivery: which policy decided, over which, and why.
 
-It goes through all policies one by one, with each of their conditions: slower than deciding, and
-independent of the index by which that is done.
+It evaluates every policy with each of its conditions: slower than deciding, and independent of the
+index used for that.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def explain(  # noqa: PLR0913 - by keyword, most are left out
     resources: Mapping[str, Value] | None = None,
     limit: int = MAX_UNMET,
 ) -> Explanation:
-    """Of an operation, or where a publisher is given, of deliveries from it.
+    """Explains an operation, or with a publisher, deliveries from it.
 
-    With `values` an event is meant, else any. Conditions on resources count by `resources`, or by
-    what holds for the entity now.
+    `values` are those of one event; without them any event is meant. Conditions on resources count
+    by `resources`, or by what holds for the entity now.
     """
     choice(operation, OPERATIONS, "operation")
     if problem := problem_with_channel(channel):
@@ -85,7 +85,7 @@ def explain(  # noqa: PLR0913 - by keyword, most are left out
 
 
 def _settings(operation: str, applying: Sequence[tuple[Rule, str]]) -> tuple[str, ...]:
-    """Of what a subscription is promised there is only something to say where a policy does."""
+    """The settings to explain; the guarantee of a subscription only if a policy decides it."""
     has_guarantee = any(rule.context.guarantee is not None for rule, _ in applying)
     return (*SETTINGS, GUARANTEE) if has_guarantee and operation == "subscribe" else SETTINGS
 
@@ -109,7 +109,7 @@ def _asked(  # noqa: PLR0913, PLR0917
 
 
 def _of_node(resources: Mapping[str, Value] | None) -> Mapping[str, Value] | None:
-    """What counts for the publisher too: the link in question is the receiver's."""
+    """The resources that also apply to the publisher: link resources are the receiver's."""
     if resources is None:
         return None
     return {name: value for name, value in resources.items() if name in NODE_RESOURCES}
@@ -191,7 +191,7 @@ def _overridden(difference: tuple[str, str, str], context: PolicyContext, value:
 
 
 def _difference(first: PolicyContext, other: PolicyContext) -> tuple[str, str, str]:
-    """The rule by which `first` comes before `other`, seen from the one and from the other."""
+    """The criterion by which `first` precedes `other`, and its wording for each of them."""
     higher, lower = first.policy.precedence, other.policy.precedence
     if higher != lower:
         return (

@@ -1,4 +1,4 @@
-"""What an explanation says: values that turn into JSON as they are."""
+"""Values of an explanation, serialised to JSON as they are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from accord.core.policy.applicability import UnmetCondition
 
 
 class Specificity(Struct, frozen=True):
-    """How specific a context is; the first number that differs counts. See `contexts`."""
+    """Specificity of a context; the first number that differs counts. See `contexts`."""
 
     conditions: int
     exact: int
@@ -17,7 +17,7 @@ class Specificity(Struct, frozen=True):
 
 
 class ApplicablePolicy(Struct, frozen=True, kw_only=True):
-    """A policy that applies, to which operation, and which settings it decides."""
+    """A policy that applies: to which operation, and which settings it decides."""
 
     policy: str
     operation: str
@@ -57,7 +57,7 @@ class SettingDecision(Struct, frozen=True, kw_only=True):
 
 
 class GrantedSettings(Struct, frozen=True, kw_only=True):
-    """The decisions as numbers: 0 and "" stand for none."""
+    """The decisions as numbers; 0 and "" mean none."""
 
     importance: int
     deadline_ms: int
@@ -69,7 +69,7 @@ class GrantedSettings(Struct, frozen=True, kw_only=True):
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
-    """`unmet` has those policies first that came closest to applying, of `unmet_count`."""
+    """An explanation; `unmet` lists the policies closest to applying first, of `unmet_count`."""
 
     version: int
     operation: str

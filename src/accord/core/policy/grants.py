@@ -1,4 +1,4 @@
-"""From the rules of two sides to what counts for a delivery."""
+"""Resolves the rules of publisher and receiver to the grant of a delivery."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from accord.core.policy.rules import Rule
 
 
 class Grant:
-    """What was decided for one delivery: 0 and "" stand for none.
+    """The settings decided for one delivery; 0 and "" mean none.
 
-    `policy` is the name of the one that decided the importance, or else the first that decided
-    anything; those that decided the deadline and the shaping may be others. `leaves_ms` is for
-    shaping alone: an event that would take longer is made smaller, and goes all the same. Where
-    `keeps_order`, no event of the channel may overtake another on its way to the receiver.
+    `policy` names the policy that decided the importance, or else the first that decided anything;
+    deadline and shaping may be decided by others. `leaves_ms` affects shaping alone: an event that
+    would take longer is made smaller, and is sent in any case. If `keeps_order`, no event of the
+    channel may overtake another on its way to the receiver.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - made once, by position
@@ -74,10 +74,10 @@ DEFAULT_GRANT: Final = Grant(DEFAULT_IMPORTANCE, 0, "", 0, 0, True, "")
 
 
 def ordered(grant: Grant, importance: int) -> Grant:
-    """The same on a channel whose order counts, where all events have that importance.
+    """The grant on an ordered channel, where all events have that importance.
 
-    An event that is shaped comes behind later ones, and one that replaces another before earlier
-    ones: neither is done there.
+    Shaping and replacement are off: a shaped event would arrive after later ones, a replacing event
+    before earlier ones.
     """
     policy, deadline_policy = grant.policy, grant.deadline_policy
     return Grant(
@@ -86,7 +86,7 @@ def ordered(grant: Grant, importance: int) -> Grant:
 
 
 class PolicySide:
-    """What one operation of one entity contributes on a channel.
+    """Contribution of one operation of one entity on a channel.
 
     `mask` are the bits of the conditions on events that it depends on.
     """
@@ -104,7 +104,7 @@ NO_SIDE: Final = PolicySide(0, [])
 
 
 def deciding(rules: list[Rule]) -> list[Rule]:
-    """Without those of which each setting is decided by one before, whatever the event."""
+    """Drops rules whose settings are all decided by earlier ones, whatever the event."""
     kept: list[Rule] = []
     decided = 0
     for rule in rules:
@@ -116,7 +116,7 @@ def deciding(rules: list[Rule]) -> list[Rule]:
 
 
 def merged(left: list[Rule], right: list[Rule]) -> list[Rule]:
-    """One order over both."""
+    """Merges both lists by rank."""
     if not left or not right:
         return left or right
     by_rank: dict[int, Rule] = {rule.rank: rule for rule in left}
@@ -126,7 +126,7 @@ def merged(left: list[Rule], right: list[Rule]) -> list[Rule]:
 
 
 def decide(rules: list[Rule], matching: int) -> Grant:
-    """Each setting from the first rule that says it."""
+    """Takes each setting from the first rule that decides it."""
     importance = deadline_ms = replacement = UNSET
     shaping: str | None = None
     max_bytes = max_pixels = 0

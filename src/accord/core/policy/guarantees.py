@@ -1,7 +1,7 @@
-"""What policies promise a subscription, when it is asked for.
+"""The guarantee that policies give a subscription on admission.
 
-A subscription is to many channels, and no event is there yet. So a policy counts whose channels
-include all of the subscription's; of several the first in the order in which they decide.
+A subscription covers many channels, and there is no event yet. So a policy counts only if its
+channels include all of the subscription's; of several the first in order decides.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from accord.core.policy.policies import Policies
 
 
 def guarantee_of(policies: Policies, entity: Entity, pattern: str) -> str | float | None:
-    """ "none", "full" or a share; None where no policy says anything."""
+    """Returns "none", "full" or a share; None if no policy decides it."""
     for rule in policies.guaranteeing:
         context = rule.context
         if not rule.operations & SUBSCRIBE or (rule.when and not rule.when & entity.holding):

@@ -1,17 +1,17 @@
-"""What policies decide, resolved when something is opened and looked up after that.
+"""Policy decisions, resolved when something is opened and looked up from then on.
 
-Three steps, each of which remembers its answers:
-- a *view* of a channel has the rules whose filters select it, still grouped by whom they are about;
-- a *side* is what one operation of one entity contributes there: the rules that apply to it, in the
-  order in which they decide, without those that can't decide anything any more. Equal sides are one
+Three steps, each with a cache:
+- a *view* of a channel holds the rules whose filters select it, still grouped by entity;
+- a *side* is the contribution of one operation of one entity: the rules that apply to it, in the
+  order in which they decide, without those that can no longer decide anything. Equal sides are one
   object;
-- a *grant* is made of two sides, publisher and receiver, and of the `where` conditions that the
-  event meets.
+- a *grant* combines two sides, publisher and receiver, with the `where` conditions that the event
+  meets.
 
-Conditions on resources (`when`) and on events (`where`) are bits, one for each different condition
-of the book. Those on resources select the rules of a side; those on events stay open until a grant.
-A view only evaluates the conditions that one of its sides depends on. So a side must be made before
-`matching` is asked, or its conditions do not count for that event.
+Conditions on resources (`when`) and on events (`where`) are bits, one for each distinct condition
+of the policy set. Those on resources select the rules of a side; those on events stay open until a
+grant. A view evaluates only the conditions that one of its sides depends on. A side must therefore
+be created before `matching` is called, or its conditions do not count for that event.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 
 ORDERED_GRANT: Final = ordered(DEFAULT_GRANT, DEFAULT_GRANT.importance)
 
-# What is remembered at most; beyond it is worked out again.
+# Cache limits; evicted results are computed again.
 MAX_VIEWS: Final = 10_000
 MAX_CASES: Final = 500_000
 MAX_SIDES: Final = 200_000
@@ -64,8 +64,8 @@ _MAX_SIDES_OF_CASE: Final = 64
 class CandidateRules:
     """The rules that may apply to one operation of one entity on one channel.
 
-    `mask` are the bits of the conditions on resources that it depends on, by which its sides are
-    known.
+    `mask` are the bits of the conditions on resources that it depends on; its sides are cached by
+    them.
     """
 
     def __init__(self, rules: list[Rule]) -> None:
@@ -78,9 +78,9 @@ class CandidateRules:
 
 
 class ChannelPolicies:
-    """All that policies say of one channel.
+    """The policies of one channel.
 
-    `is_plain`: nothing, everything gets the default. `has_conditions`: `matching` must be asked for
+    `is_plain`: there are none, the default applies. `has_conditions`: `matching` must be called for
     each event, and if `needs_attributes`, with its attributes.
     """
 
@@ -93,7 +93,7 @@ class ChannelPolicies:
         self._policies = policies
         self._grants = policies.grants
         self._conditions: list[Condition] = []
-        self._index: Index | None = None  # of the same conditions, under their bits
+        self._index: Index | None = None  # of the same conditions, keyed by their bits
         self._needs_size = False
         self._asked = 0
         self._publishers: dict[Key, CandidateRules] = {}
@@ -112,7 +112,7 @@ class ChannelPolicies:
     def matching(
         self, values: Mapping[str, Value], payload_bytes: int, document: Document | None = None
     ) -> int:
-        """The bits of the conditions on events that hold for this one."""
+        """The bits of the conditions on events that hold for this event."""
         if not self._conditions:
             return 0
         known: dict[str, Value] = dict(values)
@@ -120,9 +120,9 @@ class ChannelPolicies:
         return bits_of(self._conditions, known, document)
 
     def match_frames(self, data: bytes, spans: bytes) -> FrameMatches | None:
-        """The same for messages whose properties are at `spans`: each answer consists of bits.
+        """As `matching`, for messages with properties at `spans`; each answer is a set of bits.
 
-        None where some condition asks for more than properties.
+        None if some condition refers to more than properties.
         """
         if self._needs_size:
             return None
@@ -133,7 +133,7 @@ class ChannelPolicies:
         return self._index.match_frames(self.channel, data, spans)
 
     def grant(self, publisher: PolicySide, receiver: PolicySide, matching: int = 0) -> Grant:
-        """What counts for a delivery from one to the other."""
+        """The grant of a delivery from publisher to receiver."""
         relevant = matching & (publisher.mask | receiver.mask)
         if relevant:
             return self._policies.decide_conditional(publisher, receiver, relevant)
@@ -143,10 +143,10 @@ class ChannelPolicies:
     def ordered_grant(
         self, publisher: PolicySide, receiver: PolicySide, matching: int, is_same_order: bool
     ) -> Grant:
-        """The same on a channel whose order counts, of each publisher or of all.
+        """The grant on an ordered channel, with order per publisher or total.
 
-        Then all events have one importance: conditions on single ones don't decide it, and where
-        all publishers share an order, neither does who publishes.
+        All events then have one importance: conditions on single events do not decide it, and with
+        a total order neither does the publisher.
         """
         if self.is_plain:
             return ORDERED_GRANT
@@ -155,11 +155,11 @@ class ChannelPolicies:
         return ordered(granted, common.importance)
 
     def publish_grant(self, publisher: PolicySide, matching: int = 0) -> Grant:
-        """What counts for one operation by itself: taking in an event, answering a query."""
+        """The grant of one operation by itself: accepting an event, replying to a query."""
         return self.grant(publisher, NO_SIDE, matching)
 
     def forget(self) -> None:
-        """Make room; what is asked again is worked out again."""
+        """Empties the caches."""
         self._publishers.clear()
         self._receivers.clear()
         self._queries.clear()
@@ -207,23 +207,23 @@ class ChannelPolicies:
 
 
 class Policies:
-    """A book, ready to decide.
+    """A policy set, compiled to decide.
 
-    `contexts` are its policies made ready, where that was done before. `node_resources` and
-    `client_resources` are the resources that its conditions name.
+    `contexts` are its compiled policies, if available. `node_resources` and `client_resources` are
+    the resources that its conditions refer to.
     """
 
     def __init__(
         self, book: PolicySet, contexts: list[PolicyContext] | None = None, is_indexed: bool = True
     ) -> None:
-        """Not indexed, it must be so before it is asked: see `index`."""
+        """Without indexing; `index` must complete before the first decision."""
         self.book: Final = book
         self.grants: Final[dict[int, Grant]] = {0: DEFAULT_GRANT}
         self.no_case: Final = CandidateRules([])
         self.node_resources: frozenset[str] = frozenset()
         self.client_resources: frozenset[str] = frozenset()
         self.rules: Final[list[Rule]] = []
-        self.guaranteeing: Final[list[Rule]] = []  # those that say what subscriptions are promised
+        self.guaranteeing: Final[list[Rule]] = []  # rules that decide guarantees
         self._conditional: dict[tuple[int, int], Grant] = {}
         self._sides: dict[tuple[int, ...], PolicySide] = {(): NO_SIDE}
         self._made = 0
@@ -242,7 +242,7 @@ class Policies:
             self.index(len(contexts))
 
     def index(self, count: int) -> bool:
-        """Index that many more of the policies; returns whether there are others left."""
+        """Indexes the next `count` policies; returns whether any are left."""
         start = len(self.rules)
         for context in self._contexts[start : start + count]:
             when = self._whens.add(context.when)
@@ -265,7 +265,7 @@ class Policies:
         return bits_of(self._whens.all() if entity is None else self._concerning(entity), resources)
 
     def carry(self, old: Policies, holding: int) -> int:
-        """What holds by the bits of `old`, in those of this; what is new does not hold yet."""
+        """Translates the bits of `old` to these; new conditions do not hold yet."""
         return self._whens.carry(old._whens, holding) if holding else 0
 
     def where_of(self, rule: Rule) -> Condition:
@@ -306,7 +306,7 @@ class Policies:
         return grant
 
     def count_case(self) -> None:
-        """Another case is remembered; too many of them are forgotten together."""
+        """Counts a cached case; when there are too many, all are evicted."""
         self._cases += 1
         if self._cases > MAX_CASES:
             for view in self._views.values():

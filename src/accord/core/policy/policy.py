@@ -1,8 +1,8 @@
 """A policy as an administrator writes it: context → precedence, importance, preferences.
 
-The context is any combination of conditions; one that is left out is met by everything. Names with
-`*` are patterns. An entity that has no name of a kind (a client without a user) meets no condition
-on names of that kind.
+The context is any combination of conditions; an omitted one is met by everything. Names with `*`
+are patterns. An entity without a name of a kind (a client without a user) meets no condition on
+names of that kind.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from accord.core.policy.preferences import NO_PREFERENCES, PRESETS, Preferences
 
 GUARANTEES: Final = ("none", "full")
 OPERATIONS: Final = ("publish", "subscribe", "query")
-# What a `when` can ask for. Those of the node are the same for everybody at one moment.
+# Resources that `when` can refer to. Those of the node are the same for all entities.
 NODE_RESOURCES: Final = frozenset(
     ("cpu_percent", "memory_mb", "backlog", "queued_bytes", "sent_kbps")
 )
 CLIENT_RESOURCES: Final = frozenset(("link_kbps", "link_rtt_ms", "client_queued_bytes"))
-# What a `who` can ask for.
+# Names that `who` can refer to.
 ENTITY_NAMES: Final = ("client", "user", "group", "node")
-# What a `where` can ask for beside the event's attributes.
+# Name by which `where` refers to the size of an event, besides the event's attributes.
 PAYLOAD_BYTES: Final = "payload_bytes"
 
 
 class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Conditions on the operation, the entity, the event and resources, and what they lead to.
+    """Conditions on operation, entity, event and resources, and the resulting settings.
 
-    `importance` None and preferences that are None leave the decision to other policies; so does
-    `guarantee`, which is what a subscription is promised: "none", "full", or a share of the nodes
-    on its way.
+    `importance` None and preferences of None leave the decision to other policies; so does
+    `guarantee`, which is what a subscription is guaranteed: "none", "full", or a share of the nodes
+    on its path.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def asked(self) -> Preferences:
-        """The preferences, with a preset's name looked up."""
+        """The preferences, with a preset resolved by name."""
         if isinstance(self.preferences, str):
             return PRESETS[self.preferences]
         return self.preferences or NO_PREFERENCES

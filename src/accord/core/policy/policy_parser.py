@@ -1,4 +1,4 @@
-"""From a parsed document to a policy, with the place of the first mistake."""
+"""Parses a document into a policy; raises at the first problem, with its location."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHAPER: Final = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 
 
 def policy_from(document: object, place: str = "policy", name: str | None = None) -> Policy:
-    """One policy; where its name is given beside it, the document may leave it out."""
+    """Parses one policy; the document may omit its name if `name` is given."""
     given = document_fields.table(document, Policy.__struct_fields__, place)
     if name is not None and given.get("name", name) != name:
         raise PolicyError(under(place, "name"), f"expected {name!r}, or nothing")

@@ -1,6 +1,7 @@
-"""The book: everything that an administrator decides, in versions.
+"""The policy set: everything an administrator decides, versioned.
 
-It comes as TOML or as JSON, with the same fields. A change makes a new book with the next version.
+It is read from TOML or JSON with the same fields. A change creates a policy set with the next
+version.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _LIMIT: Final = ("client", "bandwidth")
 
 
 class ClientLimit(Struct, frozen=True):
-    """What one client may be sent."""
+    """Bandwidth limit of one client."""
 
     client: str
     bandwidth_bps: int
@@ -59,7 +60,7 @@ class ClientLimit(Struct, frozen=True):
 class PolicySet(Struct, frozen=True, kw_only=True):
     """`weights` are by importance; a bandwidth of None is no limit.
 
-    `bandwidth_bps` is for all clients together, `client_bandwidth_bps` for each that has no limit
+    `bandwidth_bps` applies to all clients together, `client_bandwidth_bps` to each without a limit
     of its own.
     """
 
@@ -77,7 +78,7 @@ class PolicySet(Struct, frozen=True, kw_only=True):
 
 
 def with_policy(book: PolicySet, policy: Policy) -> PolicySet:
-    """The next version, with `policy` in the place of the one of its name, or as the last."""
+    """The next version, with `policy` replacing the one of its name, or appended."""
     policies = list(book.policies)
     places = [place for place, each in enumerate(policies) if each.name == policy.name]
     if places:
@@ -102,12 +103,12 @@ def with_version(book: PolicySet, version: int) -> PolicySet:
 
 
 def parse_policy_set(text: str, *, is_json: bool = False) -> PolicySet:
-    """The book that `text` says; raises PolicyError at the first mistake."""
+    """Parses a policy set; raises PolicyError at the first problem."""
     return book_from(decode(text, is_json=is_json))
 
 
 def book_from(document: object) -> PolicySet:
-    """The same from what TOML or JSON was parsed to."""
+    """Builds a policy set from a decoded TOML or JSON document."""
     given = document_fields.table(document, ("version", *_SETTINGS, "policies"), "")
     settings: dict[str, object] = {name: given[name] for name in _SETTINGS if name in given}
     book = _with_settings(PolicySet(), settings)
@@ -119,7 +120,7 @@ def book_from(document: object) -> PolicySet:
 
 
 def with_settings(book: PolicySet, document: object) -> PolicySet:
-    """The next version, with the settings that `document` names; null removes a bandwidth."""
+    """The next version, with the settings in `document`; null removes a bandwidth."""
     if not isinstance(document, Mapping):
         raise PolicyError("settings", f"expected a table, got {document_fields.shown(document)}")
     document = dict(document)
@@ -128,7 +129,7 @@ def with_settings(book: PolicySet, document: object) -> PolicySet:
 
 
 def document(book: PolicySet) -> dict[str, object]:
-    """For JSON: bandwidths in bit/s, durations in ms, null for no limit."""
+    """A document for JSON: bandwidths in bit/s, durations in ms, null for no limit."""
     return {
         "version": book.version,
         "strategy": book.strategy,
@@ -148,7 +149,7 @@ def write_json(book: PolicySet) -> str:
 
 
 def render_policy_set(book: PolicySet) -> str:
-    """As TOML, with units."""
+    """Renders TOML, with units."""
     return write_toml(document(book))
 
 

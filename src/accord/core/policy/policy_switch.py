@@ -1,8 +1,8 @@
-"""From one book to the next while traffic flows: the work in slices, the switch itself at once.
+"""Switches to another policy set under load: preparation in slices, the switch itself at once.
 
-A driver takes a slice per turn of its event loop. First `compiling` makes the new policies ready,
-using again what did not change; then `prepare` has them answer for what is open. After that all
-that is left to do is to look up answers.
+The driver runs one slice per turn of its event loop. `compile_in_slices` compiles the new policies,
+reusing what did not change; `resolve_in_slices` then resolves them for everything that is open.
+After that only lookups remain.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SLICE: Final = 100
 def compile_in_slices(
     book: PolicySet, previous: Policies | None = None, slice_size: int = SLICE
 ) -> Generator[None, None, Policies]:
-    """The policies of `book`, ready to decide, a slice of them at a time."""
+    """Compiles the policies of `book`, a slice at a time."""
     known = {} if previous is None else {rule.context.name: rule.context for rule in previous.rules}
     contexts: list[PolicyContext] = []
     for number, policy in enumerate(book.policies, start=1):
@@ -42,9 +42,9 @@ def resolve_in_slices(
     previous: Policies | None = None,
     slice_size: int = SLICE,
 ) -> Iterator[None]:
-    """Have `policies` answer for those who use these channels, a slice of them at a time.
+    """Resolves `policies` for the entities that use these channels, a slice at a time.
 
-    What holds for an entity is known by the bits of the `previous` policies, if there are any.
+    The conditions that hold for an entity are known as bits of the `previous` policies, if any.
     """
     for number, (channel, entity) in enumerate(open_, start=1):
         holding = entity.holding

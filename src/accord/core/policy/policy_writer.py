@@ -1,4 +1,4 @@
-"""From a policy to a document of plain values, and from such a document to TOML with units."""
+"""Converts a policy to a document of plain values, and such a document to TOML with units."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def policy_document(policy: Policy) -> dict[str, object]:
 
 
 def write_toml(document: Mapping[str, object]) -> str:
-    """A book's document; what is null is left out, lists of tables come last."""
+    """Renders a policy set's document; nulls are omitted, lists of tables come last."""
     tables = {key: value for key, value in document.items() if _is_tables(value)}
     blocks = [_block("", {key: document[key] for key in document if key not in tables})]
     for key, listed in tables.items():

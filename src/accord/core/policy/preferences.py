@@ -1,7 +1,7 @@
-"""What is preferred for an event that can't have everything: a deadline, shaping, replacement.
+"""Preferences for an event that cannot have everything: deadline, shaping, replacement.
 
-Each preference is either said or left to other policies (None). `shaping` "none" and a deadline of
-0 are said: they forbid it to policies that come later in the order.
+Each preference is either set or left to other policies (None). `shaping` "none" and a deadline of 0
+are set: later policies in the order cannot override them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_DEADLINE: Final = 0
 
 
 class Preferences(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`shaping` is a shaper's name, after a colon its argument; the targets belong to it."""
+    """`shaping` is a shaper's name, with its argument after a colon; the targets belong to it."""
 
     shaping: str | None = None
     max_bytes: int | None = None

@@ -1,12 +1,12 @@
-"""Policies in the order in which they decide, and found by whom they are about.
+"""Policies in the order in which they decide, indexed by the entities they apply to.
 
-Of all policies that apply, the first in this order decides a setting that it says: the one with the
-higher precedence; of equal ones the more specific; of equally specific ones that which stands first
-in the book. `rank` is the place in this order, so what is compared later are just integers.
+Of all policies that apply, the first in this order that sets a setting decides it: the one with the
+higher precedence; of equal ones the more specific; of equally specific ones the first in the policy
+set. `rank` is the index in this order, so later comparisons are between integers.
 
-A rule is found by a name that it asks for: by an exact one if it can be, of client, user, group or
-node in this order of preference; else by what a pattern begins with. Only rules that ask for no
-name are tried one by one.
+A rule is indexed by a name that it requires: an exact one if possible, of client, user, group or
+node in this order of preference; else by the prefix of a pattern. Only rules that require no name
+are tried one by one.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from accord.core.policy.policy import ENTITY_NAMES
 
 
 class Rule:
-    """A policy's context at its place in the order.
+    """A policy's context with its rank.
 
-    `when` and `where` are the bits of these conditions, 0 where it has none.
+    `when` and `where` are the bits of these conditions, 0 if there is none.
     """
 
     def __init__(self, context: PolicyContext, rank: int, when: int, where: int) -> None:
@@ -34,7 +34,7 @@ class Rule:
 
 
 class _NameIndex:
-    """Rules by a name that they ask for, or by what a name must begin with."""
+    """Rules by a name that they require, or by its prefix."""
 
     def __init__(self) -> None:
         self._exact: dict[str, list[Rule]] = {}
@@ -60,7 +60,7 @@ class _NameIndex:
 
 
 class RuleIndex:
-    """Rules by the entities they are about."""
+    """Rules by the entities they apply to."""
 
     def __init__(self) -> None:
         self.is_empty = True
@@ -91,9 +91,9 @@ class RuleIndex:
         self._tried.append(rule)
 
     def find(self, entity: Entity, operations: int, found: dict[int, Rule]) -> None:
-        """Put what may be about `entity` and one of `operations` into `found`, by rank.
+        """Adds rules that may apply to `entity` and one of `operations` to `found`, by rank.
 
-        Whether a rule is about it is for the caller to ask, where that still matters.
+        The caller checks whether a rule really applies, if that matters.
         """
         _add(self._tried, operations, found)
         self._by_client.find(entity.client, operations, found)
@@ -104,7 +104,7 @@ class RuleIndex:
 
 
 def in_order(contexts: list[PolicyContext]) -> list[PolicyContext]:
-    """As they decide; those that are alike as they stand in the book."""
+    """Sorts contexts in the order in which they decide; ties keep the order of the policy set."""
     return sorted(contexts, key=_order_of)
 
 
@@ -113,7 +113,7 @@ def _order_of(context: PolicyContext) -> Order:
 
 
 def selected(found: dict[int, Rule], entity: Entity) -> list[Rule]:
-    """Those about `entity`, in order, up to where everything is decided in any case."""
+    """Rules that apply to `entity`, in order, up to the point where every setting is decided."""
     rules: list[Rule] = []
     decided = 0
     for rank in sorted(found):

@@ -1,11 +1,11 @@
 """The three selectors of a policy, parsed once: `who`, `where` and `when`.
 
-All are three-valued and count only where they are true. `where` asks for an event's attributes and
-`payload_bytes`, `when` for resources, `who` for an entity's names.
+All are three-valued and count only if true. `where` refers to an event's attributes and
+`payload_bytes`, `when` to resources, `who` to an entity's names.
 
-An entity can be in several groups, so in a `who` each test of `group` asks for membership:
-`group = 'a'` is "in a", `group <> 'a'` and `NOT group = 'a'` are "not in a", `group IN ('a', 'b')`
-is "in at least one of them", `group IS NULL` is "in none at all". Such a test is never unknown.
+An entity can be in several groups, so in a `who` each test of `group` is a membership test: `group
+= 'a'` is "in a", `group <> 'a'` and `NOT group = 'a'` are "not in a", `group IN ('a', 'b')` is "in
+at least one of them", `group IS NULL` is "in none at all". Such a test is never unknown.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _GROUP: Final = Attribute("group")
 
 @dataclass(frozen=True, slots=True)
 class Selectors:
-    """None where the policy does not ask."""
+    """The parsed selectors of one policy; None for each that it does not have."""
 
     who: EntitySelector | None = None
     where: Predicate | None = None
@@ -57,30 +57,30 @@ class Selectors:
 
     @property
     def conditions(self) -> int:
-        """How many conditions they are, joined by AND."""
+        """Number of conditions joined by AND."""
         who = None if self.who is None else self.who.predicate
         return sum(_conjuncts(each) for each in (who, self.where, self.when) if each is not None)
 
     @property
     def resources(self) -> frozenset[str]:
-        """What `when` asks for."""
+        """Resources that `when` refers to."""
         return frozenset() if self.when is None else _names_in(self.when)
 
     @property
     def attributes(self) -> frozenset[str]:
-        """What `where` asks for."""
+        """Attributes that `where` refers to."""
         return frozenset() if self.where is None else _names_in(self.where)
 
     @property
     def needs_attributes(self) -> bool:
-        """Whether `where` asks for more of an event than its size."""
+        """Whether `where` refers to more of an event than its size."""
         if self.where is None:
             return False
         return _has_xpath(self.where) or not self.attributes <= {PAYLOAD_BYTES}
 
 
 def parse_selectors(policy: Policy) -> Selectors:
-    """Raises PolicyError at a mistake."""
+    """Raises PolicyError if a selector is invalid."""
     return Selectors(
         _parse_who(policy.who, _place(policy, "who")),
         _parse(policy.where, _place(policy, "where")),
@@ -91,7 +91,7 @@ def parse_selectors(policy: Policy) -> Selectors:
 class EntitySelector:
     """A condition on an entity's names.
 
-    `required` are the names of one kind without one of which nobody meets it, if it has such.
+    `required` are names of one kind, one of which every matching entity has, if there are such.
     """
 
     def __init__(self, predicate: Predicate) -> None:
@@ -109,7 +109,7 @@ class EntitySelector:
         return self._evaluate(values, None) is True
 
     def _rewritten(self, node: Expr) -> Expr:
-        """The tree with tests of `group` as attributes of their own, named by their text."""
+        """Replaces tests of `group` by attributes named after their text."""
         if isinstance(node, And | Or):
             return type(node)(tuple(map(self._rewritten, node.items)))
         if _GROUP not in walk(node):
@@ -119,7 +119,7 @@ class EntitySelector:
 
 
 class _Membership:
-    """One test of `group`, for a set of them."""
+    """One membership test, for the groups of an entity."""
 
     def __init__(self, node: Expr) -> None:
         self._is_null = isinstance(node, IsNull)
@@ -177,7 +177,7 @@ def _parse(text: str, place: str) -> Predicate | None:
 
 @lru_cache(maxsize=_KEPT_TEXTS)
 def _parsed(text: str) -> Predicate:
-    """Kept by text: a new book mostly repeats what the last one said."""
+    """Cached by text: a new policy set mostly repeats the last one."""
     return parse(text)
 
 

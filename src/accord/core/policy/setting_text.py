@@ -8,12 +8,12 @@ from accord.core.model.units import DURATIONS_MS, render
 from accord.core.policy.contexts import UNSET, PolicyContext
 from accord.core.policy.grants import Grant
 
-GUARANTEE: Final = "guarantee"  # of subscriptions, where a policy says it
+GUARANTEE: Final = "guarantee"  # of subscriptions, if a policy decides it
 SETTINGS: Final = ("importance", "deadline", "shaping", "replacement")
 
 
 def settings_of(context: PolicyContext) -> dict[str, str]:
-    """What a policy says of each setting that it does not leave to others."""
+    """Each setting that a policy decides, in words."""
     said: dict[str, str] = {}
     if context.importance != UNSET:
         said["importance"] = str(context.importance)

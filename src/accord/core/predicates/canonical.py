@@ -1,9 +1,9 @@
-"""One form for conditions that mean the same, where that is cheap to find.
+"""Canonical form of conditions: one form for equal conditions, where that is cheap to find.
 
 Negation is pushed down to the comparisons (in three-valued logic `NOT a < 5` is `a >= 5`),
-constants stand on the right and are computed, conjunctions and disjunctions are flat, sorted and
-free of repetition, disjunctions of equalities become IN. An integral float is written as integer.
-Unknown truth values become FALSE, because nothing above them can tell the difference any more.
+constants are on the right and computed, conjunctions and disjunctions are flat, sorted and free of
+duplicates, disjunctions of equalities become IN. An integral float is written as an integer.
+Unknown truth values become FALSE where nothing above them can distinguish the two.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from accord.core.predicates.tree import (
 
 
 def canonical(node: Expr) -> Expr:
-    """An equal condition in canonical form."""
+    """Returns an equal condition in canonical form."""
     return _settle(_condition(node, is_negated=False))
 
 
 def _settle(node: Expr) -> Expr:
-    """Unknown as FALSE, wherever only AND and OR stand above it."""
+    """Replaces unknown by FALSE wherever only AND and OR are above it."""
     match node:
         case Literal(None):
             return FALSE
@@ -79,7 +79,7 @@ def _condition(node: Expr, *, is_negated: bool) -> Expr:
             return Compare("=", node, Literal(not is_negated))
         case PathTest() | XPath():
             return Not(node) if is_negated else node
-    return UNKNOWN  # a number where a truth value is wanted
+    return UNKNOWN  # a number instead of a truth value
 
 
 def _truth(value: Value | None, is_negated: bool) -> Expr:
@@ -89,7 +89,7 @@ def _truth(value: Value | None, is_negated: bool) -> Expr:
 
 
 def _operand(node: Expr) -> Expr:
-    """`node` where a value is wanted: there, unknown and false are not the same."""
+    """Canonical form of `node` as a value: there, unknown and false differ."""
     match node:
         case Literal(value):
             return Literal(_number(value)) if isinstance(value, float) else node
@@ -111,7 +111,7 @@ def _arithmetic(op: ArithmeticOp, left: Expr, right: Expr) -> Expr:
 def _negative(operand: Expr) -> Expr:
     if isinstance(operand, Literal):
         return Literal(_number(arithmetic("-", 0, operand.value)))
-    # Two minus signs cancel, but still make a number of what they stand before.
+    # Two minus signs cancel, but still require their operand to be a number.
     if isinstance(operand, Negative) and isinstance(operand.operand, Negative | Arithmetic):
         return operand.operand
     return Negative(operand)
@@ -194,7 +194,7 @@ def _combine(
 
 
 def _join_equalities(items: Iterable[Expr], *, is_all: bool) -> list[Expr]:
-    """`a = 1 OR a = 2` as `a IN (1, 2)`, and `a <> 1 AND a <> 2` as `a NOT IN (1, 2)`."""
+    """Writes `a = 1 OR a = 2` as `a IN (1, 2)`, and `a <> 1 AND a <> 2` as `a NOT IN (1, 2)`."""
     rest: list[Expr] = []
     values: dict[Expr, dict[Literal, None]] = {}
     for item in items:

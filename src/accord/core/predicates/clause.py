@@ -1,11 +1,11 @@
-"""Terms as the index keeps them, and events as it looks at them.
+"""Clauses (terms as the index stores them) and event views (events as it matches them).
 
-A clause holds a term's conditions sorted by how fast they are checked. A view is an event with its
-values sorted by kind, so that a check never compares unlike kinds.
+A clause holds a term's conditions, fastest to check first. A view is an event with its values
+grouped by kind, so that a check never compares unlike kinds.
 
-Tests on XML paths take part in the index under names of their own (`PATH` before the path), as if
-the selected text were an attribute. Where a path selects several texts the view lists them in
-`many`: the index then rules nothing out unless all of them fail, which is XPath's meaning.
+Tests on XML paths are indexed under names of their own (`PATH` before the path), as if the selected
+text were an attribute. If a path selects several texts, the view lists them in `many`: the index
+then rules a clause out only if all of them fail, which is XPath's meaning.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from accord.core.predicates.grid import Block
     from accord.core.predicates.partition import ClausePartition
 
-PATH: Final = "\0"  # no attribute's name contains it
+PATH: Final = "\0"  # occurs in no attribute name
 
-# 1 == True in Python: as keys of a table, booleans need names of their own.
+# 1 == True in Python: as dictionary keys, booleans need names of their own.
 _TRUE: Final = ("boolean", True)
 _FALSE: Final = ("boolean", False)
 
@@ -39,17 +39,17 @@ Bits = int
 
 
 def key_of(value: Value) -> Hashable:
-    """What stands for `value` in a table of equalities."""
+    """The key of `value` in a table of equalities."""
     if value is True:
         return _TRUE
     return _FALSE if value is False else value
 
 
 class NameBits:
-    """A bit for each name that predicates ask for, to see at once that an event lacks some.
+    """A bit for each name that predicates refer to, to detect at once that an event lacks some.
 
-    Names share bits once there are more than BITS of them, and have none where there are very many,
-    or where a name is very long: bits only ever rule out.
+    Names share bits once there are more than BITS of them, and have none if there are very many, or
+    if a name is very long: bits only ever rule out.
     """
 
     __slots__ = ("_bits",)
@@ -62,7 +62,7 @@ class NameBits:
         self._bits: dict[str, int] = {}
 
     def needed(self, names: Iterable[str]) -> Bits:
-        """The bits of all `names`, which get one each if they have none."""
+        """The bits of all `names`, assigned if they have none yet."""
         mask = 0
         for name in names:
             bit = self._bits.get(name)
@@ -81,10 +81,10 @@ class NameBits:
 
 
 class EventView:
-    """One event prepared for matching, and what has been found to match it.
+    """One event prepared for matching, and the keys found to match it.
 
-    `absent` has a bit for each name that the event lacks, see `NameBits`; `has_large` says that it
-    has an integer which no float may hold. `work` counts steps; past `limit` no more are taken.
+    `absent` has a bit for each name that the event lacks, see `NameBits`; `has_large` is set if it
+    has an integer that a float may not hold. `work` counts steps; matching stops beyond `limit`.
     """
 
     __slots__ = (
@@ -144,7 +144,7 @@ class EventView:
         self.absent: Bits = name_bits.absent(self.keys)
 
     def check(self, clause: Clause) -> None:
-        """Note the key of `clause` if it matches; once, however many terms its predicate has."""
+        """Records the key of `clause` if it matches; once, however many terms its predicate has."""
         if not clause.matches(self):
             return
         if not clause.is_only:
@@ -154,7 +154,7 @@ class EventView:
         self.found.append(clause.key)
 
     def text_size(self) -> int:
-        """How long all texts are together."""
+        """Total length of all texts."""
         if self._text_size is None:
             self._text_size = sum(map(len, self.strings.values()))
         return self._text_size
@@ -174,10 +174,10 @@ class EventView:
 class Clause:
     """One term of the predicate registered under `key`.
 
-    `points` are its equalities and `names` the attributes it can't match without: what partitions
-    divide clauses by; `needs` are the bits of those names. `ranges` are what a grid decides
-    by; `is_decided` says whether nothing is left to check then. `partition`, `block`, `slot` and
-    `is_listed` say where the clause is kept, and belong to those who keep it.
+    `points` are its equalities and `names` the attributes it requires: partitions divide clauses by
+    them; `needs` are the bits of those names. A grid decides by `ranges`; `is_decided` is set if
+    nothing is left to check then. `partition`, `block`, `slot` and `is_listed` locate the clause,
+    and belong to its container.
     """
 
     __slots__ = (
@@ -262,7 +262,7 @@ class Clause:
 def _add_bounds(
     name: str, allowed: ValueSet, numbers: list[NumberRange], texts: list[TextRange]
 ) -> bool:
-    """Note the hull of `allowed`; returns whether that says it all."""
+    """Records the hull of `allowed`; returns whether the hull is exact."""
     kind = allowed.only_kind()
     if kind is None:
         return False
@@ -283,7 +283,7 @@ def _add_path(
     numbers: list[NumberRange],
     texts: list[TextRange],
 ) -> None:
-    """Let the first test of each path take part in the index; all are evaluated afterwards."""
+    """Indexes the first test of each path; all tests are evaluated afterwards."""
     name = sys.intern(PATH + test.path)
     known = {known for known, *_ in (*points, *numbers, *texts)}
     if test.op is None or test.value is None or test.op == "<>" or name in known:

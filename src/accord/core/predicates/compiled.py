@@ -1,14 +1,14 @@
-"""The index's predicates in the extension: terms in the form that its `Matcher` takes.
+"""Matching engine in C: converts terms to the form of the extension's `Matcher`.
 
 A term becomes conditions and a rest. A condition is a name, whether it may be absent, and ranges.
-What is no range (functions, arithmetic, repeated elements) is the rest, a callable that the matcher
-asks last. Conditions go to the matcher packed: their names; for each a head, which is twice the
-number of its ranges, and one more if it may be absent; the bounds of all ranges, and their texts.
+What is not a range (functions, arithmetic, repeated elements) is the rest, a callable that the
+matcher calls last. Conditions are packed: their names; for each a head, which is twice the number
+of its ranges, plus one if it may be absent; the bounds of all ranges, and their texts.
 
 Tests on XML paths are conditions too, under names that no attribute has: `TEXTS` before the path
 for what it selects, `NUMBERS` for that as numbers. They may let through too much, so they are in
-the rest as well. An event has all that a path selects under such a name, and a condition holds if
-it does for any of it, which is XPath's meaning.
+the rest as well. An event has everything that a path selects under such a name, and a condition
+holds if it holds for any of it, which is XPath's meaning.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ NUMBERS: Final = "\1"
 _NO_LIMIT: Final = 2**62
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-# A kind and a value of it; None is where the kind begins.
+# A kind and a value of it; None is the start of the kind.
 _Bound = tuple[int, Value | None]
 _BEYOND: Final = len(Kind)
-_POINT: Final[_Bound] = (_BEYOND + 1, None)  # ends a range that is one value
+_POINT: Final[_Bound] = (_BEYOND + 1, None)  # ends a range of one value
 _ANY_TEXT: Final[tuple[_Bound, ...]] = ((Kind.STRING, None), (Kind.STRING + 1, None))
-# A bound: a number as the largest double not above it, or the place of a text; the text's length;
+# A bound: a number as the largest double not above it, or the offset of a text; the text's length;
 # how much the number is above the double.
 _NUMBER: Final = struct.Struct("=dIHBx")
 _TEXT: Final = struct.Struct("=QIHBx")
@@ -54,11 +54,11 @@ _EXACT_BITS: Final = 53
 
 Condition = tuple[str, bool, tuple[_Bound, ...]]
 Packed = tuple[tuple[str, ...], bytes, bytes, object, int]
-Handle = tuple[int, tuple[str, ...]]  # a predicate's number, and the paths that it asks for
+Handle = tuple[int, tuple[str, ...]]  # a predicate's number, and the paths it refers to
 
 
 class Compiled:
-    """Matches in C."""
+    """Matching engine that uses the C extension."""
 
     def __init__(self) -> None:
         self._matcher = _native.Matcher(_moment, attributes)
@@ -90,7 +90,7 @@ class Compiled:
         document: Document | None,
         limit: int | None,
     ) -> tuple[list[Hashable], int, int]:
-        """What matches in `roots`, the work that took, and how many roots were answered in full."""
+        """Returns the matches in `roots`, the work, and how many roots were completed."""
         seen: Mapping[str, Any] = values
         if document is not None and self._paths:
             seen = {**values, **dict(self._selected(document))}
@@ -101,7 +101,7 @@ class Compiled:
     def match_frames(
         self, roots: tuple[int, ...], data: bytes, spans: Any, limit: int | None
     ) -> tuple[list[tuple[Hashable, ...]], bytes, int, int]:
-        """As `Index.match_frames`: answers, which is whose, work, and how many are undecided."""
+        """As `Index.match_frames`: answers, index of each message's answer, work, undecided."""
         most = _NO_LIMIT if limit is None else limit
         return self._matcher.match_frames(roots, data, spans, most)
 
@@ -119,7 +119,7 @@ class Compiled:
 
 
 def _moment(said: datetime | str) -> int | None:
-    """The microseconds of a timestamp; None for a text that says none."""
+    """The microseconds of a timestamp; None for text that is not a timestamp."""
     found = infer(said) if isinstance(said, str) else said
     return _instant(found) if isinstance(found, datetime) else None
 
@@ -143,7 +143,7 @@ def _converted(term: Term) -> Packed:
 
 
 def _bounds(allowed: ValueSet) -> tuple[_Bound, ...]:
-    """Low and high of all ranges; those that meet where a kind begins are one."""
+    """Low and high of all ranges; ranges that meet at the start of a kind are joined."""
     point = allowed.point()
     if point is not None:
         return (kind_of(point), point), _POINT
@@ -179,7 +179,7 @@ def _packed(bounds: list[_Bound]) -> bytes:
 
 
 def _path_condition(test: PathTest) -> Condition:
-    """What `test` asks of a path, or a little less."""
+    """The condition of `test` on a path, or a slightly weaker one."""
     op, value = test.op, test.value
     if isinstance(value, str) and op == "=":
         return TEXTS + test.path, False, ((Kind.STRING, value), _POINT)

@@ -1,4 +1,4 @@
-"""The meaning of a canonical tree: `compile_node` makes it a function of values and document.
+"""Semantics of a canonical tree: `compile_node` turns it into a function of values and document.
 
 Functions return a value, or None for unknown. Truth follows SQL's three-valued logic.
 """
@@ -51,7 +51,7 @@ _ARITHMETIC: Final[dict[ArithmeticOp, Callable[[float, float], float]]] = {
     "*": operator.mul,
     "/": operator.truediv,
 }
-# Types whose values compare with each other. Booleans have no order, and are handled apart.
+# Types whose values compare with each other. Booleans have no order and are handled separately.
 _COMPARABLE: Final[dict[Kind, frozenset[type]]] = {
     Kind.NUMBER: frozenset((int, float)),
     Kind.STRING: frozenset((str,)),
@@ -71,7 +71,7 @@ def compare(op: CompareOp, left: Value | None, right: Value | None) -> bool | No
 
 
 def arithmetic(op: ArithmeticOp, left: Value | None, right: Value | None) -> float | None:
-    """Computed in floats; without a finite result, unknown."""
+    """Computed in floats; unknown without a finite result."""
     if type(left) not in (int, float) or type(right) not in (int, float):
         return None
     try:
@@ -82,7 +82,7 @@ def arithmetic(op: ArithmeticOp, left: Value | None, right: Value | None) -> flo
 
 
 def compile_node(node: Expr) -> Evaluator:
-    """A function that computes `node`."""
+    """Compiles `node` to a function."""
     match node:
         case Literal(value):
             return lambda _values, _document: value
@@ -140,7 +140,7 @@ def _compile_arithmetic(op: ArithmeticOp, left: Expr, right: Expr) -> Evaluator:
 
 
 def _compile_in(operand: Expr, listed: tuple[Value, ...], is_negated: bool) -> Evaluator:
-    """`x IN (a, b)` is `x = a OR x = b`: unknown if nothing equals and a kind is unlike."""
+    """`x IN (a, b)` is `x = a OR x = b`: unknown if none is equal and a kind is unlike."""
     inner = compile_node(operand)
     members = {kind: {v for v in listed if kind_of(v) is kind} for kind in map(kind_of, listed)}
     miss = False if len(members) == 1 else None
@@ -172,7 +172,7 @@ def _compile_is_null(operand: Expr, is_negated: bool) -> Evaluator:
 
 
 def _compile_junction(items: list[Evaluator], *, decisive: bool) -> Evaluator:
-    """AND, where a false item decides, or OR, where a true one does."""
+    """AND, which a false item decides, or OR, which a true one decides."""
 
     def evaluate(values: Values, document: Document | None) -> bool | None:
         result: bool | None = not decisive

@@ -1,8 +1,7 @@
-"""Attributes straight from the properties of an MQTT 5 message, for matching whole reads at once.
+"""Attributes straight from the properties of MQTT 5 messages, to match a whole read at once.
 
-What can't be decided here is *undecided*: it is for the edge to take the message apart. That is the
-case where it has XML metadata or repeats a reserved name, where it has very many properties, or
-where the bytes are no properties at all.
+Messages that cannot be decided here are *undecided*, and the edge decodes them: those with XML
+metadata, a repeated reserved name or very many properties, and bytes that are not properties.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _WITH_LENGTH: Final = frozenset({0x03, 0x08, 0x09})
 
 
 def attributes(block: bytes) -> dict[str, Value] | None:
-    """The attributes that a block of properties (without its length) says; None where undecided."""
+    """The attributes in a block of properties (without its length); None if undecided."""
     texts: dict[bytes, bytes] = {}
     position = count = 0
     while position < len(block):
@@ -62,14 +61,14 @@ def attributes(block: bytes) -> dict[str, Value] | None:
 
 
 def _binary(block: bytes, position: int) -> tuple[bytes, int]:
-    """What stands there behind its length, and where it ends, which may be past the end."""
+    """The length-prefixed bytes at `position`, and their end, which may be past the block's."""
     start = position + 2
     end = start + int.from_bytes(block[position:start], "big")
     return block[start:end], end
 
 
 def pairs(spans: Any, size: int) -> list[tuple[int, int]]:
-    """`spans` as numbers: where each block starts and ends in data of this size."""
+    """`spans` as numbers: start and end of each block in data of this size."""
     octets = bytes(spans)
     found = [] if len(octets) % 8 else list(struct.iter_unpack("=II", octets))
     if len(octets) % 8 or any(not start <= end <= size for start, end in found):

@@ -1,17 +1,17 @@
-"""Many clauses at once, by bits: which of them does an event match?
+"""Bitmap index over ranges: matches an event against many clauses at once.
 
-A block numbers its clauses, and an axis cuts the values of one attribute into cells. For each cell
-a block keeps two rows of bits: bit n of the first is set if clause n fails for every value in the
-cell, bit n of the second if it may fail for some, because one of its bounds lies inside. The union
-of one pair per axis tells of thousands of clauses which fail and which are in doubt; only the
+A block numbers its clauses, and an axis divides the values of one attribute into cells. For each
+cell a block has two rows of bits: bit n of the first is set if clause n fails for every value in
+the cell, bit n of the second if it may fail for some, because one of its bounds lies inside. The
+union of one pair per axis shows which of thousands of clauses fail and which are in doubt; only the
 doubtful ones are checked one by one.
 
-What an event costs is mostly access to memory, so cuts and rows lie in one array each. All cuts are
-searched in one call: as complex numbers, whose order is by axis first and by value then.
+The cost of an event is mostly memory access, so cuts and rows are in one array each. All cuts are
+searched in one call: as complex numbers, ordered by axis first and then by value.
 
-Cells are cut at the bounds of the clauses themselves, and cut anew whenever a block has become
-four times as large, or when too many bounds lie beyond the cuts. Clauses are taken in by `BATCH`:
-until then they wait in a list, unless events keep coming by and going through it.
+Cells are cut at the bounds of the clauses themselves, and cut again whenever a block has become
+four times as large, or when too many bounds lie beyond the cuts. Clauses are inserted in batches of
+`BATCH`: until then they wait in a list, unless many events have to scan it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from accord.core.predicates.clause import PATH, AxisKey, Bits, Clause, EventView
 from accord.core.predicates.value_sets import LOWEST
 
 BATCH: Final = 8  # clauses, so that each batch is one byte of every row
-PATIENCE: Final = 64  # events that look at waiting clauses before these are taken in all the same
+PATIENCE: Final = 64  # events that scan the waiting clauses before these are inserted anyway
 MAX_BLOCK: Final = 32_768
 MAX_AXES: Final = 32
 CELLS: Final = 64
 _ROWS: Final = CELLS + 3
 _ABSENT: Final = CELLS + 1  # the row for events without the attribute
-_UNDECIDED: Final = CELLS + 2  # the row for values that can't be placed in a single cell
+_UNDECIDED: Final = CELLS + 2  # the row for values that do not fit in a single cell
 _NONE: Final = -1
 _CUT_AGAIN_AT: Final = (64, 256, 1_024, 4_096, 16_384)
 _MANY_BITS: Final = 12
@@ -46,7 +46,7 @@ Bound = Any  # a number on an axis of numbers, a string on an axis of texts
 
 
 class Axis:
-    """One attribute's values, numbers or texts, cut into cells at `cuts`."""
+    """One attribute's values, numbers or texts, divided into cells at `cuts`."""
 
     __slots__ = ("cuts", "is_plain", "is_text", "name")
 
@@ -59,7 +59,7 @@ class Axis:
         self.cuts: list[Bound] = sorted(set(chosen if self.is_text else map(float, chosen)))
 
     def row(self, view: EventView) -> int:
-        """Which row tells about the event's value."""
+        """The row for the event's value."""
         if self.is_plain:
             number = view.numbers.get(self.name)
             return _ABSENT if number is None else bisect_right(self.cuts, number)
@@ -72,7 +72,7 @@ class Axis:
         return _ABSENT if math.isnan(number) else bisect_right(self.cuts, number)
 
     def span(self, low: Bound, high: Bound | None) -> tuple[int, int, int, int]:
-        """The first and last cell of a range, and those of them that lie in it only in part."""
+        """First and last cell of a range, and those that lie in it only in part."""
         first = bisect_right(self.cuts, low)
         is_whole = self.cuts[first - 1] == low if first else _is_endless(low)
         if _is_endless(high):
@@ -87,7 +87,7 @@ def _is_endless(bound: Bound | None) -> bool:
 
 
 class Block:
-    """Clauses by number, and the rows of bits that say where they fail or may fail."""
+    """Clauses by number, and the rows of bits that show where they fail or may fail."""
 
     __slots__ = (
         "_axes",
@@ -107,7 +107,7 @@ class Block:
     )
 
     def __init__(self, clauses: list[Clause], words: int) -> None:
-        """Take `clauses`, with room for 64 a word."""
+        """Creates a block of `clauses`, with room for 64 per word."""
         bounds: dict[AxisKey, list[Bound]] = {}
         for clause in clauses:
             for key, low, high in clause.ranges:
@@ -117,16 +117,16 @@ class Block:
         self._others = [(n, axis) for n, axis in enumerate(self._axes) if not axis.is_plain]
         self._lay_out_cuts()
         self.clauses: list[Clause | None] = []
-        self.keys: list[Hashable] = []  # theirs, to be had without touching them
+        self.keys: list[Hashable] = []  # keys of the clauses, without access to these
         self.used: Bits = 0
-        self.unsure: Bits = 0  # those that axes alone can't decide
+        self.unsure: Bits = 0  # clauses that axes alone can't decide
         self._ranges = 0
         self._outside = 0  # ranges with a bound beyond the first or last cut
         self._table: NDArray[np.uint64] = np.zeros((len(bounds) * _ROWS, 2, words), np.uint64)
         self.take(clauses)
 
     def _lay_out_cuts(self) -> None:
-        """All cuts in one order; beyond them, infinity, which stands for absence as a key."""
+        """Sorts all cuts into one array; beyond them infinity, the key of an absent value."""
         count = len(self._axes)
         cuts = np.full((count, CELLS + 1), math.inf, np.complex128)
         cuts.imag = math.inf
@@ -136,7 +136,7 @@ class Block:
                 cuts.imag[number, : len(axis.cuts)] = axis.cuts
         self._cuts = cuts.ravel()
         self._probes = np.arange(count).astype(np.complex128)
-        # From places among the cuts to rows: each axis has CELLS + 1 of the former.
+        # From indices among the cuts to rows: each axis has CELLS + 1 of the former.
         self._steps = np.arange(count) * (_ROWS - CELLS - 1)
         self._names = [axis.name if axis.is_plain else "" for axis in self._axes]
 
@@ -158,14 +158,14 @@ class Block:
 
     @property
     def wants_new_cuts(self) -> bool:
-        """Whether the cells have become too large for most clauses, or for the latest."""
+        """Whether the cells have become too large for most clauses, or for the latest ones."""
         return len(self.clauses) in _CUT_AGAIN_AT or 4 * self._outside > max(256, self._ranges)
 
     def grow(self) -> None:
         self._table = np.concatenate((self._table, np.zeros_like(self._table)), axis=2)
 
     def take(self, clauses: list[Clause]) -> None:
-        """Add clauses, for which there are axes and room; they fill the last byte's other bits."""
+        """Adds clauses, for which there are axes and room, to the free bits of the last byte."""
         start = len(self.clauses)
         for slot, clause in enumerate(clauses, start):
             clause.slot, clause.block = slot, self
@@ -212,7 +212,7 @@ class Block:
         clause.block = None
 
     def collect(self, view: EventView) -> None:
-        """Note what matches in `view`."""
+        """Records what matches in `view`."""
         failed: Bits = 0
         doubtful: Bits = self.unsure
         if self._axes:
@@ -231,7 +231,7 @@ class Block:
             view.check(self.clauses[slot])  # type: ignore[arg-type]
 
     def _rows(self, view: EventView) -> NDArray[np.int64]:
-        """For each axis, the row that tells about the event's value."""
+        """For each axis, the row for the event's value."""
         get = view.numbers.get
         keys = self._probes.copy()
         keys.imag = [get(name, math.inf) for name in self._names]
@@ -260,7 +260,7 @@ def numbers_of(mask: Bits) -> list[int]:
 
 
 class Grid:
-    """Clauses in blocks, and those that wait to be taken into one."""
+    """Clauses in blocks, and those that wait to be inserted."""
 
     __slots__ = ("_axes", "_blocks", "_looks", "_waiting", "size")
 
@@ -272,7 +272,7 @@ class Grid:
         self._looks = 0
 
     def takes(self, clause: Clause) -> bool:
-        """Whether `clause` fits in without more than MAX_AXES axes."""
+        """Whether `clause` fits without more than MAX_AXES axes."""
         return len(self._axes.union(key for key, _, _ in clause.ranges)) <= MAX_AXES
 
     def add(self, clause: Clause) -> None:
@@ -305,7 +305,7 @@ class Grid:
             self._rebuild(block, [])
 
     def _rebuild(self, block: Block, batch: list[Clause]) -> None:
-        """Cut the cells of `block` anew, with `batch` and without the clauses it lost."""
+        """Cuts the cells of `block` again, with `batch` and without removed clauses."""
         clauses = [clause for clause in block.clauses if clause is not None] + batch
         words = 1
         while 64 * words < len(clauses):
@@ -316,7 +316,7 @@ class Grid:
         self._axes.update(key for clause in self._waiting for key, _, _ in clause.ranges)
 
     def collect(self, view: EventView) -> None:
-        """Note what matches in `view`."""
+        """Records what matches in `view`."""
         if self._waiting:
             self._looks += 1
             if self._looks > PATIENCE:

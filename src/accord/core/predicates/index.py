@@ -1,14 +1,14 @@
-"""Live matching: which of many predicates match this event?
+"""Index for live matching: finds the predicates, of many, that match an event.
 
 Predicates are grouped by the channel filter they are registered for and, within it, by importance.
-An event visits the groups whose filter selects its channel, the most important first, so that a
-limit on work cuts off the unimportant ones; the answer says where.
+An event visits the groups whose filter selects its channel, most important first, so that a limit
+on work cuts off the unimportant ones; the result includes where.
 
-An engine does the matching: `compiled` in C, or `interpreted` where the extension was not built.
-Messages that have not been taken apart are matched by the read (`match_frames`), straight from
+An engine does the matching: `compiled` in C, or `interpreted` if the extension was not built.
+Messages that are not decoded yet are matched one read at a time (`match_frames`), straight from
 their bytes.
 
-Not safe for use from several threads at once.
+Not thread-safe.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ _REMEMBERED_LENGTH: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What matched, most important first.
+    """Keys that matched, most important first.
 
-    `work` is what it took, in steps: partitions, blocks and single clauses looked at, and long
-    texts compared. Where a limit cut the answer short, `cut_at` is the importance of the first
-    group that was not answered in full: whatever is more important is complete, and of what is as
-    or less important some may be missing.
+    `work` counts steps: partitions, blocks and single clauses visited, and long texts compared. If
+    a limit cut the result short, `cut_at` is the importance of the first incomplete group:
+    everything more important is complete, and of what is as or less important some may be missing.
     """
 
     keys: list[Hashable]
@@ -52,11 +51,11 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class FrameMatches:
-    """What matched in each of several messages.
+    """Keys that matched in each of several messages.
 
-    `answers` are the different sets of keys, the most important first, and `which` says for each
-    message which of them is its own. The first, UNDECIDED (of `frames`), is empty: it stands for
-    the `undecided` messages, whose bytes alone don't tell or took more work than the limit.
+    `answers` are the distinct sets of keys, most important first, and `which` is the index of each
+    message's set. The first, UNDECIDED (of `frames`), is empty: it stands for the `undecided`
+    messages, which need decoding or more work than the limit.
     """
 
     answers: list[tuple[Any, ...]]
@@ -79,7 +78,7 @@ class Index:
     """Predicates under keys of the caller's choice, to be matched against events."""
 
     def __init__(self, engine: Any = None) -> None:
-        """`engine` is for tests: another than the fastest there is."""
+        """`engine` is for tests: another than the fastest available."""
         self._engine = _Engine() if engine is None else engine
         self._entries: dict[Hashable, tuple[_Group, Any]] = {}
         self._groups: ChannelMap[dict[int, _Group]] = ChannelMap()
@@ -94,7 +93,7 @@ class Index:
     def add(
         self, key: Hashable, predicate: Predicate, *, channel: str = "#", importance: int = 0
     ) -> None:
-        """Register `predicate` under a new `key`, for the channels that `channel` selects."""
+        """Registers `predicate` under a new `key`, for the channels that `channel` selects."""
         if key in self._entries:
             raise ValueError(f"key {key!r} is registered already")
         if problem := problem_with_filter(channel):
@@ -105,7 +104,7 @@ class Index:
         group.size += 1
 
     def remove(self, key: Hashable) -> None:
-        """Take `key` out again; KeyError where it is not registered."""
+        """Removes `key`; KeyError if it is not registered."""
         group, handle = self._entries.pop(key)
         self._engine.remove(handle)
         group.size -= 1
@@ -124,7 +123,7 @@ class Index:
         *,
         limit: int | None = None,
     ) -> Matches:
-        """As `match`, for whoever has the parts of an event and not the event."""
+        """As `match`, from the parts of an event."""
         groups, roots = self._select(channel)
         keys, work, answered = self._engine.match(roots, values, document, limit)
         return Matches(keys, work, groups[answered].importance if answered < len(groups) else None)
@@ -132,10 +131,10 @@ class Index:
     def match_frames(
         self, channel: str, data: bytes, spans: Any, *, limit: int | None = None
     ) -> FrameMatches:
-        """As `match`, for messages whose MQTT 5 properties stand in `data`.
+        """As `match`, for messages whose MQTT 5 properties are in `data`.
 
         `spans` is a buffer of native 32-bit numbers: for each message, where its properties start
-        (behind their length) and end. They have been checked. `limit` is for each message.
+        (after their length) and end. The caller has validated them. `limit` is per message.
         """
         _, roots = self._select(channel)
         if not roots:
@@ -145,7 +144,7 @@ class Index:
         return FrameMatches(answers, memoryview(which).cast("I"), work, undecided)
 
     def match_all(self, events: Iterable[Event], *, limit: int | None = None) -> list[Matches]:
-        """One answer per event; `limit` is for each of them."""
+        """One result per event; `limit` is per event."""
         return [self.match(event, limit=limit) for event in events]
 
     def _select(self, channel: str) -> tuple[list[_Group], tuple[Any, ...]]:

@@ -1,6 +1,6 @@
-"""The index's predicates in Python: what `compiled` does, where the extension was not built.
+"""Matching engine in Python, used if the extension for `compiled` was not built.
 
-The two give the same answers, in an order and for a count of work that may differ.
+Both engines find the same matches; order and work count may differ.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from accord.core.predicates.frames import UNDECIDED, attributes, pairs
 from accord.core.predicates.partition import ClausePartition, remove
 from accord.core.predicates.terms import Term
 
-Handle = tuple[list[Clause], bool]  # a predicate's clauses, and whether they ask for paths
+Handle = tuple[list[Clause], bool]  # a predicate's clauses, and whether they refer to paths
 
 
 class Interpreted:
-    """Matches in partitions and grids."""
+    """Matching engine of partitions and grids."""
 
     def __init__(self) -> None:
         self._name_bits = NameBits()
@@ -55,7 +55,7 @@ class Interpreted:
         document: Document | None,
         limit: int | None,
     ) -> tuple[list[Hashable], int, int]:
-        """What matches in `roots`, the work that took, and how many roots were answered in full."""
+        """Returns the matches in `roots`, the work, and how many roots were completed."""
         view = EventView(
             values,
             document,
@@ -72,7 +72,7 @@ class Interpreted:
     def match_frames(
         self, roots: tuple[ClausePartition, ...], data: bytes, spans: Any, limit: int | None
     ) -> tuple[list[tuple[Hashable, ...]], bytes, int, int]:
-        """As `Index.match_frames`: answers, which is whose, work, and how many are undecided."""
+        """As `Index.match_frames`: answers, index of each message's answer, work, undecided."""
         numbers: dict[tuple[Hashable, ...], int] = {}
         which = array("I")
         work = 0

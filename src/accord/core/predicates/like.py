@@ -1,7 +1,7 @@
 """LIKE patterns: `%` stands for any text, `_` for any one character.
 
-Kept in one spelling, so that equal patterns are equal text: the escape character is a backslash, it
-stands only where needed, and in each run of wildcards the `_` come before a single `%`.
+Patterns are normalised, so that equal patterns are equal text: the escape character is a backslash,
+used only where needed, and in each run of wildcards the `_` precede a single `%`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 _WILDCARDS: Final = re.compile(r"(?:\\.)|([%_]{2,})", re.DOTALL)
 _PIECE: Final = re.compile(r"\\(.)|(.)", re.DOTALL)
 _REGEX_PIECE: Final = re.compile(r"\\?.", re.DOTALL)
-_SHORT: Final = 4_096  # comparisons that a regular expression may need at most
+_SHORT: Final = 4_096  # maximum comparisons left to a regular expression
 _WINDOW: Final = 4_096
 
 
 def normalise_pattern(pattern: str, escape: str | None) -> str:
-    """`pattern` in our spelling; ValueError where it ends in its escape character."""
+    """Normalises `pattern`; ValueError if it ends in its escape character."""
     pieces: list[str] = []
     characters = iter(pattern)
     for character in characters:
@@ -47,10 +47,10 @@ def split_prefix(pattern: str) -> tuple[str, str]:
 
 
 def compile_pattern(pattern: str) -> Callable[[str], bool]:
-    """A test for texts, which goes through each once: a part's first place is as good as any other.
+    """Compiles a test that scans a text once: a part's first occurrence is as good as any other.
 
-    (A regular expression of the whole would try the others too, which a hostile pattern exploits.)
-    A part with `_` inside takes one pass for each of its other characters: see `pattern_weight`.
+    (A regular expression of the whole would backtrack, which a hostile pattern exploits.) A part
+    with `_` inside takes one pass for each of its other characters: see `pattern_weight`.
     """
     prefix, rest = split_prefix(pattern)
     if not rest:
@@ -78,7 +78,7 @@ def _is_like(text: str, head: _Part, middle: list[_Part], tail: _Part) -> bool:
 
 
 class _Part:
-    """What stands between two `%`: text and `_`, so of fixed length."""
+    """The text and `_` between two `%`, of fixed length."""
 
     def __init__(self, regex: str, length: int) -> None:
         self.length = length
@@ -101,9 +101,9 @@ class _Part:
         return self._find_in_long(text, start)
 
     def _find_in_long(self, text: str, start: int) -> int:
-        """Many places at once, because from each a regular expression may go far before it fails.
+        """Tests many positions at once: a regular expression may go far from each before it fails.
 
-        Code points are compared by the window: whatever stands at an offset from all its places.
+        Code points are compared by the window: the characters at one offset from all positions.
         """
         last = len(text) - self.length
         while start <= last:
@@ -124,7 +124,7 @@ def _literal_text(pieces: list[re.Match[str]]) -> str:
 
 
 def pattern_weight(pattern: str) -> int:
-    """How often a text is gone through, at most, to tell whether it is like `pattern`."""
+    """Maximum number of passes over a text to match it against `pattern`."""
     weight = 1
     for regex, _ in regex_parts(pattern):
         pieces = [piece[0] for piece in _REGEX_PIECE.finditer(regex)]
@@ -134,7 +134,7 @@ def pattern_weight(pattern: str) -> int:
 
 
 def regex_parts(pattern: str) -> list[tuple[str, int]]:
-    """What stands before, between and after each `%`: as regular expression, and how long it is."""
+    """Parts before, between and after each `%`: regular expression and length."""
     parts: list[list[str]] = [[]]
     for piece in _PIECE.finditer(pattern):
         if piece[0] == "%":

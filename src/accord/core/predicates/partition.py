@@ -1,13 +1,13 @@
-"""Clauses divided by what they ask for, so that an event meets few of them.
+"""Partition tree of clauses, so that an event visits few of them.
 
-A partition with few clauses just lists them. Once it has more, it divides: a clause with an
-equality goes to a sub-partition that only events with this value reach; one without, where clauses
-ask for many different attributes, to one that only events with this attribute reach; all others
-into a grid. Of several choices a clause takes the smallest sub-partition. Sub-partitions divide in
-the same way by what is left, so the depth is bounded by a clause's conditions.
+A partition with few clauses lists them. With more, it divides: a clause with an equality goes to a
+sub-partition that only events with this value reach; one without, if clauses refer to many
+different attributes, to one that only events with this attribute reach; all others into a grid. Of
+several choices a clause takes the smallest sub-partition. Sub-partitions divide in the same way by
+the remaining conditions, so the depth is bounded by a clause's conditions.
 
-Even a short list is not gone through: `_needs` holds, in lanes of 64 bits, the names that each
-clause needs, and one addition over all lanes tells which need none that the event lacks.
+Even a short list is not scanned: `_needs` holds, in lanes of 64 bits, the names that each clause
+needs, and one addition over all lanes shows which need none that the event lacks.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ClausePartition:
             self._list(clause)
 
     def collect(self, view: EventView) -> None:
-        """Let `view` check all clauses that it may match."""
+        """Has `view` check all clauses that it may match."""
         view.work += 1
         if view.work > view.limit:
             return
@@ -163,7 +163,7 @@ class ClausePartition:
         return 0 if child is None else child.size
 
     def _forget(self, clause: Clause) -> None:
-        """Take `clause` out of the list or grid that it stands in."""
+        """Removes `clause` from its list or grid."""
         if not clause.is_listed:
             assert self._grid is not None
             self._grid.remove(clause)
@@ -188,7 +188,7 @@ class ClausePartition:
 
 
 def remove(clause: Clause) -> None:
-    """Take `clause` out of the partition that holds it, and drop partitions that this empties."""
+    """Removes `clause` from its partition, and drops partitions that this empties."""
     partition = clause.partition
     assert partition is not None
     partition._forget(clause)

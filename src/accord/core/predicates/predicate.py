@@ -1,4 +1,4 @@
-"""The predicate as users hold it: parsed once, printable, comparable, ready to evaluate."""
+"""The public predicate: parsed once, printable, comparable, ready to evaluate."""
 
 from __future__ import annotations
 
@@ -65,19 +65,19 @@ EVERYTHING = Predicate(TRUE)
 
 
 def parse(text: str) -> Predicate:
-    """The predicate that the selector `text` says; raises PredicateError at a mistake."""
+    """Parses a selector; raises PredicateError if it is invalid."""
     _check_text(text)
     return Predicate(parse_selector(text))
 
 
 def parse_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Predicate:
-    """The predicate that the XPath 1.0 condition `text` says; raises PredicateError."""
+    """Parses an XPath 1.0 condition; raises PredicateError if it is invalid."""
     _check_text(text)
     return Predicate(_parse_xpath(text, namespaces))
 
 
 def _check_text(text: str) -> None:
-    """Refuse lone surrogates, which no event's text can contain and nothing could print."""
+    """Refuses lone surrogates, which no event's text can contain and nothing could print."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -1,10 +1,10 @@
-"""Covering and intersection of one predicate with many, without asking each of them.
+"""Covering and intersection of one predicate with many, without comparing each of them.
 
-For every attribute there are columns of bounds: which predicates limit it to one kind of value, and
-between which bounds. The bounds are kept as floats, by a mapping that never turns an order round
-(for strings, their first six bytes), so whole columns are compared at once and what fails there
-can't be related. What is left is asked one by one, except where a predicate is nothing but ranges
-of numbers that floats hold exactly: then the columns have answered already.
+Every attribute has columns of bounds: the predicates that limit it to one kind of value, and their
+bounds. Bounds are stored as floats by a monotonic mapping (for strings, their first six bytes), so
+whole columns are compared at once and what fails there can't be related. The rest is compared one
+by one, except if a predicate consists only of ranges of numbers that floats hold exactly: then the
+columns are conclusive.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Mask = NDArray[np.bool_]
 
 
 class Related(NamedTuple):
-    """Keys of predicates that are related for sure, and of those for which it is unknown.
+    """Keys of predicates that are certainly related, and of those for which it is unknown.
 
-    Predicates that can be related only because one of the two matches nothing at all, which nobody
-    could see from its conditions, are in neither list.
+    Predicates that are related only because one of the two matches nothing at all, which its
+    conditions do not show, are in neither list.
     """
 
     yes: list[Hashable]
@@ -45,7 +45,7 @@ class Related(NamedTuple):
 
 @dataclass(slots=True)
 class _Limit:
-    """What a predicate allows of one attribute, if all of one kind, as floats."""
+    """A predicate's limits on one attribute, if all of one kind, as floats."""
 
     name: str
     kind: Kind
@@ -58,7 +58,7 @@ class _Row:
     key: Hashable
     terms: list[Term]
     limits: list[_Limit]
-    is_plain: bool  # nothing but ranges of numbers that floats hold
+    is_plain: bool  # only ranges of numbers that floats hold
 
     @property
     def is_exact(self) -> bool:
@@ -129,7 +129,7 @@ class Relations:
         self._append(_row(key, predicate))
 
     def remove(self, key: Hashable) -> None:
-        """Take `key` out again; KeyError where it is not registered."""
+        """Removes `key`; KeyError if it is not registered."""
         number = self._numbers.pop(key)
         self._is_alive.all[number] = False
         dead = len(self._rows) - len(self._numbers)
@@ -140,7 +140,7 @@ class Relations:
                 self._append(row)
 
     def covering(self, predicate: Predicate) -> Related:
-        """Those that match whatever `predicate` matches."""
+        """Predicates that match whatever `predicate` matches."""
         asked = _row(None, predicate)
         satisfied = np.zeros(len(self._rows), dtype=np.int64)
         for limit in asked.limits:
@@ -156,7 +156,7 @@ class Relations:
         )
 
     def covered_by(self, predicate: Predicate) -> Related:
-        """Those that match nothing but what `predicate` matches."""
+        """Predicates that match only what `predicate` matches."""
         asked = _row(None, predicate)
         candidates = np.ones(len(self._rows), dtype=np.bool_)
         for limit in asked.limits:
@@ -172,7 +172,7 @@ class Relations:
         )
 
     def intersecting(self, predicate: Predicate) -> Related:
-        """Those that can match an event together with `predicate`."""
+        """Predicates that can match an event together with `predicate`."""
         asked = _row(None, predicate)
         candidates = np.ones(len(self._rows), dtype=np.bool_)
         for limit in asked.limits:
@@ -222,7 +222,7 @@ class Relations:
         ask: Callable[[_Row], bool | None],
         known: Mask | None = None,
     ) -> Related:
-        """Sort `candidates` by what is `known` of them already, or else by asking."""
+        """Sorts `candidates` by what is `known` of them already, or else by comparison."""
         candidates &= self._is_alive.all
         if known is None:
             known = np.zeros(len(candidates), dtype=np.bool_)
@@ -257,7 +257,7 @@ def _row(key: Hashable, predicate: Predicate) -> _Row:
 
 
 def _image(bound: Bound | None) -> float:
-    """A float for `bound`: the greater of two bounds never has the smaller one."""
+    """A float for `bound`; the mapping is monotonic."""
     if bound is None:
         return math.inf
     if isinstance(bound, str):

@@ -1,12 +1,12 @@
-"""How predicates relate: covering and intersection.
+"""Relations between predicates: covering and intersection.
 
-`covers(p, q)` asks whether every event that matches q matches p; `intersects(p, q)`, whether some
-event matches both. Answers are True, False, or None for unknown, and never wrong.
+`covers(p, q)` is whether every event that matches q matches p; `intersects(p, q)`, whether some
+event matches both. Results are True, False, or None for unknown, and never wrong.
 
-Each term bounds a box: one set of values per attribute. A term that is nothing but its box is known
+Each term bounds a box: one set of values per attribute. A term that equals its box is known
 exactly; otherwise the box is too large, never too small. So q's boxes minus p's exact boxes being
 empty proves covering, and q's exact boxes minus all of p's boxes leaving something disproves it.
-The subtraction takes several terms of p together, because none alone need cover q.
+The subtraction uses several terms of p together, because none alone need cover q.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def intersects(p: Predicate, q: Predicate) -> bool | None:
 
 
 def covers_terms(p: list[Term], q: list[Term], most_sides: int = MAX_SIDES) -> bool | None:
-    """`most_sides` bounds the work: where it does not suffice, the answer is unknown."""
+    """`most_sides` bounds the work: if it is exceeded, the result is unknown."""
     answers = {_covers_term(p, term, most_sides) for term in q}
     if False in answers:
         return False
@@ -72,7 +72,7 @@ def _covers_term(p: list[Term], q: Term, most_sides: int) -> bool | None:
 
 
 def _escapes(box: Box, others: Iterable[Box]) -> bool:
-    """Whether some of `box` is outside of all others; False also where that is not easily seen."""
+    """Whether part of `box` is outside all others; False also if that is not easily seen."""
     left = dict(box)
     for other in others:
         for name, allowed in other.items():
@@ -86,7 +86,7 @@ def _escapes(box: Box, others: Iterable[Box]) -> bool:
 
 
 def _implies_extras(q: Term, p: Term) -> bool:
-    """Whether q says all that p says beside its box."""
+    """Whether q implies all that p requires besides its box."""
     known = set(q.rest)
     return all(node in known for node in p.rest) and all(
         any(_implies_path(test, wanted) for test in q.paths) for wanted in p.paths
@@ -109,7 +109,7 @@ def _implies_path(test: PathTest, wanted: PathTest) -> bool:
 
 
 def _path_values(test: PathTest) -> ValueSet:
-    """What the test allows; text that is no number differs from all numbers, as NaN does."""
+    """Values that the test allows; text that is not a number differs from all numbers, like NaN."""
     assert test.op is not None
     assert test.value is not None
     allowed = value_sets.compared(test.op, test.value)
@@ -122,7 +122,7 @@ def _path_values(test: PathTest) -> ValueSet:
 
 
 def _subtract_all(box: Box, others: Iterable[Box], most_sides: int) -> list[Box] | None:
-    """What is left of `box` without `others`, as boxes; None where they become too many."""
+    """Remainder of `box` without `others`, as boxes; None if they become too many."""
     left = [box]
     for other in others:
         pieces: list[Box] = []

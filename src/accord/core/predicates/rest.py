@@ -1,4 +1,4 @@
-"""What is left of a term for Python to evaluate, after an index has looked at single attributes."""
+"""The rest of a term: what Python evaluates after an index has checked single attributes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from accord.core.predicates.like import pattern_weight
 from accord.core.predicates.terms import Term
 from accord.core.predicates.tree import And, Expr, Like, walk
 
-# A step of work is what a simple test takes: as long as going once through so much text.
+# One step of work is a simple test, or one pass over this much text.
 TEXT_PER_STEP: Final = 64
 
 
 class Rest:
-    """A conjunction, compiled when it is first asked.
+    """A conjunction, compiled when first used.
 
-    `weight` says how often it goes through the texts of an event: with their length it makes the
-    price, so that a limit on work holds for long texts too.
+    `weight` is the number of passes over the texts of an event: with their length it gives the
+    cost, so that a limit on work holds for long texts too.
     """
 
     __slots__ = ("_evaluate", "_nodes", "weight")
@@ -38,6 +38,6 @@ class Rest:
 
 
 def rest_of(term: Term) -> Rest | None:
-    """What the sets of `term` don't say, or None where they say it all."""
+    """The part of `term` that its sets do not express, or None if they express it all."""
     nodes = (*term.paths, *term.rest)
     return Rest(nodes) if nodes else None

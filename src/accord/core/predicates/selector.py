@@ -1,4 +1,4 @@
-"""Selector text to tree: grammar, literals, and mistakes that point at the character."""
+"""Selector parser: grammar, literals, and errors that point at the character."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from accord.core.predicates.xpath import parse_xpath
 
 MAX_LENGTH: Final = 16_384
 MAX_DEPTH: Final = 64
-MAX_BRACKETS: Final = 2 * MAX_DEPTH  # within each other; some of them may say nothing
+MAX_BRACKETS: Final = 2 * MAX_DEPTH  # nested; some of them may be redundant
 MAX_NODES: Final = 10_000
 MAX_PATTERN: Final = 1_024
 
 _Parsed = Tree[Token]
 
-# What opens and closes, what can stand before itself, and all else; quoted text first.
+# What opens and closes, what can precede itself, and everything else; quoted text first.
 _NESTING: Final = re.compile(
     r"""'[^']*'?|"[^"]*"?|(?P<open>\()|(?P<close>\))|(?P<before>NOT(?![\w$.])|[+-])|[\w$.]+|[^\s]""",
     re.IGNORECASE,
@@ -51,7 +51,7 @@ _NESTING: Final = re.compile(
 
 
 def parse_selector(text: str) -> Expr:
-    """The tree of `text`, not yet canonical; empty text selects everything."""
+    """Parses `text` to a tree, not yet canonical; empty text selects everything."""
     if len(text) > MAX_LENGTH:
         raise PredicateError(f"{len(text)} characters, at most {MAX_LENGTH} accepted", text=text)
     if not text.strip():
@@ -72,7 +72,7 @@ def _grammar() -> Lark:
 
 
 def _check_nesting(text: str) -> None:
-    """What is nested without end is refused before it is parsed, which would take far longer."""
+    """Refuses excessive nesting before parsing, which would take far longer."""
     brackets = prefixes = 0
     for found in _NESTING.finditer(text):
         kind = found.lastgroup
@@ -89,7 +89,7 @@ def _check_nesting(text: str) -> None:
 
 
 def _check_depth(parsed: _Parsed, text: str) -> None:
-    """Nesting is bounded before anything walks the tree recursively."""
+    """Bounds nesting before anything walks the tree recursively."""
     level: list[_Parsed | Token] = [parsed]
     for _ in range(MAX_DEPTH):
         level = [child for node in level if isinstance(node, Tree) for child in node.children]
@@ -104,13 +104,13 @@ def _position(node: _Parsed | Token) -> int:
 
 
 class _Builder:
-    """Turns lark's tree into ours; each method is named after the grammar's rule."""
+    """Converts lark's tree; each method is named after the grammar's rule."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     def condition(self, parsed: _Parsed) -> Expr:
-        """`parsed` where a truth value is wanted; a constant of another kind is a mistake."""
+        """Converts `parsed` to a truth value; a constant of another kind is an error."""
         node = self.build(parsed)
         if not isinstance(node, Arithmetic | Negative | Literal):
             return node
@@ -228,7 +228,7 @@ class _Builder:
             if type(node.value) not in (int, float):
                 raise self._error(f"no sign on {node}", tree, "a number")
             return self._literal(-cast(float, node.value), tree) if sign == "-" else node
-        # A plus sign changes nothing, but makes a number of its operand.
+        # A plus sign changes nothing, but requires its operand to be a number.
         return Negative(node) if sign == "-" else Negative(Negative(node))
 
     def name(self, parsed: _Parsed) -> Expr:

@@ -1,8 +1,8 @@
-"""A predicate as a disjunction of terms: the form that the index and the relations work on.
+"""Disjunctive normal form of a predicate, used by the index and the relations.
 
-A term is a conjunction. What it says about single attributes is one `ValueSet` each, tests on XML
-paths are kept apart (see `tree`: they can't be merged), and the rest stays as nodes. Where a `LIKE`
-has a literal prefix, the set is a little too large and the node stays in `rest` beside it.
+A term is a conjunction. Its conditions on single attributes are one `ValueSet` each, tests on XML
+paths are separate (see `tree`: they can't be merged), and the rest remains as nodes. For a `LIKE`
+with a literal prefix, the set is slightly too large and the node also stays in `rest`.
 
 A predicate whose disjunctions would multiply beyond `MAX_TERMS` keeps them in `rest` undivided.
 """
@@ -38,7 +38,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """True for events whose attributes are in `sets`, and for which all `paths` and `rest` are."""
+    """True for events whose attributes are in `sets`, and for which `paths` and `rest` are true."""
 
     sets: Mapping[str, ValueSet] = field(default_factory=dict)
     paths: tuple[PathTest, ...] = ()
@@ -46,11 +46,11 @@ class Term:
 
     @property
     def is_exact(self) -> bool:
-        """Whether `sets` say it all."""
+        """Whether `sets` express the whole term."""
         return not self.paths and not self.rest
 
     def both(self, other: Term) -> Term | None:
-        """The conjunction, or None where no event can satisfy it."""
+        """The conjunction, or None if no event can satisfy it."""
         merged = dict(self.sets)
         for name, allowed in other.sets.items():
             merged[name] = merged[name] & allowed if name in merged else allowed
@@ -104,7 +104,7 @@ def _disjunction(node: Or) -> list[Term]:
 
 
 def _plain_conjunction(items: Iterable[Expr]) -> Term | None:
-    """Conditions without OR make one term, or none where they contradict each other."""
+    """Conditions without OR form one term, or none if they contradict each other."""
     bounds: dict[str, Range] = {}
     merged: dict[str, ValueSet] = {}
     paths: list[PathTest] = []
@@ -135,7 +135,7 @@ def _plain_conjunction(items: Iterable[Expr]) -> Term | None:
 
 
 def _narrow(bounds: dict[str, Range], node: Compare) -> bool:
-    """Take in a comparison with a number, by far the most frequent condition; or return False."""
+    """Adds a comparison with a number, by far the most frequent condition; else returns False."""
     left, right, op = node.left, node.right, node.op
     if not isinstance(left, Attribute) or not isinstance(right, Literal) or op == "<>":
         return False
@@ -157,7 +157,7 @@ def _narrow(bounds: dict[str, Range], node: Compare) -> bool:
 
 
 def _about_attribute(node: Expr) -> tuple[str, ValueSet, bool] | None:
-    """The attribute that `node` is about, what it allows, and whether that is exact."""
+    """The attribute that `node` tests, what it allows, and whether that is exact."""
     if isinstance(node, Compare):
         if isinstance(node.left, Attribute) and isinstance(node.right, Literal):
             assert node.right.value is not None

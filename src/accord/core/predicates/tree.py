@@ -1,13 +1,13 @@
-"""The predicate tree: what selectors and XPath conditions both become.
+"""The predicate tree, common to selectors and XPath conditions.
 
 Nodes are frozen values. `str(node)` is selector text that parses back to an equal tree, so it
-serves as canonical form, as identity across processes, and for people to read.
+serves as canonical form, as identity across processes, and for display.
 
 Logic is three-valued. An absent attribute, a comparison of unlike kinds, or arithmetic without a
-finite result is unknown (None); a predicate matches only where it is true.
+finite result is unknown (None); a predicate matches only if it is true.
 
-XPath conditions have nodes of their own, because their comparisons are existential: `/a/b > 5` asks
-whether *any* selected node satisfies it, so two tests on one path can't be merged as two tests on
+XPath conditions have nodes of their own, because their comparisons are existential: `/a/b > 5` is
+true if *any* selected node satisfies it, so two tests on one path can't be merged as two tests on
 one attribute can. Without a document they are unknown.
 """
 
@@ -43,7 +43,7 @@ RESERVED: Final = frozenset(
 class Expr:
     """Base of all nodes, compared by their text: Python's own 1 == TRUE must not count here.
 
-    `children` lets walks be written without recursion.
+    `children` allows walks without recursion.
     """
 
     @property
@@ -69,7 +69,7 @@ class Expr:
 
 @dataclass(frozen=True, eq=False)
 class Literal(Expr):
-    """A constant; None is the unknown truth value, which only IS NULL can tell from false."""
+    """A constant; None is the unknown truth value, which only IS NULL distinguishes from false."""
 
     value: Value | None
 
@@ -144,7 +144,7 @@ class In(_WithOperand):
 
 @dataclass(frozen=True, eq=False)
 class Like(_WithOperand):
-    """`pattern` has `%` and `_` as wildcards, and a backslash before each that is meant itself."""
+    """`pattern` has the wildcards `%` and `_`; a backslash makes the next character literal."""
 
     pattern: str
     is_negated: bool = False
@@ -192,7 +192,7 @@ class Or(_WithItems):
 
 @dataclass(frozen=True, eq=False)
 class Not(Expr):
-    """Canonical trees have it only above XPath tests: elsewhere negation is pushed down."""
+    """Negation; in canonical trees only above XPath tests, elsewhere it is pushed down."""
 
     item: Expr
 
@@ -210,8 +210,8 @@ class Not(Expr):
 class PathTest(Expr):
     """Whether any node selected by `path` exists (`op` None) or compares so with `value`.
 
-    `path` is a key of `Document.paths`. Compared with a string, a node counts by its string value;
-    with a number, by XPath's number() of it.
+    `path` is a key of `Document.paths`. A string is compared with a node's string value, a number
+    with XPath's number() of it.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""Sets of values: what one attribute may be, for a predicate to match.
+"""Sets of values that one attribute may have for a predicate to match.
 
 Every kind of value is totally ordered and discrete: each value has a next one. (The next float
 after 5; for strings, the text with a null character appended; for timestamps, a microsecond later.)
@@ -33,7 +33,7 @@ LOWEST: Final[dict[Kind, Bound]] = {
 
 
 class ValueSet:
-    """Values of every kind, by `Kind`, and whether an absent attribute belongs to it too."""
+    """Values of every kind, by `Kind`, and whether an absent attribute belongs to the set too."""
 
     __slots__ = ("has_null", "ranges")
 
@@ -102,14 +102,14 @@ class ValueSet:
         return not self.has_null and not any(self.ranges)
 
     def only_kind(self) -> Kind | None:
-        """The kind of all its values, or None where they are of several, or one is null."""
+        """The kind of all its values; None if there are several, or null is included."""
         if self.has_null:
             return None
         kinds = [kind for kind, ranges in zip(_KINDS, self.ranges, strict=True) if ranges]
         return kinds[0] if len(kinds) == 1 else None
 
     def point(self) -> Value | None:
-        """The one value that this set has, or None where it has another number of them."""
+        """The only value of this set, or None if it has none or several."""
         kind = self.only_kind()
         if kind is None or len(self.ranges[kind]) != 1:
             return None
@@ -203,7 +203,7 @@ def one_of(values: Iterable[Value]) -> ValueSet:
         last: Range = ranges[-1] if ranges else (None, value)
         low, high = last
         if high is None or value < high:
-            continue  # a repetition
+            continue  # a duplicate
         if ranges and high == value:
             ranges[-1] = low, after
         else:
@@ -213,7 +213,7 @@ def one_of(values: Iterable[Value]) -> ValueSet:
 
 
 def none_of(values: Iterable[Value]) -> ValueSet:
-    """All values that are known to differ from each of `values`: of their kind, so of one."""
+    """All values known to differ from each of `values`: of their kind, so of one kind."""
     equal = one_of(values)
     kind = equal.only_kind()
     return NOTHING if kind is None else of_kind(kind, (LOWEST[kind], None)) - equal
@@ -250,7 +250,7 @@ def _next_number(value: Any) -> Any | None:
 
 
 def _after_prefix(prefix: str) -> str | None:
-    """The first text after all that start with `prefix`; surrogates are no text."""
+    """The first text after all that start with `prefix`; surrogates are not text."""
     kept = prefix.rstrip("\U0010ffff")
     if not kept:
         return None

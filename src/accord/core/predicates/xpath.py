@@ -1,7 +1,7 @@
-"""XPath 1.0 conditions: parsed by elementpath, mapped to the tree where that keeps their meaning.
+"""XPath 1.0 conditions: parsed by elementpath, mapped to the tree if that preserves their meaning.
 
 What maps: `and`, `or`, `not()`, `boolean()`, and comparisons of a simple path with a constant or
-its mere existence. A simple path goes down by names from the document (`/report/position/@unit`,
+its mere existence. A simple path descends by names from the document (`/report/position/@unit`,
 `report/altitude`), or is one name at any depth (`//altitude`, `//@unit`); a last predicate of the
 same form may follow (`/report/sensor[@kind='ir']`), because "some sensor whose kind is ir" and
 "some kind of a sensor is ir" are the same question.
@@ -39,7 +39,7 @@ from accord.core.predicates.tree import (
 MAX_LENGTH: Final = 4_096
 MAX_ARGUMENTS: Final = 16
 MAX_COST: Final = 10**7
-INLINE_COST: Final = 10**5  # ten milliseconds at worst: what costs more can be had from elsewhere
+INLINE_COST: Final = 10**5  # ten milliseconds at worst: costlier ones can be evaluated elsewhere
 
 _Token = Any  # elementpath's tokens carry no usable types
 _Constant = str | float | bool
@@ -54,7 +54,7 @@ _NAME_ERRORS: Final = ("err:XPST0008", "err:XPST0017", "err:XPST0081", "err:XPST
 
 
 def parse_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Expr:
-    """The tree of the XPath 1.0 condition `text`, with `namespaces` from prefix to URI."""
+    """Parses the XPath 1.0 condition `text`, with `namespaces` from prefix to URI."""
     if len(text) > MAX_LENGTH:
         raise PredicateError(f"{len(text)} characters, at most {MAX_LENGTH} accepted", text=text)
     bindings = dict(namespaces or {})
@@ -88,12 +88,12 @@ def _is_compilable(node: XPath) -> bool:
 
 
 def _tokens(text: str, namespaces: dict[str, str], *, is_compilable: bool) -> _Token | None:
-    """elementpath's tokens of `text`; None where only the engine understands it.
+    """elementpath's tokens of `text`; None if only the engine supports it.
 
     elementpath is the better judge of names (functions, prefixes), but refuses some rare conditions
-    that XPath 1.0 allows, such as `1 = 2 = 2`, and trips over constants without a value.
+    that XPath 1.0 allows, such as `1 = 2 = 2`, and fails on constants without a value.
     """
-    # Imported late: it takes longer to load than all the rest, and selectors don't need it.
+    # Imported late: it takes longer to load than everything else, and selectors don't need it.
     from elementpath import ElementPathError, XPath1Parser  # noqa: PLC0415
 
     try:
@@ -121,15 +121,15 @@ def _compile(expression: str, node: XPath) -> etree.XPath:
 
 
 def _from_document(node: XPath) -> str:
-    """The condition, starting at the document and not, as lxml does by itself, at its root."""
+    """The condition, starting at the document instead of, as lxml does, at its root."""
     return f"boolean(/self::node()[boolean({node.expression})])"
 
 
 class XPathEngine:
-    """A compiled condition, which knows how its cost grows with the document.
+    """A compiled condition that can estimate its cost on a document.
 
-    Steps to any distance (`//`, following, absolute paths in predicates, …) inside each other
-    multiply by the number of nodes, steps to siblings and parents by the most children of a node.
+    Nested steps to any distance (`//`, following, absolute paths in predicates, …) multiply by the
+    number of nodes, steps to siblings and parents by the most children of a node.
     """
 
     __slots__ = ("_compiled", "_condition", "_far", "_near", "_terms")
@@ -139,14 +139,14 @@ class XPathEngine:
         self._compiled = _compile(_from_document(node), node)
         far, self._near = _degrees_of(node)
         self._far = max(1, far)
-        # Conditions that are joined take their time one after the other.
+        # The costs of joined conditions add up.
         joined = len(_JOIN.findall(node.expression))
         self._terms = 1 + joined // 4
 
     def evaluate(self, document: Document) -> bool | None:
-        """Unknown where it would take too long, or the engine gives up at limits of its own.
+        """Unknown if it would take too long, or the engine stops at limits of its own.
 
-        Also where `document` wants it evaluated elsewhere, for the time being.
+        Also, for the time being, if `document` defers its evaluation.
         """
         if document.knows(self._condition):
             return document.recall(self._condition)
@@ -158,14 +158,14 @@ class XPathEngine:
         return value
 
     def cost(self, document: Document) -> int:
-        """About how many nodes are visited."""
+        """Approximate number of nodes visited."""
         nodes: int = document.nodes**self._far
         siblings: int = document.widest**self._near
         return self._terms * nodes * siblings
 
 
 def run_xpath(root: etree._Element, condition: Condition) -> bool | None:
-    """The truth of `condition`, however long that takes: for who can be stopped from outside."""
+    """The truth of `condition`, however long it takes: for callers that can be interrupted."""
     expression, namespaces = condition
     node = XPath(expression, namespaces)
     try:
@@ -187,7 +187,7 @@ def compile_xpath(node: XPath) -> XPathEngine:
 
 
 def _degrees_of(node: XPath) -> tuple[int, int]:
-    """In steps to any distance, and in steps to siblings."""
+    """Nesting depths of steps to any distance, and of steps to siblings."""
     from elementpath import ElementPathError, XPath1Parser  # noqa: PLC0415
 
     text = node.expression
@@ -199,14 +199,14 @@ def _degrees_of(node: XPath) -> tuple[int, int]:
 
 
 def _degree(token: _Token, step: re.Pattern[str], *, is_inside: bool = False) -> int:
-    """How many such steps are taken for each other, in paths, predicates and comparisons."""
+    """Nesting depth of such steps, in paths, predicates and comparisons."""
     steps, inside = _path_degrees(token, step, is_inside)
-    # What a path has selected so far is a set: a further step costs no more than the second did.
+    # The result of a path is a set: a third step costs no more than the second did.
     return min(2, steps) + inside
 
 
 def _path_degrees(token: _Token, step: re.Pattern[str], is_inside: bool) -> tuple[int, int]:
-    """Such steps of a path, and the largest degree among its predicates."""
+    """Number of such steps in a path, and the largest degree among its predicates."""
     if token.symbol == "[":
         steps, inside = _path_degrees(token[0], step, is_inside)
         return steps, max(inside, _degree(token[1], step, is_inside=True))
@@ -227,7 +227,7 @@ def _is_counted(token: _Token, step: re.Pattern[str], is_inside: bool) -> bool:
     if step is _FAR_STEP:
         return is_inside and len(token) == 0  # the root, whose text is that of all nodes
     if len(token) == 2:
-        # From a node to its parent and on to a child is as far as to a sibling.
+        # From a node to its parent and then to a child is as far as to a sibling.
         return _goes_up(token[0]) and not _goes_up(token[1])
     return is_inside and len(token) == 1
 
@@ -239,7 +239,7 @@ def _goes_up(token: _Token) -> bool:
 
 
 class _Mapper:
-    """Each method returns None where its token has no equal in the tree."""
+    """Maps tokens to the tree; each method returns None if there is no equivalent."""
 
     def __init__(self, namespaces: dict[str, str]) -> None:
         self._namespaces = {"xml": "http://www.w3.org/XML/1998/namespace", **namespaces}

@@ -1,1 +1,1 @@
-"""Information quality that is negotiated: what subscribers expect, what publishers can give."""
+"""Negotiation of information quality between subscribers' expectations and publishers' profiles."""

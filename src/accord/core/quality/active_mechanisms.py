@@ -1,7 +1,7 @@
-"""What a node does to what a publisher sends on a channel, while a negotiation wants that.
+"""Mechanisms that this node applies to a publisher's events on a channel, by negotiation.
 
-A rate is filtered for those only who have expectations of it: for them nothing is gained by more
-than they need. Whoever subscribed without any gets everything.
+A rate filter affects only subscribers with expectations of that rate: they gain nothing from more
+events than they need. Subscribers without expectations receive everything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PublisherChannel = tuple[str, str]  # channel and publisher
 
 
 class RateFilter:
-    """Lets through so many events a second, evenly."""
+    """Passes at most a given number of events per second, evenly spaced."""
 
     def __init__(self, rate_hz: float) -> None:
         self.rate_hz = rate_hz
@@ -28,14 +28,14 @@ class RateFilter:
         if now_us < self._next_us:
             return False
         every_us = int(1e6 / self.rate_hz) if self.rate_hz > 0 else 1_000_000
-        # One that came somewhat late must not lower the rate.
+        # An event that is slightly late must not lower the rate.
         is_steady = now_us - self._next_us < every_us
         self._next_us = (self._next_us if is_steady else now_us) + every_us
         return True
 
 
 class GrantAdjustment:
-    """What the grants of some events become: by which reactions they are raised, or shaped."""
+    """Changes to the grants of some events: reactions that raise their importance or shape them."""
 
     def __init__(self) -> None:
         self.raised: dict[int, bool] = {}
@@ -45,7 +45,7 @@ class GrantAdjustment:
         return bool(self.raised or self.leaves_ms)
 
     def grant(self, grant: Grant) -> Grant:
-        """At a higher importance, and shaped (as its policies say) to leave in time."""
+        """Returns the grant at a higher importance, and shaped by its policies to leave in time."""
         importance = grant.importance
         if self.raised:
             importance = min(importance + HIGHER, IMPORTANCES - 1)
@@ -64,7 +64,7 @@ class GrantAdjustment:
 
 
 class ActiveMechanisms:
-    """Those in effect."""
+    """The mechanisms in effect, by reaction."""
 
     def __init__(self) -> None:
         self.filters: dict[PublisherChannel, RateFilter] = {}
@@ -77,7 +77,7 @@ class ActiveMechanisms:
         return sum(map(len, self._steps.values()))
 
     def apply(self, act: ApplyMechanism) -> bool:
-        """False where this is nothing that can be done to events."""
+        """Applies one step; False if it cannot be applied to events."""
         place = act.channel, act.publisher
         target = float(act.target) if isinstance(act.target, (int, float)) else 0.0
         if act.step is MechanismStep.FILTER_RATE and target:

@@ -1,9 +1,9 @@
-"""What could be done for an expectation, what that would cost, and what it would break.
+"""Enumerates what could be done for an unmet demand, at which cost and at whose expense.
 
-Satisfying one expectation may worsen what others rely on: the publisher couples two properties, or
-a mechanism brings something with it. That is worked out before: whoever relies on the profile for a
-property that gets worse, and finds nobody else who satisfies it, would be broken. What would break
-at least as much utility as it brings is no option.
+Satisfying one demand may worsen a property that others depend on: the publisher couples two
+properties, or a mechanism has side effects. The balancer computes this beforehand. A demand is
+broken if it depends on the profile for a property that gets worse and no other source satisfies it.
+An option that would break at least as much utility as it brings is discarded.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from accord.core.quality.strategies import (
     PropertyMove,
 )
 
-MAX_OPTIONS: Final = 8  # or as many as publishers are missing
+MAX_OPTIONS: Final = 8  # or the number of missing publishers, if larger
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A profile that could be made to satisfy; of remote ones couplings are not known."""
+    """A profile that could be made to satisfy; the couplings of remote profiles are unknown."""
 
     copy: ProfileCopy
     offers: ScoredCapabilities
@@ -44,11 +44,11 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class UnmetDemand(msgspec.Struct, frozen=True):
-    """Who asks: an expectation that is not satisfied."""
+    """The demand that options are weighed for: an expectation that is not satisfied."""
 
     expectation: str
     needs: RequiredScores
-    most: RequiredScores  # scores beyond which nothing is gained; those that are left out: none
+    most: RequiredScores  # scores beyond which nothing is gained; absent: no bound
     utility: float
     missing: int = 1
     other_cost: float | None = None
@@ -56,7 +56,11 @@ class UnmetDemand(msgspec.Struct, frozen=True):
 
 
 class Balancer:
-    """`is_broken(who, copy)`: whether nobody but this one satisfies who relies on it."""
+    """Computes the options of an unmet demand and has a strategy choose.
+
+    `is_broken(who, copy)` is true if no source other than that of `copy` satisfies the demand
+    `who`, which depends on it.
+    """
 
     def __init__(
         self,
@@ -99,7 +103,7 @@ class Balancer:
         )
 
     def _option(self, question: UnmetDemand, candidate: Candidate) -> Option | None:
-        """None where it would break as much as it brings, or the expectation itself."""
+        """Returns None if it would break as much utility as it brings, or the demand itself."""
         lacking = {
             name: least
             for name, least in question.needs.items()
@@ -124,7 +128,7 @@ class Balancer:
                 more += self._acting_cost(offer.property, ways)
                 for mechanism in ways[:1]:
                     if not candidate.couplings and not mechanism.effects:
-                        continue  # nothing else moves with it
+                        continue  # no other property changes
                     for on, by in _shifts(candidate, mechanism, name, score, lacking).items():
                         shifts[on] = shifts.get(on, 0.0) + by
         broken = self._broken(question, candidate, shifts)
@@ -134,7 +138,7 @@ class Balancer:
         return Option(candidate.copy, tuple(moves), cost, more, tuple(broken), loss)
 
     def _acting_cost(self, property_: Property, ways: tuple[Mechanism, ...]) -> float:
-        """Of what is elsewhere as it would be here: nodes hardly differ in that."""
+        """Remote mechanisms are assumed to cost what local ones do: nodes hardly differ in that."""
         known = ways or self._repository.of(property_, better_way(property_))
         return known[0].cost if known else 0.0
 
@@ -146,13 +150,13 @@ class Balancer:
         score: float,
         lacking: RequiredScores,
     ) -> tuple[Mechanism, ...]:
-        """Those that break less than is won: the least first, then the cheapest."""
+        """Mechanisms that break less than is gained: least damage first, then cheapest."""
         if not candidate.is_local:
             return ()
         property_ = candidate.offers[name].property
         mechanisms = self._repository.of(property_, better_way(property_))
         if not candidate.couplings and not any(each.effects for each in mechanisms):
-            return mechanisms  # nothing else moves with it
+            return mechanisms  # no other property changes
         ways: list[tuple[float, int, Mechanism]] = []
         for number, mechanism in enumerate(mechanisms):
             shifts = _shifts(candidate, mechanism, name, score, lacking)
@@ -165,7 +169,7 @@ class Balancer:
     def _broken(
         self, question: UnmetDemand, candidate: Candidate, shifts: RequiredScores
     ) -> dict[str, float] | None:
-        """Who would lose what satisfies it, with its utility; None where that is too much."""
+        """Returns the utilities of the demands that would break; None if their sum is too high."""
         broken: dict[str, float] = {}
         loss = 0.0
         for name, by in shifts.items():
@@ -188,7 +192,7 @@ class Balancer:
 
 
 def target_of(offer: ScoredCapability, least: float, most: float) -> tuple[float, float]:
-    """The score to aim at, and its cost: the least of all that is good enough, and of use."""
+    """Returns the cheapest score in the useful range, and its cost."""
     property_ = offer.property
     preferred = _flip(property_, least)
     low, high = sorted((preferred, _flip(property_, min(most, offer.best))))
@@ -199,7 +203,7 @@ def target_of(offer: ScoredCapability, least: float, most: float) -> tuple[float
 def _shifts(
     candidate: Candidate, mechanism: Mechanism, name: str, score: float, moved: RequiredScores
 ) -> dict[str, float]:
-    """By how much other properties would move; those with targets of their own keep them."""
+    """Returns the change of each other property, except those with targets of their own."""
     offer = candidate.offers[name]
     by = _flip(offer.property, score) - _flip(offer.property, offer.current)
     units = [(effect.on, effect.per_unit) for effect in mechanism.effects]
@@ -213,5 +217,5 @@ def _shifts(
 
 
 def _flip(property_: Property, score: float) -> float:
-    """From a score to the position, or back."""
+    """Converts a score to a position, or back."""
     return score if property_.better is Better.HIGHER else -score

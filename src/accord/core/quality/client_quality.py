@@ -1,11 +1,12 @@
-"""What one client has to do with quality: its expectations and its profiles.
+"""Expectations and profiles of one client.
 
-Each of them has a life as it is wanted, and one as the negotiation knows it; `settle` brings the
-second in line with the first. So when a client with thousands of them comes or goes that need not
-happen all at once.
+Each has a desired lifecycle state and the state known to the negotiation; `settle` brings the
+second in line with the first. A client with thousands of them that connects or disconnects can
+therefore be processed in steps.
 
-While a client is away its expectations are suspended and its profiles withdrawn: nobody would hear
-of the former, nor follow advice to the latter. Both come back with it, as long as its session does.
+While a client is offline, its expectations are suspended and its profiles withdrawn: it could
+neither receive notices for the former nor follow advice on the latter. Both are restored when it
+reconnects, as long as its session exists.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from accord.core.quality.profiles import Profile
 
 
 class NegotiatedItem(Protocol):
-    """Something that is negotiated for a client."""
+    """Something negotiated on behalf of a client."""
 
     def settle(self, negotiation: Negotiation, now_us: int) -> list[Notice]: ...
 
 
 class ClientExpectation:
-    """One expectation; `subscription` is the name of what it belongs to."""
+    """One expectation of a client; `subscription` names the subscription it belongs to."""
 
     def __init__(
         self,
@@ -44,8 +45,8 @@ class ClientExpectation:
         self.expectation = expectation
         self.is_suspended = False  # by its client
         self.is_revoked = False
-        self.life = Lifecycle.REVOKED  # as the negotiation knows it: not at all
-        self.state: MatchState | None = None  # as told last
+        self.life = Lifecycle.REVOKED  # as known to the negotiation: not registered
+        self.state: MatchState | None = None  # as last reported to the client
 
     def settle(self, negotiation: Negotiation, now_us: int) -> list[Notice]:
         wanted = Lifecycle.ACTIVE
@@ -76,14 +77,14 @@ class ClientExpectation:
 
 
 class ClientProfile:
-    """One profile; `source` is the client whose events count for what is measured of it."""
+    """One profile of a client; `source` is the client whose events are measured for it."""
 
     def __init__(self, holder: ClientQuality, profile: Profile, source: str) -> None:
         self.holder = holder
         self.profile = profile
         self.source = source
         self.is_revoked = False
-        self.is_known = False  # to the negotiation
+        self.is_known = False  # registered with the negotiation
 
     def settle(self, negotiation: Negotiation, now_us: int) -> list[Notice]:
         is_wanted = not (self.is_revoked or self.holder.is_away)
@@ -99,16 +100,16 @@ class ClientProfile:
 
 
 class ClientQuality:
-    """A client's session, as far as quality is concerned."""
+    """Quality state of one client session."""
 
     def __init__(self, client: str, number: int) -> None:
         self.client = client
         self.number = number
         self.is_away = False
-        self.expected: dict[str, ClientExpectation] = {}  # by the ids that the client gave
+        self.expected: dict[str, ClientExpectation] = {}  # by the IDs that the client chose
         self.by_subscription: dict[str, dict[str, ClientExpectation]] = {}
         self.declared: dict[str, ClientProfile] = {}  # by channel
-        self._keys: dict[str, str] = {}  # of subscriptions, as the negotiation has them
+        self._keys: dict[str, str] = {}  # subscription keys used in the negotiation
         self._last_key = 0
 
     @property
@@ -134,7 +135,7 @@ class ClientQuality:
             self._keys.pop(expected.subscription, None)
 
     def new_id(self, subscription: str, most: int) -> str:
-        """As the client, its subscription and a number say; short where that would be long."""
+        """Builds an ID of client, subscription and number; just the number if that is too long."""
         start = f"{self.client}/{subscription}#"
         if len(start) + 8 > most or not start.isprintable():
             start = "#"

@@ -1,9 +1,9 @@
-"""What it costs a publisher to operate at a value: one of three forms, as data.
+"""Cost functions: what it costs a publisher to operate at a value, as data.
 
-A constant, a line, or a table of (value, cost) between which costs are interpolated and beyond
-which they stay as at its ends. `at` of a line is the value itself, for levels their number from 0.
-All are linear piece by piece, so the cheapest value of a range is at one of its ends or at a value
-of the table.
+A cost is a constant, a line, or a table of (value, cost) pairs, interpolated between them and
+constant beyond the ends. `at` of a line is the value itself, or the number of a level, from 0. All
+forms are piecewise linear, so the cheapest value of a range is at one of its ends or at a value of
+the table.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FREE: Final = ConstantCost()
 
 
 def check_cost(cost: Cost, property_: Property, place: str) -> None:
-    """Raises QualityError where `cost` says nothing, or is no number, for some value."""
+    """Raises QualityError if `cost` is undefined or not a number for some value."""
     if isinstance(cost, TableCost):
         _check_table(cost, property_, place)
         return
@@ -50,16 +50,16 @@ def check_cost(cost: Cost, property_: Property, place: str) -> None:
 
 
 def places_of(cost: Cost, property_: Property) -> list[float]:
-    """Where the values of a table are in the property's domain."""
+    """Positions of a table's values in the property's domain."""
     if not isinstance(cost, TableCost):
         return []
     return [property_.position(value) for value, _ in cost.points]
 
 
 def cost_at(cost: Cost, position: float, places: list[float]) -> float:
-    """Of operating where `position` is in the property's domain; never infinite.
+    """Cost of operating at `position` in the property's domain; never infinite.
 
-    `places` are those of the table.
+    `places` are the positions of the table's values.
     """
     if isinstance(cost, ConstantCost):
         return cost.cost
@@ -79,7 +79,7 @@ def cost_at(cost: Cost, position: float, places: list[float]) -> float:
 def cheapest(
     cost: Cost, low: float, high: float, places: list[float], *, preferred: float
 ) -> tuple[float, float]:
-    """The position from `low` to `high` that costs least, and what: at a tie the preferred one."""
+    """The cheapest position from `low` to `high` and its cost; ties go to `preferred`."""
     if isinstance(cost, ConstantCost):
         return preferred, cost.cost
     candidates = [preferred, high if preferred == low else low]

@@ -1,11 +1,11 @@
-"""How each party stands, what is done for it, and on whom it relies.
+"""Re-evaluates demands, starts and stops reactions, and records dependencies on profiles.
 
-Parties are visited when something changed that concerns them. A visit sees how the party stands and
-brings everything in line with that: on which copies it relies, whether something is tried for it,
-what it is told. Visiting twice is as good as once.
+A demand is visited when something that concerns it has changed. A visit computes its state and
+brings everything else in line: the copies it depends on, the reactions tried for it, the state
+reported to its owner. Visits are idempotent.
 
-Where the strategy frees resources, of the alternatives of a subscription only the best one that is
-satisfied relies on anything: the others may fall without harm, and cost nothing.
+If the strategy frees resources, only the best satisfied alternative of a subscription has
+dependencies: the others may become unsatisfied without harm, and cost nothing.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from accord.core.quality.profiles import ScoredCapabilities
 from accord.core.quality.reactions import ReactionCoordinator
 from accord.core.quality.strategies import AdaptationStrategy, Option
 
-NEAREST: Final = 64  # copies that are looked at, of those that lack the least
-_SPARE: Final = 15  # copies from which the nearest one is taken
+NEAREST: Final = 64  # copies examined: those that lack the fewest properties
+_SPARE: Final = 15  # extra copies among which the nearest are chosen
 
 
 class DecisionEngine:
@@ -42,11 +42,11 @@ class DecisionEngine:
         self.strategy = strategy
         self.parties = Demands()
         self.reliance = ProfileDependencies()
-        self.dirty = DemandQueue()  # to be visited
+        self.dirty = DemandQueue()  # demands to visit
         self.decisions = 0
-        self.unanswered: dict[str, bool] = {}  # claims that stand otherwise than was answered
-        self.retries: dict[str, int] = {}  # when to decide again, the earliest first
-        self.remote_tries: dict[str, bool] = {}  # in the order in which they are given up
+        self.unanswered: dict[str, bool] = {}  # neighbours' demands to reply to
+        self.retries: dict[str, int] = {}  # time of the next decision, earliest first
+        self.remote_tries: dict[str, bool] = {}  # in order of their timeouts
         self._sources = sources
         self._coordinator = coordinator
         self._remote_us = remote_us
@@ -79,7 +79,7 @@ class DecisionEngine:
         return notices + self._tell(party, state)
 
     def fail(self, party: Demand, copy: ProfileCopy, now_us: int) -> None:
-        """What was tried with this copy did not help: look for another."""
+        """Records that the attempt with this copy failed, and has another source tried."""
         self._done(party)
         party.avoided[copy[0]] = now_us + self._retry_us
         party.decision = AdaptationDecision.FAILED
@@ -88,7 +88,7 @@ class DecisionEngine:
         self.dirty.add_urgent([party.id])
 
     def give_up_remote(self, party: Demand, now_us: int) -> None:
-        """What was asked of other nodes did not help in time."""
+        """Abandons the requests to other nodes that had no effect in time."""
         self.remote_tries.pop(party.id, None)
         for copy in self.reliance.copies(party.id):
             offers = self.offers(party, copy) or {}
@@ -106,12 +106,12 @@ class DecisionEngine:
         return party
 
     def profile_changed(self, source: str, offers: ScoredCapabilities | None) -> None:
-        """Of a profile that is registered here; None: it is gone."""
+        """Handles a change of a profile registered at this node; None: it was removed."""
         self.copy_changed((source, ()), offers)
         self.dirty.add_urgent(party.id for party in self.parties.claims_on(source))
 
     def copy_changed(self, copy: ProfileCopy, offers: ScoredCapabilities | None) -> None:
-        """Whoever relies on it for more than there is now has to be visited."""
+        """Queues every demand that depends on the copy for more than it now offers."""
         if offers is None:
             self.dirty.add(self.reliance.relying(copy))
             return
@@ -121,7 +121,7 @@ class DecisionEngine:
             self.dirty.add(self.reliance.between(copy, name, now, float("inf")))
 
     def reasons(self, party: Demand) -> tuple[UnmetReason, ...]:
-        """What there is now of each property that is not good enough, where it comes nearest."""
+        """Current value of each property that is not good enough, at the nearest copy."""
         offers: ScoredCapabilities = {}
         if party.group is not None:
             copies = self.reliance.copies(party.id) or party.group.nearest(party.least, 1)
@@ -138,7 +138,7 @@ class DecisionEngine:
         )
 
     def offers(self, party: Demand, copy: ProfileCopy) -> ScoredCapabilities | None:
-        """What a copy offers to a party; None where there is no such copy any more."""
+        """Capabilities of a copy, as available to a demand; None if the copy no longer exists."""
         if not copy[1]:
             local = self._sources.get(copy[0])
             return None if local is None else local.offers
@@ -185,7 +185,7 @@ class DecisionEngine:
         )
 
     def _kept(self, party: Demand, least: MatchState) -> list[ProfileCopy]:
-        """Those it relies on that still are so good."""
+        """Copies the demand depends on that still reach the state `least`."""
         kept: list[ProfileCopy] = []
         for copy in self.reliance.copies(party.id):
             offers = self.offers(party, copy)
@@ -194,12 +194,12 @@ class DecisionEngine:
         return kept
 
     def _filled(self, party: Demand, copies: list[ProfileCopy]) -> list[ProfileCopy]:
-        """With others that satisfy, the nearest first."""
+        """Adds other satisfying copies, fewest hops first."""
         if party.group is None:
             assert party.claim is not None
             return [party.claim.copy]
         found = {copy[0]: copy for copy in copies}
-        # All only where that is too few: a source may have many copies.
+        # All of them only if the first batch is too small: a source may have many copies.
         for most in (party.publishers + _SPARE, maxsize):
             others = party.group.satisfying(party.least, most)
             for copy in sorted(others, key=_distance):
@@ -217,7 +217,7 @@ class DecisionEngine:
         return bool(copies) and all(self._is_tried(party, copy) for copy in copies)
 
     def _is_tried(self, party: Demand, copy: ProfileCopy) -> bool:
-        """Whether it satisfies, or is asked for all that it lacks: that may be more than before."""
+        """Whether the copy satisfies, or all that it lacks now has been requested."""
         offers = self.offers(party, copy) or {}
         state = state_of(party.needs, offers)
         if state is not MatchState.SATISFIABLE:
@@ -256,7 +256,7 @@ class DecisionEngine:
         return [each for option in verdict.options for each in self._start(party, option, now_us)]
 
     def _candidates(self, party: Demand) -> tuple[list[ProfileCopy], list[Candidate]]:
-        """Some that satisfy already (too few of them), and those that could."""
+        """Returns copies that already satisfy (too few of them), and those that could."""
         if party.group is None:
             assert party.claim is not None
             copies = [party.claim.copy]
@@ -274,12 +274,12 @@ class DecisionEngine:
                 couplings = () if local is None else local.profile.couplings
                 candidates.append(Candidate(copy, offers, couplings))
             if len(candidates) >= 2 * max(MAX_OPTIONS, party.publishers):
-                break  # what conflicts with others is among them
+                break  # leaves a margin for candidates that conflict
         others = [each for each in candidates if each.copy[0] not in satisfying]
         return list(satisfying.values())[: party.publishers - 1], others
 
     def _other_cost(self, party: Demand) -> float | None:
-        """What the alternative costs now on which the subscription relies."""
+        """Current cost of the alternative that the subscription depends on."""
         for other in self._others(party):
             copies = self.reliance.copies(other.id)
             if copies and self.state(other) is MatchState.SATISFIED:
@@ -308,13 +308,13 @@ class DecisionEngine:
         return notices
 
     def _done(self, party: Demand) -> None:
-        """Nothing is tried for it any more."""
+        """Ends all attempts for the demand."""
         party.decision = AdaptationDecision.NONE
         party.tried_until_us = 0
         self.remote_tries.pop(party.id, None)
         self.retries.pop(party.id, None)
 
-    # What follows for others
+    # Effects on others
 
     def _tell(self, party: Demand, state: MatchState) -> list[Notice]:
         told = self._to_tell(party, state)
@@ -332,7 +332,7 @@ class DecisionEngine:
         return [StateChanged(subscription, party.id, state, party.decision, reasons)]
 
     def _to_tell(self, party: Demand, state: MatchState) -> tuple[MatchState, AdaptationDecision]:
-        """What has failed is not told anew each time it is tried again: only if it helps."""
+        """State to report; a retry after a failure is reported only once it succeeds."""
         failed = MatchState.SATISFIABLE, AdaptationDecision.FAILED
         is_again = party.has_failed and party.told == failed
         if (

@@ -1,20 +1,18 @@
-"""What one node says, and what its neighbours know of it, over links that lose and reorder.
+"""Replicates this node's versioned log to its neighbours over links that lose and reorder.
 
-A node counts its changes. To each neighbour goes what changed after the version it is known to be
-at, in messages of limited size, and again when it did not say in time that it heard. Who gets a
-message that continues what it has takes it over, whether it came twice or late; anything else it
-answers with where it is. So it always has what the node said up to some version, whole.
+Each neighbour is sent the changes after the version it has acknowledged, in bounded messages,
+retransmitted until acknowledged. A receiver applies a delta that continues its version, even if it
+is duplicated or late, and replies to any other with the version it has. Its copy therefore always
+equals the sender's log at some version.
 
-Who begins to listen, because a link came up or its node started, does so in a new session, and
-says so until it is spoken to in that session: the other end may have noticed nothing, and think
-that it knows everything. In the same way who begins to speak does so until it is heard.
+A receiver starts a new session when the link comes up or its node starts, and repeats the session
+open until a delta arrives in that session: the sender may have noticed nothing and assume that the
+receiver is up to date. A sender likewise repeats until it is acknowledged. Both fall silent once
+messages get through, because an ack in a session proves that a delta arrived in it.
 
-Both come to rest once messages get through: who says in a session that it heard something was
-spoken to in that session, so a speaker that has nothing left to say has no listener that waits.
-
-What was taken back is remembered until all neighbours have heard of it, or until that is too much
-(`overlay.change_log`). Who may be behind something that is forgotten has to begin anew: it gets
-everything, and drops what is not among it.
+Tombstones are kept until all neighbours have acknowledged them, or up to a limit
+(`overlay.change_log`). A receiver that may have missed a discarded one is reset: it gets a snapshot
+and deletes every key that is not in it.
 """
 
 from __future__ import annotations
@@ -42,15 +40,15 @@ FLUSH_US: Final = 5_000
 RESEND_US: Final = 200_000
 MAX_RESEND_US: Final = 5_000_000
 MAX_SAID: Final = 200_000
-MAX_HEARD_BYTES: Final = 128 << 20  # of what one neighbour says
-MAX_BYTES: Final = 128_000  # of one message, about
+MAX_HEARD_BYTES: Final = 128 << 20  # entries of one neighbour
+MAX_BYTES: Final = 128_000  # of one message, approximately
 
 _NEVER: Final = 2**62
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 Replacement = tuple[
     NegotiationEntry | None, NegotiationEntry | None
-]  # what was said, and what is said instead
+]  # the entry before and after a change
 
 
 class _PeerCursor:
@@ -58,11 +56,11 @@ class _PeerCursor:
 
     def __init__(self, now_us: int) -> None:
         self.session: SessionId = NO_SESSION
-        self.is_known = False  # that it listens to this incarnation
+        self.is_known = False  # it has acknowledged this incarnation
         self.heard = 0
-        self.floor = 0  # of the log, when it said that it knows nothing
-        self.sent = 0  # up to where, since `heard`
-        self.due_us = now_us  # when to send again what was not heard
+        self.floor = 0  # of the log, when the receiver reported version 0
+        self.sent = 0  # version sent so far, at least `heard`
+        self.due_us = now_us  # retransmission timer
         self.resend_us = RESEND_US
 
     def begin(self, session: SessionId, now_us: int) -> None:
@@ -73,11 +71,11 @@ class _PeerCursor:
 
 
 class DeltaSender:
-    """What this node says, and to whom."""
+    """This node's log, with a cursor and a retransmission timer per neighbour."""
 
     def __init__(self, incarnation: int, limit: int = MAX_SAID) -> None:
         self.incarnation = incarnation
-        self.refused = 0  # for want of room
+        self.refused = 0  # entries refused because the log was full
         self._limit = limit
         limits = DeltaLimits(changes=MAX_CHANGES, bytes=MAX_BYTES, gone=limit)
         self._log: ChangeLog[EntryKey, NegotiationEntry] = ChangeLog(limits, _bytes_of)
@@ -122,9 +120,9 @@ class DeltaSender:
         if not 0 <= version <= self.version:
             version = 0
         if not message.version and (listener.is_known or not listener.heard):
-            listener.floor = self._log.floor  # what is forgotten it has not got
+            listener.floor = self._log.floor  # tombstones discarded so far do not concern it
         if version < listener.heard or (was_known and not listener.is_known):
-            listener.due_us = now_us  # it began anew
+            listener.due_us = now_us  # the receiver was reset
             listener.sent = version
         elif version > listener.heard:
             listener.resend_us = RESEND_US
@@ -140,7 +138,7 @@ class DeltaSender:
         return min([self._flush_us, *behind]) if self._listeners else _NEVER
 
     def take(self, now_us: int) -> list[tuple[str, NegotiationDelta]]:
-        """What is to be sent to whom now."""
+        """Returns the deltas to send now, by neighbour."""
         if now_us < self.next_due_us():
             return []
         sends: list[tuple[str, NegotiationDelta]] = []
@@ -153,7 +151,7 @@ class DeltaSender:
                     listener.resend_us = min(2 * listener.resend_us, MAX_RESEND_US)
                 listener.sent = listener.heard
             if is_late or listener.sent < self.version:
-                if listener.sent == listener.heard:  # else the first is to be heard of in time
+                if listener.sent == listener.heard:  # else its timer runs already
                     listener.due_us = now_us + listener.resend_us
                 sends.append((neighbour, self._next(listener)))
         self._flush_us = _NEVER
@@ -172,7 +170,7 @@ class DeltaSender:
         base = listener.sent
         if not self._log.can_go_on(base, listener.floor):
             if listener.heard:
-                listener.sent = self.version  # there is nothing else to say now
+                listener.sent = self.version  # nothing more to send until it replies
                 return NegotiationDelta(self.incarnation, RESET, 0, (), listener.session)
             base = 0
         listener.sent, changes = self._log.after(base)
@@ -184,14 +182,14 @@ class DeltaSender:
 
 
 class DeltaReceiver:
-    """What one neighbour says."""
+    """Copy of one neighbour's log."""
 
     def __init__(
         self, session: SessionId = NO_SESSION, now_us: int = 0, limit: int = MAX_SAID
     ) -> None:
         self.session = session
         self.is_spoken_to = False
-        self.due_us = now_us  # when to say again that it listens
+        self.due_us = now_us  # when to repeat the session open
         self._again_us = RESEND_US
         self.incarnation = 0
         self.version = 0
@@ -202,7 +200,7 @@ class DeltaReceiver:
         self._bytes = 0
 
     def hear(self, news: NegotiationDelta) -> list[Replacement]:
-        """What is different now."""
+        """Applies a delta; returns the entries that changed."""
         if news.session not in (NO_SESSION, self.session):
             return []
         self.is_spoken_to = self.is_spoken_to or news.session == self.session
@@ -228,7 +226,7 @@ class DeltaReceiver:
         return found
 
     def answer(self) -> NegotiationAck:
-        # What came before the speaker knew of the session must not seem to be all that is missing.
+        # Deltas sent before the sender knew this session must not count as received in it.
         if not self.is_spoken_to:
             return NegotiationAck(0, 0, self.session)
         return NegotiationAck(self.incarnation, self.version, self.session)
@@ -237,7 +235,7 @@ class DeltaReceiver:
         return _NEVER if self.is_spoken_to else self.due_us
 
     def greet(self, now_us: int) -> NegotiationAck | None:
-        """To be said now."""
+        """Returns the session open to send now, if one is due."""
         if now_us < self.next_due_us():
             return None
         self.due_us = now_us + self._again_us
@@ -270,7 +268,7 @@ class DeltaReceiver:
 
 
 def _bytes_of(key: EntryKey, value: NegotiationEntry | None) -> int:
-    # What is in the key is in the value again; all else is small but for tables of costs.
+    # The value repeats the key; everything else is small, except cost tables.
     size = 100 + 2 * sum(map(len, key))
     if isinstance(value, ForwardedProfile):
         for capability in value.capabilities:

@@ -1,4 +1,4 @@
-"""Who is to be visited: those first for whom something is different, each once."""
+"""FIFO of demands to re-evaluate; urgent ones first, each at most once."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class DemandQueue:
         return id_ in self._urgent or id_ in self._others
 
     def add(self, ids: Iterable[str]) -> None:
-        """After all that are there."""
-        others = dict.fromkeys(ids, True)  # thousands may rely on one profile
+        """Appends demands at the end."""
+        others = dict.fromkeys(ids, True)  # thousands may depend on one profile
         for id_ in self._urgent.keys() & others.keys():
             del others[id_]
         self._others |= others
 
     def add_urgent(self, ids: Iterable[str]) -> None:
-        """Before those that can wait."""
+        """Inserts demands before all that are not urgent."""
         for id_ in ids:
             self._others.pop(id_, None)
             self._urgent[id_] = True

@@ -1,4 +1,4 @@
-"""Who waits for a decision: expectations that are active here, and what neighbours ask."""
+"""Demands: active local expectations, and neighbours' requests for one profile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accord.core.quality.upstream_requests import NeighbourDemand
 
 
 class Demand:
-    """Either an expectation, which a group matches, or the claim of a neighbour on one profile."""
+    """Either a local expectation, matched by a group, or a neighbour's request for one profile."""
 
     __slots__ = (
         "avoided",
@@ -47,13 +47,13 @@ class Demand:
         self.claim: NeighbourDemand | None = None
         self.decision = AdaptationDecision.NONE
         self.told: tuple[MatchState, AdaptationDecision] | None = None
-        self.has_failed = False  # something was tried and did not help, since it stands as it does
-        self.avoided: dict[str, int] = {}  # sources that did not help, and until when
+        self.has_failed = False  # an attempt has failed since the state last changed
+        self.avoided: dict[str, int] = {}  # sources that did not help, and until when to avoid them
         self.tried_until_us = 0
 
     @property
     def rank(self) -> tuple[float, int]:
-        """Among the alternatives of its subscription, the one that is wanted most first."""
+        """Sort key among the alternatives of a subscription, highest utility first."""
         return -self.utility, self.number
 
 
@@ -76,7 +76,7 @@ def remote_demand(claim: NeighbourDemand) -> Demand:
 
 
 def state_of(needs: RequiredScores, offers: ScoredCapabilities) -> MatchState:
-    """Of one profile; see `matching`."""
+    """State of one profile; see `matching`."""
     states = [MatchState.SATISFIED]
     for name, least in needs.items():
         offer = offers.get(name)
@@ -119,7 +119,7 @@ class Demands:
         return party
 
     def alternatives(self, party: Demand) -> list[Demand]:
-        """The others of its subscription."""
+        """The other demands of its subscription."""
         if party.expectation is None:
             return []
         known = self._subscriptions.get(party.expectation.subscription, {})

@@ -1,7 +1,7 @@
-"""Who relies on which copy of which profile, and how good each property has to be for them.
+"""Records which demand depends on which profile copy, and the score it requires per property.
 
-For each property of a copy the scores that are needed are kept sorted: what is needed in all is the
-last of them, and who would lose something if a value got worse are those behind it.
+The required scores of each property of a copy are kept sorted: the overall requirement is the last
+of them, and the demands that a worse value would break are those above that value.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Mapping
 
 from accord.core.quality.match_groups import ProfileCopy
 
-RequiredScores = Mapping[str, float]  # by property the least score
+RequiredScores = Mapping[str, float]  # least score by property
 
 
 class _Relied:
     __slots__ = ("by", "levels")
 
     def __init__(self) -> None:
-        self.by: dict[str, float] = {}  # utilities
+        self.by: dict[str, float] = {}  # utility by demand
         self.levels: dict[str, list[tuple[float, str]]] = {}
 
 
@@ -31,7 +31,7 @@ class ProfileDependencies:
     def rely(
         self, who: str, copies: tuple[ProfileCopy, ...], needs: RequiredScores, utility: float
     ) -> None:
-        """On these from now on, and on no others."""
+        """Replaces the dependencies of a demand with these copies."""
         if (copies, needs) == self._of.get(who) and all(
             self._copies[copy].by[who] == utility for copy in copies
         ):
@@ -66,7 +66,7 @@ class ProfileDependencies:
         return found[0] if found else ()
 
     def needs(self, copy: ProfileCopy) -> dict[str, float]:
-        """By property what is needed in all."""
+        """The highest required score of each property."""
         relied = self._copies.get(copy)
         return {} if relied is None else {name: at[-1][0] for name, at in relied.levels.items()}
 
@@ -76,15 +76,15 @@ class ProfileDependencies:
         return levels[-1][0] if levels else None
 
     def between(self, copy: ProfileCopy, name: str, below: float, up_to: float) -> list[str]:
-        """Who needs more than `below`, but no more than `up_to`."""
+        """Demands that require more than `below` and at most `up_to`."""
         relied = self._copies.get(copy)
         levels = [] if relied is None else relied.levels.get(name, [])
-        # No name comes after this character.
+        # No ID sorts after this character.
         first, end = (bisect_right(levels, (score, "\U0010ffff")) for score in (below, up_to))
         return [who for _, who in levels[first:end]]
 
     def all(self) -> list[ProfileCopy]:
-        """On which somebody relies."""
+        """Copies with at least one dependent demand."""
         return list(self._copies)
 
     def relying(self, copy: ProfileCopy) -> list[str]:
@@ -92,12 +92,12 @@ class ProfileDependencies:
         return [] if relied is None else list(relied.by)
 
     def usage(self, copy: ProfileCopy) -> tuple[int, float]:
-        """By how many, and their utility in all."""
+        """Number of dependent demands, and the sum of their utilities."""
         relied = self._copies.get(copy)
         return (0, 0.0) if relied is None else (len(relied.by), sum(relied.by.values()))
 
     def take_changed(self) -> list[ProfileCopy]:
-        """Copies on which others rely, or for something else, since the last time."""
+        """Copies whose dependent demands or required scores changed since the last call."""
         changed = list(self._changed)
         self._changed.clear()
         return changed

@@ -1,4 +1,4 @@
-"""What is wrong with a property, an expectation or a profile."""
+"""Errors in properties, expectations and profiles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from accord.core.model.errors import AccordError
 
 
 class QualityError(AccordError):
-    """Can't be accepted: `place` says where, `problem` what is wrong or was expected instead."""
+    """The input is refused: `place` is its location, `problem` what is wrong or was expected."""
 
     def __init__(self, place: str, problem: str) -> None:
         self.place = place

@@ -1,11 +1,11 @@
-"""What subscriptions expect of the information they get.
+"""Expectations of subscriptions: their form, validation, lifecycle and table.
 
 An expectation is a set of (property, lower, upper) with a utility. A subscription may hold several
-as alternatives, of which the one with the highest utility is wanted most. One for several
-`publishers` is met when so many of them each meet all of it; a publisher counts once per channel.
+as alternatives; the one with the highest utility is preferred. An expectation of several
+`publishers` is met when that many of them each meet all of it; a publisher counts once per channel.
 
-Of the two bounds the one at the worse end is what is required; the other one says beyond what
-nothing is gained. A bound that is left out is the end of the property's domain.
+The bound at the worse end is the requirement; beyond the other one nothing is gained. A bound that
+is omitted is the end of the property's domain.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PropertyRequirement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
-    """`channel` may be a filter: then publishers on any channel that it selects count."""
+    """`channel` may be a filter: then publishers on every channel it selects count."""
 
     id: str
     subscription: str
@@ -46,7 +46,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScoredExpectation(msgspec.Struct, frozen=True):
-    """An expectation as it is matched: properties by name, and the least scores that will do."""
+    """An expectation in the form used for matching: property names and least sufficient scores."""
 
     names: tuple[str, ...]
     least: tuple[float, ...]
@@ -54,7 +54,7 @@ class ScoredExpectation(msgspec.Struct, frozen=True):
 
 
 def wanted_of(expectation: Expectation, registry: PropertyRegistry) -> ScoredExpectation:
-    """Raises QualityError where the expectation can't be accepted."""
+    """Raises QualityError if the expectation is not acceptable."""
     place = f"expectation {shown(expectation.id)}"
     _check(expectation, place)
     scores: dict[str, tuple[float, float]] = {}
@@ -71,7 +71,7 @@ def wanted_of(expectation: Expectation, registry: PropertyRegistry) -> ScoredExp
 
 
 def bounds_of(requirement: PropertyRequirement, registry: PropertyRegistry) -> tuple[float, float]:
-    """The scores of the worst value that will do, and of the best that is of use."""
+    """Scores of the worst sufficient value and of the best useful one."""
     property_ = registry.get(requirement.property)
     is_higher = property_.better is Better.HIGHER
     lowest, highest = (
@@ -123,7 +123,7 @@ LIFE: Final = {
 
 
 class RegisteredExpectation(msgspec.Struct):
-    """A registered expectation."""
+    """An expectation with its lifecycle state."""
 
     expectation: Expectation
     wanted: ScoredExpectation
@@ -131,7 +131,7 @@ class RegisteredExpectation(msgspec.Struct):
 
 
 class ExpectationTable:
-    """All registered expectations; each step of a life is one of LIFE."""
+    """All registered expectations; every lifecycle transition is listed in LIFE."""
 
     def __init__(self, registry: PropertyRegistry, limit: int = MAX_EXPECTATIONS) -> None:
         self._registry = registry
@@ -155,7 +155,7 @@ class ExpectationTable:
         return found
 
     def alternatives(self, subscription: str) -> list[RegisteredExpectation]:
-        """All of one subscription, as they were registered."""
+        """All expectations of one subscription, in order of registration."""
         return list(self._by_subscription.get(subscription, {}).values())
 
     def register(self, expectation: Expectation) -> RegisteredExpectation:

@@ -1,11 +1,11 @@
-"""What clients say of quality and hear of it, as JSON.
+"""JSON forms of expectations, capabilities and quality notices, as clients send and receive them.
 
-An expectation is an object with a member per property, and if wanted `utility`, `publishers`, `id`:
+An expectation is an object with a member per property and optional `utility`, `publishers`, `id`:
 
     {"rate": [5, 10], "confidence": [75, null], "trust": "high", "utility": 3}
 
-A pair are its bounds (null: none); a single value is the worst that will do. Capabilities are an
-object with a member per property, too:
+A pair holds the bounds (null: none); a single value is the worst sufficient one. Capabilities are
+also an object with a member per property:
 
     {"rate": {"range": [1, 50], "current": 10, "cost": {"base": 0, "slope": 0.1}}}
 
@@ -35,7 +35,7 @@ Json = dict[str, Any]
 
 
 class ExpectationForm(msgspec.Struct, frozen=True, kw_only=True):
-    """An expectation as a client says it; without an id it gets one."""
+    """An expectation as a client sends it; without an ID one is assigned."""
 
     requirements: tuple[PropertyRequirement, ...]
     utility: float = 1.0
@@ -67,7 +67,7 @@ def expect_object(found: object, place: str) -> Json:
 def parse_expectation(
     found: Json, registry: PropertyRegistry, place: str = "expect"
 ) -> ExpectationForm:
-    """QualityError names what is wrong and where."""
+    """Raises QualityError with the problem and its location."""
     own = found.get(ID, "")
     if not isinstance(own, str) or len(own) > MAX_OWN_ID or not own.isprintable():
         problem = f"expected at most {MAX_OWN_ID} printable characters, got {shown(own)}"
@@ -93,7 +93,7 @@ def parse_expectation(
 
 
 def render_expectation(wish: ExpectationForm) -> Json:
-    """What is read as the same wish."""
+    """Renders JSON that parses to an equal form."""
     form: Json = {each.property: [each.lower, each.upper] for each in wish.requirements}
     form[UTILITY] = wish.utility
     if wish.publishers != 1:
@@ -138,7 +138,7 @@ def capabilities_form(capabilities: tuple[Capability, ...]) -> Json:
 
 
 def read_couplings(found: object, place: str = "couplings") -> tuple[Coupling, ...]:
-    """A list of objects that have `of`, `on` and `per_unit`."""
+    """Parses a list of objects with `of`, `on` and `per_unit`."""
     if not isinstance(found, list):
         raise QualityError(place, f"expected a list, got {shown(found)}")
     couplings: list[Coupling] = []
@@ -191,7 +191,7 @@ def _point(found: object, place: str) -> tuple[Value, float]:
     return _value(found[0], place), _number(found[1], place)
 
 
-# What clients hear
+# Notices to clients
 
 
 def state_form(changed: StateChanged, own_id: str, channel: str) -> Json:
@@ -224,7 +224,7 @@ def usage_form(usage: UsageChanged) -> Json:
     }
 
 
-# Inside
+# Helpers
 
 
 def _value(found: object, place: str) -> Value:

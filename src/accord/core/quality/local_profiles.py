@@ -1,4 +1,4 @@
-"""Profiles that are registered at this node, each under a number that stands for its publisher."""
+"""Profiles registered at this node, each under a number that stands for its publisher."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_PROFILES: Final = 100_000
 
 
 class LocalProfile(msgspec.Struct):
-    """A profile with what is measured of it."""
+    """A registered profile, completed with what is measured of its publisher."""
 
     subject: ProfileRef
     profile: Profile
@@ -31,8 +31,8 @@ class LocalProfiles:
         self._registry = registry
         self._limit = limit
         self._locals: dict[str, LocalProfile] = {}
-        self._numbers: dict[str, dict[str, str]] = {}  # by channel and publisher: the source
-        self._publishers: dict[str, dict[str, bool]] = {}  # on which channels
+        self._numbers: dict[str, dict[str, str]] = {}  # source by channel and publisher
+        self._publishers: dict[str, dict[str, bool]] = {}  # channels by publisher
         self._last_number = 0
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class LocalProfiles:
         return list(self._publishers.get(publisher, {}))
 
     def on(self, channel: str) -> list[str]:
-        """The sources there."""
+        """Sources on the channel."""
         return list(self._numbers.get(channel, {}).values())
 
     def register(self, profile: Profile) -> LocalProfile:
@@ -97,7 +97,7 @@ class LocalProfiles:
         return local
 
     def measure(self, measurement: Measurement) -> list[str]:
-        """The sources of which something else is known now; see `complete`."""
+        """Records a measurement; returns the sources it changes (see `complete`)."""
         channel, publisher = measurement.channel, measurement.publisher
         if publisher != EVERYBODY:
             self.find(publisher, channel)
@@ -108,7 +108,7 @@ class LocalProfiles:
         return [self._numbers[channel][publisher]]
 
     def complete(self, source: str) -> LocalProfile | None:
-        """With what is measured by now."""
+        """Recomputes a profile from the current measurements."""
         local = self._locals.get(source)
         if local is not None:
             local.offers = self._complete(local.profile)

@@ -1,13 +1,13 @@
-"""All expectations over the same channels and properties, matched against the skyline there.
+"""Expectations over the same channels and properties, matched against the skyline of that scope.
 
-A profile may come over several paths as several copies. Of one source only those are kept that no
-other copy surpasses or equals (of equal ones the one over the shortest path); what is left goes to
-the skyline. Matching against the skyline gives the state that all profiles would give: what is not
-on it is surpassed by one that is (or by as many as there are publishers wanted) in current and
+A profile may arrive over several paths as several copies. Of one source only copies that no other
+copy surpasses or equals are retained (of equal ones that with the shortest path), and these go to
+the skyline. Matching against the skyline gives the state that all profiles would give: a profile
+outside it is surpassed by one on it (or by as many as there are publishers wanted) in current and
 best values, and these alone decide.
 
-For each expectation it is counted how many sources satisfy it, and how many could. When the
-skyline changes, one comparison with all expectations at once tells whose counts change with it.
+Each expectation has a count of the sources that satisfy it and of those that could. When the
+skyline changes, one comparison with all expectations at once finds the counts that change.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from accord.core.quality.profiles import ScoredCapabilities, Vector, vector_of
 from accord.core.quality.skyline import Skyline
 from accord.core.quality.vector_table import Mask, VectorTable
 
-Path = tuple[str, ...]  # over which nodes a copy came, the nearest first; a local one over none
-ProfileCopy = tuple[str, Path]  # of which source
-Scope = tuple[str, tuple[str, ...]]  # a channel filter, and properties
+Path = tuple[str, ...]  # nodes that a copy came over, nearest first; empty if local
+ProfileCopy = tuple[str, Path]  # source and path
+Scope = tuple[str, tuple[str, ...]]  # channel filter and properties
 
 _Counts = NDArray[np.int64]
 
@@ -37,31 +37,31 @@ class MatchGroup:
         self.names = scope[1]
         self.skyline: Skyline[ProfileCopy] = Skyline(2 * len(self.names), depth)
         self._copies: dict[str, dict[Path, tuple[Vector, ScoredCapabilities]]] = {}
-        self._placed: dict[str, list[Path]] = {}  # by source: what the skyline knows of
-        self._counted: dict[str, tuple[Vector, ...]] = {}  # by source: what the counts include
+        self._placed: dict[str, list[Path]] = {}  # by source: paths on the skyline
+        self._counted: dict[str, tuple[Vector, ...]] = {}  # by source: vectors counted
         self._rows: VectorTable[str] = VectorTable(len(self.names))
         self._row: dict[str, int] = {}
-        self._wanted: dict[str, int] = {}  # by expectation: how many publishers
-        self._most: dict[int, int] = {}  # by that number: how many expectations
+        self._wanted: dict[str, int] = {}  # by expectation: publishers
+        self._most: dict[int, int] = {}  # by number of publishers: expectations
         self._needed: _Counts = np.zeros(0, np.int64)
         self._satisfying: _Counts = np.zeros(0, np.int64)
         self._covering: _Counts = np.zeros(0, np.int64)
-        self._pending: dict[str, bool] = {}  # expectations whose state changed since `settle`
+        self._pending: dict[str, bool] = {}  # expectations changed since `settle`
         self._told: dict[ProfileCopy, bool] = {}  # copies that changed since `take_news`
 
     def __len__(self) -> int:
-        """Expectations."""
+        """Number of expectations."""
         return len(self._row)
 
     @property
     def publishers(self) -> int:
-        """The most that an expectation wants."""
+        """The largest number of publishers that an expectation wants."""
         return max(self._most, default=1)
 
     # Copies
 
     def set_copy(self, source: str, path: Path, offers: ScoredCapabilities) -> None:
-        """A new one, or what became of it; one that lacks a property is none."""
+        """Adds or updates a copy; one that lacks a property of the scope is removed."""
         vector = vector_of(offers, self.names)
         if vector is None:
             self.remove_copy(source, path)
@@ -75,7 +75,7 @@ class MatchGroup:
             self._told[source, path] = True  # costs may have changed
 
     def set_copies(self, copies: Iterable[tuple[str, Path, ScoredCapabilities]]) -> None:
-        """All at once, where there are none yet: local ones, which are not over several paths."""
+        """Adds all local copies at once to an empty group; each has only one path."""
         for source, path, offers in copies:
             vector = vector_of(offers, self.names)
             if vector is not None:
@@ -91,7 +91,7 @@ class MatchGroup:
         self._place(source)
 
     def deepen(self, depth: int) -> None:
-        """Rebuild the skyline with another depth."""
+        """Rebuilds the skyline with another depth."""
         before = self.skyline
         self.skyline = Skyline(2 * len(self.names), depth)
         self._placed = {source: _survivors(copies) for source, copies in self._copies.items()}
@@ -111,13 +111,13 @@ class MatchGroup:
         return copy[1] in self._copies.get(copy[0], {})
 
     def take_news(self) -> list[ProfileCopy]:
-        """Copies that are to be forwarded anew, or no more, since the last time."""
+        """Copies to forward again or to withdraw since the last call."""
         news = list(self._told)
         self._told.clear()
         return news
 
     def retell(self, copies: Iterable[ProfileCopy]) -> None:
-        """These were forwarded before there was this group."""
+        """Marks copies that were forwarded before this group existed."""
         self._told |= dict.fromkeys(copies, True)
 
     def forwarded(self) -> list[ProfileCopy]:
@@ -126,7 +126,7 @@ class MatchGroup:
     # Expectations
 
     def add(self, id_: str, least: Vector, publishers: int) -> None:
-        self._update()  # so that the counts include what is on the skyline, and nothing else
+        self._update()  # the counts must match the skyline exactly
         row = self._row[id_] = self._rows.add(id_, least)
         self._wanted[id_] = publishers
         self._most[publishers] = self._most.get(publishers, 0) + 1
@@ -147,12 +147,12 @@ class MatchGroup:
             del self._most[publishers]
 
     def state(self, id_: str) -> MatchState:
-        """As of the last `settle`."""
+        """State as of the last `settle`."""
         row = self._row[id_]
         return MatchState(int(self._states(slice(row, row + 1))[0]))
 
     def settle(self) -> list[str]:
-        """Whose state changed with the copies since the last time."""
+        """Updates the counts; returns the expectations whose state changed since the last call."""
         self._update()
         changed = list(self._pending)
         self._pending.clear()
@@ -167,7 +167,7 @@ class MatchGroup:
         return satisfying, others
 
     def satisfying(self, least: Vector, most: int) -> list[ProfileCopy]:
-        """Up to `most` of those that satisfy, of as many points as possible."""
+        """Up to `most` satisfying copies, of as many points as possible."""
         band = self.skyline.band
         points = [band.owner(row) for row in band.first(band.at_least(least), most)]
         if len(points) == most:
@@ -176,7 +176,7 @@ class MatchGroup:
         return found[:most]
 
     def nearest(self, least: Vector, most: int) -> list[ProfileCopy]:
-        """Up to `most` copies on the skyline, those first that lack the fewest properties."""
+        """Up to `most` copies on the skyline, those that lack the fewest properties first."""
         band = self.skyline.band
         never = band.below(least, len(self.names))
         lacking = never * (len(self.names) + 1) + band.below(least)
@@ -189,7 +189,7 @@ class MatchGroup:
         return found[:most]
 
     def others_satisfying(self, least: Vector, source: str, most: int) -> int:
-        """How many sources but this one satisfy, up to `most`; also such outside the skyline."""
+        """Number of other sources that satisfy, up to `most`, also outside the skyline."""
         sources: set[str] = set()
         for points_of in (self.skyline.points, self.skyline.points_outside):
             for point in points_of(least):
@@ -212,14 +212,14 @@ class MatchGroup:
             assert self._copies[source][path][0] == vector
 
     def check_counts(self, id_: str, least: Vector) -> None:
-        """After `settle`."""
+        """Checks the counts against the skyline; valid after `settle`."""
         row = self._row[id_]
         assert self._needed[row] == self._wanted[id_]
         assert self._satisfying[row] == len(self._sources(least, 0))
         assert self._covering[row] == len(self._sources(least, len(self.names)))
 
     def _place(self, source: str) -> None:
-        """Put those copies on the skyline that no other copy of the source makes superfluous."""
+        """Puts the source's copies on the skyline that no other copy of it makes redundant."""
         copies = self._copies.get(source, {})
         survivors = _survivors(copies)
         for path in survivors:
@@ -244,7 +244,7 @@ class MatchGroup:
             self._pending |= dict.fromkeys(self._rows.owners(before != after), True)
 
     def _count(self, source: str) -> None:
-        """Bring the counts up to what the skyline has of one source."""
+        """Updates the counts to the skyline's copies of one source."""
         paths = self._copies.get(source, {})
         now = tuple(self.skyline.vector((source, p)) for p in paths if (source, p) in self.skyline)
         before = self._counted.pop(source, ())
@@ -262,7 +262,7 @@ class MatchGroup:
             covering += self._reached([vector[width:] for vector in now])
 
     def _reached(self, vectors: list[Vector]) -> Mask:
-        """Expectations that one of the vectors is good enough for."""
+        """Expectations for which one of the vectors is good enough."""
         mask = self._rows.at_most(vectors[0])
         for vector in vectors[1:]:
             mask |= self._rows.at_most(vector)
@@ -280,7 +280,7 @@ class MatchGroup:
 
 
 def _survivors(copies: dict[Path, tuple[Vector, ScoredCapabilities]]) -> list[Path]:
-    """Without those that another copy surpasses, or equals over a shorter path."""
+    """Drops copies that another one surpasses, or equals over a shorter path."""
     if len(copies) == 1:
         return list(copies)
     return [

@@ -1,15 +1,15 @@
-"""Whether profiles meet an expectation, as the paper's figure 3 has it.
+"""Matches profiles against an expectation, as in figure 3 of the paper.
 
 A property is *satisfied* if the current value is good enough, else *covered* if the range of the
 capability overlaps the wanted one, else neither. A profile is satisfied if all properties are,
 unsatisfied if one is neither or missing, satisfiable otherwise. An expectation takes the best state
-over all profiles (for several publishers: that which so many have or surpass); the figure's loop,
+over all profiles (for several publishers: the best that so many of them reach); the figure's loop,
 read literally, would take that of the last profile that is not unsatisfied.
 
 Because the current value lies within the capability's range, a property that is not satisfied is
-covered just if the *best* value of the capability is good enough. So each profile is matched by two
-scores per property, current and best, and one that is as good in all of them as another meets all
-that the other does: see `skyline`.
+covered exactly if the *best* value of the capability is good enough. Each profile is therefore
+matched by two scores per property, current and best, and a profile that is at least as good in all
+of them as another meets everything the other meets: see `skyline`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MatchState(enum.IntEnum):
 
 
 class UnmetReason(msgspec.Struct, frozen=True, array_like=True):
-    """Why an expectation is not satisfied: what there is now of the property, None: nothing."""
+    """Why an expectation is not satisfied: the property's current value, None if there is none."""
 
     expectation: str
     property: str

@@ -1,11 +1,11 @@
-"""What nodes determine of a publisher's information: measured here, never declared.
+"""Properties that nodes measure of a publisher's information; publishers never declare them.
 
-A measurement counts for one publisher on a channel, or for all on it. It says what is had now and
-what is the best to be had if the node acts (with a higher importance, or over another path).
+A measurement applies to one publisher on a channel, or to all on it. It holds the current value and
+the best one that the node could reach by acting (a higher importance, or another path).
 
-Measured values jitter. Each change would be matched and told to all nodes, so small ones are
-passed over: those within a tenth of what was taken last, or within a hundredth of a property's
-range where that is finite. A decision may be off by so much, and no more.
+Measured values jitter, and each change would be matched and announced to all nodes. So small
+changes are ignored: within a hundredth of the property's range if that is finite, else within a
+tenth of the last accepted value. A decision may be off by that much and no more.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OF_RANGE: Final = 0.01
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node found out: of one publisher on a channel, or of all there."""
+    """A value measured at a node: of one publisher on a channel, or of all there."""
 
     channel: str
     property: str
@@ -42,7 +42,7 @@ class Measurements:
         self._channels: dict[str, dict[str, dict[str, Capability]]] = {}  # then publisher, property
 
     def take(self, measurement: Measurement) -> bool:
-        """Whether that is something new."""
+        """Records a measurement; False if it is within the jitter."""
         name = measurement.property
         property_ = self._registry.get(name)
         if not property_.is_measured:
@@ -58,13 +58,13 @@ class Measurements:
         return True
 
     def capabilities(self, channel: str, publisher: str) -> tuple[Capability, ...]:
-        """All that is measured of one publisher: its own before what counts for everybody."""
+        """All measurements of one publisher; its own take precedence over those for EVERYBODY."""
         of_channel = self._channels.get(channel, {})
         found = {**of_channel.get(EVERYBODY, {}), **of_channel.get(publisher, {})}
         return tuple(found.values())
 
     def forget(self, channel: str, publisher: str) -> None:
-        """It is gone; or all on the channel are, where that is EVERYBODY."""
+        """Removes the measurements of one publisher, or of EVERYBODY."""
         of_channel = self._channels.get(channel, {})
         of_channel.pop(publisher, None)
         if channel in self._channels and not of_channel:

@@ -1,8 +1,8 @@
-"""What can be done to move a property: actions as data, with what they cost and bring with them.
+"""Mechanisms that move a property, as data: their steps, cost and side effects.
 
-A mechanism is a sequence of steps that moves a property up or down, at a cost. Several may do the
-same: the cheapest is tried first. Its effects say how it moves other properties with each unit that
-it moves its own (in values, not in what is better): ordering by waiting adds to a latency.
+A mechanism is a sequence of steps that moves a property up or down, at a cost. Of several that do
+the same the cheapest is tried first. Its effects state how other properties move per unit of its
+own (in values, not in scores): ordering by waiting adds to a latency.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Mechanism(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MechanismRepository:
-    """All mechanisms there are; those that a publisher can't follow are no use to it."""
+    """All mechanisms; those that advise the publisher do not apply to measured properties."""
 
     def __init__(
         self, registry: PropertyRegistry, mechanisms: tuple[Mechanism, ...] | None = None
@@ -60,7 +60,7 @@ class MechanismRepository:
             self.define(each)
 
     def define(self, mechanism: Mechanism) -> None:
-        """A new one, or another in its place."""
+        """Adds a mechanism, or replaces the one of that name."""
         place = f"mechanism {shown(mechanism.name)}"
         if problem := problem_with_name(mechanism.name):
             raise QualityError(place, problem)
@@ -80,7 +80,7 @@ class MechanismRepository:
         self._found.clear()
 
     def define_sequence(self, name: str, of: tuple[str, ...]) -> Mechanism:
-        """One after the other, as one: of what all move, what they cost and bring in all."""
+        """Combines mechanisms, applied in order, into one with their total cost and effects."""
         parts = [self.get(each) for each in of]
         if not parts:
             raise QualityError(f"mechanism {shown(name)}", "expected some to do after each other")
@@ -111,7 +111,7 @@ class MechanismRepository:
         return found
 
     def of(self, property_: Property, direction: Direction) -> tuple[Mechanism, ...]:
-        """What moves it so, the cheapest first."""
+        """Mechanisms that move the property in this direction, cheapest first."""
         known = self._found.get((property_.name, direction))
         if known is None or known[0] is not property_:
             known = property_, self._all_of(property_, direction)

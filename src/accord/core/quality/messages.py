@@ -1,7 +1,7 @@
-"""What neighbours tell each other of quality: values under keys, as changes of versions.
+"""Messages of the negotiation between neighbours: a replicated log of keyed entries.
 
-All are said in one stream per node, the same for all its neighbours; whom it does not concern
-passes it over. A value that is None takes back what was said under its key.
+Each node has one log, the same for all neighbours (`delta_sync`); a neighbour ignores entries that
+do not concern it. A value of None deletes the key.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from accord.core.quality.profiles import Capability
 from accord.core.quality.properties import Value
 
 MAX_HOPS: Final = 32
-MAX_CHANGES: Final = 256  # of one message
+MAX_CHANGES: Final = 256  # per message
 
 EntryKey = tuple[str, ...]
-SessionId = tuple[int, int]  # of a listener: its incarnation, and which time it listens
+SessionId = tuple[int, int]  # of a receiver: its incarnation, and a count of its sessions
 
 NO_SESSION: Final = (0, 0)
-RESET: Final = -1  # as the base of news
+RESET: Final = -1  # base of a delta that resets the receiver
 
 
 class PropertyInterest(msgspec.Struct, frozen=True, array_like=True, tag="want"):
-    """Somebody expects these properties on these channels of so many publishers.
+    """Interest in these properties on these channels, of so many publishers.
 
-    `path` tells who: over which nodes this came, the sender first.
+    `path` lists the nodes over which it came, sender first.
     """
 
     channel: str
@@ -37,9 +37,9 @@ class PropertyInterest(msgspec.Struct, frozen=True, array_like=True, tag="want")
 
 
 class ForwardedProfile(msgspec.Struct, frozen=True, array_like=True, tag="have"):
-    """A profile of the sender's skyline: whose it is, only the node knows where it begins."""
+    """A profile on the sender's skyline; its publisher is known only where it is registered."""
 
-    channel: str  # the filter that somebody wanted
+    channel: str  # the filter of the interest
     properties: tuple[str, ...]
     source: str
     path: tuple[str, ...]
@@ -47,9 +47,9 @@ class ForwardedProfile(msgspec.Struct, frozen=True, array_like=True, tag="have")
 
 
 class QualityRequest(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
-    """To the first node of `path`: what is relied on of a copy it told of, and how much it matters.
+    """Request to the first node of `path`: required values of a forwarded copy, and their utility.
 
-    That may be more than there is: then it is asked for.
+    They may exceed the current values: then the request is to improve them.
     """
 
     source: str
@@ -59,11 +59,11 @@ class QualityRequest(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
 
 
 class QualityRejection(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
-    """To `asker`: what it asked for won't be had; what there is now of the property."""
+    """Reply to `asker`: the request cannot be met; `now` is the property's current value."""
 
     asker: str
     source: str
-    path: tuple[str, ...]  # as asked
+    path: tuple[str, ...]  # as in the request
     property: str
     now: Value | None
 
@@ -78,9 +78,9 @@ class NegotiationChange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NegotiationDelta(msgspec.Struct, frozen=True, array_like=True, tag="quality"):
-    """All that changed in (base, version]; from base 0 on: all there is up to `version`.
+    """All changes in (base, version]; from base 0: the snapshot at `version`.
 
-    From base `RESET` on there is nothing: who is told so knows nothing any more, and says that.
+    Base `RESET` carries no changes: the receiver goes back to version 0 and acknowledges that.
 
     `session` is the receiver's, as far as the sender knows it.
     """
@@ -93,9 +93,9 @@ class NegotiationDelta(msgspec.Struct, frozen=True, array_like=True, tag="qualit
 
 
 class NegotiationAck(msgspec.Struct, frozen=True, array_like=True, tag="heard"):
-    """In this session of its own the sender is at this version of what the receiver says.
+    """The version of the receiver's log that the sender has, in this session of the sender.
 
-    `incarnation` is the receiver's; 0 where nothing was heard of it yet.
+    `incarnation` is the receiver's; 0 if no delta has arrived yet.
     """
 
     incarnation: int

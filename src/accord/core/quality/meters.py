@@ -1,8 +1,8 @@
-"""What a node finds out of what publishers send: how often, how fast, how reliably.
+"""Measures what publishers send: rate, latency, reliability and order.
 
-Only channels with profiles are watched. Of each profile events are counted, and of each channel
-what became of them for the clients here; once a second those of them are looked at that something
-happened on. Publishers declare a rate; where the measured one is another for a while, that counts.
+Only channels with profiles are measured. Events are counted per profile, and outcomes for local
+clients per channel; channels with activity are sampled once a second. Publishers declare a rate; a
+measured rate that differs from it for a while replaces it.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from accord.core.monitoring.channel_counts import ChannelCounts
 from accord.core.quality.client_quality import ClientProfile
 from accord.core.quality.measurements import Measurement
 
-RATE_US: Final = 3_000_000  # at least so long, and
-RATE_EVENTS: Final = 4  # so many events, or
-RATE_LONG_US: Final = 30_000_000  # this long
+RATE_US: Final = 3_000_000  # minimum duration, and
+RATE_EVENTS: Final = 4  # minimum number of events, or
+RATE_LONG_US: Final = 30_000_000  # this duration alone
 IDLE_MS: Final = 0.0
-ORDERED: Final = "publisher"  # each publisher's events come in their order
+ORDERED: Final = "publisher"  # each publisher's events arrive in order
 SAME_FOR_ALL: Final = "total"
-UNORDERED: Final = "none"  # where they take several ways
+UNORDERED: Final = "none"  # events take several paths
 _SMOOTHED: Final = 0.5
-_OFF: Final = 0.2  # of what is declared
+_OFF: Final = 0.2  # share of the declared rate
 
 
 class RateMeter:
-    """How often one publisher publishes on one channel."""
+    """Publishing rate of one publisher on one channel."""
 
     def __init__(self, now_us: int) -> None:
         self.count = 0
         self.since_us = now_us
         self.was_used = False
-        self.users: dict[ClientProfile, bool] = {}  # the profiles it counts for
+        self.users: dict[ClientProfile, bool] = {}  # the profiles it is measured for
 
     def restart(self, now_us: int) -> None:
-        """Something else is declared: it is given time to come true."""
+        """Starts over after a change of the declared rate, which takes time to become true."""
         self.count = 0
         self.since_us = now_us
 
     def rate_hz(self, now_us: int) -> float | None:
-        """Measured anew each time that it is known; None until then."""
+        """Returns the rate and starts over once enough was measured; None until then."""
         elapsed_us = now_us - self.since_us
         self.was_used = self.was_used or self.count > 0
         is_enough = self.count >= RATE_EVENTS and elapsed_us >= RATE_US
         if not self.was_used or not (is_enough or elapsed_us >= RATE_LONG_US):
             return None
-        # The time began before the first of them, not with it.
+        # The interval starts before the first event, not with it.
         rate = self.count * 1e6 / elapsed_us
         self.restart(now_us)
         return rate
@@ -70,14 +70,14 @@ class ChannelMeter:
         self._lost = _lost(counts)
 
     def first(self, order: str, best_reliability: float | None) -> list[Measurement]:
-        """What there is before anything was published."""
+        """Initial values, before anything is published."""
         self.order = order
         return [*self._measurements(best_reliability), self._of("order", order)]
 
     def look(self, order: str, best_reliability: float | None) -> list[Measurement]:
-        """What was found out since the last look; nothing where nothing happened."""
+        """Measurements since the last sample; empty without activity."""
         found = self._look_at_events(best_reliability)
-        if order != self.order:  # its channel is defined otherwise
+        if order != self.order:  # the channel was redefined
             self.order = order
             found.append(self._of("order", order))
         return found
@@ -99,7 +99,7 @@ class ChannelMeter:
         return self._measurements(best_reliability)
 
     def _measurements(self, best_reliability: float | None) -> list[Measurement]:
-        # What waits could go first.
+        # Queued events could be sent first.
         latency_ms = self.latency_ms
         return [
             self._of("latency", latency_ms, min(latency_ms, 1.0)),

@@ -1,8 +1,8 @@
-"""Quality as it is negotiated at one node: profiles and expectations in, notices out.
+"""Quality negotiation at one node: profiles and expectations in, notices out.
 
-Everything that comes in is a call with the time, and what has to be told or done comes back as
-notices. What a change concerns is visited right away, up to a number of parties; if it concerns
-more, the rest follows with `advance`, which is due at once then. So no single call takes long.
+Every input is a call with the time, and every effect is a returned notice. The demands that a
+change concerns are visited at once, up to a limit; the rest follow with `advance`, which is then
+due immediately. So no single call takes long.
 """
 
 from __future__ import annotations
@@ -45,30 +45,30 @@ T = TypeVar("T")
 
 class NegotiationOptions(msgspec.Struct, frozen=True, kw_only=True):
     strategy: str = "pareto"
-    patience_us: int = PATIENCE_US  # in which what is tried has to help
-    remote_us: int = 20_000_000  # the same for what is asked of other nodes
-    retry_us: int = 30_000_000  # after which it is decided again what was declined or failed
-    usage_us: int = 1_000_000  # publishers hear of their usage no more often
-    visits: int = 4  # in one call
-    decisions: int = 1  # in one call: most visits are short, these are not
-    remeasured: int = 256  # profiles, in one call
+    patience_us: int = PATIENCE_US  # timeout of a mechanism
+    remote_us: int = 20_000_000  # timeout of a request to other nodes
+    retry_us: int = 30_000_000  # delay before a declined or failed demand is decided again
+    usage_us: int = 1_000_000  # minimum interval between usage reports
+    visits: int = 4  # per call
+    decisions: int = 1  # per call: most visits are short, these are not
+    remeasured: int = 256  # profiles per call
 
 
 class ExpectationReport(msgspec.Struct, frozen=True):
-    """How one expectation stands, for people to see."""
+    """State of one expectation, for operators."""
 
     expectation: Expectation
     life: Lifecycle
-    state: MatchState | None = None  # None while it is suspended
+    state: MatchState | None = None  # None while suspended
     decision: AdaptationDecision = AdaptationDecision.NONE
     reasons: tuple[UnmetReason, ...] = ()
     relies_on: tuple[ProfileCopy, ...] = ()
 
 
 class Negotiation:
-    """`incarnation` is higher each time the node starts.
+    """The negotiation of one node; `incarnation` is larger at each start.
 
-    A node that `is_leaf` tells its neighbours nothing of each other.
+    A node that `is_leaf` forwards nothing from one neighbour to another.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class Negotiation:
             retry_us=self.options.retry_us,
         )
         self.talking = NeighbourProtocol(node, self.registry, self.supersets, self.deciding)
-        self._stale: dict[str, bool] = {}  # sources of which something else is measured
+        self._stale: dict[str, bool] = {}  # sources with new measurements
         self._usages = UsageReports(self.options.usage_us)
         self._last_number = 0
 
     # Properties and strategy
 
     def define(self, *properties: Property, now_us: int) -> list[Notice]:
-        """All of them, or none: one that is in use keeps its meaning."""
+        """Defines all of them or none; a property in use cannot be changed."""
         known = {each.name: each for each in self.registry}
         for each in properties:
             if known.get(each.name, each) != each:
@@ -117,7 +117,7 @@ class Negotiation:
         return self._finish(now_us)
 
     def use(self, strategy: AdaptationStrategy, *, now_us: int) -> list[Notice]:
-        """Another strategy, by which everything is looked at again."""
+        """Switches to another strategy and re-evaluates everything."""
         self.deciding.strategy = strategy
         self.deciding.dirty.add(party.id for party in self.deciding.parties)
         return self._finish(now_us)
@@ -182,7 +182,7 @@ class Negotiation:
     # Neighbours
 
     def link_up(self, neighbour: str, qualities: Qualities, *, now_us: int) -> list[Notice]:
-        """`qualities`: what the link adds (a latency) or leaves (a reliability), by property."""
+        """`qualities`: what the link adds (latency) or preserves (reliability), by property."""
         self.talking.link_up(neighbour, qualities, now_us)
         return self._finish(now_us)
 
@@ -224,7 +224,7 @@ class Negotiation:
             deciding.dirty.add([id_])
         return notices + self._finish(now_us) + self._usages.take(now_us)
 
-    # Looking
+    # Inspection
 
     def standing(self, id_: str) -> ExpectationReport:
         held = self.book.get(id_)
@@ -239,12 +239,12 @@ class Negotiation:
         )
 
     def skyline(self, scope: Scope) -> list[ProfileCopy]:
-        """Of a channel filter and (in the order of their names) properties that are expected."""
+        """Copies on the skyline of a channel filter and expected properties, sorted by name."""
         group = self.supersets.groups.get(scope)
         return [] if group is None else list(group.skyline.members())
 
     def usage(self, publisher: str, channel: str) -> tuple[int, float]:
-        """How many expectations rely on a profile, and their utility in all."""
+        """Number of expectations that depend on a profile, and the sum of their utilities."""
         source = self.sources.find(publisher, channel).subject.source
         return self.deciding.reliance.usage((source, ()))
 
@@ -276,14 +276,14 @@ class Negotiation:
                 if level is not None:
                     assert level <= self.coordinator.released((local.subject.source, name))
 
-    # Inside
+    # Helpers
 
     def _profile_changed(self, local: LocalProfile, lost: list[str], now_us: int) -> list[Notice]:
         notices = self.coordinator.gone(local.subject.source, lost)
         return notices + self._offer(local) + self._finish(now_us)
 
     def _offer(self, local: LocalProfile) -> list[Notice]:
-        """A profile as it is declared and measured now."""
+        """Publishes a profile as it is declared and measured now."""
         source = local.subject.source
         self.supersets.set_local(local.subject.channel, source, local.offers)
         self.deciding.profile_changed(source, local.offers)
@@ -332,7 +332,7 @@ class Negotiation:
             raise QualityError(shown(name), problem)
 
     def _finish(self, now_us: int, first: Demand | None = None) -> list[Notice]:
-        """Visit who is concerned, and see to what follows."""
+        """Visits the demands concerned, and sends what follows."""
         notices = self._remeasure()
         deciding = self.deciding
         deciding.dirty.add_urgent(self.supersets.settle(now_us))
@@ -370,7 +370,7 @@ class Negotiation:
         return notices
 
     def _see_to_reliance(self, now_us: int) -> list[Notice]:
-        """What is needed has changed: of publishers here, and of neighbours."""
+        """Passes changed requirements on to local publishers and to neighbours."""
         notices: list[Notice] = []
         reliance = self.deciding.reliance
         for copy in reliance.take_changed():
@@ -389,7 +389,7 @@ class Negotiation:
         return notices
 
     def _give_up(self, now_us: int) -> list[Notice]:
-        """On what did not help in time."""
+        """Abandons reactions and remote requests that timed out."""
         notices: list[Notice] = []
         deciding = self.deciding
         for place in self.coordinator.overdue(now_us):

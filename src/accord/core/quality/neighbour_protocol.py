@@ -1,4 +1,4 @@
-"""What is said between this node and its neighbours, and what follows from it."""
+"""Dispatches negotiation messages from neighbours and replies to their demands."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class NeighbourProtocol:
     def receive(
         self, neighbour: str, message: QualityMessage, now_us: int
     ) -> NegotiationAck | None:
-        """What to answer."""
+        """Handles a message; returns the ack to send."""
         hearing = self._hearing.get(neighbour)
         if hearing is None:
             return None
@@ -72,7 +72,7 @@ class NeighbourProtocol:
         return hearing.answer()
 
     def greetings(self, now_us: int) -> list[tuple[str, NegotiationAck]]:
-        """To whom to say now that this node listens."""
+        """Session opens to send now, by neighbour."""
         found = [(neighbour, each.greet(now_us)) for neighbour, each in self._hearing.items()]
         return [(neighbour, heard) for neighbour, heard in found if heard is not None]
 
@@ -80,12 +80,12 @@ class NeighbourProtocol:
         return min((each.next_due_us() for each in self._hearing.values()), default=NEVER_US)
 
     def claims(self) -> list[NeighbourDemand]:
-        """All that neighbours ask of this node, for themselves and for others."""
+        """All demands of neighbours on this node, including relayed ones."""
         here = [party.claim for party in self._deciding.parties if party.claim is not None]
         return [*here, *self.asking.relayed()]
 
     def answer_claims(self, now_us: int) -> None:
-        """Tell who asked where what it asked for won't be had, or may be after all."""
+        """Sends or withdraws rejections for demands whose state changed."""
         for id_ in self._deciding.unanswered:
             party = self._deciding.parties.get(id_)
             if party is None or party.claim is None or party.told is None:

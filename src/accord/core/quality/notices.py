@@ -1,4 +1,4 @@
-"""What comes out of a negotiation, for subscribers, publishers, the node and its neighbours."""
+"""Outputs of a negotiation to subscribers, publishers, the node and its neighbours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accord.core.quality.properties import Value
 
 
 class AdaptationDecision(enum.Enum):
-    """What is done about an expectation that is not satisfied."""
+    """The action taken for an expectation that is not satisfied."""
 
     NONE = ""
     ADAPTING = "adapting"
@@ -23,7 +23,7 @@ class AdaptationDecision(enum.Enum):
 
 
 class StateChanged(msgspec.Struct, frozen=True):
-    """To a subscriber: how its expectation stands now, and while it is not satisfied why."""
+    """To a subscriber: the new state of its expectation, with reasons unless it is satisfied."""
 
     subscription: str
     expectation: str
@@ -33,7 +33,7 @@ class StateChanged(msgspec.Struct, frozen=True):
 
 
 class UsageChanged(msgspec.Struct, frozen=True):
-    """To a publisher: how many expectations rely on its profile, and their utility in all."""
+    """To a publisher: how many expectations depend on its profile, and their total utility."""
 
     publisher: str
     channel: str
@@ -42,7 +42,7 @@ class UsageChanged(msgspec.Struct, frozen=True):
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """To a publisher: operate this capability at `target`; `is_release`: less is enough now."""
+    """To a publisher: operate this capability at `target`; `is_release`: less is sufficient now."""
 
     publisher: str
     channel: str
@@ -52,7 +52,7 @@ class Advice(msgspec.Struct, frozen=True):
 
 
 class MechanismStep(enum.Enum):
-    """What a mechanism does."""
+    """One action of a mechanism."""
 
     ADVISE = "advise the publisher"
     FILTER_RATE = "filter its rate at the node"
@@ -62,9 +62,9 @@ class MechanismStep(enum.Enum):
 
 
 class ApplyMechanism(msgspec.Struct, frozen=True):
-    """To the node: do this for what a publisher sends on a channel, until it is withdrawn.
+    """To the node: apply this step to a publisher's events on a channel until it is withdrawn.
 
-    The same number again means another target.
+    A repeated number replaces the target.
     """
 
     reaction: int

@@ -1,15 +1,14 @@
-"""Quality between nodes: what a negotiation tells its neighbours, over the links of the overlay.
+"""Drives a negotiation over the links of the overlay and of the tiers.
 
-A link counts here where both of its ends say that it is up: then it is known how long it takes from
-the neighbour, which is the way that events come. That is what it adds to a latency, and to the age
-of what an event tells of; the share it loses is what it takes from a reliability.
+An overlay link counts if both ends report it up: then the delay from the neighbour, the direction
+that events take, is known. That delay adds to a latency and to the age of an event's information;
+the loss of the link reduces a reliability.
 
-Neighbours are also the secondary nodes that this one is a parent of; and for a secondary node, its
-parents, of which it tells nothing to each other: it is a leaf.
+Neighbours are also the secondary nodes that this node is a parent of; for a secondary node, its
+parents. A secondary node is a leaf: it forwards nothing from one parent to another.
 
-Whoever changes something of the negotiation hands what that returned to `take`. What is for
-neighbours goes there; everything else waits in `notices`, together with what follows from messages
-and from time, for whoever drives the node.
+The caller hands the notices of every negotiation call to `take`. Those for neighbours are sent; all
+others wait in `notices`, with those caused by messages and time, for the driver of the node.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ _decoder: Final = msgspec.msgpack.Decoder(QualityMessage)
 
 
 class TierNegotiation:
-    """Over links between tiers; a secondary node has no others."""
+    """Negotiation over tier links, the only links of a secondary node."""
 
     def __init__(self, negotiation: Negotiation, tiers: TierLinks) -> None:
         self.negotiation = negotiation
         self.notices: list[Notice] = []
-        self.malformed = 0  # messages that are none
-        self.defining = PropertySync(tiers)  # properties
+        self.malformed = 0  # messages that could not be decoded
+        self.defining = PropertySync(tiers)  # property definitions
         self._tiers = tiers
         self._links: dict[str, Qualities] = {}
         self._seen = -1
         tiers.serve(SERVICE, self.hear)
 
     def take(self, notices: Iterable[Notice]) -> None:
-        """What the negotiation returned."""
+        """Sends the notices for neighbours and queues the others."""
         for notice in notices:
             if isinstance(notice, SendToNeighbour):
                 self._tell(notice.neighbour, _encoder.encode(notice.message))
@@ -58,7 +57,7 @@ class TierNegotiation:
                 self.notices.append(notice)
 
     def take_notices(self) -> list[Notice]:
-        """Those that wait; they do not any more."""
+        """Drains the queued notices."""
         notices, self.notices = self.notices, []
         return notices
 
@@ -88,15 +87,15 @@ class TierNegotiation:
         self._tiers.say(neighbour, SERVICE, body)
 
     def _is_news(self) -> bool:
-        """Whether links may be other than when they were looked at."""
+        """Whether links may have changed since they were last sampled."""
         return self._tiers.version != self._seen
 
     def _look_at_links(self, now_us: int) -> None:
         if not self._is_news():
             return
         before, self._links = self._links, self._find_links()
-        # What gets better first: when one parent takes over from another, nobody is to be without
-        # what it has before and after.
+        # Improvements first: when one parent takes over from another, no demand may lose what it
+        # has both before and after.
         for neighbour, qualities in self._links.items():
             if neighbour not in before:
                 self.take(self.negotiation.link_up(neighbour, qualities, now_us=now_us))
@@ -108,10 +107,10 @@ class TierNegotiation:
                 self.take(self.negotiation.link_down(neighbour, now_us=now_us))
 
     def _find_links(self) -> dict[str, Qualities]:
-        """Those there are now."""
+        """Links that are up now."""
         self._seen = self._tiers.version
         return {
-            # What must not be lost is sent again until it is there.
+            # No loss: events that must not be lost are retransmitted.
             neighbour: self._qualities(link.delay_us, 0.0)
             for neighbour, link in self._tiers.links.items()
         }
@@ -124,8 +123,9 @@ class TierNegotiation:
 
 
 class OverlayNegotiation(TierNegotiation, Template):
-    """For `Channels.serve(SERVICE, lambda context: QualityExchange(context, negotiation))`.
+    """Negotiation over overlay links, as a template.
 
+    `Channels.serve(SERVICE, lambda context: OverlayNegotiation(context, negotiation))` installs it.
     `tiers` are its links to secondary nodes.
     """
 
@@ -167,7 +167,7 @@ def _worse_by(before: Qualities, after: Qualities) -> float:
 
 
 def _has_room(registry: PropertyRegistry, name: str, value: float) -> bool:
-    """Whether the property is defined, and so that the value makes sense."""
+    """Whether the property is defined and the value lies in its domain."""
     try:
         registry.get(name).position(value)
     except QualityError:

@@ -1,4 +1,4 @@
-"""Points that stand for vectors, and how they compare."""
+"""Points of a skyline: vectors with their keys, and comparison of vectors."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Point(Generic[K]):
-    """Keys with the same vector, and whose they are: what belongs to one owner counts once.
+    """Keys with the same vector, and their owners; several keys of one owner count once.
 
-    Its row is either on the skyline or outside.
+    `row` is a row of the skyline's table or of the table outside it.
     """
 
     __slots__ = ("is_inside", "keys", "row", "vector")

@@ -1,9 +1,9 @@
-"""What publishers can give: capabilities, and all those of a publisher for a channel as a profile.
+"""Capabilities of publishers; those of one publisher for one channel form a profile.
 
 A capability is the range that a publisher can provide in principle, the value at which it operates
-now, and what operating at a value costs. A coupling says that improving one property changes
-another: a sensor that is read more often may be less certain. What nodes determine (latency,
-reliability, order) is no publisher's to declare; it is measured and completes the profile.
+now, and the cost of operating at a value. A coupling states that improving one property changes
+another: a sensor that is read more often may be less certain. Publishers cannot declare what nodes
+determine (latency, reliability, order); it is measured and completes the profile.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Capability(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Coupling(msgspec.Struct, frozen=True, array_like=True):
-    """Each unit that `of` goes up moves `on` by `per_unit` of its own (levels: by number)."""
+    """Each unit that `of` rises moves `on` by `per_unit` units of its own (levels: by number)."""
 
     of: str
     on: str
@@ -54,7 +54,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScoredCapability:
-    """A capability as it is matched: by scores, the higher the better."""
+    """A capability in the form used for matching: by scores, higher is better."""
 
     __slots__ = ("best", "capability", "current", "places", "property")
 
@@ -76,14 +76,14 @@ Vector = tuple[float, ...]
 
 
 def offers_of(capabilities: Iterable[Capability], registry: PropertyRegistry) -> ScoredCapabilities:
-    """Of capabilities that were accepted."""
+    """Converts capabilities that were validated before."""
     return {
         each.property: ScoredCapability(registry.get(each.property), each) for each in capabilities
     }
 
 
 def vector_of(offers: ScoredCapabilities, names: tuple[str, ...]) -> Vector | None:
-    """The current scores of these properties, then the best ones; None where one is missing."""
+    """The current scores of these properties, then the best ones; None if one is missing."""
     try:
         found = [offers[name] for name in names]
     except KeyError:
@@ -92,7 +92,7 @@ def vector_of(offers: ScoredCapabilities, names: tuple[str, ...]) -> Vector | No
 
 
 def check_profile(profile: Profile, registry: PropertyRegistry) -> None:
-    """Raises QualityError where a publisher's profile can't be accepted."""
+    """Raises QualityError if the profile is not acceptable."""
     place = f"profile of {shown(profile.publisher)}"
     if not 0 < len(profile.publisher) <= MAX_PUBLISHER:
         raise QualityError(place, f"publisher: expected 1 to {MAX_PUBLISHER} characters")

@@ -1,12 +1,12 @@
-"""Properties of information: each has an ordered domain, and says which end of it is better.
+"""Properties of information: each has an ordered domain and a better end.
 
 The domain is a range of numbers or an ordered set of levels. A value is a number or the name of a
 level, and means nothing by itself: 300 is better than 700 for a latency and worse for a rate, and
-levels are not in the order of the alphabet. So values compare through their property only, by
-their *score*: a number that is the higher the better the value is, whatever the direction.
+levels are not in alphabetical order. Values therefore compare only through their property, by their
+*score*: a number that is higher for better values, whatever the direction.
 
-What nodes determine may change on the way: every hop adds to a latency and takes from a
-reliability. All ways to go over a hop are monotonic, so what is better before is no worse after.
+Measured properties may change from hop to hop: every hop adds to a latency and reduces a
+reliability. All hop effects are monotonic, so what is better before a hop is no worse after it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MAX_NAME: Final = 64
 MAX_UNIT: Final = 16
 MAX_LEVELS: Final = 1_000
 MAX_PROPERTIES: Final = 1_000
-MAX_NUMBER: Final = 1e15  # sums of such numbers are exact enough, and finite
+MAX_NUMBER: Final = 1e15  # sums of such numbers are finite and exact enough
 
 Value = float | str
 
-# What expectations have besides properties; `suspended` is for those that are stored.
+# Names of other members of an expectation; `suspended` occurs in stored ones.
 RESERVED: Final = ("id", "publishers", "suspended", "utility")
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 
@@ -40,18 +40,18 @@ class Better(enum.Enum):
 
 
 class HopEffect(enum.Enum):
-    """What a hop does to a value, given that of the link."""
+    """Effect of a hop on a value, given the link's value."""
 
     KEEP = "keep"
     ADD = "add"  # a latency
     MULTIPLY = "multiply"  # a share of the highest value, such as a reliability in percent
-    WORST = "worst"  # the worse one of both
+    WORST = "worst"  # the worse of both
 
 
 class Property(msgspec.Struct, frozen=True, kw_only=True):
-    """Either `levels`, the lowest first, or a range from `lowest` to `highest`.
+    """Either `levels`, lowest first, or a range from `lowest` to `highest`.
 
-    One that `is_measured` is determined by nodes: publishers can't declare it.
+    If `is_measured`, nodes determine it and publishers cannot declare it.
     """
 
     name: str
@@ -78,13 +78,13 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def domain(self) -> str:
-        """In words, as an error or a screen says it."""
+        """The domain in words, for errors and screens."""
         if self.levels:
             return " < ".join(self.levels)
         return f"{shown(self.lowest)}..{shown(self.highest)}"
 
     def position(self, value: Value) -> float:
-        """Where `value` stands in the domain; raises QualityError where it does not."""
+        """Position of `value` in the domain; raises QualityError if it is outside."""
         if self.levels:
             if isinstance(value, str) and value in self.levels:
                 return float(self.levels.index(value))
@@ -96,7 +96,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
         raise QualityError(self.name, f"expected {expected}, got {shown(value)}")
 
     def at(self, position: float) -> Value:
-        """The value that stands there."""
+        """The value at a position."""
         return self.levels[int(position)] if self.levels else position
 
     def score(self, value: Value) -> float:
@@ -110,7 +110,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
         return self.score(one) > self.score(other)
 
     def read(self, text: str) -> Value:
-        """The value that a text means."""
+        """Parses a value."""
         value: Value = text.strip()
         if not self.levels:
             number = read_number(text)
@@ -119,7 +119,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
         return value
 
     def over_hop(self, value: Value, link: Value) -> Value:
-        """What is left of `value` behind a link that has `link` itself."""
+        """The value after a link whose own value is `link`."""
         here, there = self.position(value), self.position(link)
         if self.over_hops is HopEffect.ADD:
             here = self._clamped(here + there)
@@ -130,7 +130,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
         return self.at(here)
 
     def before_hop(self, value: Value, link: Value) -> Value:
-        """What it takes before a link to have `value` behind it, or the best there is."""
+        """The value needed before a link to have `value` after it, or the best of the domain."""
         there, hop = self.position(value), self.position(link)
         if self.over_hops is HopEffect.ADD:
             there = self._clamped(there - hop)
@@ -168,7 +168,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PropertyRegistry:
-    """All properties that are defined, by name."""
+    """All defined properties, by name."""
 
     def __init__(self, properties: tuple[Property, ...] | None = None) -> None:
         self._properties: dict[str, Property] = {}
@@ -176,7 +176,7 @@ class PropertyRegistry:
             self.define(each)
 
     def define(self, property_: Property) -> None:
-        """A new one, or another meaning of one that nobody uses (which is the caller's to know)."""
+        """Adds or replaces a property; the caller makes sure that a replaced one is unused."""
         if property_.name not in self._properties and len(self._properties) >= MAX_PROPERTIES:
             raise QualityError(property_.name, f"{MAX_PROPERTIES} properties are defined already")
         self._properties[property_.name] = property_
@@ -216,7 +216,7 @@ def problem_with_name(name: str) -> str | None:
 
 
 def read_number(text: str) -> float | None:
-    """A number as people write it, also `inf`; None where `text` is none."""
+    """Parses a number as operators write it, also `inf`; None if `text` is not a number."""
     bare = text.strip()
     if len(bare) > 32 or "_" in bare:
         return None
@@ -228,7 +228,7 @@ def read_number(text: str) -> float | None:
 
 
 def shown(value: object) -> str:
-    """As errors and files have it: exact, and no longer than necessary."""
+    """Formats a value for errors and files: exact, and no longer than necessary."""
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e16 else repr(value)
     text = repr(value)
@@ -248,7 +248,7 @@ SHIPPED: Final = (
     Property(
         name="latency", better=Better.LOWER, unit="ms", over_hops=HopEffect.ADD, is_measured=True
     ),
-    # The age of what an event tells of: it grows on the way.
+    # Age of the information in an event: it grows with each hop.
     Property(name="freshness", better=Better.LOWER, unit="ms", over_hops=HopEffect.ADD),
     Property(name="trust", better=Better.HIGHER, levels=("none", "low", "medium", "high")),
     Property(

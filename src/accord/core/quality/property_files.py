@@ -1,6 +1,6 @@
-"""Definitions of properties as text: `key = value`, one a line; each `name` begins a property.
+"""Text format of property definitions: one `key = value` per line; `name` starts a property.
 
-    # How old what an event tells of may be
+    # Maximum age of the information in an event
     name = freshness
     range = 0..inf
     better = lower
@@ -11,7 +11,7 @@
     levels = none < low < medium < high
     better = higher
 
-Empty lines and lines that begin with `#` say nothing.
+Empty lines and lines that start with `#` are ignored.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from accord.core.quality.properties import (
 MAX_CHARACTERS: Final = 2**20
 KEYS: Final = ("name", "better", "range", "levels", "unit", "over hops", "measured")
 
-_Lines = dict[str, tuple[int, str]]  # by key: the line's number, and what it says
+_Lines = dict[str, tuple[int, str]]  # by key: line number and value
 _E = TypeVar("_E", bound=enum.Enum)
 
 
 def parse_properties(text: str) -> list[Property]:
-    """Raises QualityError that names the line of the first mistake and what was expected."""
+    """Raises QualityError with the line of the first problem and what was expected."""
     if len(text) > MAX_CHARACTERS:
         problem = f"{len(text)} characters, at most {MAX_CHARACTERS} accepted"
         raise QualityError("the definitions", problem)
@@ -55,12 +55,12 @@ def parse_properties(text: str) -> list[Property]:
 
 
 def render_properties(properties: list[Property]) -> str:
-    """Text that is parsed as the same properties."""
+    """Renders text that parses to equal properties."""
     return "\n".join("".join(f"{key} = {value}\n" for key, value in _said(p)) for p in properties)
 
 
 def _take(number: int, line: str, blocks: list[_Lines]) -> None:
-    """Add one line to the property it belongs to."""
+    """Adds one line to the property it belongs to."""
     key, equals, value = (part.strip() for part in line.partition("="))
     if not equals:
         raise _mistake(number, f"expected key = value, got {shown(line.strip())}")

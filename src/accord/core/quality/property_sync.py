@@ -1,8 +1,8 @@
-"""Definitions of properties across tiers, where no facts go: told in a row until they are heard.
+"""Replicates property definitions across tiers, where no state records are sent.
 
-Each end has a list to which it only adds. It tells a neighbour the next of them, and again until
-that says up to where it has heard; who begins to listen anew is told everything. To hear a
-definition twice does no harm.
+Each end has an append-only list. It sends a neighbour the next definitions and retransmits them
+until the neighbour acknowledges their end; in a new session it starts from the beginning. Applying
+a definition twice is harmless.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _LIMITS: Final = DeltaLimits(changes=_AT_ONCE, bytes=MAX_BYTES // 8, gone=0)
 
 
 class PropertyDelta(msgspec.Struct, frozen=True, array_like=True, tag="define"):
-    """The definitions from the place `first` on."""
+    """The definitions from index `first`."""
 
     first: int
     texts: tuple[str, ...]
 
 
 class PropertyAck(msgspec.Struct, frozen=True, array_like=True, tag="defined"):
-    """All before the place `next` were heard."""
+    """Acknowledges all definitions before index `next`."""
 
     next: int
 
@@ -44,7 +44,10 @@ _decoder: Final[msgspec.msgpack.Decoder[PropertyDelta | PropertyAck]] = msgspec.
 
 
 class PropertySync:
-    """`on_told` is called with what a neighbour defines, as a file has it."""
+    """Sends definitions to tier neighbours and receives theirs.
+
+    `on_told` is called with the neighbour and each definition it sends, in the format of a file.
+    """
 
     def __init__(self, tiers: TierLinks) -> None:
         self.on_told: Callable[[str, str], object] = lambda *_: None
@@ -54,7 +57,7 @@ class PropertySync:
         tiers.serve(SERVICE, self._hear)
 
     def tell(self, name: str, text: str) -> None:
-        """To all who are there, or will be."""
+        """Sends a definition to all present and future neighbours."""
         if self._texts.get(name) is None and len(self._texts) < MAX_PROPERTIES:
             self._texts.put(name, text)
 
@@ -71,7 +74,7 @@ class PropertySync:
         message = decode_or_none(_decoder, body)
         if isinstance(message, PropertyDelta):
             if len(message.texts) > _AT_ONCE or not 0 <= message.first <= MAX_PROPERTIES:
-                return  # nobody has so many
+                return  # more than a node can define
             for text in message.texts:
                 self.on_told(neighbour, text)
             heard = PropertyAck(message.first + len(message.texts))

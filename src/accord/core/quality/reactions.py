@@ -1,17 +1,17 @@
-"""What is being done to make profiles satisfy: started, verified, replaced and withdrawn.
+"""Coordinates reactions: starts, verifies, replaces and withdraws mechanisms.
 
-A reaction moves one property of one profile to a level. Its mechanisms are tried one after the
-other: each has some time in which the value that is declared or measured must reach the level; else
-it is withdrawn and the next one is tried. When all have failed that is told. A reaction that helped
-is held as long as somebody needs it.
+A reaction moves one property of one profile to a level. Its mechanisms are tried in turn: each has
+a timeout within which the declared or measured value must reach the level; otherwise it is
+withdrawn and the next one is tried. When all have failed, the failure is reported. A reaction that
+succeeded is held as long as a demand needs it.
 
-When nobody does, what the node does is withdrawn. A publisher is advised to do less only where the
-strategy frees resources: down to what is needed still, or to where it was before. Where that is
-cheaper, the node keeps back what is too much instead, until somebody needs it.
+When no demand needs it any more, the node's own steps are withdrawn. A publisher is advised to do
+less only if the strategy frees resources: down to what is still needed, or to its value before the
+reaction. If that is cheaper, the node instead caps the excess until it is needed.
 
-A publisher takes its time to do less. Until it does, others may come to rely on what it still
-gives: then it is advised anew. So what was advised last is never less than what is needed: who
-relied on it before is counted in the advice, and who does so afterwards has it advised again.
+A publisher follows such a release with a delay. Meanwhile new demands may come to depend on what it
+still provides; then it is advised again. So the last advice is never below what is needed: earlier
+demands are included in it, and later ones cause a new advice.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PropertyRef = tuple[str, str]  # a source and a property
 
 
 class ProfileRef(msgspec.Struct, frozen=True):
-    """A profile that is registered here."""
+    """A profile registered at this node."""
 
     source: str
     publisher: str
@@ -47,7 +47,7 @@ class ProfileRef(msgspec.Struct, frozen=True):
 
 
 class Reaction:
-    """`due_us`: until when it must have helped; 0 when it has."""
+    """An effort to move one property of a profile; `due_us` is its timeout, 0 once successful."""
 
     __slots__ = (
         "baseline",
@@ -67,10 +67,10 @@ class Reaction:
         self.level = baseline
         self.target = baseline
         self.mechanisms: tuple[Mechanism, ...] = ()  # the first is in effect
-        self.number = 0  # of what the node does for it
+        self.number = 0  # of the steps applied by the node, 0: none
         self.due_us = 0
-        self.capped = 0  # the number of what keeps back what is too much
-        self.released = inf  # down to where it was advised to go, and did not yet
+        self.capped = 0  # number of the mechanism that caps the excess, 0: none
+        self.released = inf  # advised target of a release that is not followed yet
 
     @property
     def advises(self) -> bool:
@@ -82,8 +82,8 @@ class ReactionCoordinator:
         self.repository = repository
         self._patience_us = patience_us
         self._reactions: dict[PropertyRef, Reaction] = {}
-        self._trying: dict[PropertyRef, bool] = {}  # in the order in which they are due
-        self._ended: dict[PropertyRef, Reaction] = {}  # released, which was not followed yet
+        self._trying: dict[PropertyRef, bool] = {}  # in order of their timeouts
+        self._ended: dict[PropertyRef, Reaction] = {}  # released, but not followed yet
         self._last_number = 0
 
     def __len__(self) -> int:
@@ -93,30 +93,30 @@ class ReactionCoordinator:
         return self._reactions.get(place)
 
     def released(self, place: PropertyRef) -> float:
-        """Down to where a publisher was advised to go, and did not yet."""
+        """Advised target of a release that the publisher has not followed yet."""
         reaction = self._reactions.get(place) or self._ended.get(place)
         return inf if reaction is None else reaction.released
 
     def is_trying(self, place: PropertyRef, level: float) -> bool:
-        """To reach so much, or more."""
+        """Whether an attempt to reach at least `level` is under way."""
         return place in self._trying and self._reactions[place].level >= level
 
     def in_effect(self) -> list[int]:
-        """The numbers of all that the node was told to do, and not to undo."""
+        """Numbers of all mechanisms applied by the node and not withdrawn."""
         reactions = self._reactions.values()
         return [n for each in reactions for n in (each.number, each.capped) if n]
 
     def start(
         self, subject: ProfileRef, move: PropertyMove, offer: ScoredCapability, now_us: int
     ) -> list[Notice]:
-        """Do what was decided."""
+        """Starts the mechanisms of a decided move."""
         place = subject.source, move.property
         reaction = self._reactions.get(place)
         if reaction is None:
             reaction = self._ended.pop(place, None) or Reaction(subject, offer.current)
             self._reactions[place] = reaction
         elif place in self._trying and move.level <= reaction.level:
-            return []  # it was asked for already
+            return []  # already requested
         reaction.baseline = min(reaction.baseline, offer.current)
         notices = self._uncap(reaction)
         if reaction.mechanisms[:1] != move.mechanisms[:1]:
@@ -130,7 +130,7 @@ class ReactionCoordinator:
     def needed(
         self, place: PropertyRef, level: float | None, offer: ScoredCapability, frees: bool
     ) -> list[Notice]:
-        """So much is needed now by all together."""
+        """Adjusts a reaction to the level that all demands together need now."""
         reaction = self._reactions.get(place) or self._resumed(place, level, offer)
         if reaction is None:
             return []
@@ -152,7 +152,7 @@ class ReactionCoordinator:
         return notices
 
     def observed(self, source: str, offers: ScoredCapabilities) -> list[Notice]:
-        """A profile as it is declared and measured now: what helped is held."""
+        """Checks a profile's new values; reactions that reached their level are held."""
         notices: list[Notice] = []
         for name, offer in offers.items():
             place = source, name
@@ -163,7 +163,7 @@ class ReactionCoordinator:
                 continue
             if offer.current <= reaction.released:
                 reaction.released = inf
-            # Who does less of its own accord is not told to do more when less is needed.
+            # A publisher that does less by itself is not advised to do more when less is needed.
             reaction.baseline = min(reaction.baseline, offer.current)
             self._hold(place, reaction, offer)
             if reaction.capped and offer.current <= reaction.level:
@@ -173,7 +173,7 @@ class ReactionCoordinator:
         return notices
 
     def gone(self, source: str, names: list[str]) -> list[Notice]:
-        """The profile, or these of its capabilities: nobody is left to advise."""
+        """Ends the reactions of a removed profile, or of these capabilities of it."""
         notices: list[Notice] = []
         for name in names:
             self._ended.pop((source, name), None)
@@ -189,7 +189,7 @@ class ReactionCoordinator:
         return NEVER_US
 
     def overdue(self, now_us: int) -> list[PropertyRef]:
-        """What did not help in time."""
+        """Reactions that timed out, earliest first."""
         found: list[PropertyRef] = []
         for place in self._trying:
             if self._reactions[place].due_us > now_us:
@@ -200,7 +200,7 @@ class ReactionCoordinator:
     def give_up(
         self, place: PropertyRef, offer: ScoredCapability, now_us: int
     ) -> tuple[list[Notice], bool]:
-        """On what is tried; False where nothing else is left to try."""
+        """Abandons the current mechanism; False if none is left to try."""
         reaction = self._reactions[place]
         following = reaction.mechanisms[1:]
         notices = self._withdraw(reaction)
@@ -208,7 +208,7 @@ class ReactionCoordinator:
             reaction.mechanisms = following
             return notices + self._try(place, reaction, offer, now_us), True
         if offer.current > reaction.baseline and reaction.advises:
-            reaction.level = offer.current  # as far as it came: that is given back some time
+            reaction.level = offer.current  # as far as it came: released later
             self._hold(place, reaction, offer)
         else:
             self._end(place)
@@ -241,7 +241,7 @@ class ReactionCoordinator:
         return _orders(mechanism, reaction.subject, reaction.number, offer, score)
 
     def _less(self, reaction: Reaction, offer: ScoredCapability) -> list[Notice]:
-        """Have no more than the level, in the cheapest way."""
+        """Reduces the value to the level in the cheapest way: by advice or by a cap."""
         for mechanism in self.repository.of(offer.property, worse_way(offer.property))[:1]:
             if not advises(mechanism):
                 reaction.capped = reaction.capped or self._next_number()
@@ -252,7 +252,7 @@ class ReactionCoordinator:
         return []
 
     def _stay(self, reaction: Reaction, offer: ScoredCapability) -> list[Notice]:
-        """Do less, but not as much less as was advised."""
+        """Advises a smaller reduction than the last release."""
         reaction.released = reaction.level
         who, target = reaction.subject, offer.property.from_score(reaction.level)
         return [Advice(who.publisher, who.channel, offer.property.name, target, is_release=True)]
@@ -260,7 +260,7 @@ class ReactionCoordinator:
     def _resumed(
         self, place: PropertyRef, level: float | None, offer: ScoredCapability
     ) -> Reaction | None:
-        """One that was released, where what it brought is there still and relied on again."""
+        """Restores a released reaction if its effect is still present and needed again."""
         reaction = self._ended.get(place)
         if reaction is None or level is None or not reaction.level < level <= offer.current:
             return None
@@ -298,7 +298,7 @@ def _orders(  # noqa: PLR0913
     *,
     is_release: bool = False,
 ) -> list[Notice]:
-    """The steps of a mechanism as what is to be told."""
+    """Converts the steps of a mechanism to notices."""
     who, channel, name = subject.publisher, subject.channel, offer.property.name
     target = offer.property.from_score(score)
     return [

@@ -1,4 +1,4 @@
-"""Expectations and profiles as XML and as JSON, both ways; a mistake names its place."""
+"""Expectations and profiles as XML and JSON, both ways; a problem is reported with its location."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
-"""The skyline of vectors: those that no other surpasses, kept while vectors come, change and go.
+"""Incremental skyline of vectors: those that no other vector dominates (k-skyband).
 
-One vector *dominates* another if it is as good in all places and better in one. With a depth of k
-the skyline holds all vectors that fewer than k others dominate: for an expectation of k publishers
-that is what matters, because whatever lies deeper is met by k others as well. Equal vectors don't
-dominate each other; they share a point.
+One vector *dominates* another if it is at least as good in all columns and better in one. With a
+depth of k the skyline holds all vectors that fewer than k others dominate. That suffices for an
+expectation of k publishers, because k others meet whatever a deeper vector meets. Equal vectors do
+not dominate each other; they share a point.
 
-Each point outside has its *guards*: points of the skyline that dominate it and together make up the
-depth. While these stay above it, a point outside may move and needs no look at all others; when a
-guard goes, only its *wards* do. If a point has no guards on the skyline it has none at all: of all
-that dominate it take the first ones in an order in which a dominator precedes what it dominates;
-fewer than k dominate those.
+Each point outside has *guards*: points of the skyline that dominate it and together make up the
+depth. While they dominate it, a point outside may move without a comparison with all others; when a
+guard leaves, only its *wards* are compared. A point that has no guards on the skyline belongs to
+it: sort all its dominators so that a dominator precedes what it dominates; the first k are
+dominated by fewer than k others, so they are on the skyline.
 
-A point that was the best for long may have a thousand wards. So who guards whom is a matter of
-columns of numbers, and those that lose their guard are compared with the skyline all at once.
+A point that was the best for long may have a thousand wards. Guards are therefore stored as columns
+of row numbers, and wards that lose their guard are compared with the skyline in bulk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from accord.core.quality.points import K, Point, at_least, dominates
 from accord.core.quality.profiles import Vector
 from accord.core.quality.vector_table import VectorTable
 
-_FIRST: Final = 16  # points that are compared with the skyline one by one
+_FIRST: Final = 16  # points compared with the skyline one by one
 _FEW: Final = 3
 _NOBODY: Final = -1
 
@@ -40,17 +40,17 @@ class Skyline(Generic[K]):
         assert columns >= 1
         assert depth >= 1
         self.depth = depth
-        self.looks = 0  # points that were compared with the whole skyline
+        self.looks = 0  # comparisons with the whole skyline
         self._points: dict[Vector, Point[K]] = {}
         self._of: dict[K, Point[K]] = {}
         self._band: VectorTable[Point[K]] = VectorTable(columns)
         self._outside: VectorTable[Point[K]] = VectorTable(columns)
-        # By row outside: the rows of its guards, as many as there are, which are `depth` at most.
+        # By row outside: the rows of its guards, `depth` at most.
         self._guards: Ints = np.full((depth, 16), _NOBODY, np.int64)
         self._changed: dict[K, bool] = {}
 
     def __len__(self) -> int:
-        """How many keys there are, inside and outside."""
+        """Number of keys, inside and outside."""
         return len(self._of)
 
     def __contains__(self, key: K) -> bool:
@@ -69,7 +69,7 @@ class Skyline(Generic[K]):
         return {key: p.vector for p in self._points.values() if p.is_inside for key in p.keys}
 
     def representatives(self) -> Iterator[K]:
-        """Of each point on the skyline as many keys as the depth needs."""
+        """Keys of the points on the skyline, at most `depth` of each point."""
         for point in self._points.values():
             if point.is_inside:
                 yield from islice(point.keys, self.depth)
@@ -79,11 +79,11 @@ class Skyline(Generic[K]):
         return point is not None and point.is_inside and key in islice(point.keys, self.depth)
 
     def points(self, least: Vector, first: int = 0) -> list[Point[K]]:
-        """Points of the skyline that are as good as `least`, which begins at column `first`."""
+        """Points of the skyline at least as good as `least`, which begins at column `first`."""
         return self._band.owners(self._band.at_least(least, first))
 
     def points_outside(self, least: Vector) -> Iterator[Point[K]]:
-        """The same of all others; they may be many."""
+        """Points outside at least as good as `least`; there may be many."""
         rows = self._outside.at_least(least).nonzero()[0]
         return (self._outside.owner(int(row)) for row in rows)
 
@@ -93,13 +93,13 @@ class Skyline(Generic[K]):
         return self._band
 
     def take_changes(self) -> list[K]:
-        """Keys that came to the skyline, changed on it or left it since the last time."""
+        """Keys that entered, changed on or left the skyline since the last call."""
         changed = list(self._changed)
         self._changed.clear()
         return changed
 
     def set(self, key: K, owner: str, vector: Vector) -> None:
-        """A new key, or another vector of one that there is."""
+        """Adds a key or changes its vector."""
         point = self._of.get(key)
         if point is None:
             self._attach(key, owner, vector)
@@ -112,7 +112,7 @@ class Skyline(Generic[K]):
             self._detach(key, point)
 
     def set_all(self, added: Iterable[tuple[K, str, Vector]]) -> None:
-        """All keys at once, where there are none yet."""
+        """Adds all keys at once to an empty skyline."""
         assert not self._of
         for key, owner, vector in added:
             self._add(key, owner, self._points.setdefault(vector, Point(vector)))
@@ -127,7 +127,7 @@ class Skyline(Generic[K]):
     # One point
 
     def _move(self, point: Point[K], vector: Vector) -> None:
-        """Take a point with one key to where no other is."""
+        """Moves a point with one key to a vector that no other point has."""
         before = point.vector
         del self._points[before]
         self._points[vector] = point
@@ -145,18 +145,18 @@ class Skyline(Generic[K]):
             self._demote_below(point)
 
     def _worsen(self, point: Point[K]) -> None:
-        """A point of the skyline is worse now: who is not below it any more needs others."""
+        """Handles a skyline point that got worse: wards it no longer dominates need new guards."""
         wards = self._leave(point)
         kept = self._outside.are_at_most(point.vector, wards)
         self._put_outside(point)
-        # Together: what the point lost may be above it by now.
+        # In one call: a former ward may dominate the point now.
         self._look_at(np.append(wards[~kept], point.row))
         self._hang(wards[kept], point)
 
     def _hang(self, wards: Ints, point: Point[K]) -> None:
-        """Guard what is below a point by it, or by those above it: they are enough by themselves.
+        """Guards wards by `point`, or by its own guards if it is outside: those are sufficient.
 
-        Where the depth is more than one the point is not: others guard its wards with it.
+        With a depth above one, `point` alone is not sufficient, so the wards are compared again.
         """
         if not len(wards):
             return
@@ -188,10 +188,10 @@ class Skyline(Generic[K]):
             self._changed[key] = True
 
     def _detach(self, key: K, point: Point[K]) -> None:
-        """Take `key` from a point, which may not be its only one."""
+        """Removes `key` from `point`, and `point` if it was the last; the key may have moved on."""
         if point.is_inside:
             self._changed[key] = True
-            # One of these represents the point in its place.
+            # One of these now represents the point.
             self._changed.update(dict.fromkeys(islice(point.keys, self.depth + 1), True))
         del point.keys[key]
         if point.keys:
@@ -204,10 +204,10 @@ class Skyline(Generic[K]):
         else:
             self._take_outside(point)
 
-    # Where points are
+    # Location of points
 
     def _put_outside(self, point: Point[K]) -> None:
-        """Without guards yet."""
+        """Adds a point without guards."""
         point.row = self._outside.add(point, point.vector)
         if point.row >= self._guards.shape[1]:
             grown = np.full((self.depth, 2 * point.row), _NOBODY, np.int64)
@@ -225,7 +225,7 @@ class Skyline(Generic[K]):
         self._mark(point)
 
     def _leave(self, point: Point[K]) -> Ints:
-        """Take a point from the skyline; its wards, which need others now."""
+        """Takes a point from the skyline; returns its wards, which need new guards."""
         wards = self._wards(point)
         self._guards[:, wards] = _NOBODY
         self._mark(point)
@@ -234,22 +234,22 @@ class Skyline(Generic[K]):
         return wards
 
     def _mark(self, point: Point[K]) -> None:
-        """All keys of a point that comes, moves or goes."""
+        """Marks all keys of a point as changed."""
         for key in point.keys:
             self._changed[key] = True
 
     def _wards(self, point: Point[K]) -> Ints:
-        """Of a point on the skyline: rows outside."""
+        """Rows outside that a skyline point guards."""
         is_ward = self._guards[0, : self._outside.used] == point.row
         for guards in self._guards[1:]:
             is_ward |= guards[: self._outside.used] == point.row
         wards: Ints = is_ward.nonzero()[0]
         return wards
 
-    # Looking for guards
+    # Guards
 
     def _look_at(self, rows: Ints) -> None:
-        """Find the place of points outside: below guards, or on the skyline."""
+        """Assigns guards to points outside, or moves them to the skyline."""
         left = self._unguarded(rows)
         if len(left) > 1:
             # In this order a dominator precedes what it dominates.
@@ -265,11 +265,11 @@ class Skyline(Generic[K]):
                     self._guards[: len(guards), row] = [guard.row for guard in guards]
                 else:
                     self._enter(point)
-            # Where all are new, the first ones dominate most of the others.
+            # If all are new, the first ones dominate most of the others.
             first, end = end, 5 * end
 
     def _unguarded(self, rows: Ints) -> Ints:
-        """Those that nothing on the skyline dominates yet; the others get their guards."""
+        """Assigns guards in bulk; returns the rows that no skyline point dominates yet."""
         if self.depth > 1 or len(rows) <= _FEW or not len(self._band):
             return rows
         self.looks += 1
@@ -287,7 +287,7 @@ class Skyline(Generic[K]):
         )
 
     def _find_guards(self, vector: Vector) -> tuple[Point[K], ...]:
-        """Of what dominates a vector as many as make up the depth; none where all don't."""
+        """Dominators of a vector that make up the depth; empty if there are too few."""
         self.looks += 1
         above = self._band.at_least(vector)
         if self.depth > 1:
@@ -309,7 +309,7 @@ class Skyline(Generic[K]):
         return ()
 
     def _demote_below(self, point: Point[K]) -> None:
-        """Those that `point` dominates may have to leave the skyline."""
+        """Removes points from the skyline that `point` dominates, if they are too deep now."""
         below = self._band.at_most(point.vector)
         below[point.row] = False
         for each in self._band.owners(below):

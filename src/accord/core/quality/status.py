@@ -1,4 +1,4 @@
-"""How negotiated quality stands at a node, as people and programs see it."""
+"""Status of negotiated quality at a node, for operators and programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accord.core.quality.properties import Value
 
 
 class CapabilityStatus(Struct, frozen=True, kw_only=True):
-    """`is_measured`: the node determines it."""
+    """One capability of a profile; `is_measured`: the node determines it."""
 
     property: str
     lower: Value
@@ -20,7 +20,7 @@ class CapabilityStatus(Struct, frozen=True, kw_only=True):
 
 
 class ProfileStatus(Struct, frozen=True, kw_only=True):
-    """What one client can give on one channel, and how many expectations rely on it."""
+    """Profile of one client on one channel, and how many expectations depend on it."""
 
     publisher: str
     capabilities: tuple[CapabilityStatus, ...]
@@ -29,14 +29,14 @@ class ProfileStatus(Struct, frozen=True, kw_only=True):
 
 
 class SkylineStatus(Struct, frozen=True, kw_only=True):
-    """Of these properties nobody else has more: publishers here, and such at other nodes."""
+    """Publishers on the skyline for these properties, at this node and at others."""
 
     properties: tuple[str, ...]
     members: tuple[str, ...]
 
 
 class ExpectationStatus(Struct, frozen=True, kw_only=True):
-    """`reasons` are the properties that lack something, with what there is of them now."""
+    """One expectation; `reasons` are the insufficient properties with their current values."""
 
     client: str
     id: str
@@ -48,7 +48,7 @@ class ExpectationStatus(Struct, frozen=True, kw_only=True):
 
 
 class ChannelQuality(Struct, frozen=True, kw_only=True):
-    """A channel, or a filter by which something is expected."""
+    """Quality on a channel, or on a filter of an expectation."""
 
     channel: str
     profiles: tuple[ProfileStatus, ...] = ()
@@ -57,7 +57,7 @@ class ChannelQuality(Struct, frozen=True, kw_only=True):
 
 
 class QualityTotals(Struct, frozen=True, kw_only=True):
-    """`states` counts expectations by how they stand; the others count since the start."""
+    """Totals: `states` counts expectations by state; the others count since the start."""
 
     profiles: int = 0
     states: dict[str, int] = {}
@@ -70,7 +70,7 @@ class QualityTotals(Struct, frozen=True, kw_only=True):
 
 
 class QualityStatus(Struct, frozen=True, kw_only=True):
-    """`left_off` are profiles and expectations that were too many to be shown."""
+    """Quality at the node; `left_off` counts profiles and expectations beyond the display limit."""
 
     node: str
     strategy: str
@@ -80,7 +80,7 @@ class QualityStatus(Struct, frozen=True, kw_only=True):
 
 
 class PropertyStatus(Struct, frozen=True, kw_only=True):
-    """`levels`, the lowest first, or a `range`; null where it has no end."""
+    """A property: `levels`, lowest first, or a `range`, with null for no end."""
 
     name: str
     better: str

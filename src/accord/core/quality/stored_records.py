@@ -1,8 +1,8 @@
 """Stored expectations and profiles as plain records, the same from XML and from JSON.
 
-A record knows its place in what it was read from: a line of XML, a path in JSON. Its fields are
-texts and numbers, or lists of records. What is written in XML as elements inside another (costs
-among them, by their form) is in JSON a field:
+A record knows its location in the input: a line of XML, a path in JSON. Its fields are texts and
+numbers, or lists of records. Nested XML elements (including costs, by their form) are fields in
+JSON:
 
     <expectation id="X" subscription="s" channel="c" utility="3">
       <requirement property="rate" lower="5" upper="10"/>
@@ -29,7 +29,7 @@ MAX_CHARACTERS: Final = 2**20
 MAX_RECORDS: Final = 10_000
 ROOT: Final = "quality"
 
-# By field: which elements it has, and which fields its records have.
+# By field: its elements, and the fields of their records.
 LISTS: Final = {
     "expectations": "expectation",
     "profiles": "profile",
@@ -61,7 +61,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class StoredRecord:
-    """`kind` is one of FIELDS."""
+    """An XML or JSON element with its location; `kind` is one of FIELDS."""
 
     def __init__(self, kind: str, place: str) -> None:
         self.kind = kind

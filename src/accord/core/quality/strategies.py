@@ -1,7 +1,7 @@
-"""Whether to adapt for an expectation that could be satisfied, and how: strategies as plug-ins.
+"""Adaptation strategies (plug-ins): whether and how to adapt for a satisfiable expectation.
 
-Utility and costs are numbers of the same kind only as far as whoever sets them makes them so: the
-pareto rule compares costs with costs, the cost-minimising one also with utility.
+Utility and costs are comparable only as far as their authors make them so: the Pareto rule compares
+costs with costs, the cost-minimising one also with utility.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from accord.core.quality.properties import shown
 
 
 class PropertyMove(msgspec.Struct, frozen=True):
-    """Take a property to a score, by one of these, in this order; for remote ones by asking.
+    """Moves a property to a score by the first of these mechanisms that works; remotely by request.
 
-    The target is what to aim at, the level what is good enough.
+    `target` is the score aimed at, `level` the least sufficient one.
     """
 
     property: str
@@ -35,36 +35,36 @@ class Option(msgspec.Struct, frozen=True):
 
     copy: ProfileCopy
     moves: tuple[PropertyMove, ...]
-    cost: float  # of all properties of the expectation as they would be
-    more: float  # than now, with what acting costs
-    broken: tuple[str, ...] = ()  # expectations that would not be satisfied any more
-    loss: float = 0.0  # their utility in all
+    cost: float  # of all properties of the expectation after the moves
+    more: float  # cost added by the moves, with that of the mechanisms
+    broken: tuple[str, ...] = ()  # expectations that would no longer be satisfied
+    loss: float = 0.0  # total utility of `broken`
 
 
 class AdaptationCase(msgspec.Struct, frozen=True):
-    """What is to be decided. All options break less than the expectation is worth."""
+    """Input of a decision. Every option breaks less utility than the expectation has."""
 
     expectation: str
     utility: float
     missing: int  # publishers
-    options: tuple[Option, ...]  # of different sources, those first that lack the fewest properties
-    # What it costs now to satisfy another expectation of the same subscription, None: none is.
+    options: tuple[Option, ...]  # of different sources, fewest missing properties first
+    # Current cost of the satisfied alternative of the same subscription; None: there is none.
     other_cost: float | None = None
-    is_outranked: bool = False  # that one is wanted more
+    is_outranked: bool = False  # a preferred alternative is satisfied
 
 
 class AdaptationChoice(msgspec.Struct, frozen=True):
-    """The options to take, or why not."""
+    """The chosen options, or why there are none."""
 
     options: tuple[Option, ...]
     decision: AdaptationDecision = AdaptationDecision.ADAPTING
 
 
 class AdaptationStrategy(Protocol):
-    """`frees`: publishers are advised to do less where less is needed.
+    """Chooses among the options; `frees`: publishers are advised to do less if less is needed.
 
-    Then an alternative that is satisfied while a better one is needs nothing. Nothing should be
-    done for it in the first place: it would be undone at once.
+    In that case an alternative that is satisfied while a preferred one is satisfied needs nothing.
+    Nothing should be started for it either: it would be undone at once.
     """
 
     name: str
@@ -74,7 +74,7 @@ class AdaptationStrategy(Protocol):
 
 
 class Pareto:
-    """Decline only who has another expectation satisfied and would cost more than that does."""
+    """Declines only if an alternative is satisfied at a lower cost."""
 
     name = "pareto"
     frees = False
@@ -88,7 +88,7 @@ class Pareto:
 
 
 class ParetoReleasing(Pareto):
-    """The same, and what expectations needed that are gone is given back."""
+    """As `Pareto`, and releases what is no longer needed; declines if outranked."""
 
     name = "freeing"
     frees = True
@@ -102,7 +102,7 @@ class ParetoReleasing(Pareto):
 
 
 class Cheapest:
-    """As little more cost as possible, and none that is higher than the utility it brings."""
+    """Minimises added cost plus broken utility, and declines if they exceed the utility gained."""
 
     name = "cheapest"
     frees = True

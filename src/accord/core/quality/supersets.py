@@ -1,16 +1,16 @@
-"""The skylines of all nodes as one: what is forwarded to neighbours, and what came from them.
+"""Exchanges skylines with neighbours, so that each node sees the best profiles of all nodes.
 
-Where an expectation is, all nodes come to know which channels and properties it is over. For those
-each node keeps the skyline of its own profiles and of what its neighbours forwarded, which is
-treated alike, and forwards it in turn: under a number of the node where a profile is registered
-instead of its publisher's name, and with what the link added to a latency (or took from a
-reliability) taken into account by whoever receives it.
+A path-vector protocol, as BGP. Interests spread from nodes with expectations to all nodes: they
+name channels and properties. For each such scope a node maintains the skyline of its own profiles
+and of the copies its neighbours forwarded, treated alike, and forwards it in turn. A copy
+identifies its publisher by a number of the node where the profile is registered, not by name; the
+receiver applies the link's effect on latency, reliability and the like.
 
-Nothing is lost by forwarding skylines only, because hops keep the order of what is better. Each
-copy names the nodes over which it came. A node passes over copies that came over itself: it has
-better ones, by at least two hops; so copies of what is gone die out instead of going round. By
-that it works on any network of nodes, not on trees only. A node that is a leaf, because no events
-go over it from one neighbour to another, forwards only what is its own.
+Forwarding only skylines loses nothing, because hops preserve the order of better values. Each copy
+lists the nodes it came over. A node ignores copies that came over itself: it has better ones, by at
+least two hops. So copies of a removed profile die out instead of circulating, and the protocol
+works on any topology, not only on trees. A leaf, over which no events pass from one neighbour to
+another, forwards only its own profiles.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ class SuperSets:
         self, node: str, registry: PropertyRegistry, saying: DeltaSender, *, is_leaf: bool = False
     ) -> None:
         self.node = node
-        self._hops = 1 if is_leaf else MAX_HOPS  # what came over so many nodes ends here
+        self._hops = 1 if is_leaf else MAX_HOPS  # longer paths are not forwarded
         self.groups: dict[Scope, MatchGroup] = {}
         self._believing = NeighbourValidator(node, registry)
         self.saying = saying
         self._local: dict[str, dict[str, ScoredCapabilities]] = {}  # by channel and source
         self._by_filter: ChannelMap[dict[tuple[str, ...], MatchGroup]] = ChannelMap()
         self._neighbours: dict[str, _Neighbour] = {}
-        self._wanted: dict[Scope, int] = {}  # here: of how many publishers
+        self._wanted: dict[Scope, int] = {}  # local interest: number of publishers
         self._said: dict[Scope, dict[ProfileCopy, EntryKey]] = {}
         self._touched: dict[Scope, bool] = {}
         self._rewant: dict[Scope, bool] = {}
         self._changed: dict[tuple[Scope, ProfileCopy], bool] = {}  # copies from neighbours
 
-    # Profiles that are registered here
+    # Local profiles
 
     def set_local(self, channel: str, source: str, offers: ScoredCapabilities) -> None:
         self._local.setdefault(channel, {})[source] = offers
@@ -71,15 +71,15 @@ class SuperSets:
             group.remove_copy(source, ())
             self._touched[group.scope] = True
 
-    # Expectations that are registered here
+    # Local expectations
 
     @property
     def is_full(self) -> bool:
-        """No group for other channels and properties should be added."""
+        """Whether no group for a new scope should be added."""
         return len(self.groups) >= MAX_SCOPES
 
     def group(self, scope: Scope, publishers: int) -> MatchGroup:
-        """To add an expectation to, of so many publishers; `release` it after removing one."""
+        """Returns the group for an expectation of so many publishers; `release` it afterwards."""
         if publishers > self._wanted.get(scope, 0):
             self._wanted[scope] = publishers
             self._adjust(scope)
@@ -104,7 +104,7 @@ class SuperSets:
         self._neighbours[neighbour] = _Neighbour(qualities)
 
     def link_changed(self, neighbour: str, qualities: Qualities) -> None:
-        """What the link adds is different; small differences are passed over."""
+        """Applies a changed effect of the link; small changes are ignored."""
         self._believing.check(qualities)
         known = self._neighbours.get(neighbour)
         if known is None or self._believing.is_close(known.qualities, qualities):
@@ -126,7 +126,7 @@ class SuperSets:
     def want(
         self, neighbour: str, before: PropertyInterest | None, after: PropertyInterest | None
     ) -> None:
-        """What it says that somebody wants, instead of what it said."""
+        """Replaces an interest of the neighbour."""
         wants = self._neighbours[neighbour].wants
         if before is not None and wants.get(scope_of(before)) is before:
             del wants[scope_of(before)]
@@ -134,7 +134,7 @@ class SuperSets:
         if after is None or not self._believing.want(neighbour, after):
             return
         scope = scope_of(after)
-        # Nobody has more room than is left for all others, and for what is expected here.
+        # A neighbour may use only the space left by all others and by local expectations.
         if scope in self.groups or len(wants) < MAX_SCOPES - len(self.groups):
             wants[scope] = after
             self._adjust(scope)
@@ -150,16 +150,16 @@ class SuperSets:
             self._apply(known, after)
 
     def property_defined(self, name: str) -> None:
-        """What was heard of it before has a meaning now."""
+        """Applies copies received before the property was defined."""
         for known in self._neighbours.values():
             for scope in known.haves:
                 if name in scope[1]:
                     self._apply_all(known, scope)
 
-    # What follows
+    # Propagation
 
     def settle(self, now_us: int) -> list[str]:
-        """Whose state changed; what is to be forwarded is said."""
+        """Announces changes to neighbours; returns the expectations whose state changed."""
         changed: list[str] = []
         for scope in self._rewant:
             self._say_want(scope, now_us)
@@ -173,7 +173,7 @@ class SuperSets:
         return changed
 
     def take_changed(self) -> list[tuple[ProfileCopy, ScoredCapabilities | None]]:
-        """Copies from neighbours that are different, or gone, since the last time."""
+        """Copies from neighbours that changed, or were removed, since the last call."""
         found: list[tuple[ProfileCopy, ScoredCapabilities | None]] = []
         for scope, copy in self._changed:
             group = self.groups.get(scope)
@@ -188,7 +188,7 @@ class SuperSets:
 
     @property
     def malformed(self) -> int:
-        """What neighbours said that makes no sense."""
+        """Number of invalid entries from neighbours."""
         return self._believing.malformed
 
     def check_invariants(self) -> None:
@@ -206,7 +206,7 @@ class SuperSets:
         for known in self._neighbours.values():
             assert all(known.haves.values())
 
-    # Groups come with the first who wants them, and go with the last
+    # Groups exist while there is an interest in their scope
 
     def _adjust(self, scope: Scope) -> None:
         depth = self._depth(scope)
@@ -257,7 +257,7 @@ class SuperSets:
     def _groups_of(self, channel: str) -> list[MatchGroup]:
         return [group for of in self._by_filter.select(channel) for group in of.values()]
 
-    # What came from neighbours
+    # Copies from neighbours
 
     def _apply_all(self, known: _Neighbour, scope: Scope) -> None:
         for have in known.haves[scope].values():
@@ -297,7 +297,7 @@ class SuperSets:
             self._touched[scope] = True
             self._changed[scope, (source, path)] = True
 
-    # What goes to neighbours
+    # Announcements to neighbours
 
     def _say_want(self, scope: Scope, now_us: int) -> None:
         wants = [k.wants[scope] for k in self._neighbours.values() if scope in k.wants]
@@ -306,7 +306,7 @@ class SuperSets:
         wants = [each for each in wants if len(each.path) < self._hops]
         said: PropertyInterest | None = None
         if wants:
-            # The most that anybody wants: all other wants are within it.
+            # The largest number of publishers: it covers all other interests.
             best = min(wants, key=lambda each: (-each.publishers, len(each.path), each.path))
             said = PropertyInterest(*scope, best.publishers, (self.node, *best.path))
         self.saying.say(_want_key(scope), said, now_us)

@@ -1,12 +1,13 @@
-"""What a node asks of its neighbours for copies that came from them, and what others ask of it.
+"""Quality requests, sent hop by hop towards the node where a profile is registered.
 
-Who relies on a copy from elsewhere says so to the neighbour it came from: how good which property
-must be, and how much that matters. The neighbour does the same in turn, for itself and for all who
-asked it, until the node is reached where the profile is registered. There it counts like an
+Requests are receiver-initiated and merged at each hop, as in RSVP, but replicated reliably
+(`delta_sync`) instead of refreshed. A node that depends on a remote copy sends the required values
+and their utility to the neighbour the copy came from. That neighbour does the same for itself and
+all its requesters, up to the node where the profile is registered. There the request counts as an
 expectation of that one profile: it is weighed against others, and what it needs is not freed.
 
-If it won't be had, an answer goes back the same way. An ask that is not answered is being tried, or
-has what it needs: that is seen from the copy itself.
+If a request cannot be met, a rejection travels back along the path. A request without a rejection
+is in progress or met; the values of the copy show which.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from accord.core.quality.validation import Qualities, is_path
 
 
 class NeighbourDemand(msgspec.Struct, frozen=True):
-    """What a neighbour asks: `copy` is this node's own name of what it relies on."""
+    """A neighbour's request; `copy` is the requested copy as this node identifies it."""
 
     id: str
     asker: str
@@ -43,7 +44,7 @@ class NeighbourDemand(msgspec.Struct, frozen=True):
 
 
 class UpstreamRequests:
-    """`qualities(neighbour)`: of the link to it."""
+    """Sends, relays and rejects quality requests; `qualities(neighbour)` are those of its link."""
 
     def __init__(
         self,
@@ -59,13 +60,13 @@ class UpstreamRequests:
         self._qualities = qualities
         self._relayed: dict[
             ProfileCopy, dict[str, NeighbourDemand]
-        ] = {}  # by claim; not those for local profiles
+        ] = {}  # by demand; without those for local profiles
         self._refused: dict[ProfileCopy, QualityRejection] = {}
 
-    # To where a copy came from
+    # Upstream, towards the profile
 
     def ask(self, copy: ProfileCopy, reliance: ProfileDependencies, now_us: int) -> None:
-        """For what all need of a copy that came from a neighbour, as they do now."""
+        """Requests what all demands together need now of a copy from a neighbour."""
         source, path = copy
         needs = reliance.needs(copy)
         ask: QualityRequest | None = None
@@ -79,7 +80,7 @@ class UpstreamRequests:
     def refused(
         self, neighbour: str, before: QualityRejection | None, after: QualityRejection | None
     ) -> list[ProfileCopy]:
-        """Copies of which it is said now that there won't be more."""
+        """Records a rejection; returns the copies it newly concerns."""
         if before is not None and self._is_mine(neighbour, before):
             self._refused.pop((before.source, before.path), None)
         if after is None or not self._is_mine(neighbour, after):
@@ -88,10 +89,10 @@ class UpstreamRequests:
         self._refused[copy] = after
         return [copy]
 
-    # From those to whom a copy went
+    # Downstream, towards the requesters
 
     def claim(self, neighbour: str, ask: QualityRequest | None) -> NeighbourDemand | None:
-        """What a neighbour asks of this node; None where that is nothing."""
+        """Converts a neighbour's request to a demand; None if it is invalid or for another node."""
         if ask is None or not ask.path or ask.path[0] != self._node:
             return None
         is_good = (
@@ -114,7 +115,7 @@ class UpstreamRequests:
         return NeighbourDemand(id_, neighbour, (ask.source, ask.path[1:]), needs, ask.utility)
 
     def relay(self, claim: NeighbourDemand, now_us: int) -> None:
-        """It is about a copy from elsewhere; who asked is told what is answered."""
+        """Relays a demand for a remote copy; rejections are passed back to the requester."""
         self._relayed.setdefault(claim.copy, {})[claim.id] = claim
         self.relay_answer(claim.copy, now_us)
 
@@ -128,7 +129,7 @@ class UpstreamRequests:
         self.answer(claim, None, now_us)
 
     def answer(self, claim: NeighbourDemand, reason: UnmetReason | None, now_us: int) -> None:
-        """Why it won't be had; None: it may be."""
+        """Sends a rejection with its reason; None withdraws it."""
         source, path = claim.copy
         asked = (self._node, *path)
         answer: QualityRejection | None = None

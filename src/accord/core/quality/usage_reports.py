@@ -1,11 +1,11 @@
-"""What publishers hear of how much their profiles are used: the newest, and not too often."""
+"""Usage reports to publishers: the latest usage of each profile, rate-limited."""
 
 from __future__ import annotations
 
 from accord.core.quality.notices import Notice, UsageChanged
 from accord.core.quality.reactions import NEVER_US, ProfileRef
 
-Usage = tuple[int, float]  # how many expectations, and their utility in all
+Usage = tuple[int, float]  # number of expectations, and their total utility
 
 _NONE: Usage = (0, 0.0)
 
@@ -14,7 +14,7 @@ class UsageReports:
     def __init__(self, every_us: int) -> None:
         self.due_us = NEVER_US
         self._every_us = every_us
-        self._told: dict[str, Usage] = {}  # by source, without those that are not used
+        self._told: dict[str, Usage] = {}  # by source; without unused ones
         self._changed: dict[str, tuple[ProfileRef, Usage]] = {}
 
     def changed(self, subject: ProfileRef, usage: Usage, now_us: int) -> None:
@@ -26,7 +26,7 @@ class UsageReports:
         self._changed.pop(source, None)
 
     def take(self, now_us: int) -> list[Notice]:
-        """What is to be told by now."""
+        """Returns the reports due now."""
         if now_us < self.due_us:
             return []
         notices: list[Notice] = []

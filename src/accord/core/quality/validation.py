@@ -1,4 +1,4 @@
-"""What a neighbour says is believed only where it makes sense; then as it is behind the link."""
+"""Validates neighbours' entries, and applies the effect of the link to their values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NeighbourValidator:
         self._registry = registry
 
     def check(self, qualities: Qualities) -> None:
-        """Of a link, given by the node itself."""
+        """Checks the values of a link, set by the node itself."""
         for name, value in qualities.items():
             if not math.isfinite(self._registry.get(name).position(value)):
                 raise QualityError(name, f"expected a finite value of a link, got {shown(value)}")
@@ -43,7 +43,7 @@ class NeighbourValidator:
         )
 
     def want(self, neighbour: str, want: PropertyInterest) -> bool:
-        """Whether to take note of it: not where it came over this node."""
+        """Whether to accept an interest: it is valid and did not come over this node."""
         is_good = (
             problem_with_filter(want.channel) is None
             and want.channel.count("/") < MAX_LEVELS
@@ -65,7 +65,7 @@ class NeighbourValidator:
         return is_good and self._node not in have.path
 
     def arrived(self, have: ForwardedProfile, qualities: Qualities) -> ScoredCapabilities | None:
-        """What is behind the link; None where it means nothing here, as it is defined now."""
+        """The capabilities after the link; None if they are invalid by the current definitions."""
         try:
             check_capabilities(have.capabilities, self._registry, "what a neighbour has")
             arrived = tuple(self._over_hop(each, qualities) for each in have.capabilities)

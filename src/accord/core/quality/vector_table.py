@@ -1,7 +1,7 @@
 """Vectors of equal length as rows of a matrix, to compare one with all of them at once.
 
-Each row belongs to somebody. Rows that are free hold NaN, which is neither at least nor at most
-anything. Columns lie together in memory: a comparison goes over one after the other.
+Each row has an owner. Free rows hold NaN, which is neither at least nor at most anything. Columns
+are contiguous in memory: a comparison processes one after the other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from accord.core.quality.profiles import Vector
 
 _FIRST: Final = 16
-_TOGETHER: Final = 32_768  # comparisons, so that what they give stays in the processor's cache
+_TOGETHER: Final = 32_768  # comparisons per batch, so that results stay in the CPU cache
 
 T = TypeVar("T")
 Mask = NDArray[np.bool_]
@@ -32,7 +32,7 @@ class VectorTable(Generic[T]):
         return self.used - len(self._free)
 
     def add(self, owner: T, vector: Vector) -> int:
-        """The row that `owner` has from now on."""
+        """Adds a vector; returns its row."""
         if self._free:
             row = self._free.pop()
             self._owners[row] = owner
@@ -61,22 +61,22 @@ class VectorTable(Generic[T]):
         return found
 
     def at_least(self, vector: Vector, first: int = 0) -> Mask:
-        """Which rows are as good in all columns of `vector`, which begins at column `first`."""
+        """Rows at least as good in all columns of `vector`, which begins at column `first`."""
         mask: Mask = self._matrix[first, : self.used] >= vector[0]
         for column in range(1, len(vector)):
             mask &= self._matrix[first + column, : self.used] >= vector[column]
         return mask
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Of these rows, column by column."""
+        """The vectors of these rows, column by column."""
         return self._matrix[:, rows]
 
     def rows_at_least(self, vectors: NDArray[np.float64], turn: int) -> NDArray[np.int64]:
-        """For each vector some row that is as good in all columns, -1 where there is none.
+        """For each vector a row that is at least as good in all columns, or -1.
 
-        Which one of several it is differs with `turn`.
+        `turn` varies the choice among several.
         """
-        # Not those that are free: there may be more of them.
+        # Used rows only: free ones may be in the majority.
         order = np.roll((~np.isnan(self._matrix[0, : self.used])).nonzero()[0], turn)
         rows = self._matrix[:, order]
         found = np.full(vectors.shape[1], -1)
@@ -92,7 +92,7 @@ class VectorTable(Generic[T]):
         return found
 
     def are_at_most(self, vector: Vector, rows: NDArray[np.int64]) -> Mask:
-        """Of these rows."""
+        """Mask over these rows of those that are at most `vector`."""
         below = self._matrix[:, rows] <= np.array(vector)[:, None]
         mask: Mask = np.logical_and.reduce(below)
         return mask
@@ -104,13 +104,13 @@ class VectorTable(Generic[T]):
         return mask
 
     def below(self, vector: Vector, first: int = 0) -> NDArray[np.int64]:
-        """In how many columns of `vector` each row is worse; free rows in none."""
+        """Number of columns of `vector` in which each row is worse; 0 for free rows."""
         part = self._matrix[first : first + len(vector), : self.used]
         counts: NDArray[np.int64] = (part < np.array(vector)[:, None]).sum(axis=0)
         return counts
 
     def first(self, mask: Mask, most: int) -> list[int]:
-        """The rows it selects, up to `most`."""
+        """The first selected rows, up to `most`."""
         rows: list[int] = mask.nonzero()[0][:most].tolist()
         return rows
 

@@ -1,7 +1,7 @@
-"""Which attributes of events may have columns of their own in the archive, and of which types.
+"""Validates the attributes that get columns of their own in the archive, and their types.
 
-Spark reads names in any case, so a declared attribute may not be called like a column that events
-have anyway, nor like another in other letters.
+Spark ignores the case of names, so a declared attribute may not have the name of a built-in column,
+nor differ from another only in case.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 
 
 def problem_with(name: str, type_: object) -> str:
-    """What is wrong with one declaration; "" where nothing is."""
+    """The problem with one declaration; "" if there is none."""
     if not _NAME.fullmatch(name):
         return "expected the name of an attribute: up to 100 letters, digits and _"
     if name.lower() in COLUMNS:
@@ -51,7 +51,7 @@ def problem_with(name: str, type_: object) -> str:
 
 
 def problems_among(declared: Iterable[tuple[str, str]]) -> Iterator[tuple[int, str]]:
-    """Which of several declarations, by position, contradict one before, and how."""
+    """Declarations that contradict an earlier one, by index, with the problem."""
     known: dict[str, tuple[str, str]] = {}
     for position, (name, type_) in enumerate(declared):
         first, first_type = known.setdefault(name.lower(), (name, type_))

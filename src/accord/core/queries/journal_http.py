@@ -1,7 +1,7 @@
-"""A piece of a node's journal, as who reads it from elsewhere gets it: msgpack over HTTP.
+"""Chunks of a node's journal for remote readers: msgpack over HTTP.
 
-`GET /api/v1/journal/records?offset=…&max_bytes=…` answers with a `JournalChunk`; the next one is
-asked for with its `next_offset`.
+`GET /api/v1/journal/records?offset=…&max_bytes=…` returns a `JournalChunk`; the next request uses
+its `next_offset`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MSGPACK: Final = "application/vnd.msgpack"
 
 
 class JournalExtent(Struct, frozen=True, kw_only=True):
-    """What can be read: from `first_offset` up to but without `next_offset`."""
+    """The readable range: from `first_offset`, up to but excluding `next_offset`."""
 
     node: str
     first_offset: int
@@ -25,7 +25,7 @@ class JournalExtent(Struct, frozen=True, kw_only=True):
 
 
 class PartBatch(Struct, frozen=True, array_like=True):
-    """Consecutive records, of these lengths and without anything between them."""
+    """Consecutive records of these lengths, contiguous."""
 
     first_offset: int
     time_ms: int
@@ -34,7 +34,7 @@ class PartBatch(Struct, frozen=True, array_like=True):
 
 
 class JournalGap(Struct, frozen=True, array_like=True):
-    """Records that can't be read: `first_offset` up to but without `next_offset`, and why."""
+    """Unreadable records, from `first_offset` up to but excluding `next_offset`, and why."""
 
     first_offset: int
     next_offset: int
@@ -42,11 +42,11 @@ class JournalGap(Struct, frozen=True, array_like=True):
 
 
 class JournalChunk(Struct, frozen=True, kw_only=True):
-    """`retired` is set where what was asked for is gone: what is left begins there."""
+    """One chunk; `retired` is set if the requested records are gone: the journal starts there."""
 
     node: str
-    next_offset: int  # where to go on
-    end_offset: int  # of what is committed
+    next_offset: int  # of the next request
+    end_offset: int  # of the committed records
     batches: tuple[PartBatch, ...] = ()
     gaps: tuple[JournalGap, ...] = ()
     retired: int | None = None
@@ -61,5 +61,5 @@ def encode_part(part: JournalChunk) -> bytes:
 
 
 def decode_part(body: bytes) -> JournalChunk:
-    """Raises msgspec.DecodeError for what is none."""
+    """Raises msgspec.DecodeError if `body` is not a chunk."""
     return _decoder.decode(body)

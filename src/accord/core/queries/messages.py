@@ -1,8 +1,8 @@
-"""What a node and its pipeline say to each other: questions one way, pages of events the other.
+"""Messages between a node and its pipeline: queries one way, pages of events the other.
 
-Both ends of a socket speak frames: four bytes of length, then one of these messages as msgpack. A
-question can be asked again with the cursor of the last page, also later and by somebody else:
-nothing is remembered between pages that is not in the cursor.
+Both ends of a socket send frames: four bytes of length, then one of these messages as msgpack. The
+pipeline is stateless between pages: a query can be continued with the cursor of the last page, also
+later and by another client.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ _LENGTH: Final = 4
 
 
 class FrameError(Exception):
-    """What came from the other side is no frame: one of the two is broken."""
+    """The peer sent an invalid frame: one of the two ends is broken."""
 
 
 class EventQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which kept events: those of the channels that a filter selects, by content, time and place.
+    """Selects kept events by channel filter, content, time and offset.
 
-    Times are when the node received an event, from `since_ms` up to but without `until_ms`;
-    offsets are those of the journal, from `from_offset` up to but without `before_offset`.
+    Times are those of reception at the node, from `since_ms` up to but excluding `until_ms`;
+    offsets are those of the journal, from `from_offset` up to but excluding `before_offset`.
     """
 
     channel: str
-    without: tuple[str, ...] = ()  # filters of channels to leave out
+    without: tuple[str, ...] = ()  # filters of channels to exclude
     where: str = ""
     xpath: str = ""
     since_ms: int | None = None
     until_ms: int | None = None
     from_offset: int = 0
     before_offset: int | None = None
-    number: int | None = None  # just this event
+    number: int | None = None  # only this event
     is_newest_first: bool = False
     limit: int | None = None
 
@@ -57,25 +57,25 @@ class QueryHit(Struct, frozen=True, array_like=True):
 
 
 class StartPipeline(Struct, frozen=True, kw_only=True, tag="start"):
-    """The first message: what to work on, and with what. Folders are absolute paths."""
+    """The first message: what to process, and how. Directories are absolute paths."""
 
     node: str
     journal: str
     archive: str
     work: str  # checkpoints, logs, scratch
-    spark: str = ""  # a master's address, or nothing for one in the pipeline's own process
+    spark: str = ""  # a master's address; empty: in the pipeline's own process
     interval_ms: int = 500  # between two batches of the archive
     retain_ms: int | None = None
-    large_bytes: int = 1 << 20  # payloads from this size on are kept in files of their own
+    large_bytes: int = 1 << 20  # payloads of at least this size are stored in separate files
     memory_mb: int = 1024
-    timeout_s: float = 60.0  # for an answer
+    timeout_s: float = 60.0  # of a reply
     declared: dict[str, str] = {}  # attributes that are columns: name -> name in attributes.TYPES
 
 
 class PageQuery(Struct, frozen=True, kw_only=True, tag="query"):
-    """A page of events: at most so many, and about so many bytes of them (at least one event).
+    """Requests a page: at most so many events and about so many bytes (at least one event).
 
-    With a `cursor` it is the page behind that one, and `ask` is what it was for the first.
+    With a `cursor` it is the page after that one, with the same `ask` as for the first.
     """
 
     id: int
@@ -87,7 +87,7 @@ class PageQuery(Struct, frozen=True, kw_only=True, tag="query"):
 
 
 class Cancel(Struct, frozen=True, tag="cancel"):
-    """Nobody waits for this answer any more."""
+    """The reply is no longer wanted."""
 
     id: int
 
@@ -103,7 +103,7 @@ class ReportRequest(Struct, frozen=True, kw_only=True, tag="report"):
 
 
 class WatchedPredicate(Struct, frozen=True, array_like=True):
-    """A predicate that somebody has registered; `clients` is how many have."""
+    """A registered predicate, and the number of clients that registered it."""
 
     channel: str
     where: str
@@ -112,7 +112,7 @@ class WatchedPredicate(Struct, frozen=True, array_like=True):
 
 
 class WatchPredicates(Struct, frozen=True, tag="watch"):
-    """The registered predicates, all of them: their rates and selectivities are wanted."""
+    """All registered predicates; the pipeline measures their rates and selectivities."""
 
     predicates: tuple[WatchedPredicate, ...]
 
@@ -121,11 +121,11 @@ class WatchPredicates(Struct, frozen=True, tag="watch"):
 
 
 class Page(Struct, frozen=True, kw_only=True, tag="page"):
-    """Events in the order asked for; without a cursor there are no more.
+    """Events in the requested order; without a cursor it is the last page.
 
-    The rest says what finding them took: files of the archive opened, files passed over because
-    what the archive notes of them rules them out, bytes of those opened, records of the journal's
-    end looked through because they were not archived yet.
+    The other fields are the cost of the query: archive files opened, files skipped because of their
+    statistics, bytes of the opened files, and records scanned at the end of the journal because
+    they were not archived yet.
     """
 
     id: int
@@ -139,10 +139,10 @@ class Page(Struct, frozen=True, kw_only=True, tag="page"):
 
 
 class QueryFailure(Struct, frozen=True, kw_only=True, tag="failed"):
-    """No answer; `place` is what in the question was wrong, where something was.
+    """The query failed; `place` is the location of the problem in it, if there is one.
 
-    `kind`: the `question` can't be answered, it was too `busy` or took too long (`timeout`), or
-    something `failed`.
+    `kind`: the `question` cannot be answered, the pipeline is too `busy`, it took too long
+    (`timeout`), or something `failed`.
     """
 
     id: int
@@ -159,15 +159,15 @@ class ReportReply(Struct, frozen=True, kw_only=True, tag="report made"):
 
 
 class Health(Struct, frozen=True, kw_only=True, tag="health"):
-    """How the pipeline is, told every second and when that changes."""
+    """State of the pipeline, sent every second and on every change."""
 
     state: str = "starting"  # starting, ready, stopping, failed
-    problem: str = ""  # what failed last, and the remedy
+    problem: str = ""  # the last failure, and the remedy
     spark: str = ""  # where it runs
     spark_version: str = ""
     build: str = ""
-    archived_offset: int = 0  # of the journal; everything before is in the archive
-    lag_ms: int = 0  # age of the oldest record that is not
+    archived_offset: int = 0  # in the journal; everything before is in the archive
+    lag_ms: int = 0  # age of the oldest record not archived
     lag_records: int = 0
     events: int = 0  # archived since the start
     ledger_rows: int = 0
@@ -175,7 +175,7 @@ class Health(Struct, frozen=True, kw_only=True, tag="health"):
     files: int = 0
     bytes: int = 0
     compactions: int = 0
-    queries: int = 0  # answered since the start
+    queries: int = 0  # completed since the start
     queries_running: int = 0
     queries_waiting: int = 0
     restarts: int = 0
@@ -209,7 +209,7 @@ def encode_frame(message: FromNode | FromPipeline) -> bytes:
 
 
 def decode_from_node(body: bytes) -> FromNode:
-    """FrameError for what is none."""
+    """Raises FrameError if `body` is not a message."""
     try:
         return _from_node.decode(body)
     except msgspec.DecodeError as error:
@@ -217,7 +217,7 @@ def decode_from_node(body: bytes) -> FromNode:
 
 
 def decode_from_pipeline(body: bytes) -> FromPipeline:
-    """FrameError for what is none."""
+    """Raises FrameError if `body` is not a message."""
     try:
         return _from_pipeline.decode(body)
     except msgspec.DecodeError as error:
@@ -225,13 +225,13 @@ def decode_from_pipeline(body: bytes) -> FromPipeline:
 
 
 class PageFrames:
-    """Bytes as they come from a socket, frame by frame."""
+    """Splits the bytes from a socket into frames."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The bodies of the frames that are whole now; FrameError for one that is too long."""
+        """Returns the bodies of completed frames; FrameError if one is too long."""
         self._data += data
         bodies: list[bytes] = []
         at = 0

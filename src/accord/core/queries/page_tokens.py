@@ -1,6 +1,6 @@
-"""A page's cursor together with what was asked: all that is needed to go on, in one text.
+"""Page token: a query with the cursor of its last page, sufficient to continue, as one text.
 
-It comes back from outside, so it gives no rights: whoever shows it must still be allowed to ask.
+It comes from outside and grants no rights: the client that sends it must be allowed to query.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _decoder: Final = msgspec.msgpack.Decoder(_Token)
 
 
 def encode_token(ask: EventQuery, cursor: str) -> str:
-    """ "" where there are no more pages."""
+    """Returns "" if there are no more pages."""
     if not cursor:
         return ""
     return urlsafe_b64encode(_encode(_Token(ask, cursor))).rstrip(b"=").decode()
 
 
 def decode_token(text: str) -> tuple[EventQuery, str]:
-    """What was asked, and the cursor of the last page; ValueError for what is none."""
+    """The query, and the cursor of its last page; ValueError if the token is invalid."""
     try:
         if len(text) > MAX_TOKEN:
             raise ValueError

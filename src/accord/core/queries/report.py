@@ -1,8 +1,8 @@
-"""The report on delivered quality, as the pipeline makes it and everybody else shows it.
+"""The report on delivered quality, made by the pipeline and displayed everywhere else.
 
-Shares lie between 0 and 1. What there is nothing to say about is null: the latency of a channel
-from which nothing arrived, or the in-time share where nothing was to arrive. A list names the most
-interesting first, and at most `TOP` of them; lists that had more are named in `shortened`.
+Shares lie between 0 and 1. Undefined values are null: the latency of a channel from which nothing
+arrived, or the in-time share if nothing was to arrive. A list starts with the most interesting and
+has at most `TOP` entries; lists that had more are named in `shortened`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from msgspec import Struct
 
 TOP: Final = 50
 BUCKETS: Final = 60
-SEVERAL: Final = ""  # the channel of what is known of several channels together
+SEVERAL: Final = ""  # the channel of figures for several channels together
 
 
 class DeliveredQuality(Struct, frozen=True, kw_only=True):
-    """What became of events on their way: an event counts once for each of its destinations.
+    """Outcomes of events: an event counts once for each of its destinations.
 
-    Latency is from when the node received an event until it was handed to the destination's link;
+    Latency is from reception at the node until the event was handed to the destination's link;
     queueing is the part of it in the outbox. `in_time` is the share that arrived and was not late,
-    of all that should have arrived: not of what a newer event replaced, nor of what the node
-    refused to take.
+    of all that should have arrived: excluding events that a newer one replaced and those that the
+    node refused.
     """
 
     events: int = 0
@@ -34,8 +34,8 @@ class DeliveredQuality(Struct, frozen=True, kw_only=True):
     expired: int = 0
     shed: int = 0
     refused: int = 0
-    bytes: int = 0  # of what arrived
-    rate_hz: float = 0.0  # of what arrived
+    bytes: int = 0  # of events that arrived
+    rate_hz: float = 0.0  # of events that arrived
     bytes_per_s: float = 0.0
     latency_p50_ms: float | None = None
     latency_p95_ms: float | None = None
@@ -55,20 +55,20 @@ class DeliveredQuality(Struct, frozen=True, kw_only=True):
 
 
 class NamedQuality(DeliveredQuality, frozen=True, kw_only=True):
-    """Of one channel, client or node; runs over several channels stand under SEVERAL."""
+    """Quality of one channel, client or node; runs over several channels are under SEVERAL."""
 
     name: str
 
 
 class PairQuality(DeliveredQuality, frozen=True, kw_only=True):
-    """Of the events of one channel for one client."""
+    """Quality of the events of one channel for one client."""
 
     client: str
     channel: str
 
 
 class MomentQuality(DeliveredQuality, frozen=True, kw_only=True):
-    """Of the events done with from `at_ms` on, for as long as the report's `bucket_ms`."""
+    """Quality of the events completed from `at_ms` on, for the report's `bucket_ms`."""
 
     at_ms: int
 
@@ -77,17 +77,17 @@ class Loss(Struct, frozen=True, kw_only=True):
     """Events that did not arrive, or not as they should have, for one cause on one channel."""
 
     outcome: str  # late, shaped, replaced, expired, shed, refused
-    cause: str  # in words, without the figures of single events; may be empty
-    policy: str = ""  # that decided it, where one did
+    cause: str  # in words, without figures of single events; may be empty
+    policy: str = ""  # that decided it, if any
     channel: str
     events: int
-    clients: int  # how many destinations it happened to, about
-    share: float  # of all that was lost, late, shaped or replaced
+    clients: int  # number of destinations affected, approximately
+    share: float  # of all events lost, late, shaped or replaced
     last_ms: int
 
 
 class PredicateUse(Struct, frozen=True, kw_only=True):
-    """A registered predicate over the kept events of the channels it asks for."""
+    """Use of a registered predicate on the kept events of its channels."""
 
     channel: str  # a filter
     where: str
@@ -95,14 +95,14 @@ class PredicateUse(Struct, frozen=True, kw_only=True):
     clients: int
     seen: int  # events on its channels
     matched: int
-    bytes: int  # of those matched
-    selectivity: float | None  # matched of seen
-    rate_hz: float  # of those matched
+    bytes: int  # of matched events
+    selectivity: float | None  # matched / seen
+    rate_hz: float  # of matched events
     bytes_per_s: float
 
 
 class SourceUse(Struct, frozen=True, kw_only=True):
-    """What one publisher gave to one channel, and how much of it anybody got."""
+    """Events that one publisher sent to one channel, and how many of them were delivered."""
 
     publisher: str
     channel: str
@@ -111,31 +111,31 @@ class SourceUse(Struct, frozen=True, kw_only=True):
     rate_hz: float = 0.0
     last_ms: int | None = None  # when the last one was received
     delivered: int = 0  # each event once for each destination that got it
-    destinations: int = 0  # about
+    destinations: int = 0  # approximately
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """Delivered quality from `since_ms` up to but without `until_ms`."""
+    """Delivered quality from `since_ms` up to but excluding `until_ms`."""
 
     node: str  # whose pipeline made it
     since_ms: int
     until_ms: int
     channel: str = "#"  # the filter that selected channels
     took_ms: int = 0
-    kept: int = 0  # events in the archive, published in this time
+    kept: int = 0  # events in the archive that were published in this period
     kept_bytes: int = 0
     totals: DeliveredQuality = DeliveredQuality()
-    channels: tuple[NamedQuality, ...] = ()  # the most events first
+    channels: tuple[NamedQuality, ...] = ()  # most events first
     clients: tuple[NamedQuality, ...] = ()
     nodes: tuple[NamedQuality, ...] = ()
-    losses: tuple[Loss, ...] = ()  # the most events first
-    slow: tuple[PairQuality, ...] = ()  # the highest latency_p95_ms first
-    predicates: tuple[PredicateUse, ...] = ()  # the highest rate first
-    predicates_unmeasured: int = 0  # registered, but beyond what one report looks at
-    sources: tuple[SourceUse, ...] = ()  # the most events first
+    losses: tuple[Loss, ...] = ()  # most events first
+    slow: tuple[PairQuality, ...] = ()  # highest latency_p95_ms first
+    predicates: tuple[PredicateUse, ...] = ()  # highest rate first
+    predicates_unmeasured: int = 0  # registered, but beyond the limit of one report
+    sources: tuple[SourceUse, ...] = ()  # most events first
     bucket_ms: int = 0
-    series: tuple[MomentQuality, ...] = ()  # without gaps, the oldest first
-    shortened: tuple[str, ...] = ()  # the names of lists that had more
+    series: tuple[MomentQuality, ...] = ()  # without gaps, oldest first
+    shortened: tuple[str, ...] = ()  # names of truncated lists
 
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -147,5 +147,5 @@ def encode_report(report: Report) -> bytes:
 
 
 def decode_report(body: bytes) -> Report:
-    """Raises msgspec.DecodeError for what is no report."""
+    """Raises msgspec.DecodeError if `body` is not a report."""
     return _decoder.decode(body)

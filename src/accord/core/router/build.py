@@ -1,4 +1,4 @@
-"""Which build of this package runs: nodes and pipelines report it, and tests check it."""
+"""The running build of this package; reported by nodes and pipelines, and checked by tests."""
 
 from __future__ import annotations
 

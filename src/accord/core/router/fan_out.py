@@ -1,9 +1,9 @@
-"""The parts of routing: who receives, what they wish for, and the ways that messages go.
+"""Parts of routing: receivers, subscriptions, and fan-outs as publishers use them.
 
-A way is what one publisher has of a route: what policies grant its messages. Both are remembered
-together, so a message without conditions of its own costs policies nothing.
+A `PublisherFanOut` adds to a channel's fan-out what policies grant one publisher's messages. Both
+are cached together, so a message without conditions of its own costs no policy evaluation.
 
-Messages with the same selection, the same receivers with the same grants, travel together as a run.
+Messages with the same selection (the same receivers with the same grants) travel together as a run.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from accord.core.predicates.predicate import Predicate
 from accord.core.router.message import Message
 from accord.core.scheduling.outbox import EventRun
 
-REQUESTS: Final = "$accord/"  # what is published there is for the node itself
-_REMEMBERED_OTHERS: Final = 64  # selections like another
+REQUESTS: Final = "$accord/"  # requests to the node itself
+_REMEMBERED_OTHERS: Final = 64  # cached variants of a selection
 
 
 class DeferredMatchError(Exception):
-    """Conditions that `document` defers have to be evaluated before a message can be matched."""
+    """Conditions deferred by `document` must be evaluated before a message can be matched."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -34,7 +34,7 @@ class DeferredMatchError(Exception):
 
 
 class Receiver:
-    """Where messages go: a client's session, later also a neighbouring node."""
+    """Destination of messages: a client's session or another node."""
 
     __slots__ = (
         "dialect",
@@ -49,10 +49,10 @@ class Receiver:
         self.name = name
         self.entity = entity
         self.is_connected = False
-        self.is_remote = False  # another node: it gets events, not frames
-        # The version of MQTT whose frames it takes in runs, 0 where each message is made for it.
+        self.is_remote = False  # another node, which gets events and not frames
+        # MQTT version of the frames it accepts in runs; 0: each message is encoded for it.
         self.dialect = 0
-        self.run_qos = 0  # the highest QoS of the messages that it takes in runs
+        self.run_qos = 0  # highest QoS of messages it accepts in runs
 
     def deliver(
         self,
@@ -65,12 +65,12 @@ class Receiver:
         raise NotImplementedError
 
     def forward(self, run: EventRun) -> None:
-        """Take messages as frames of its own dialect."""
+        """Accept messages as frames of its own dialect."""
         raise NotImplementedError
 
 
 class RouterSubscription:
-    """One receiver's wish for the channels a filter selects."""
+    """One receiver's subscription to the channels that a filter selects."""
 
     __slots__ = (
         "denied",
@@ -109,18 +109,18 @@ class RouterSubscription:
         self.keeps_retained_flag = keeps_retained_flag
         self.identifier = identifier
         self.predicate = predicate
-        self.where = where  # the predicate as its client wrote it
+        self.where = where  # source text of the predicate
         self.xpath = xpath
-        self.importance = 0  # of its predicate, as the index has it
-        self.denied: tuple[str, ...] = ()  # filters of channels whose events it never gets
+        self.importance = 0  # of its predicate in the index
+        self.denied: tuple[str, ...] = ()  # filters of channels it never receives
 
     def denies(self, channel: str) -> bool:
-        """Whether its receiver may not have events of `channel`, though its filter selects it."""
+        """Check whether `channel` is denied to the receiver, though the filter selects it."""
         return selects_any(self.denied, channel)
 
 
 class MessageOverride:
-    """What is done to one message on its way: who is passed over, and what grants become."""
+    """Exceptions for one message: receivers to skip, and a change of grants."""
 
     def __init__(self) -> None:
         self.skipped: dict[Receiver, bool] = {}
@@ -128,7 +128,7 @@ class MessageOverride:
 
 
 class FanOutTarget:
-    """One copy of a message for a receiver, on behalf of one or more of its subscriptions."""
+    """One copy of a message for a receiver, for one or more of its subscriptions."""
 
     def __init__(self, subscription: RouterSubscription, view: ChannelPolicies) -> None:
         self.receiver = subscription.receiver
@@ -136,7 +136,7 @@ class FanOutTarget:
         self.qos = -1
         self.keeps_retained_flag = False
         self.identifiers: tuple[int, ...] = ()
-        # Whether the copy of what the receiver itself published is another, and which one if any.
+        # With no-local subscriptions: the target for the receiver's own messages, if any.
         self.is_local_excluded = False
         self.own: FanOutTarget | None = None
         self.add(subscription)
@@ -148,7 +148,7 @@ class FanOutTarget:
             self.identifiers = (*self.identifiers, subscription.identifier)
 
     def facts(self) -> tuple[object, ...]:
-        """All that makes it another target."""
+        """Return everything that distinguishes one target from another."""
         own = None if self.own is None else self.own.facts()
         kept = self.keeps_retained_flag
         identifiers = self.identifiers
@@ -156,14 +156,14 @@ class FanOutTarget:
 
 
 class SharedGroup:
-    """The members of a shared subscription, who take turns."""
+    """Members of a shared subscription, which take turns."""
 
     def __init__(self) -> None:
         self.members: list[RouterSubscription] = []
         self.turn = 0
 
     def choose(self, candidates: list[RouterSubscription], count: int) -> list[RouterSubscription]:
-        """The next `count` in turn, or all if they are fewer; connected ones if there are any."""
+        """Return the next `count` in turn, or all if fewer; prefers connected members."""
         able = [each for each in candidates if each.receiver.is_connected] or candidates
         start = self.turn % len(able)
         self.turn += count
@@ -171,9 +171,9 @@ class SharedGroup:
 
 
 class ReceiverCopy:
-    """What one receiver gets of a run: at most this QoS, with these identifiers and this grant.
+    """A receiver's copy of a run: its maximum QoS, identifiers and grant.
 
-    It gets several copies of the same messages if it is a member of groups; `rank` counts them.
+    A member of groups may get several copies of the same messages; `rank` counts them.
     """
 
     __slots__ = ("grant", "identifiers", "key", "qos", "rank", "receiver")
@@ -184,11 +184,11 @@ class ReceiverCopy:
         self.identifiers = target.identifiers
         self.rank = 0
         self.grant = grant
-        # Those who get the same messages under the same key share them.
+        # Receivers with the same key share the encoded messages.
         self.key = (target.receiver.dialect, target.qos, target.identifiers, grant)
 
     def takes_run(self, qos: int) -> bool:
-        """Whether messages of this QoS go to the receiver as frames, not one by one."""
+        """Check whether messages of this QoS go to the receiver as frames, not one by one."""
         receiver = self.receiver
         return (
             receiver.dialect > 0
@@ -198,12 +198,12 @@ class ReceiverCopy:
 
 
 class Selection:
-    """Who gets some of the messages of a way.
+    """The receivers of some of the messages of one publisher's fan-out.
 
-    `groups` are the shared subscriptions among them: their candidates, who take turns. `mask` are
-    the bits of the policies' conditions that the grants depend on; the copies are for messages that
-    meet those of `matching`. Where it `needs_events`, its messages have to be taken apart. `only`
-    is the copy of a single receiver who takes frames as they come, where nobody else gets them.
+    `groups` are the shared subscriptions among them, with candidates that take turns. `mask` has
+    the bits of the policy conditions that the grants depend on; the copies are for messages that
+    meet those in `matching`. If it `needs_events`, its messages must be decoded. `only` is the copy
+    of a single receiver that takes frames unchanged, if there is no other receiver.
     """
 
     __slots__ = (
@@ -236,21 +236,21 @@ class Selection:
         members = [FanOutTarget(each, view) for _, several in groups or () for each in several]
         for target in (*targets, *members):
             self.mask |= target.side.mask
-            # Other nodes get events.
+            # Remote nodes get events.
             self.needs_events = self.needs_events or target.receiver.is_remote
-        self.only: ReceiverCopy | None = None  # where the router looked for it
-        # By the conditions that are met, or the members whose turn it is.
+        self.only: ReceiverCopy | None = None  # set by `Router.fixed_selection`
+        # Variants by conditions that are met, or by members whose turn it is.
         self._others: dict[int | tuple[RouterSubscription, ...], Selection] = {}
 
     def single(self) -> ReceiverCopy | None:
-        """The copy that is all there is, if frames need not be changed or kept for it."""
+        """Return the only copy, if frames need not be changed or kept for it."""
         if len(self.copies) != 1 or self.groups or self.way.route.is_kept:
             return None
         copy = self.copies[0]
         return copy if copy.takes_run(0) and not copy.identifiers else None
 
     def under(self, matching: int) -> Selection:
-        """The same for messages that meet these conditions of policies."""
+        """Return the variant for messages that meet these policy conditions."""
         matching &= self.mask
         if matching == self.matching:
             return self
@@ -261,11 +261,11 @@ class Selection:
         return found
 
     def with_members(self, members: tuple[RouterSubscription, ...]) -> Selection:
-        """The same with one member of each group, whose turn it is."""
+        """Return the variant with one member of each group, whose turn it is."""
         found = self._others.get(members)
         if found is None:
             view = self.way.route.view
-            # A target of its own: a receiver has it on behalf of its group.
+            # A separate target, which the receiver gets as a member of its group.
             chosen = [FanOutTarget(each, view) for each in members]
             made = Selection(self.way, chosen, None, self.matching)
             made.copies = ranked(self.copies + made.copies)
@@ -280,7 +280,7 @@ class Selection:
 
 
 def ranked(copies: list[ReceiverCopy]) -> list[ReceiverCopy]:
-    """The same with their ranks; those that have one already come first, and keep it."""
+    """Set the ranks; copies that have one already come first, and keep it."""
     if len({copy.receiver for copy in copies}) < len(copies):
         counts: Counter[Receiver] = Counter()
         for copy in copies:
@@ -290,7 +290,7 @@ def ranked(copies: list[ReceiverCopy]) -> list[ReceiverCopy]:
 
 
 class FanOut:
-    """Where the messages of one channel go."""
+    """The receivers of one channel at this node."""
 
     def __init__(self, channel: str, view: ChannelPolicies, counts: ChannelCounts) -> None:
         self.channel = channel
@@ -301,56 +301,56 @@ class FanOut:
         self.groups: list[tuple[str, str]] = []
         self.has_predicates = False
         self.is_kept = False
-        self.is_kept_always = False  # also where it was published at another node
-        self.is_watched = False  # whether its events are measured, one by one
+        self.is_kept_always = False  # also if published at another node
+        self.is_watched = False  # its events are measured one by one
         self.bound = DEFAULT_TRAITS
-        # Of groups with members that have no predicate: those. None until somebody asks.
+        # By group, members without a predicate; None until first used.
         self.open_groups: dict[tuple[str, str], list[RouterSubscription]] | None = None
         self.is_request = channel.startswith(REQUESTS)
         self.is_valid = True
-        # Whether messages that need nothing special can travel in runs.
+        # Whether ordinary messages may travel in runs.
         self.has_runs = False
 
 
 class PublisherFanOut:
-    """A route as one publisher uses it.
+    """A fan-out as one publisher uses it.
 
-    `pending` are its messages, or runs of them, that wait for their turn on the CPU: no later one
-    may overtake them. `selections` are remembered by the subscriptions whose predicates hold.
+    `pending` counts its messages, or runs of them, that wait for CPU: no later one may overtake
+    them. `selections` are cached by the subscriptions whose predicates match.
     """
 
     def __init__(self, entity: Entity, route: FanOut, is_held: bool = False) -> None:
-        self.only: ReceiverCopy | None = None  # who gets its messages depends on them
+        self.only: ReceiverCopy | None = None  # always None: receivers depend on the message
         self.entity = entity
-        self.is_held = is_held  # whether each message is held against what was advertised
+        self.is_held = is_held  # each message is subject to rate enforcement
         self.pending = 0
-        self.is_light = True  # those that wait: what comes behind them must not overtake them
+        self.is_light = True  # bin of the pending ones; later ones must not overtake
         self.renew(route)
 
     @property
     def way(self) -> PublisherFanOut:
-        """Itself: a label stands for a way or for a selection of one."""
+        """Itself: a label stands for a publisher's fan-out or a selection of one."""
         return self
 
     def renew(self, route: FanOut) -> None:
-        """Take another route, because the one before is not valid any more."""
+        """Switch to another fan-out after the previous one became invalid."""
         view = route.view
         self.route = route
         self.side = view.publisher(self.entity)
         self.grant = view.publish_grant(self.side)
         self.has_runs = route.has_runs and not self.is_held
         self.selections: dict[tuple[RouterSubscription, ...], Selection] = {}
-        self.distinct: dict[tuple[object, ...], Selection] = {}  # by what their receivers get
+        self.distinct: dict[tuple[object, ...], Selection] = {}  # by what the receivers get
 
     def forget(self) -> None:
-        """It is not used any more: leave no cycle of it and its selections."""
+        """Clear the caches when it is no longer used, so that no reference cycle remains."""
         self.selections = {}
         self.distinct = {}
 
     def copies(self, targets: list[FanOutTarget], matching: int) -> list[ReceiverCopy]:
-        """What the receivers of `targets` get of this publisher's messages.
+        """Return the copies of this publisher's messages for `targets`.
 
-        `matching` are the bits of the policies' conditions that the messages meet.
+        `matching` are the bits of the policy conditions that the messages meet.
         """
         view = self.route.view
         copies: list[ReceiverCopy] = []
@@ -367,7 +367,7 @@ class PublisherFanOut:
 
 
 def merge(subscriptions: list[RouterSubscription], view: ChannelPolicies) -> list[FanOutTarget]:
-    """One target for each receiver."""
+    """Return one target per receiver."""
     targets = _by_receiver(subscriptions, view)
     excluding = [each for each in subscriptions if each.is_local_excluded]
     if excluding:

@@ -1,7 +1,7 @@
-"""How much of everything a node takes, so that nothing outside can make it grow without bound.
+"""Limits of what a node accepts, so that no external input can make it grow without bound.
 
-Each limit has a range and a line that says what it bounds: configuration is checked against the
-one, and its documentation made from the other.
+Each limit has a range, against which configuration is validated, and a description, from which the
+documentation is generated.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-# The largest values MQTT can express; of a packet a little less, so that what was received can be
-# sent on with more properties than it had.
+# The largest values MQTT can express; of a packet a little less, so that a received one can be
+# forwarded with additional properties.
 MAX_PACKET_BYTES: Final = 268_000_000
 MAX_UINT16: Final = 65_535
 MAX_UINT32: Final = 4_294_967_295
 
-# Beyond these, a number in a configuration is a slip rather than a wish.
+# A larger number in a configuration is taken for a mistake.
 _MANY: Final = 100_000_000
 _HUGE: Final = 1 << 50
 

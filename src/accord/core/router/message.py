@@ -1,4 +1,4 @@
-"""A published message on its way through the node, decoded no further than anybody needed."""
+"""A published message inside the node, decoded no further than needed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from accord.core.model.values import Value
 
 
 class Message:
-    """What every edge makes of what a publisher sent.
+    """Common form of a publication, independent of the edge that received it.
 
-    `number` is its own on this node; `publisher` names the client it came from; `expires_ms` is 0
-    where it is of use for ever; a later message of the same channel and `key` replaces it while it
-    waits, unless that is empty.
+    `number` is its number at this node; `publisher` is the client it came from; `expires_ms` is 0
+    if it does not expire. While it is queued, a later message of the same channel and non-empty
+    `key` replaces it.
     """
 
     __slots__ = (
@@ -49,13 +49,13 @@ class Message:
         self.number = 0
 
     def values(self) -> Mapping[str, Value]:
-        """What selectors see; EventError where the publisher's attributes are bad."""
+        """Return what selectors see; EventError if the publisher's attributes are malformed."""
         raise NotImplementedError
 
     def document(self) -> Document | None:
-        """What XPath conditions see; EventError as for `values`."""
+        """Return what XPath conditions see; EventError as for `values`."""
         raise NotImplementedError
 
     def size(self) -> int:
-        """About how many bytes it takes to send or keep."""
+        """Return the approximate size in bytes, to send or to store."""
         raise NotImplementedError

@@ -1,11 +1,11 @@
-"""The other nodes as receivers: a node's own router finds which of them an event is for.
+"""Remote nodes as receivers: the local router finds the nodes that want an event.
 
-What a node needs stands in the router like a client's subscription, so one look-up and one pass
-through the index of predicates finds local and remote receivers alike.
+A node's interest is in the router like a client's subscription, so one lookup and one pass through
+the predicate index finds local and remote receivers alike.
 
-To read long predicates takes a while, and a node may say many at once. So some are read at a time,
-and of the others all events count as wanted until it is their turn: too much may go there for a
-moment, never too little.
+Parsing long predicates takes time, and a node may announce many at once. They are parsed in
+batches; until its turn, an interest counts as wanting all events of its filter. So too much may be
+sent for a moment, never too little.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ALL: Final = 1 << 62
 
 
 class RemoteNode(Receiver):
-    """Notes in `wanted` that it is to get the message that is being published."""
+    """A remote node as receiver; delivery records it in `wanted` for the current message."""
 
     def __init__(self, name: str, wanted: dict[str, Grant]) -> None:
         super().__init__(name, Entity("", node=name))
@@ -47,13 +47,14 @@ class RemoteNode(Receiver):
         self._wanted[self.name] = grant
 
     def forward(self, run: EventRun) -> None:
-        raise NotImplementedError  # it takes no client's frames: each event is made for it
+        raise NotImplementedError  # each event is encoded for it
 
 
 class RemoteInterests:
-    """`wanted` says which nodes want the message that was published last.
+    """Interests of all remote nodes; `wanted` has the nodes that want the last message.
 
-    Who sets `at_once`, the characters of predicates to be read at a time, calls `read_on` then.
+    A caller that sets `at_once`, the characters of predicates parsed per batch, must call
+    `read_on`.
     """
 
     def __init__(self, router: Router) -> None:
@@ -64,13 +65,13 @@ class RemoteInterests:
         self.nodes: dict[str, RemoteNode] = {}
         self.wanted: dict[str, Grant] = {}
         self._subscriptions: dict[tuple[str, str], RouterSubscription] = {}
-        # All events of a filter, by node and filter. Several keys may say so, while a node that
-        # began anew still takes back what it said before; the router has it once.
+        # Interests without a predicate, by node and filter. Several keys may have the same one
+        # while a restarted node withdraws its old ones; the router holds it once.
         self._whole: dict[tuple[str, str], RouterSubscription] = {}
         self._sharing: dict[RouterSubscription, int] = {}
 
     def need(self, node: str, key: str, need: Need | None) -> None:
-        """What `node` says under `key`; None where it has taken that back."""
+        """Set the interest of `node` under `key`; None if it was withdrawn."""
         known = self._subscriptions.pop((node, key), None)
         self._unread.pop((node, key), None)
         if need is not None:
@@ -85,11 +86,11 @@ class RemoteInterests:
             self._remove(node, known)
 
     def has_unread(self) -> bool:
-        """Whether predicates wait to be read."""
+        """Check whether predicates wait to be parsed."""
         return bool(self._unread)
 
     def read_on(self) -> None:
-        """The next predicates, one at least."""
+        """Parse the next batch of predicates, at least one."""
         self._left = self.at_once
         for (node, key), need in list(self._unread.items()):
             if self._left < self.at_once and len(need.where) + len(need.xpath) > self._left:
@@ -97,7 +98,7 @@ class RemoteInterests:
             self.need(node, key, need)
 
     def selecting(self, channel: str) -> list[str]:
-        """All nodes that may want an event of that channel."""
+        """Return all nodes that may want an event of `channel`."""
         found = {
             node: True
             for (node, _), each in self._subscriptions.items()
@@ -147,7 +148,7 @@ class RemoteInterests:
 
 @lru_cache(maxsize=64)
 def predicate_of(need: Need) -> Predicate | None:
-    """None for all events: also where a newer node says what this one can't read."""
+    """Return the predicate; None (all events) also if it is of a newer, unknown syntax."""
     try:
         if need.where:
             return parse(need.where)

@@ -1,4 +1,4 @@
-"""The last retained message of each channel, found by filter."""
+"""Store of the last retained message of each channel, searchable by filter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Branch:
 
 
 class RetainedMessages:
-    """Bounded by the number of messages and by their bytes."""
+    """Trie of retained messages by channel level, bounded in messages and bytes."""
 
     def __init__(self, *, messages_limit: int, bytes_limit: int) -> None:
         self.messages_limit = messages_limit
@@ -54,7 +54,7 @@ class RetainedMessages:
         branch.message = message
 
     def remove(self, channel: str) -> bool:
-        """Forget the message of `channel`; False where there was none."""
+        """Remove the message of `channel`; False if there was none."""
         path = [self._root]
         levels = channel.split("/")
         for level in levels:
@@ -75,7 +75,7 @@ class RetainedMessages:
         return True
 
     def select(self, pattern: str, *, now_ms: int) -> list[Message]:
-        """The messages of the channels that `pattern` selects; expired ones are forgotten."""
+        """Return the messages of the channels that `pattern` selects; removes expired ones."""
         branches = [self._root]
         levels = pattern.split("/")
         for position, level in enumerate(levels):
@@ -113,12 +113,12 @@ class RetainedMessages:
 
 
 def cost_of(message: Message) -> int:
-    """What it takes in memory, with the branches to it."""
+    """Return its cost in memory, including the branches to it."""
     return message.size() + _LEVEL_BYTES * (message.channel.count("/") + 1)
 
 
 def _collect(branch: _Branch, found: list[_Branch], *, is_top: bool) -> None:
-    """`branch` and all below it; `#` at the top leaves out the system's channels."""
+    """Add `branch` and all below it; `#` at the top omits channels that start with `$`."""
     pending = [branch]
     while pending:
         current = pending.pop()

@@ -1,10 +1,10 @@
-"""On which channels a client may publish and subscribe.
+"""Rights of a client: the channels it may publish and subscribe to.
 
-A subscription is allowed when one of the allowed filters selects every channel that its own filter
-selects, and no denied filter does: then all that is left to see to when routes are worked out is
-that they leave out denied channels. As in MQTT, wildcards in the first level do not reach channels
-that start with `$`. Those belong to the system: `$SYS/…` can be read but never written by clients,
-all others need a filter that names their first level, or the right to all of them.
+A subscription is allowed if one of the allowed filters selects every channel that its filter
+selects, and no denied filter does; fan-outs then only have to leave out denied channels. As in
+MQTT, wildcards in the first level do not match channels that start with `$`. Those belong to the
+system: `$SYS/…` can be read but never written by clients; all others need a filter that names their
+first level, or the right to all of them.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from accord.core.model.channels import RESPONSES, selects_any
 
 STATISTICS: Final = "$SYS"
 POLICIES: Final = "$accord/policies"
-QUERIES: Final = "$accord/query"  # anybody may ask, for what they may subscribe to
-# Quality: anybody may say what they expect and offer, where they may subscribe and publish.
+QUERIES: Final = "$accord/query"  # any client, for channels it may subscribe to
+# Quality: any client may state expectations and capabilities on channels it has rights to.
 EXPECTATIONS: Final = "$accord/expectations"
 CAPABILITIES: Final = "$accord/capabilities"
 PROPERTIES: Final = "$accord/properties"
 ADVICE: Final = "$accord/advice"
-ADVERTISEMENTS: Final = "$accord/advertisements"  # anybody may, for what they may publish to
-# Answers to one's own events. Who has an event's receipt may answer: it is what comes behind.
+ADVERTISEMENTS: Final = "$accord/advertisements"  # any client, for channels it may publish to
+# Feedback on a client's own events; the receipt that follows the prefix is the right to send it.
 FEEDBACK: Final = "$accord/feedback"
 FEEDBACK_PREFIX: Final = FEEDBACK + "/"
-HISTORY: Final = "$accord/past"  # what of the past a subscription could not have
-CHANNELS: Final = "$accord/channels"  # anybody may ask: the answer says what they may not
+HISTORY: Final = "$accord/past"  # history that a subscription could not get
+CHANNELS: Final = "$accord/channels"  # any client: the reply names what is not allowed
 REQUESTS: Final = (
     *(POLICIES, CHANNELS, QUERIES, EXPECTATIONS, CAPABILITIES, PROPERTIES, ADVERTISEMENTS),
 )
 _OPEN: Final = (CHANNELS, QUERIES, EXPECTATIONS, CAPABILITIES, PROPERTIES, ADVERTISEMENTS)
-# Of these each client gets only what concerns itself.
+# Each client gets only its own messages on these.
 _PRIVATE: Final = (EXPECTATIONS, ADVICE, FEEDBACK, HISTORY)
 _SHARED: Final = "$share/"
 _PLACEHOLDER: Final = re.compile("%[uc]")
@@ -97,7 +97,7 @@ NOTHING_DENIED: Final = Denied()
 
 
 class Rights(Allowed, frozen=True):
-    """What a client may do, less what it may not."""
+    """What a client may do, less what it is denied."""
 
     denied: Denied = NOTHING_DENIED
 
@@ -113,7 +113,7 @@ class Rights(Allowed, frozen=True):
         )
 
     def bound(self, *, user: str, client: str) -> Rights:
-        """These rights with the placeholders filled in, and that to replies to the client."""
+        """Return the rights with placeholders filled in, and with the client's reply channel."""
         own = f"{RESPONSES}%c/#"
         subscribe = self.subscribe if "#" in self.subscribe else (*self.subscribe, own)
         denied = self.denied
@@ -126,7 +126,7 @@ class Rights(Allowed, frozen=True):
         publish = _fill(self.publish, user, client)
         subscribe = _fill(subscribe, user, client)
         if (publish, subscribe, denied) == (self.publish, self.subscribe, self.denied):
-            return self  # as most often: clients share it
+            return self  # the usual case: clients share it
         return replace(self, publish=publish, subscribe=subscribe, denied=denied)
 
     def may_publish(self, channel: str) -> bool:
@@ -146,15 +146,15 @@ class Rights(Allowed, frozen=True):
         return selects_any(self.publish, channel)
 
     def may_advertise(self, pattern: str) -> bool:
-        """Whether it may publish to all channels that `pattern` selects, but for denied ones."""
+        """Check whether it may publish to all channels of `pattern`, except denied ones."""
         if any(filter_covers(denied, pattern) for denied in self.denied.publish):
             return False
         return any(filter_covers(allowed, pattern) for allowed in self.publish)
 
     def may_subscribe(self, pattern: str) -> bool:
-        """Also for a shared subscription, `$share/GROUP/FILTER`, where its filter counts.
+        """Check a filter; of a shared subscription `$share/GROUP/FILTER`, its FILTER.
 
-        A filter that selects other channels than denied ones is allowed: events of those are not
+        A filter that selects denied channels among others is allowed: their events are not
         delivered.
         """
         if pattern.startswith(_SHARED):
@@ -175,7 +175,7 @@ NO_RIGHTS: Final = Rights(statistics=False)
 
 
 def filter_covers(pattern: str, other: str) -> bool:
-    """Whether `pattern` selects every channel that `other` selects; both are valid filters."""
+    """Check whether `pattern` selects every channel that `other` does; both are valid filters."""
     if other == "#":
         other = "+/#"  # the same channels, as each has a first level
     levels, others = pattern.split("/"), other.split("/")
@@ -201,7 +201,7 @@ def _fill(patterns: tuple[str, ...], user: str, client: str) -> tuple[str, ...]:
 
 
 def _filled(pattern: str, user: str, client: str) -> str | None:
-    """None where a name would fill more than its level: it could reach the channels of others."""
+    """Fill placeholders; None if a name is not one plain level: it could match others' channels."""
     names = {"%u": user, "%c": client}
     for placeholder, name in names.items():
         if placeholder in pattern and (not name or any(c in name for c in "+#/")):
@@ -212,7 +212,7 @@ def _filled(pattern: str, user: str, client: str) -> str | None:
 
 
 def _widened(pattern: str, user: str, client: str) -> str:
-    """A level that a name can't fill stands for all: what is denied must not be less than meant."""
+    """Fill placeholders of a denied filter; unfit names become `+`, so that no less is denied."""
     names = {"%u": user, "%c": client}
     levels = pattern.split("/")
     for place, level in enumerate(levels):

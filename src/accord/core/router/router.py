@@ -1,10 +1,11 @@
-"""Who gets what: subscriptions, and the routes of channels worked out from them.
+"""Router of a node: all subscriptions, and the fan-outs of channels computed from them.
 
-A route is worked out when a channel is first published to and remembered until a subscription that
-could select the channel changes, so a message usually costs one look-up. Subscriptions with a
-predicate are kept apart, in the index: only channels that they select make an event of a message.
+A fan-out is computed when a channel is first published to, and cached until a subscription that
+could select the channel changes, so a message usually costs one lookup. Subscriptions with a
+predicate are in a separate index: only on channels that they select is a message decoded for
+matching.
 
-A receiver whose subscriptions overlap gets one copy, at the highest QoS among them. A shared
+A receiver with overlapping subscriptions gets one copy, at the highest QoS among them. A shared
 subscription gives each message to one member of its group.
 """
 
@@ -47,16 +48,16 @@ _REMEMBERED_SELECTIONS: Final = 100_000
 
 
 class Router:
-    """All subscriptions of a node."""
+    """All subscriptions of a node, and the cached fan-outs of its channels."""
 
     def __init__(self, kept: list[str], policies: Policies, *, match_limit: int = 0) -> None:
         self.policies = policies
-        self.placed_for = policies  # those by which all predicates have their place in the index
+        self.placed_for = policies  # those by which the index is arranged
         self.channels = ChannelTable()
-        self.watched: dict[str, bool] = {}  # channels whose events are measured
-        self.bound: Callable[[str], ChannelTraits] = _unbound  # how a channel is
+        self.watched: dict[str, bool] = {}  # channels whose events are measured one by one
+        self.bound: Callable[[str], ChannelTraits] = _unbound  # traits of a channel
         self.match_limit: int | None = match_limit or None
-        # By filter, those without predicate and group: the only one, or several by receiver.
+        # By filter, subscriptions without predicate and group: one, or several by receiver.
         self._plain: ChannelMap[RouterSubscription | dict[Receiver, RouterSubscription]] = (
             ChannelMap()
         )
@@ -64,20 +65,20 @@ class Router:
         self._conditional: ChannelMap[dict[RouterSubscription, bool]] = ChannelMap()
         self._index = Index()
         self._routes: dict[str, FanOut] = {}
-        self.changes = 0  # grows whenever a route may have become another
+        self.changes = 0  # grows whenever a fan-out may have changed
         self._kept: ChannelMap[bool] = ChannelMap()
         for pattern in kept:
             self._kept.set(pattern, True)
         self.size = 0
-        self.unreadable = 0  # messages that predicates could not look into
-        self.unmatched_work = 0  # messages whose matching was given up for the unimportant
+        self.unreadable = 0  # messages whose attributes could not be decoded
+        self.unmatched_work = 0  # messages not matched with all predicates
 
     @property
     def predicates(self) -> int:
         return len(self._index)
 
     def add(self, subscription: RouterSubscription) -> None:
-        """Take `subscription` in; its receiver has no other for the same group and filter."""
+        """Add `subscription`; its receiver has no other for the same group and filter."""
         pattern = subscription.pattern
         self.size += 1
         if subscription.group:
@@ -144,7 +145,7 @@ class Router:
         self.invalidate(pattern)
 
     def invalidate(self, pattern: str) -> None:
-        """Forget the routes of the channels that `pattern` selects."""
+        """Drop the cached fan-outs of the channels that `pattern` selects."""
         if "+" in pattern or "#" in pattern:
             for route in self._routes.values():
                 route.is_valid = False
@@ -157,7 +158,7 @@ class Router:
                 self.changes += 1
 
     def route(self, channel: str) -> FanOut:
-        """Where messages of `channel` go, from memory if possible."""
+        """Return the fan-out of `channel`, cached if possible."""
         route = self._routes.get(channel)
         if route is None:
             route = self._work_out(channel)
@@ -166,15 +167,15 @@ class Router:
                     self.invalidate("#")
                 self._routes[channel] = route
             else:
-                route.is_valid = False  # for one message only: nobody would tell it of changes
+                route.is_valid = False  # for one message: not cached, so never invalidated
         return route
 
     def publish(
         self, message: Message, way: PublisherFanOut, special: MessageOverride | None = None
     ) -> int:
-        """Deliver `message` along `way`; gives the number of receivers.
+        """Deliver `message` along `way`; returns the number of receivers.
 
-        HeavyMatchError where its document defers conditions; then nothing has happened.
+        Raises DeferredMatchError if its document defers conditions; then nothing has happened.
         """
         route = way.route
         view = route.view
@@ -211,13 +212,13 @@ class Router:
         return reached
 
     def grant(self, message: Message, publisher: Entity, receiver: Entity) -> Grant:
-        """What policies grant one message to one receiver, for whoever has no way at hand."""
+        """Return the grant of one message to one receiver, for callers without a fan-out."""
         view = self.policies.view(message.channel)
         bound = self.bound(message.channel)
         return self._decide(message, view, publisher, view.receiver(receiver), bound)
 
     def query_grant(self, message: Message, publisher: Entity, asker: Entity) -> Grant:
-        """What policies grant one message to who asked for it."""
+        """Return the grant of one message to a client that queried it."""
         view = self.policies.view(message.channel)
         return self._decide(message, view, publisher, view.query(asker))
 
@@ -238,12 +239,12 @@ class Router:
         return view.grant(side, other, matching)
 
     def switch(self, policies: Policies) -> None:
-        """Let other policies hold from now on, for all that is open too."""
+        """Apply other policies from now on, also to open subscriptions."""
         self.policies = policies
         self.invalidate("#")
 
     def place(self, subscription: RouterSubscription) -> bool:
-        """Move a predicate to where its importance belongs now; False where it is there."""
+        """Move a predicate to the index part of its present importance; False if it is there."""
         predicate = subscription.predicate
         if predicate is None:
             return False
@@ -258,13 +259,13 @@ class Router:
         return True
 
     def deliveries(self) -> Iterator[tuple[str, Receiver]]:
-        """Who gets what of the channels that are known."""
+        """Yield channel and receiver of all cached fan-outs."""
         for channel, route in list(self._routes.items()):
             for target in route.targets:
                 yield channel, target.receiver
 
     def unused(self, subscriptions: Iterable[RouterSubscription]) -> list[str]:
-        """The channels of subscriptions to one channel on which nothing was published yet."""
+        """Return the channels of single-channel subscriptions that have no cached fan-out."""
         return [
             each.pattern
             for each in subscriptions
@@ -287,12 +288,12 @@ class Router:
             assert fresh.has_runs == route.has_runs
 
     def _choose(self, message: Message, route: FanOut) -> list[FanOutTarget]:
-        """The targets of one message: predicates decide, and shared subscriptions take turns."""
+        """Return the targets of one message: matching predicates, and one member per group."""
         matching = self._matching(message) if route.has_predicates else []
         chosen, wanting = self._candidates(route, matching)
         targets = merge(chosen, route.view)
         for key, candidates in wanting.items():
-            # A copy of its own: the receiver has it on behalf of the group.
+            # A separate copy, which the receiver gets as a member of the group.
             (member,) = self._group(key).choose(candidates, 1)
             targets.append(FanOutTarget(member, route.view))
         return targets
@@ -300,7 +301,7 @@ class Router:
     def _candidates(
         self, route: FanOut, matching: Iterable[Hashable]
     ) -> tuple[list[RouterSubscription], dict[tuple[str, str], list[RouterSubscription]]]:
-        """Who gets a message for which the predicates of `matching` hold, and who may of groups."""
+        """Return subscriptions that get a message matching `matching`, and candidates by group."""
         channel = route.channel
         if route.open_groups is None:
             members = {key: self._group(key).members for key in route.groups}
@@ -322,7 +323,7 @@ class Router:
         return chosen, wanting
 
     def fixed_selection(self, way: PublisherFanOut) -> Selection | None:
-        """Who gets all messages of `way` in runs; None where that depends on the message."""
+        """Return the selection for all runs of `way`; None if it depends on the message."""
         if way.route.has_predicates:
             return None
         selection = self.select(way, ())
@@ -332,7 +333,7 @@ class Router:
         return selection
 
     def select(self, way: PublisherFanOut, matching: tuple[RouterSubscription, ...]) -> Selection:
-        """Who gets the messages of `way` in runs for which the predicates of `matching` hold."""
+        """Return the selection of the messages of `way` in runs that match exactly `matching`."""
         known = way.selections.get(matching)
         if known is not None:
             return known
@@ -356,9 +357,9 @@ class Router:
         return selection
 
     def _matching(self, message: Message) -> list[Hashable]:
-        """The subscriptions whose predicates match; none where the attributes can't be read.
+        """Return the subscriptions whose predicates match; none if the attributes are malformed.
 
-        Their publisher is not told: whether others get the message must not depend on who else
+        The publisher is not notified: whether others get the message must not depend on who else
         has subscribed.
         """
         try:
@@ -375,11 +376,11 @@ class Router:
         return found.keys
 
     def match_frames(self, route: FanOut, data: bytes, spans: bytes) -> FrameMatches:
-        """Which subscriptions' predicates hold for messages whose properties are at `spans`."""
+        """Match predicates with messages whose properties are at `spans` of `data`."""
         return self._index.match_frames(route.channel, data, spans, limit=self.match_limit)
 
     def matching_policies(self, message: Message, view: ChannelPolicies) -> int:
-        """Which policies' conditions hold for `message`: those on its attributes not, if bad."""
+        """Return the bits of policy conditions that hold; malformed attributes match none."""
         size = len(message.payload)
         if view.needs_attributes:
             try:
@@ -389,7 +390,7 @@ class Router:
         return view.matching({}, size)
 
     def _importance(self, subscription: RouterSubscription) -> int:
-        """The part of the index for a predicate: those of one importance are matched together."""
+        """Return the importance of a predicate; those of one importance are matched together."""
         view = self.policies.view(subscription.pattern)
         return view.grant(NO_SIDE, view.receiver(subscription.receiver.entity)).importance
 
@@ -415,7 +416,7 @@ class Router:
         route.bound = self.bound(channel)
         is_kept_here = route.bound.is_persistent and not route.bound.goes_up
         route.is_kept = route.is_kept_always or is_kept_here
-        route.is_valid = not route.bound.problem  # so that each message is looked at
+        route.is_valid = not route.bound.problem  # so that each message is checked
         route.has_runs = not (
             channel.startswith("$")
             or route.is_watched
@@ -434,5 +435,5 @@ def _unbound(_: str) -> ChannelTraits:
 
 
 def _is_open(member: RouterSubscription, channel: str) -> bool:
-    """Whether a member of a group may get each message of `channel`."""
+    """Check whether a group member may get each message of `channel`."""
     return member.predicate is None and not (member.denied and member.denies(channel))

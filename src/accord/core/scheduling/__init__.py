@@ -1,1 +1,1 @@
-"""What goes first: queues by importance in front of a destination."""
+"""Scheduling: priority queues, strategies, pacing and link estimation per destination."""

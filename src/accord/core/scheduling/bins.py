@@ -1,8 +1,8 @@
-"""Priority bins: two for each importance, the better one for what is light.
+"""Priority bins: two per importance, the higher one for light entries.
 
-Among equals, what takes little goes before what takes much: it hardly delays the others. What is
-light is learned per channel, and kept to until the mean has clearly left it, so that a channel
-near the limit does not change between bins (and overtake itself) with every event.
+Among equals, light entries go before heavy ones: they hardly delay them. Whether a channel is light
+is learned from its mean cost, with hysteresis, so that a channel near the limit does not change
+bins (and reorder its own events) with every event.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ BINS: Final = 2 * IMPORTANCES
 
 LIGHT_US: Final = 1_000  # of CPU time
 
-_SHARE: Final = 0.125  # of a new value in the mean
-_HEAVY_FROM: Final = 1.25  # times the limit, for what was light
-_LIGHT_FROM: Final = 0.75  # times the limit, for what was heavy
+_SHARE: Final = 0.125  # weight of a new value in the mean
+_HEAVY_FROM: Final = 1.25  # times the limit, to become heavy
+_LIGHT_FROM: Final = 0.75  # times the limit, to become light
 
 
 def bin_of(importance: int, mean: float, light_below: float) -> int:
-    """The bin of something that takes `mean`."""
+    """The bin for a mean cost."""
     return 2 * importance + (1 if mean < light_below else 0)
 
 
 class CostEstimate:
-    """The exponential mean of what something takes, and whether that is light."""
+    """Exponential mean of a cost, classified as light or heavy."""
 
     def __init__(self, light_below: float) -> None:
         self.light_below: float = light_below

@@ -1,16 +1,16 @@
-"""Whose turn it is: the destinations of a node whose limit is less than they could take together.
+"""Schedules destinations of a node whose limit is below what they could take together.
 
-Each destination that could be sent to waits for its turn with what its own outbox would send next.
-The node's strategy chooses among priority bins as it does within an outbox. Among the destinations
-of one bin, each gets as many bytes as the others (start-time fair queueing: a turn is marked with
-the bytes its destination has had, and the least mark goes first), except where the strategy has an
-order of its own: under laxity what is due first goes first, and under first come the oldest.
+Each destination that could send waits with the head of its own outbox. The node's strategy chooses
+among priority bins as it does within an outbox. Destinations of one bin share it equally in bytes
+(start-time fair queueing: each is tagged with the bytes it has had, and the smallest tag is next),
+unless the strategy has an order of its own: under laxity the one due first is next, under FIFO the
+oldest.
 
-An outbox keeps to the strategy by itself. So under weighted fair a destination may be waiting here
-with something unimportant although it has important events too; it has sent its share of those.
-Where that would take long, because something large waits or was sent, it tries with what is better.
+An outbox follows the strategy by itself. Under weighted fair a destination may therefore wait here
+with something unimportant although it has important events too, having sent its share of those.
+Where that would take long, because something large waits or was sent, it tries with a better bin.
 
-Without a limit of the node none of this is used.
+None of this is used without a limit of the node.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FEW: Final = 64
 
 
 class WaitingDestination:
-    """A destination's place; `owner` is the driver's own."""
+    """A destination's turn; `owner` is for the driver."""
 
     __slots__ = (
         "bin",
@@ -45,10 +45,10 @@ class WaitingDestination:
 
     def __init__(self, owner: object) -> None:
         self.owner = owner
-        self.bin = -1  # -1 while it does not wait
+        self.bin = -1  # -1 if not waiting
         self.mark = 0
-        self.number = 0  # of its only entry that counts
-        # Where its next mark begins, in the bin it was in, under the strategy there was.
+        self.number = 0  # of its only valid heap entry
+        # Start of its next tag, valid for this bin and version of the strategy.
         self.served = 0
         self.served_bin = -1
         self.version = 0
@@ -58,12 +58,12 @@ class WaitingDestination:
 
 
 class _Waiting(Bin):
-    """The destinations with something of one priority."""
+    """The destinations that wait in one bin."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.turns: list[tuple[int, int, WaitingDestination]] = []
-        self.size = 0  # turns that count
+        self.size = 0  # valid entries
         self.mark = 0
 
     def front(self) -> WaitingDestination | None:
@@ -76,7 +76,7 @@ class _Waiting(Bin):
         return None
 
     def tidy(self) -> None:
-        """Entries that no longer count are no more than those that do."""
+        """Remove invalid entries from the heap once they outnumber the valid ones."""
         if len(self.turns) > 2 * self.size + _FEW:
             self.turns = [each for each in self.turns if each[2].number == each[1]]
             heapify(self.turns)
@@ -95,7 +95,7 @@ class Egress:
     def put(
         self, turn: WaitingDestination, head: QueueEntry, bytes_wanted: int, largest: int = NEVER
     ) -> None:
-        """Let `turn` wait with `head`; it keeps its place if that is of the same kind as before."""
+        """Let `turn` wait with `head`; it keeps its tag if that is of the same bin as before."""
         if self._version != self.discipline.version:
             self._sort()
         number = head.bin if head.bin >= 0 else 2 * head.importance + 1
@@ -112,7 +112,7 @@ class Egress:
     def take(self, gate: Gate | None = None) -> WaitingDestination | None:
         """The next destination; follow with `sent`, and with `put` if it has more.
 
-        With a `gate` None also stands for its `wait_us`.
+        With a `gate`, None may also mean that it requires waiting for its `wait_us`.
         """
         if self._version != self.discipline.version:
             self._sort()
@@ -145,7 +145,7 @@ class Egress:
         return turn
 
     def sent(self, turn: WaitingDestination, size: int) -> None:
-        """What was taken last has sent so many bytes."""
+        """Charge the destination taken last for the bytes sent."""
         chosen = self._chosen
         assert isinstance(chosen, _Waiting)
         if size > 0 and len(self._active) > 1:
@@ -161,7 +161,7 @@ class Egress:
         self._active = []
 
     def remove(self, turn: WaitingDestination) -> None:
-        """It can't be sent to at the moment, or has nothing."""
+        """Remove a destination that is blocked or has nothing to send."""
         if turn.bin >= 0:
             found = self._bins[turn.bin]
             found.size -= 1
@@ -171,7 +171,7 @@ class Egress:
             found.tidy()
 
     def turns(self) -> list[WaitingDestination]:
-        """All that wait."""
+        """All waiting destinations."""
         return [
             turn for each in self._bins for _, number, turn in each.turns if turn.number == number
         ]
@@ -193,12 +193,12 @@ class Egress:
         self.waiting += 1
 
     def _mark(self, turn: WaitingDestination, found: _Waiting) -> int:
-        """Who has the least goes first."""
+        """The sort key of a destination; the smallest is next."""
         if self.discipline.strategy == LAXITY:
             return turn.due_ms
         if self.discipline.strategy == FIFO:
             return turn.queued_ms
-        # Nobody saves up turns while having nothing to send.
+        # A destination earns no credit while it has nothing to send.
         if turn.served_bin == found.bin and turn.version == self._version:
             return max(turn.served, found.mark)
         return found.mark
@@ -207,7 +207,7 @@ class Egress:
         return self.discipline.strategy in (LAXITY, FIFO)
 
     def _sort(self) -> None:
-        """The strategy is another one: so are all marks."""
+        """Recompute all tags after a change of strategy."""
         self._version = self.discipline.version
         for each in self._bins:
             turns = [turn for _, number, turn in each.turns if turn.number == number]

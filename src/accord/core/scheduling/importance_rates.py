@@ -1,4 +1,4 @@
-"""How much of a link each importance takes, and so what it leaves to one of them."""
+"""The rate of each importance on a link, and what that leaves to the others."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from accord.core.model.importance import IMPORTANCES
 from accord.core.scheduling.strategies import FIFO, WEIGHTED_FAIR, Discipline
 
 _WINDOW_MS: Final = 1_000
-_MIN_SHARE: Final = 8  # what is left is never taken to be less than an eighth of the link
+_MIN_SHARE: Final = 8  # an importance is always left at least an eighth of the link
 
 
 class ImportanceRates:
-    """One destination's; kept only where somebody asks for it."""
+    """Rates of one destination; kept only where shaping needs them."""
 
     def __init__(self, now_ms: int) -> None:
         self._since_ms = now_ms
@@ -25,7 +25,7 @@ class ImportanceRates:
     def left_bps(
         self, importance: int, carries_bps: int, discipline: Discipline, now_ms: int
     ) -> int:
-        """What a link leaves to `importance`, as the last second or two were."""
+        """What the link leaves to `importance`, judged by the last one or two seconds."""
         self._advance(now_ms)
         if discipline.strategy == FIFO:
             return carries_bps
@@ -47,7 +47,7 @@ class ImportanceRates:
         self._since_ms = now_ms
         for importance in range(IMPORTANCES):
             rate_bps = self._bytes[importance] * 8_000 // elapsed_ms
-            # A long time ago counts for nothing, the last window for half.
+            # Old rates count for nothing, the previous window for half.
             before_bps = self._rates_bps[importance] if elapsed_ms < 2 * _WINDOW_MS else rate_bps
             self._rates_bps[importance] = (rate_bps + before_bps) // 2
             self._bytes[importance] = 0

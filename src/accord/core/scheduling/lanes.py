@@ -1,8 +1,8 @@
-"""Lanes of parcels, and bins of two lanes each: constant time to add, to take and to remove.
+"""Lanes of queue entries, and bins of two lanes each: constant time to add, take and remove.
 
-A lane is a list with a moving head, so that it can be searched and is small when idle. What is
-removed from its middle stays in the list as void until one of the ends gets there, or until half of
-the lane is void. The first and the last are never void.
+A lane is a list with a moving head, so that it can be searched and is small when idle. An entry
+removed from the middle stays in the list as void until one of the ends reaches it, or until half of
+the lane is void. The first and the last entry are never void.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from accord.core.scheduling.queue_entries import ANY_NUMBER, EventRun, QueueEntr
 
 _COMPACT_AFTER: Final = 64
 _COUNTED: Final = 1_000
-_GONE_SHARE: Final = 8  # at most an eighth of a list is what has been taken already
+_GONE_SHARE: Final = 8  # entries already taken are at most an eighth of the list
 
 
 class Lane:
-    """Parcels in the order in which they go: of arrival, or of due time if always inserted."""
+    """Entries in sending order: of arrival, or of due time if always inserted."""
 
     __slots__ = (
         "head",
@@ -43,7 +43,7 @@ class Lane:
         return [parcel for parcel in self.items[self.head :] if parcel not in void]
 
     def events(self, size: int) -> int:
-        """How many events wait, where that is `size` bytes; about, if there are many parcels."""
+        """Number of events in `size` queued bytes; approximate if there are many entries."""
         if len(self.items) - self.head <= _COUNTED or self.void is not None:
             return sum([parcel.count for parcel in self.waiting()])
         events = 0
@@ -55,7 +55,7 @@ class Lane:
         return events * size // max(looked_at, 1)
 
     def insert(self, parcel: QueueEntry) -> None:
-        """Add it in order of due time, behind those that are due at the same time."""
+        """Add an entry in order of due time, after those due at the same time."""
         items = self.items
         low = self.head
         high = len(items)
@@ -72,15 +72,15 @@ class Lane:
         items.insert(low, parcel)
 
     def sort(self, by_due: bool) -> None:
-        """Bring what waits into order of due time, or back into that of arrival."""
+        """Sort by due time, or back by arrival."""
         items = self.waiting()
         items.sort(key=due_ms if by_due else _arrival)
         self._restart(items)
 
     def move(self, bytes_wanted: int, most: int, taken: list[QueueEntry]) -> tuple[int, int]:
-        """Add the first parcels to `taken`, until they have enough bytes or `most` events.
+        """Append the first entries to `taken`, up to enough bytes or `most` events.
 
-        Gives how many bytes and events they have.
+        Returns their bytes and events.
         """
         got = events = 0
         head = self.head
@@ -105,7 +105,7 @@ class Lane:
         return got, events
 
     def pop(self, bytes_wanted: int, most: int = ANY_NUMBER) -> QueueEntry:
-        """The first parcel, or as many of its events as are wanted."""
+        """Remove the first entry, or as many of its events as are wanted."""
         parcel = self.items[self.head]
         if (
             parcel.count > 1
@@ -145,13 +145,13 @@ class Lane:
         return parcel
 
     def shed(self, by_due: bool) -> QueueEntry:
-        """The one that gives way: the oldest, or in order of due time one without, if any."""
+        """Remove the entry to shed: the oldest, or in order of due time one without, if any."""
         if by_due and self.items[-1].expires_ms <= 0:
             return self.pop_last()
         return self.pop_first()
 
     def remove(self, parcel: QueueEntry) -> None:
-        """Take it out, wherever it is."""
+        """Remove an entry at any position."""
         if parcel is self.items[self.head]:
             self.pop_first()
             return
@@ -166,7 +166,7 @@ class Lane:
             self._restart(self.waiting())
 
     def relocate(self, parcel: QueueEntry, was_due_ms: int) -> None:
-        """Its due time has changed: bring it to its new place."""
+        """Move an entry whose due time has changed."""
         items = self.items
         low = self.head
         high = len(items)
@@ -180,7 +180,7 @@ class Lane:
         while items[low] is not parcel:
             low += 1
         del items[low]
-        # It may have stood between an end and what is void.
+        # It may have stood between an end and void entries.
         self._restart(self.waiting())
         self.insert(parcel)
 
@@ -190,7 +190,7 @@ class Lane:
         return waiting
 
     def expire(self, now_ms: int) -> list[QueueEntry]:
-        """Take out what has expired."""
+        """Remove expired entries."""
         expired: list[QueueEntry] = []
         left: list[QueueEntry] = []
         for parcel in self.waiting():
@@ -240,10 +240,10 @@ class Lane:
 
 
 class Bin:
-    """What waits with one priority, and of the one that would go next what strategies compare.
+    """The entries of one priority, with what strategies compare of the next one.
 
-    Tracked parcels wait for acknowledgements and so have a lane of their own, which is closed
-    while no more of them may be on their way.
+    Tracked entries wait for acknowledgements and have a lane of their own, which is closed while
+    the window is used up.
     """
 
     __slots__ = (
@@ -264,19 +264,19 @@ class Bin:
         self.importance = number >> 1
         self.untracked = Lane()
         self.tracked = Lane()
-        # What waits in the two lanes, where whoever puts and takes keeps count.
+        # Bytes in the two lanes, maintained by the callers of put and take.
         self.bytes = 0
         self.tracked_bytes = 0
         self.cost = 0
         self.due_ms = 0
         self.queued_ms = 0
-        self.deficit = 0  # what it may still send this round, below 0 if it sent too much
+        self.deficit = 0  # what it may still send this round; negative after an excess
 
     def is_empty(self) -> bool:
         return self.untracked.is_empty() and self.tracked.is_empty()
 
     def open_lane(self, window: int, by_due: bool) -> Lane | None:
-        """Where the next one is: of two the one that has waited longer, or is due sooner."""
+        """The lane of the next entry: of two heads the one queued earlier, or due sooner."""
         untracked = self.untracked
         tracked = self.tracked
         if window <= 0 or tracked.is_empty():
@@ -292,7 +292,7 @@ class Bin:
         return untracked if plain.queued_ms < promised.queued_ms else tracked
 
     def look(self, window: int, by_due: bool, wanted: int) -> bool:
-        """Bring what strategies compare up to date; False if nothing may go."""
+        """Update what strategies compare; False if nothing may be sent."""
         lane = self.open_lane(window, by_due)
         if lane is None:
             return False
@@ -303,7 +303,7 @@ class Bin:
         return True
 
     def settle(self) -> None:
-        """Who has nothing to send saves nothing up."""
+        """Clear the deficit of an empty bin: it saves nothing up."""
         if self.is_empty():
             self.deficit = 0
 

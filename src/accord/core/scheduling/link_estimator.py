@@ -1,27 +1,27 @@
-"""What a connection's link carries, learned from how fast the other side takes what it is sent.
+"""Estimates what a connection's link carries from the speed of acknowledgements, as BBR does.
 
-Whatever is handed to the transport is beyond our ordering: an important event waits behind all of
-it. So no more is handed over than keeps the link busy. That amount, the allowance, is what the link
-carries during its round trip and a little longer (`_SLACK_US`, for the moments until we look
-again), and two segments more, because receivers acknowledge every second one only.
+Bytes handed to the transport can't be reordered: an important event waits behind all of them. So no
+more is handed over than keeps the link busy. This send window (`allowance`) is the bandwidth-delay
+product with some slack (`_SLACK_US`, for the time until the next sample), plus two segments,
+because receivers acknowledge only every second one.
 
-The rate comes from looks at what is outstanding, that is handed over and not yet acknowledged. Only
-times count during which the link was filled: a sender that has little to send says nothing about
-it. Such a time is cut into windows that begin and end with an acknowledgement; the allowance
-follows the fastest of the last three windows, so that a stall in one of them (a lost segment, a
-receiver that stops reading) changes nothing and a slower link is known a second later. The rate
-that others see is their median, once it does not grow with the allowance any more.
+The rate comes from samples of the outstanding bytes: handed over and not yet acknowledged. Only
+periods in which the link was filled count: a sender with little to send reveals nothing about it.
+Such a period is divided into measurement windows that begin and end with an acknowledgement. The
+send window follows the fastest of the last three, so that a stall in one of them (a lost segment, a
+receiver that stops reading) changes nothing, and a slower link is noticed a second later. The
+reported rate is their median, once it no longer grows with the send window.
 
-An allowance that is too small shows: all that was outstanding when we held back is acknowledged at
-the next look (the link ran dry), or the rate grows with the allowance. Either way it is doubled, as
-TCP does when it starts. What a window measures in which the link ran dry is less than it carries,
-so it counts only if it is more than was known. If it is not, acknowledgements come in bunches or we
-look too seldom, and the slack is raised until that is no more so. The allowance begins as TCP's
-does, too, with ten segments: half a second of a 300 kbit/s link, and hundreds of kilobytes on
+A send window that is too small shows: all bytes outstanding when sending paused are acknowledged at
+the next sample (the link ran dry), or the rate grows with the send window. In either case it is
+doubled, as in TCP slow start. A measurement window in which the link ran dry underestimates the
+rate, so it counts only if it exceeds the known rate. If it does not, acknowledgements arrive in
+bunches or samples are too rare, and the slack is increased until that ends. The initial send window
+is ten segments, as TCP's: half a second of a 300 kbit/s link, and hundreds of kilobytes on
 loopback, whose segments are large.
 
-On a fast link all this is one comparison and one subtraction per write, and a look for each
-allowance that went out.
+On a fast link all this costs one comparison and one subtraction per write, and one sample per send
+window.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from typing import Final
 from accord.core.scheduling.pacing import Gate
 
 _SLACK_US: Final = 25_000
-# So much slack at most: it is enough for any link that a node of ours can fill.
+# Maximum slack: enough for any link that a node can fill.
 _SLACK_BYTES: Final = 1 << 20
 _FIRST_SEGMENTS: Final = 10
 _SEGMENTS: Final = 2
 _SEGMENT: Final = 1_460
-# Where the system does not say how large segments are: nothing that matters waits in the kernel.
+# Initial send window if the segment size is unknown: nothing that matters waits in the kernel.
 _FIRST_BYTES: Final = 1 << 16
 _WINDOW_US: Final = 100_000
 _LONG_WINDOW_US: Final = 400_000
@@ -44,18 +44,18 @@ _WINDOW_SEGMENTS: Final = 8
 _BURST_US: Final = 200_000
 _CLEAN_WINDOWS: Final = 16
 _MAX_MARGIN: Final = 8
-# Looks: not before so long, nor after, and while nothing moves ever less often.
+# Sampling interval: minimum, maximum, and maximum while nothing is acknowledged.
 _SOON_US: Final = 1_000
 _LATE_US: Final = 40_000
 _LATEST_US: Final = 500_000
-# Room that is used up so soon was used up at once: there is more to send.
+# A send window used up within this time was used up at once: there is more to send.
 _AT_ONCE_US: Final = 5_000
-# After this, what was outstanding may not be any more.
+# Outstanding bytes older than this may have been acknowledged.
 _STALE_US: Final = 50_000
 
 
 class LinkEstimator:
-    """One connection's; times are those of any clock that does not jump, in microseconds."""
+    """Estimator of one connection; times are of any monotonic clock, in microseconds."""
 
     __slots__ = (
         "_acked",
@@ -85,46 +85,46 @@ class LinkEstimator:
     )
 
     def __init__(self) -> None:
-        self.room = _FIRST_BYTES  # may be handed over before the next look
-        self.allowance = _FIRST_BYTES  # may be outstanding
-        self.handed = 0  # bytes since the beginning
+        self.room = _FIRST_BYTES  # may be handed over before the next sample
+        self.allowance = _FIRST_BYTES  # may be outstanding: the send window
+        self.handed = 0  # bytes in total
         self.limit_bps = 0  # configured; 0: none
         self.gate: Gate | None = None  # the configured limits
         self.rate_bps = 0  # measured; 0: not yet
-        self.rtt_ms = 0  # without what waits on the way; 0: not known
-        self.looked_us = 0  # when the last look was
-        self.wait_us = 0  # after a look without room: until the next
+        self.rtt_ms = 0  # minimum, without queueing; 0: unknown
+        self.looked_us = 0  # time of the last sample
+        self.wait_us = 0  # after a sample without room: time until the next
         self._segment = _SEGMENT
         self._min_rtt_us = 0
         self._acked = 0
-        self._looked_at = 0  # what had been handed over at the last look
+        self._looked_at = 0  # bytes handed over at the last sample
         self._progress_us = 0
-        # What had been handed over when the allowance was used up, -1 while it is not.
+        # Bytes handed over when the send window was used up, -1 while it is not.
         self._held_at = -1
-        # When nothing was outstanding for the last time, and what had been handed over until then.
+        # When nothing was outstanding last, and the bytes handed over until then.
         self._empty_us = 0
         self._empty_at = 0
-        self._enough = 0  # allowance for the measured rate
+        self._enough = 0  # send window for the measured rate
         self._window_us = -1
         self._window_acked = 0
         self._is_dry = False
         self._margin = 1
-        self._clean = 0  # windows since the link last ran dry
-        # Bytes per second, the newest first; 0: not yet measured.
+        self._clean = 0  # measurement windows since the link last ran dry
+        # Bytes per second, newest first; 0: not measured yet.
         self._rates = (0, 0, 0)
 
     @property
     def is_held(self) -> bool:
-        """Whether the allowance is used up."""
+        """Whether the send window is used up."""
         return self._held_at >= 0
 
     @property
     def outstanding_bytes(self) -> int:
-        """Handed over and not acknowledged, as of the last look."""
+        """Bytes handed over and not acknowledged, as of the last sample."""
         return self.handed - self._acked
 
     def route(self, segment_bytes: int, min_rtt_us: int) -> None:
-        """What the system knows of the way to the other side."""
+        """Set what the operating system knows of the path: segment size and minimum RTT."""
         if self.handed == 0:
             self.allowance = self.room = max(_FIRST_SEGMENTS * segment_bytes, 2 * _SEGMENT)
         self._segment = max(segment_bytes, 1)
@@ -132,16 +132,16 @@ class LinkEstimator:
         self.rtt_ms = (min_rtt_us + 999) // 1000
 
     def sent(self, size: int) -> None:
-        """`size` bytes were handed to the transport."""
+        """Account for `size` bytes handed to the transport."""
         self.handed += size
         self.room -= size
 
     def takes(self, size: int) -> bool:
-        """Whether so much is sent at once, as on links that nothing is known to hold up."""
+        """Whether `size` bytes are sent at once: there is room, and no limit or measured rate."""
         return self.room > size and self.gate is None and not (self.rate_bps or self.limit_bps)
 
     def renew(self, now_us: int) -> None:
-        """Before anything is sent where deadlines depend on it: an old look won't do."""
+        """Require a new sample before sending, if the last is too old to judge deadlines by."""
         if self.handed == self._acked:
             self._empty_us = now_us
             self._empty_at = self.handed
@@ -149,7 +149,7 @@ class LinkEstimator:
             self.room = 0
 
     def look(self, now_us: int, outstanding: int) -> int:
-        """Learn from what is outstanding now; gives the room, or 0: look again in `wait_us`."""
+        """Sample the outstanding bytes; returns the room, or 0: sample again in `wait_us`."""
         acked = self.handed - outstanding
         if self._held_at < 0:
             if not self._was_filled(now_us, acked):
@@ -179,7 +179,7 @@ class LinkEstimator:
         return room
 
     def hold(self, now_us: int) -> None:
-        """The room that a look has just given is used up."""
+        """The room returned by the last sample is used up."""
         self.room = 0
         self._held_at = self.handed
         excess = self._ahead(now_us) + self._portion() - self.allowance
@@ -192,33 +192,33 @@ class LinkEstimator:
         )
 
     def sending_ms(self, size: int) -> int:
-        """How long until `size` more bytes would have left; 0 while nothing is known."""
+        """Time until `size` more bytes would have left the link; 0 if the rate is unknown."""
         rate_bps = self.carries_bps()
         if rate_bps == 0:
             return 0
         return (self.outstanding_bytes + size) * 8_000 // rate_bps
 
     def carries_bps(self) -> int:
-        """The least of the limit and what was measured; 0 while nothing is known."""
+        """The smaller of the configured limit and the measured rate; 0 if neither is known."""
         if self.limit_bps and self.rate_bps:
             return min(self.limit_bps, self.rate_bps)
         return self.limit_bps or self.rate_bps
 
     def _portion(self) -> int:
-        """Less is not worth a look, nor the headers of a segment."""
+        """Minimum room to send into: less is not worth a sample, nor a segment's headers."""
         return max(self._segment, self.allowance >> 3)
 
     def _ahead(self, now_us: int) -> int:
-        """What is still on its way, as far as can be told before the next acknowledgement."""
+        """Bytes estimated to be still in flight, until the next acknowledgement."""
         rate = self._rates[0]
         likely = rate * (now_us - self._progress_us) // 1_000_000
         return self.handed - self._acked - min(likely, 2 * self._segment)
 
     def _was_filled(self, now_us: int, acked: int) -> bool:
-        """Whether the link was busy since the last look although there was room.
+        """Whether the link was busy since the last sample although there was room.
 
-        It was if some of what was outstanding then still is, and all in all more than can be under
-        way: then some of it waited all the time. (So it is for who waits for a turn.)
+        It was if some bytes outstanding then still are, and more in total than can be in flight:
+        some of them were queued all the time. (So it is for a destination that waits for its turn.)
         """
         elapsed_us = now_us - self.looked_us
         if elapsed_us <= _AT_ONCE_US:
@@ -228,11 +228,11 @@ class LinkEstimator:
         return acked < self._looked_at and waiting > 0
 
     def _ran_dry(self) -> None:
-        """Nothing is outstanding any more of what was when we held back."""
+        """All bytes outstanding when sending paused are acknowledged: enlarge the send window."""
         self._is_dry = True
         ceiling = 4 * self._enough
         if ceiling == 0:
-            # Far away more than the slack may be under way.
+            # On a long path more than the slack may be in flight.
             ceiling = _SLACK_BYTES + 2 * self.allowance * self._min_rtt_us // _SLACK_US
         self.allowance = max(self.allowance, min(2 * self.allowance, ceiling))
 
@@ -250,9 +250,9 @@ class LinkEstimator:
             self._begin(now_us, acked)
 
     def _measure_burst(self, now_us: int, acked: int) -> None:
-        """What was acknowledged since the link was empty was sent since then, too.
+        """Measure the rate since the link was empty: what was acknowledged was also sent since.
 
-        That is how a link shows to be faster by now that is not filled any more.
+        This detects that a link has become faster although it is no longer filled.
         """
         elapsed_us = max(now_us - self._empty_us, 1)
         rate = (acked - self._empty_at) * 1_000_000 // elapsed_us
@@ -268,7 +268,7 @@ class LinkEstimator:
         self._is_dry = False
 
     def _adapt(self, rate: int) -> None:
-        """A window has ended: the link carries `rate`, or more if it ran dry."""
+        """End a measurement window: the link carries `rate`, or more if it ran dry."""
         rates = self._rates
         fastest = max(rates)
         is_growing = 4 * rate > 5 * fastest
@@ -286,7 +286,7 @@ class LinkEstimator:
             return
         ordered = sorted(rates)
         if self.rate_bps or not is_growing:
-            # Of one or two windows the faster: the others are 0.
+            # With one or two measurements the faster one: the others are 0.
             self.rate_bps = 8 * (ordered[1] if ordered[0] else ordered[2])
         rtt_us = self._min_rtt_us
         slack = self._margin * fastest * max(_SLACK_US, rtt_us // 4) // 1_000_000

@@ -1,22 +1,22 @@
-"""The outbox: bounded queues in front of one destination, by priority.
+"""The outbox: bounded priority queues in front of one destination.
 
-Nothing pushes to a destination. What is meant for it waits here, and whoever drives the connection
-takes as much as it can carry, in the order of the node's strategy. A parcel is a run of whole
-events that were published together: it is queued, counted and shed as one. It is sent as one too,
-unless that would be more than is wanted: then it is split between two events, so that what is more
-important can go in between.
+The data path is pulled: entries for a destination wait here, and the driver of the connection takes
+as much as it can carry, in the order of the node's strategy. A queue entry is a run of whole events
+published together: it is queued, counted and shed as one. It is also sent as one, unless that
+exceeds what is wanted: then it is split between two events, so that more important entries can be
+sent in between.
 
-Some parcels wait for the receiver's acknowledgement (`tracked`); only so many of those may be on
-their way at a time, so they wait in a lane of their own and never hold up the others.
+Some entries require the receiver's acknowledgement (`tracked`). Only a window of those may be in
+flight at a time, so they have a lane of their own and never hold up the others.
 
-Full means: the least important gives way, and of equal importance what is heavy before what is
-light. Among equals an untracked newcomer pushes out the oldest (fresh information is worth more),
-while a tracked newcomer is the one that is refused (what was promised first is kept). Under laxity
-it is rather what has no deadline, then what is due first, that gives way among untracked equals.
-Under weighted fair who has most waiting for its weight gives way: where only the least important
-did, it would never get the share it is due.
+When the outbox is full, the least important entry is shed, and among equally important ones heavy
+before light. Among equals an untracked newcomer evicts the oldest (fresh information is worth
+more), while a tracked newcomer is itself refused (earlier promises are kept). Under laxity, among
+untracked equals, entries without deadline are shed first, then the one due first. Under weighted
+fair the bin with the most queued bytes for its weight sheds: otherwise the least important would
+never get its share.
 
-Several outboxes may hold the same parcel. Only one that is in no other may be resized.
+Several outboxes may hold the same entry. Only an entry in a single outbox may be resized.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["EventRun", "Outbox", "QueueEntry"]
 
 
 class Outbox(Queues):
-    """What waits for one destination."""
+    """Queue entries for one destination."""
 
     __slots__ = (
         "bytes",
@@ -63,10 +63,10 @@ class Outbox(Queues):
         return self.bytes == 0 and self.tracked == 0
 
     def put(self, parcel: QueueEntry) -> list[QueueEntry] | None:
-        """Queue `parcel`; gives what had to be shed for it, possibly the parcel itself."""
+        """Queue an entry; returns what was shed for it, possibly the entry itself."""
         size = parcel.size
         if size > self.bytes_limit:
-            # Nobody gives way to what could not be queued anyway.
+            # Nothing is evicted for an entry that could not be queued anyway.
             return [parcel]
         found = self._last
         if found is None or found.bin != parcel.bin:
@@ -84,14 +84,14 @@ class Outbox(Queues):
     def put_tracked(
         self, parcel: QueueEntry, *, is_promised: bool = False
     ) -> list[QueueEntry] | None:
-        """Queue `parcel` for acknowledged delivery; gives what was refused for it.
+        """Queue an entry for acknowledged delivery; returns what was refused for it.
 
-        What was promised before is queued whatever the limits. Of a run, the first events may be
-        queued and the others refused.
+        An entry promised before is queued regardless of the limits. Of a run, the first events may
+        be queued and the others refused.
         """
         refused: list[QueueEntry] | None = None
         if not is_promised:
-            # Room for the newcomer will do: what was promised may be beyond the limits.
+            # Making room for the newcomer suffices: promised entries may exceed the limits.
             count = min(self.tracked + parcel.count - self.tracked_limit, parcel.count)
             size = self.tracked_bytes + parcel.size - self.tracked_bytes_limit
             if count > 0 or size > 0:
@@ -111,11 +111,11 @@ class Outbox(Queues):
         return refused
 
     def _put_first(self, parcel: QueueEntry) -> list[QueueEntry]:
-        """Queue as many events of a run as there is room for; gives the others."""
+        """Queue as many events of a run as fit; returns the others."""
         room = self.tracked_limit - self.tracked
         room_bytes = self.tracked_bytes_limit - self.tracked_bytes
         if parcel.count > 1 and room > 0 and isinstance(parcel, EventRun):
-            fitting = room_bytes * parcel.count // parcel.size  # if they are about the same size
+            fitting = room_bytes * parcel.count // parcel.size  # assuming similar sizes
             parts = parcel.split(parcel.size, min(room, fitting)) if fitting > 0 else None
             if parts is not None and parts[0].size <= room_bytes:
                 self.put_tracked(parts[0])
@@ -123,9 +123,9 @@ class Outbox(Queues):
         return [parcel]
 
     def take(self, bytes_wanted: int, window: int) -> list[QueueEntry]:
-        """What to send next: at least `bytes_wanted` if there is so much, in the strategy's order.
+        """The next entries in the strategy's order, at least `bytes_wanted` if there are as many.
 
-        At most one event goes beyond that, and at most `window` tracked events are among it.
+        The excess is at most one event; at most `window` of the events are tracked.
         """
         taken: list[QueueEntry] = []
         if self._version != self.discipline.version:
@@ -139,11 +139,11 @@ class Outbox(Queues):
                 only = each
         if only is not None:
             self._move(only, bytes_wanted, window, taken)
-            only.deficit = 0  # it had all there was, and so has saved up nothing
+            only.deficit = 0  # a bin that has been emptied keeps no deficit
         return taken
 
     def take_single(self, bytes_wanted: int, window: int) -> QueueEntry | None:
-        """The only parcel there is, as most often; None if there are others, or it is too much."""
+        """The only entry, in the common case; None if there are others, or it is too large."""
         size = self.bytes + self.tracked_bytes
         last = self._last
         if last is None or size > bytes_wanted:
@@ -160,7 +160,7 @@ class Outbox(Queues):
         return items.pop()
 
     def take_admitted(self, bytes_wanted: int, window: int, gate: Gate) -> list[QueueEntry]:
-        """As `take`, as far as limits allow it; nothing where `gate` has to be waited for."""
+        """As `take`, within the limits of `gate`; empty if the gate requires waiting."""
         taken: list[QueueEntry] = []
         got = 0
         self._adapt()
@@ -187,7 +187,7 @@ class Outbox(Queues):
     def peek(
         self, window: int, bytes_wanted: int = 1, gate: Gate | None = None
     ) -> QueueEntry | None:
-        """What `take` would begin with, or with a gate `take_admitted`; it stays where it is."""
+        """The entry `take`, or with a gate `take_admitted`, would start with; it stays queued."""
         if gate is None:
             found = self._next_bin(window, bytes_wanted)
         else:
@@ -200,7 +200,7 @@ class Outbox(Queues):
         return None if lane is None else lane.first()
 
     def void(self, parcel: QueueEntry, is_tracked: bool) -> None:
-        """Take a queued parcel out, in constant time."""
+        """Remove a queued entry, in constant time."""
         found = self._bin(parcel)
         if is_tracked:
             found.tracked.remove(parcel)
@@ -216,10 +216,10 @@ class Outbox(Queues):
     def resize(
         self, parcel: QueueEntry, size: int, is_tracked: bool, expires_ms: int = -1
     ) -> list[QueueEntry] | None:
-        """A queued parcel has other contents now, and keeps its place.
+        """Change the size of a queued entry, which keeps its position.
 
-        `expires_ms` is to be given if that changes too. Gives what had to give way for it,
-        possibly the parcel itself, like `put` and `put_tracked`.
+        `expires_ms` is given if that changes too. Returns what was shed for it, possibly the entry
+        itself, like `put` and `put_tracked`.
         """
         assert size > 0
         growth = size - parcel.size
@@ -250,7 +250,7 @@ class Outbox(Queues):
         return refused
 
     def expire(self, now_ms: int) -> list[QueueEntry]:
-        """Take out what has expired; looks at everything that waits."""
+        """Remove expired entries; linear in the queue."""
         expired: list[QueueEntry] = []
         for each in self._bins:
             for parcel in each.untracked.expire(now_ms):
@@ -266,7 +266,7 @@ class Outbox(Queues):
         return expired
 
     def drop_tracked(self) -> list[QueueEntry]:
-        """Forget what waits for acknowledged delivery: its owner has it too."""
+        """Remove tracked entries, which the session has too."""
         dropped: list[QueueEntry] = []
         for each in self._bins:
             dropped += each.tracked.clear()
@@ -280,7 +280,7 @@ class Outbox(Queues):
         return [parcel for each in self._bins for parcel in each.tracked.waiting()]
 
     def drop_untracked(self) -> list[QueueEntry]:
-        """Forget what nobody will ask for again."""
+        """Remove untracked entries, which are never retransmitted."""
         dropped: list[QueueEntry] = []
         for each in reversed(self._bins):
             dropped += each.untracked.clear()
@@ -296,7 +296,7 @@ class Outbox(Queues):
         return waiting
 
     def depth(self) -> list[int]:
-        """As in `Queues`; where much waits it is estimated from the first of it."""
+        """As in `Queues`; for a long queue, extrapolated from its head."""
         depth = [0] * IMPORTANCES
         for each in self._bins:
             depth[each.importance] += each.untracked.events(each.bytes)
@@ -315,7 +315,7 @@ class Outbox(Queues):
             assert one.tracked_bytes == sum(each.size for each in one.tracked.waiting())
 
     def _parts(self, window: int, wanted: int, gate: Gate) -> list[Bin]:
-        """As `_active`, with the exact size of what would go next as the cost."""
+        """As `_active`, with the exact size of the next part as cost."""
         active = self._active(window, wanted)
         largest = gate.large()
         for each in active:
@@ -331,7 +331,7 @@ class Outbox(Queues):
         while bytes_wanted > 0 and active:
             if len(active) == 1:
                 self._move(active[0], bytes_wanted, window, taken)
-                active[0].deficit = 0  # it had all there was, and so has saved up nothing
+                active[0].deficit = 0  # a bin that has been emptied keeps no deficit
                 return
             tracked = self.tracked
             if is_strict:
@@ -347,7 +347,7 @@ class Outbox(Queues):
             taken.append(parcel)
             bytes_wanted -= parcel.size
             window -= tracked - self.tracked
-            # The others are as they were, unless the window has closed for them.
+            # Other bins are unchanged, unless the window has closed for them.
             is_open = chosen.look(window, self._by_due, bytes_wanted)
             if not is_open:
                 chosen.settle()
@@ -355,7 +355,7 @@ class Outbox(Queues):
                 active = self._active(window, bytes_wanted)
 
     def _move(self, chosen: Bin, bytes_wanted: int, window: int, taken: list[QueueEntry]) -> int:
-        """As much of one bin as is wanted; gives how many bytes."""
+        """Take as much from one bin as is wanted; returns the bytes."""
         wanted = bytes_wanted
         untracked = chosen.untracked
         tracked = chosen.tracked
@@ -367,7 +367,7 @@ class Outbox(Queues):
             wanted -= parcel.size
             if lane is tracked:
                 window -= parcel.count
-        # From here on one lane at most may be taken from.
+        # From here on at most one lane may be taken from.
         if wanted > 0 and not untracked.is_empty():
             got, _ = untracked.move(wanted, ANY_NUMBER, taken)
             chosen.bytes -= got
@@ -396,9 +396,9 @@ class Outbox(Queues):
         return parcel
 
     def _refuse_tracked(self, newcomer: QueueEntry, count: int, size: int) -> list[QueueEntry]:
-        """The newest of what is less important gives way, or if that is not enough the newcomer.
+        """Refuse the newest of less important entries or, if that is not enough, the newcomer.
 
-        Under weighted fair instead: of those who have more than their share of what waits.
+        Under weighted fair instead: entries of bins with more than their share of queued bytes.
         """
         refused: list[QueueEntry] = []
         is_fair = self.discipline.strategy == WEIGHTED_FAIR
@@ -421,7 +421,7 @@ class Outbox(Queues):
         return refused
 
     def _has_more(self, each: Bin, newcomer: QueueEntry) -> bool:
-        """Whether more waits in `each`, for its weight, than would with `newcomer` in its bin."""
+        """Whether `each` has more queued for its weight than `newcomer`'s bin would have."""
         weights = self.discipline.weights
         own = newcomer.size
         for found in self._bins:
@@ -433,7 +433,7 @@ class Outbox(Queues):
         )
 
     def _shed_fairly(self) -> list[QueueEntry]:
-        """Who has most for its weight gives way: else what matters little would never be sent."""
+        """Shed from the bin with the most for its weight: unimportant bins keep their share."""
         shed: list[QueueEntry] = []
         weights = self.discipline.weights
         while self.bytes > self.bytes_limit:

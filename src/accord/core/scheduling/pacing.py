@@ -1,27 +1,28 @@
-"""Configured limits: over any 30 s no more goes out than allowed, and what matters does not wait.
+"""Pacing to configured limits, which hold over any 30 s without delaying important events.
 
-A pacer has a clock. What is sent moves it on by the time that takes at the limit, and the next
-event goes when the clock is due, so the average is exact whatever the sizes. Idling earns nothing
-beyond `_CREDIT_US`, which only makes up for timers that are late. An event can't be interrupted,
-so a large one, of more than `_LARGE_US`, is sent whole and leaves a debt. Three rules follow.
+A pacer keeps a virtual clock, as GCRA does. Each send advances it by the time that takes at the
+limit, and the next event is sent when the clock is due, so the average is exact for any sizes. Idle
+time earns no credit beyond `_CREDIT_US`, which only compensates for late timers. An event can't be
+interrupted, so a large one, of more than `_LARGE_US`, is sent whole and leaves a debt. Three rules
+follow.
 
-1. A large event waits until the last 30 s have room for all of it. What was sent before it and
-   what it is itself then stay within the limit together; its debt sees to what comes after it.
-2. Of what waits for a debt, a better bin than that of the debtor borrows: it goes at once, at the
-   pace of the limit, as long as the last 30 s have room for it.
-3. Neither may use the last 30 s to the full. Each bin leaves room for those above it, a 256th of
-   the whole per bin, which no debt of a lower one can take from them.
+1. A large event waits until the last 30 s have room for all of it. It then stays within the limit
+   together with what was sent before it; its debt covers what comes after it.
+2. While a debt is being paid, a bin above the debtor's borrows: it sends at once, at the pace of
+   the limit, as long as the last 30 s have room for it.
+3. Neither may use the last 30 s completely. Each bin leaves room for those above it, a 256th of
+   the whole per bin, which no debt of a lower bin can take from them.
 
-So whatever is sent is either small and at the clock's time, or checked against the last 30 s: in
-any 30 s there is at most what the limit allows in 30.2 s. Of events larger than 7/8 of what 30 s
-carry, one goes at a time, beside at most an eighth of others, and is made up for afterwards.
+Everything sent is therefore either small and on the clock, or checked against the last 30 s: any
+30 s contain at most what the limit allows in 30.2 s. Of events larger than 7/8 of what 30 s carry,
+one is sent at a time, beside at most an eighth of others, and is compensated afterwards.
 
-While a large event waits for room, lower and equal bins wait with it, or it would starve. Higher
+While a large event waits for room, equal and lower bins wait with it, or it would starve. Higher
 bins pass; under weighted fair, when it is the large event's turn, they pass only as many bytes as
-leave it its room after 30 s at the latest. Under first come nothing passes and nothing borrows.
+leave it its room after 30 s at the latest. Under FIFO nothing passes and nothing borrows.
 
-A portion is one segment, so that small events share one, and more only where the limit is so high
-that more than one goes out per timer. Below 233 kbit/s it is less, so that nobody waits for long.
+A portion is one segment, so that small events share one, and more only if the limit is so high that
+more than one is sent per timer. Below 233 kbit/s it is less, so that no event waits long.
 """
 
 from __future__ import annotations
@@ -40,40 +41,40 @@ _MAX_US: Final = 50_000
 _LARGE_US: Final = 100_000
 _MAX_OWED_US: Final = 100_000
 _SLOT_US: Final = 125_000
-# One more than 30 s have: who measures where events arrive sees them some milliseconds apart.
+# One more than 30 s need: a receiver measures arrival times some milliseconds apart.
 _SLOTS: Final = WINDOW_S * 1_000_000 // _SLOT_US + 1
-# Of 256 parts of the window: what the lowest bin may use, and what any one event counts for.
+# In 256ths of the window: what the lowest bin may use, and the most any one event counts for.
 _LOWEST_CAP: Final = 240
 _ONE_EVENT: Final = 224
 
 
 class Pacer:
-    """One limit; times are those of any clock that does not jump, in microseconds."""
+    """One limit; times are of any monotonic clock, in microseconds."""
 
     def __init__(self, limit_bps: int) -> None:
         self.free_us = 0
         self.limit_bps = 1
         self.portion = 1
-        self.large = 1  # bytes; an event of more waits for room
-        # What the rounding of times left over, in bits times 10^6.
+        self.large = 1  # bytes; a larger event waits for room
+        # Remainder from rounding times, in bits times 10^6.
         self._rest = 0
         self._now_us = 0
-        self._debtor = -1  # the bin that moved the clock; -1 when it is due, and for answers
-        self._borrowed_us = 0  # the clock without what is large
+        self._debtor = -1  # the bin that advanced the clock; -1 when it is due, and for replies
+        self._borrowed_us = 0  # the clock without large events
         self._is_large_next = False
-        # Bytes of the last 30 s, in a ring of slots that ends with the present one.
+        # Bytes of the last 30 s, in a ring of slots that ends with the current one.
         self._window = 1
         self._used = 0
-        self._slots: list[int] | None = None  # while nothing was sent
+        self._slots: list[int] | None = None  # None while nothing was sent
         self._slot = 0
-        # Since when room is kept for a large event, of which bin, and what may still pass it.
+        # Room kept for a large event: since when, its bin, and the bytes that may still pass it.
         self._kept_us = 0
         self._kept_bin = -1
         self._may_pass = 0
         self.set_limit(limit_bps, 0)
 
     def set_limit(self, limit_bps: int, now_us: int) -> None:
-        """From now on: what is still to be made up for is made up for at the new limit."""
+        """Change the limit; an outstanding debt is paid at the new limit."""
         limit_bps = max(limit_bps, 1)
         if self.free_us > now_us:
             self.free_us = now_us + (self.free_us - now_us) * self.limit_bps // limit_bps
@@ -86,17 +87,17 @@ class Pacer:
         self.large = max(self._bytes_in(_LARGE_US), self.portion)
 
     def advance(self, now_us: int) -> None:
-        """To be called before anything is asked for or sent."""
+        """Set the time; called before any query or send."""
         if now_us >= self.free_us:
             self._debtor = -1
         self._roll(now_us)
 
     def is_idle(self, now_us: int) -> bool:
-        """Whether a new pacer would be no different."""
+        """Whether the state equals that of a new pacer."""
         return now_us > max(self.free_us, self._now_us + (_SLOTS + 1) * _SLOT_US)
 
     def wait_us(self, bin_: int, size: int, ahead: int) -> int:
-        """How long until an event may go, behind `ahead` bytes of others that go now; 0: now."""
+        """Time until an event may be sent after `ahead` bytes that are sent now; 0: now."""
         wait_us = max(self.free_us - self._now_us, 0)
         is_borrowing = wait_us > 0 and 0 <= self._debtor < bin_
         if size <= self.large:
@@ -110,14 +111,14 @@ class Pacer:
         return room_us if is_borrowing else max(wait_us, room_us)
 
     def keep_room(self, bin_: int, size: int) -> None:
-        """A large event waits: others pass it only within bounds."""
+        """Keep room for a large event that waits: others pass it only within bounds."""
         if self._kept_bin < 0 or self._now_us - self._kept_us > (_SLOTS + 1) * _SLOT_US:
             self._kept_bin = bin_
             self._kept_us = self._now_us
             self._may_pass = self._cap(bin_) - self._counted(size)
 
     def lets_pass(self, bin_: int, size: int) -> bool:
-        """Whether an event may go before the one that room is kept for."""
+        """Whether an event may be sent before the one that room is kept for."""
         left_to_others = self._window * (BINS - 1 - bin_) // 256
         return self._kept_bin < 0 or size <= self._may_pass - left_to_others
 
@@ -129,10 +130,10 @@ class Pacer:
         if bin_ > self._kept_bin and size <= max(self._may_pass, self.large):
             self._may_pass -= size
         else:
-            self._kept_bin = -1  # the large event was served: the next one reserves room again
+            self._kept_bin = -1  # the large event was sent: the next one reserves room again
 
     def sent(self, size: int, now_us: int) -> None:
-        """`size` bytes go now, allowed or not: what had to go at once is made up for later."""
+        """Account for `size` bytes sent now; an excess is paid for later."""
         self._roll(now_us)
         slots = self._slots
         if slots is None:
@@ -150,9 +151,10 @@ class Pacer:
         self._is_large_next = False
 
     def answered(self, size: int, now_us: int) -> None:
-        """As `sent`, for answers, which nobody orders: they do not take from events for long.
+        """As `sent`, for replies, which are not scheduled: their debt to events is bounded.
 
-        Nor do they make up for events: otherwise who pings would be free of its limit.
+        They do not cancel debts of events either: otherwise a client could evade its limit with
+        pings.
         """
         free_us = self.free_us
         borrowed_us = self._borrowed_us
@@ -161,7 +163,7 @@ class Pacer:
         self._borrowed_us = max(borrowed_us, min(self._borrowed_us, now_us + _MAX_OWED_US))
 
     def _roll(self, now_us: int) -> None:
-        """Forget what is more than 30 s ago."""
+        """Expire what is more than 30 s old."""
         self._now_us = now_us
         slot = now_us // _SLOT_US
         slots = self._slots
@@ -176,15 +178,15 @@ class Pacer:
         self._slot = slot
 
     def _counted(self, size: int) -> int:
-        """What an event of `size` bytes takes of the last 30 s."""
+        """What an event of `size` bytes counts for in the last 30 s."""
         return min(size, self._window * _ONE_EVENT // 256)
 
     def _cap(self, bin_: int) -> int:
-        """What there may be in the last 30 s with an event of that bin."""
+        """Maximum for the last 30 s including an event of this bin."""
         return self._window * (_LOWEST_CAP + bin_) // 256
 
     def _until_room_us(self, bin_: int, size: int) -> int:
-        """How long until the last 30 s have room for an event."""
+        """Time until the last 30 s have room for an event."""
         excess = self._used + self._counted(size) - self._cap(bin_)
         slots = self._slots
         if excess <= 0 or slots is None:
@@ -200,12 +202,13 @@ class Pacer:
 
 
 class Gate:
-    """The limits that hold for one destination: its own, that of its node, or both."""
+    """The limits of one destination: its own, that of its node, or both."""
 
     def __init__(self, pacers: list[Pacer]) -> None:
         self.pacers = pacers
-        self.wait_us = 0  # until more may go, when `choose` has found nothing
-        self.lowest_bin = 0  # that may go: those below leave it to the node's limit
+        self.wait_us = 0  # until more may be sent, if `choose` returned None
+        # Lowest bin that may send; raised while lower ones have to wait for the node's limit.
+        self.lowest_bin = 0
 
     def advance(self, now_us: int) -> None:
         for pacer in self.pacers:
@@ -218,7 +221,7 @@ class Gate:
         return min([pacer.large for pacer in self.pacers])
 
     def choose(self, active: list[Bin], discipline: Discipline, ahead: int) -> Bin | None:
-        """Whose turn it is, or while that has to wait a better one; None if all have to."""
+        """The next bin, or a higher one that passes while it waits; None if all have to wait."""
         self.wait_us = 0
         if self.lowest_bin > 0:
             active = [each for each in active if each.bin >= self.lowest_bin]
@@ -232,7 +235,7 @@ class Gate:
             if wait_us and (self.wait_us == 0 or wait_us < self.wait_us):
                 self.wait_us = wait_us
             if ahead or is_plain:
-                return None  # behind others it is looked at again when those have gone
+                return None  # checked again once the bytes ahead have been sent
             if found.cost > self.large():
                 is_bounded = True
             active = [each for each in active if each.bin > found.bin]
@@ -254,7 +257,7 @@ class Gate:
         longest_us = 0
         for pacer in self.pacers:
             if ahead and size > pacer.large:
-                return 1  # it goes alone, so that its debt is nobody else's
+                return 1  # sent alone, so that its debt is charged to no other
             wait_us = pacer.wait_us(bin_, size, ahead)
             if wait_us > 0 and size > pacer.large:
                 pacer.keep_room(bin_, size)

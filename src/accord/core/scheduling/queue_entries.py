@@ -1,19 +1,19 @@
-"""What waits in an outbox: a parcel is a run of whole events, queued, counted and shed as one."""
+"""Queue entries: runs of whole events, each queued, counted and shed as one."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# The due time of what has no deadline.
+# The due time of an entry without deadline.
 NEVER: Final = 1 << 60
 ANY_NUMBER: Final = 1 << 60  # of events
 
 
 class QueueEntry:
-    """Something for one or more destinations, with what scheduling needs to know of it.
+    """An entry for one or more destinations, with what scheduling needs to know of it.
 
-    `importance`, `bin` and `queued_ms` stay as they are while it is queued anywhere. `number` is
-    that of its first event, 0 without. Nobody says which bin: it is light, as most are.
+    `importance`, `bin` and `queued_ms` do not change while it is queued. `number` is its first
+    event's, 0 without one. The default bin is that of light entries, as most are.
     """
 
     __slots__ = ("bin", "count", "expires_ms", "importance", "number", "queued_ms", "size")
@@ -37,7 +37,7 @@ class QueueEntry:
         self.bin = bin_ if bin_ >= 0 else 2 * importance + 1
 
     def cost(self, wanted: int) -> int:  # noqa: ARG002
-        """What its next step takes of the resource that is scheduled, if `wanted` is free."""
+        """The cost of its next step if `wanted` is free."""
         return self.size
 
     def has(self, number: int) -> bool:
@@ -45,7 +45,7 @@ class QueueEntry:
         return 0 < self.number <= number < self.number + self.count
 
     def part(self, wanted: int, largest: int) -> int:  # noqa: ARG002
-        """The size of its first events, about `wanted`; of more than `largest` one at most."""
+        """Size of its first events, about `wanted`; at most one event if that exceeds `largest`."""
         return self.size
 
 
@@ -64,7 +64,7 @@ class EventRun(QueueEntry):
         number: int = 0,
         bin_: int = -1,
     ) -> None:
-        # Not by way of Parcel.__init__: a call is a good part of what a message may cost.
+        # Without a call of QueueEntry.__init__, which is a good part of the cost of a message.
         self.size = len(frames)
         self.count = count
         self.importance = importance
@@ -75,25 +75,26 @@ class EventRun(QueueEntry):
         self.frames = frames
 
     def split(self, bytes_wanted: int, most: int) -> tuple[EventRun, EventRun] | None:  # noqa: ARG002
-        """The first whole events, at least `bytes_wanted` bytes or `most` events, and the others.
+        """The first whole events, at least `bytes_wanted` bytes or `most` events, and the rest.
 
-        None where it must stay whole. It is not changed itself: other outboxes hold the same run.
-        Who knows where frames end overrides this and `part`, and `cost` with `cost_in_parts`.
+        None if it can't be split. The run itself is unchanged, as other outboxes hold it too. A
+        subclass that knows where frames end overrides this and `part`, and `cost` with
+        `cost_in_parts`.
         """
         return None
 
 
 def cost_in_parts(run: EventRun, wanted: int) -> int:
-    """About what the next part of a run takes."""
+    """Approximate cost of the next part of a run."""
     if run.count == 1 or run.size <= wanted:
         return run.size
     return max(wanted, run.size // run.count)
 
 
 def due_ms(parcel: QueueEntry) -> int:
-    """When it must have been sent.
+    """When an entry must have been sent.
 
-    Not when its sending must begin: that would change with each estimate of the link, and on one
-    link no order brings more in time than that by deadline, if all can be in time.
+    Not when sending must begin: that would change with each estimate of the link, and on one link
+    earliest deadline first is optimal if all deadlines can be met.
     """
     return parcel.expires_ms if parcel.expires_ms > 0 else NEVER

@@ -1,11 +1,11 @@
-"""What outboxes and CPU tasks have in common: bins, and a strategy that chooses among them.
+"""Common base of outboxes and CPU tasks: bins, and a strategy that chooses among them.
 
-Only bins that were ever used exist, the highest first, and nearly always that is one. As long as
-one is all there is to choose from, no strategy is asked.
+Only bins that were ever used exist, highest first, and nearly always there is one. With a single
+active bin no strategy is consulted.
 
-Only laxity looks behind the head of a lane: while it is the strategy, lanes are kept in order of
-due time, so that the first of the heads is the first of all. When the strategy changes they are
-sorted once, and none is lost. Equals stay in order of arrival through all of this.
+Only laxity looks beyond the head of a lane: under it, lanes are kept in order of due time, so that
+the first of the heads is the first of all. A change of strategy sorts the lanes once and loses
+nothing. Equals always stay in order of arrival.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Queues:
         self._version = self.discipline.version
         self._by_due = self.discipline.by_due
         self._bins: tuple[Bin, ...] = ()
-        self._last: Bin | None = None  # the bin that was last added to
+        self._last: Bin | None = None  # the bin last added to
 
     def depth(self) -> list[int]:
-        """The number of events waiting, by importance."""
+        """The number of queued events, by importance."""
         depth = [0] * IMPORTANCES
         for each in self._bins:
             for lane in (each.untracked, each.tracked):
@@ -43,14 +43,14 @@ class Queues:
         return depth
 
     def highest(self) -> int:
-        """The importance of the most important that waits, -1 if nothing does."""
+        """The highest importance queued, -1 if empty."""
         for each in self._bins:
             if not each.is_empty():
                 return each.importance
         return -1
 
     def bytes_waiting(self) -> list[int]:
-        """The bytes waiting, by importance."""
+        """The queued bytes, by importance."""
         waiting = [0] * IMPORTANCES
         for each in self._bins:
             for lane in (each.untracked, each.tracked):
@@ -59,7 +59,7 @@ class Queues:
         return waiting
 
     def find(self, number: int) -> QueueEntry | None:
-        """The parcel with the event of that number; looks at everything that waits."""
+        """The entry with the event of that number; linear in the queue."""
         for each in self._bins:
             for lane in (each.untracked, each.tracked):
                 for parcel in lane.waiting():
@@ -68,9 +68,9 @@ class Queues:
         return None
 
     def ahead_of(self, parcel: QueueEntry) -> tuple[list[int], list[int]]:
-        """The events that go before a queued parcel and their bytes, by importance.
+        """The events to be sent before a queued entry and their bytes, by importance.
 
-        Under weighted fair what is less important may go before it, too, when it has its share.
+        Under weighted fair less important ones may be sent before it, too, within their share.
         """
         events = [0] * IMPORTANCES
         sizes = [0] * IMPORTANCES
@@ -91,7 +91,7 @@ class Queues:
         return (due, 0 if strategy == FIFO else -parcel.bin, parcel.queued_ms)
 
     def _bin(self, parcel: QueueEntry) -> Bin:
-        """The bin a parcel belongs to, which is new if need be."""
+        """The bin of an entry, created if necessary."""
         number = parcel.bin
         position = 0
         for found in self._bins:
@@ -109,7 +109,7 @@ class Queues:
         return added
 
     def _active(self, window: int, wanted: int) -> list[Bin]:
-        """The bins of which something may go now."""
+        """The bins from which something may be sent now."""
         active: list[Bin] = []
         for each in self._bins:
             if each.look(window, self._by_due, wanted):
@@ -117,7 +117,7 @@ class Queues:
         return active
 
     def _next_bin(self, window: int, wanted: int) -> Bin | None:
-        """The one whose turn it is; asking changes nothing."""
+        """The next bin, without side effects."""
         self._adapt()
         active = self._active(window, wanted)
         if not active:

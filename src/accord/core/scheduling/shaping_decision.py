@@ -1,14 +1,14 @@
-"""Whether an event is to be shaped for one destination, and to what.
+"""Decides whether an event is shaped for one destination, and to which target.
 
-Two things ask for it: preferences that name a target, and a link that can't carry the whole event
-before its deadline. What the link can carry is what may leave in the time that is left, with a
-margin because rates are estimates, behind what is queued ahead.
+There are two reasons: preferences that name a target, and a link that can't carry the whole event
+before its deadline. What the link can carry is what leaves it in the remaining time, with a margin
+because rates are estimates, after what is queued ahead.
 
-A target that comes from a link is rounded down to a step of a coarse scale. Ten receivers with
-about the same link then ask for the same shape, and the event is converted once for all of them.
+A target derived from a link is rounded down to a step of a coarse scale. Ten receivers with similar
+links then need the same shape, and the event is converted once for all of them.
 
-Below a floor nothing is shaped for a link's sake: what would be left is of no use to anybody, and
-the event rather expires at its deadline.
+Below a floor nothing is shaped for the sake of a link: the result would be useless, and the event
+expires at its deadline instead.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from __future__ import annotations
 from typing import Final
 
 MIN_BYTES: Final = 4_096
-_SMALLEST_SHARE: Final = 8  # of a payload: less would hardly be of use
+_SMALLEST_SHARE: Final = 8  # minimum fraction of a payload: an eighth
 MIN_PIXELS: Final = 64 * 64
 
-_MARGIN_PERCENT: Final = 80  # of the time that is left; the rest is for what is not known of a link
+_MARGIN_PERCENT: Final = 80  # of the remaining time; the rest covers estimation errors
 _UNTOUCHED: Final = ("", "none")
-# Half steps of powers of two: at most 30 % are lost to rounding down.
+# Half steps of powers of two: rounding down costs at most 30 %.
 _STEPS: Final[list[int]] = [MIN_BYTES * 2**power for power in range(17)] + [
     int(MIN_BYTES * 2**power * 2**0.5) for power in range(16)
 ]
@@ -29,9 +29,9 @@ _STEPS.sort()
 
 
 class ShapingTarget:
-    """What an event is to become. 0 stands for no target, "" for no argument.
+    """The target of a conversion: 0 for no target, "" for no argument.
 
-    `argument` is what a shaper wants to know beyond targets, such as the attributes to keep.
+    `argument` is what a shaper needs besides targets, such as the attributes to keep.
     """
 
     __slots__ = ("_hash", "argument", "max_bytes", "max_pixels", "shaper")
@@ -62,7 +62,7 @@ class ShapingTarget:
         return f"Shape({self.shaper!r}, {targets}, argument={self.argument!r})"
 
     def text(self) -> str:
-        """In words, for the ledger: `scaling to 16384 bytes`."""
+        """A description for the ledger: `scaling to 16384 bytes`."""
         targets: list[str] = []
         if self.max_bytes:
             targets.append(f"{self.max_bytes} bytes")
@@ -83,11 +83,11 @@ def choose_shape(
     queued_ahead_bytes: int,
     payload_pixels: int = 0,
 ) -> ShapingTarget | None:
-    """The shape to send an event in; None where it is to be sent as it is.
+    """The target to shape an event to; None if it is to be sent unchanged.
 
-    `shaping` is a shaper's name, after a colon its argument. `deadline_ms` is the time left, 0
-    where there is no deadline; `rate_bps` and `payload_pixels` are 0 while unknown. Of an unknown
-    number of pixels only the shaper can tell whether it is too large.
+    `shaping` is a shaper's name, optionally with a colon and its argument. `deadline_ms` is the
+    remaining time, 0 without deadline; `rate_bps` and `payload_pixels` are 0 while unknown. If the
+    number of pixels is unknown, only the shaper can determine whether it is too large.
     """
     name, _, argument = shaping.partition(":")
     name = name.strip()
@@ -97,8 +97,8 @@ def choose_shape(
     if deadline_ms > 0 and rate_bps > 0:
         carried = bytes_in_time(deadline_ms, rate_bps, queued_ahead_bytes)
         if carried < (target_bytes or payload_bytes):
-            # Where even the least is too much it is still made: what waits ahead may be gone by
-            # then, and what comes behind it has a chance.
+            # The minimum is made even if it is too large: the queue ahead may have drained by then,
+            # and later events have a chance.
             least = max(payload_bytes // _SMALLEST_SHARE, MIN_BYTES)
             if least < (target_bytes or payload_bytes):
                 target_bytes = step_below(max(carried, least))
@@ -111,13 +111,13 @@ def choose_shape(
 
 
 def bytes_in_time(deadline_ms: int, rate_bps: int, queued_ahead_bytes: int) -> int:
-    """How large an event may be to leave a link in time, behind what is queued ahead of it."""
+    """How large an event may be to leave a link in time, after what is queued ahead of it."""
     usable_ms = deadline_ms * _MARGIN_PERCENT // 100
     return max(0, rate_bps * usable_ms // 8_000 - queued_ahead_bytes)
 
 
 def step_below(size: int) -> int:
-    """The largest step of the scale that is not above `size`; the first where all are."""
+    """The largest step of the scale not above `size`; the first if all are."""
     found = _STEPS[0]
     for step in _STEPS:
         if step > size:

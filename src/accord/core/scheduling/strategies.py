@@ -1,14 +1,14 @@
-"""Which bin is next: strategies behind one interface, for outboxes and CPU tasks alike.
+"""Scheduling strategies behind one interface, for outboxes and CPU tasks alike.
 
-*Weighted fair* is deficit round robin over the bytes (or microseconds) really spent. In each round
-every bin that has something to send is granted its share, and sends while its head costs no more
-than what it has been granted; the most important goes first. Rounds are as small as integers let
-them be, a byte or two for the greatest weight, so that shares are kept over short times as well.
-Rounds in which nobody could send are added up at once, so what a choice costs depends on the number
-of bins only. A level's weight counts for its two bins together: each has half of it while both are
-active. What a bin has been granted is forgotten when it runs empty.
+*Weighted fair* is deficit round robin over the bytes (or microseconds) actually spent. In each
+round every active bin is granted its share, and sends while its head costs no more than its
+deficit; the most important goes first. Rounds are as small as integers permit, a byte or two for
+the greatest weight, so that shares hold over short times too. Rounds in which no bin could send are
+added up at once, so the cost of a choice depends on the number of bins only. The weight of an
+importance counts for its two bins together: each has half of it while both are active. A bin that
+runs empty loses its deficit.
 
-All that is remembered is in the bins themselves: one discipline serves any number of outboxes.
+All state is in the bins themselves: one discipline serves any number of outboxes.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ LAXITY: Final = 2
 FIFO: Final = 3
 STRATEGY_NAMES: Final = ("strict", "weighted fair", "laxity", "first come")
 
-# Sums stay well within 62 bits, whatever the sizes.
+# Keeps sums well within 62 bits, whatever the sizes.
 WEIGHT_LIMIT: Final = 1_000_000
 
 
 class SchedulingStrategy:
-    """Chooses among bins; both methods are given the active ones, the highest first."""
+    """Chooses among bins; both methods get the active ones, highest first."""
 
     def choose(self, active: list[Bin]) -> Bin:
         raise NotImplementedError
 
     def charge(self, active: list[Bin], chosen: Bin, cost: int) -> None:
-        """The chosen one has spent `cost`."""
+        """Charge `cost` to the chosen bin."""
 
 
 class Strict(SchedulingStrategy):
-    """Always the highest bin."""
+    """The highest bin."""
 
     def choose(self, active: list[Bin]) -> Bin:
         return active[0]
 
 
 class Laxity(SchedulingStrategy):
-    """The one that is due first; without deadlines the highest bin."""
+    """The bin due first; without deadlines the highest."""
 
     def choose(self, active: list[Bin]) -> Bin:
         chosen = active[0]
@@ -57,7 +57,7 @@ class Laxity(SchedulingStrategy):
 
 
 class Fifo(SchedulingStrategy):
-    """The one that has waited longest, whatever its importance."""
+    """The bin that has waited longest, regardless of importance."""
 
     def choose(self, active: list[Bin]) -> Bin:
         chosen = active[0]
@@ -68,11 +68,11 @@ class Fifo(SchedulingStrategy):
 
 
 class WeightedFair(SchedulingStrategy):
-    """Shares by weight; nobody starves."""
+    """Deficit round robin by weight: no bin starves."""
 
     def __init__(self, weights: list[int]) -> None:
         self.weights = weights
-        self.scale = max(weights)  # deficits count in bytes times this
+        self.scale = max(weights)  # deficits are in bytes times this
 
     def choose(self, active: list[Bin]) -> Bin:
         chosen = active[0]
@@ -98,7 +98,7 @@ class WeightedFair(SchedulingStrategy):
         chosen.deficit -= cost * self.scale
 
     def _rounds(self, active: list[Bin], position: int) -> int:
-        """After how many more rounds it can send."""
+        """Number of further rounds until a bin can send."""
         each = active[position]
         missing = each.cost * self.scale - each.deficit
         if missing <= 0:
@@ -116,10 +116,10 @@ class WeightedFair(SchedulingStrategy):
 
 
 class Discipline:
-    """The strategy of a node and its weights: one object that all its queues share.
+    """A node's strategy and weights: one object shared by all its queues.
 
-    Queues notice by `version` that it was changed, and adapt when next asked for something. Within
-    a bin the first to come is the first to go, or (under laxity always) the first that is due.
+    Queues detect a change by `version` and adapt at their next use. Within a bin the order is first
+    in, first out, or (always under laxity) earliest due first.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Discipline:
         self.change(strategy, weights)
 
     def change(self, strategy: int, weights: list[int] | None = None) -> None:
-        """Another strategy, or other weights by importance (None: those there are)."""
+        """Change the strategy, or the weights by importance (None: unchanged)."""
         if not 0 <= strategy < len(STRATEGY_NAMES):
             raise ValueError(f"strategy {strategy}, expected 0 to {len(STRATEGY_NAMES) - 1}")
         if weights is not None:
@@ -160,7 +160,7 @@ class Discipline:
 
 
 def strategy_of(name: str) -> int:
-    """The strategy that people call so."""
+    """The strategy of that name."""
     if name not in STRATEGY_NAMES:
         raise ValueError(f"strategy {name!r}, expected one of {', '.join(STRATEGY_NAMES)}")
     return STRATEGY_NAMES.index(name)

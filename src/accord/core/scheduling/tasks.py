@@ -1,9 +1,9 @@
-"""CPU tasks: work that waits for its turn, bounded, in the order of the node's strategy.
+"""CPU tasks: a bounded queue of work, in the order of the node's strategy.
 
-What costs is time here and not bytes, and what a task will cost is learned per channel. Otherwise a
-task waits like a parcel does. Those that were promised to somebody (`is_promised`) are queued
-whatever the limits and never shed; whoever takes promises in asks `is_pressed` first, so overload
-reaches unimportant publishers as back-pressure before anything is shed, and important ones last.
+The cost is time here instead of bytes, and a task's cost is estimated per channel. Otherwise tasks
+are queued like any entry. Promised tasks (`is_promised`) are queued regardless of the limits and
+never shed; callers check `is_pressed` before they accept more, so overload reaches unimportant
+publishers as backpressure before anything is shed, and important ones last.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from accord.core.scheduling.queue_entries import QueueEntry
 from accord.core.scheduling.queues import Queues
 from accord.core.scheduling.strategies import Discipline
 
-# What a task of a channel nobody has seen yet is taken to cost.
+# Assumed cost of a task of a new channel.
 UNKNOWN_US: Final = 100
 CHANNELS_LIMIT: Final = 10_000
 
 
 class Task(QueueEntry):
-    """Work for one event or a run of them: what it is, says `run` of a subclass."""
+    """Work for one event or a run; subclasses implement `run`."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Task(QueueEntry):
 
     @property
     def due_ms(self) -> int:
-        """When it should have been done, 0 without deadline."""
+        """When it should be done, 0 without deadline."""
         return self.expires_ms
 
     def cost(self, wanted: int) -> int:  # noqa: ARG002
@@ -59,14 +59,14 @@ class Task(QueueEntry):
         raise NotImplementedError
 
     def took(self, spent_us: int) -> None:
-        """It has run for so long: learn from that."""
+        """Learn from the time it has run."""
 
     def shed(self) -> None:
-        """It will never run: tell whoever has to know."""
+        """Notify those concerned that it will never run."""
 
 
 class Tasks(Queues):
-    """What waits for the CPU."""
+    """The tasks that wait for the CPU."""
 
     def __init__(
         self, *, count_limit: int, bytes_limit: int, discipline: Discipline | None = None
@@ -81,10 +81,9 @@ class Tasks(Queues):
         self._costs: dict[str, CostEstimate] = {}
 
     def put(self, task: Task) -> list[Task] | None:
-        """Queue `task`; gives what had to be shed for it, possibly the task itself.
+        """Queue `task`; returns what was shed for it, possibly the task itself.
 
-        The least important gives way, and among equals the oldest. `shed` is for the caller to
-        call.
+        The least important is shed, and among equals the oldest. The caller calls `shed`.
         """
         is_promised = task.is_promised
         if not is_promised and not self._could_fit(task):
@@ -107,7 +106,7 @@ class Tasks(Queues):
         return self._shed() or None
 
     def put_first(self, task: Task) -> None:
-        """Queue a task that was taken and has more to do, before all others of its bin."""
+        """Requeue a task that has more to do, at the head of its bin."""
         found = self._bin(task)
         lane = found.tracked if task.is_promised else found.untracked
         lane.put_first(task)
@@ -118,7 +117,7 @@ class Tasks(Queues):
             self._promised_bytes += task.size
 
     def take(self) -> Task | None:
-        """What to run next."""
+        """Remove the next task to run."""
         if self.waiting == 0:
             return None
         if self._version != self.discipline.version:
@@ -136,26 +135,26 @@ class Tasks(Queues):
         return self._pop(chosen)
 
     def finished(self, channel: str, spent_us: int) -> None:
-        """A task of `channel` has taken so long."""
+        """Record the time a task of `channel` took."""
         self.learned(channel).add(spent_us)
 
     def learned(self, channel: str) -> CostEstimate:
-        """What tasks of `channel` take: those who have many of them keep it."""
+        """The cost estimate for `channel`; frequent callers keep it."""
         learned = self._costs.get(channel)
         if learned is None:
             if len(self._costs) >= CHANNELS_LIMIT:
-                # The one known longest: if it is in use, it is soon known again.
+                # The oldest estimate: if still in use, it is soon learned again.
                 del self._costs[next(iter(self._costs))]
             learned = self._costs[channel] = CostEstimate(LIGHT_US)
         return learned
 
     def cost_of(self, channel: str) -> int:
-        """What a task of `channel` will probably take, in microseconds."""
+        """Expected cost of a task of `channel`, in microseconds."""
         learned = self._costs.get(channel)
         return UNKNOWN_US if learned is None or not learned.is_known else int(learned.mean)
 
     def is_pressed(self, importance: int) -> bool:
-        """Whether publishers of that importance should be held back now."""
+        """Whether publishers of this importance should be paused."""
         share = importance + 1
         return (
             self.waiting * (IMPORTANCES + 1) > self.count_limit * share
@@ -163,7 +162,7 @@ class Tasks(Queues):
         )
 
     def may_resume(self, importance: int) -> bool:
-        """Whether those held back may go on: when half of what held them back is done."""
+        """Whether paused publishers may resume: at half the threshold for pausing."""
         share = importance + 1
         return (
             self.waiting * (IMPORTANCES + 1) * 2 <= self.count_limit * share
@@ -182,7 +181,7 @@ class Tasks(Queues):
         assert len(self._costs) <= CHANNELS_LIMIT
 
     def _could_fit(self, task: Task) -> bool:
-        """Whether there would be room if all that is not promised gave way."""
+        """Whether there would be room if everything not promised were shed."""
         return (
             self._promised < self.count_limit
             and self._promised_bytes + task.size <= self.bytes_limit

@@ -1,9 +1,9 @@
-"""What is due when: one heap for all that somebody must not forget to do.
+"""Timers in one heap.
 
-Most timers are moved or cancelled before they fire, as a client that keeps talking moves its
-keep-alive. Moving one to later only notes the new time: the heap is corrected when the old one
-comes. Cancelled ones stay in the heap until they are half of it. Times are in whatever unit their
-owner has, and later than 0.
+Most timers are moved or cancelled before they fire: each packet of a client moves its keep-alive.
+Moving a timer to later only stores the new time; the heap is corrected when the old one comes.
+Cancelled timers stay in the heap until they are half of it. Times are in any unit, and greater than
+0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ALL: Final = 1 << 62
 
 
 class Timer:
-    """Something to be done when `due` comes; 0 while it is not wanted."""
+    """An action due at `due`; 0 while not set."""
 
     __slots__ = (
         "due",
@@ -25,7 +25,7 @@ class Timer:
 
     def __init__(self) -> None:
         self.due = 0
-        self.queued = 0  # where it stands in the heap, 0 where it does not
+        self.queued = 0  # its time in the heap, 0 if it is not there
 
     def fire(self, now: int) -> None:
         raise NotImplementedError
@@ -38,7 +38,7 @@ class Timers:
         self._stale = 0
 
     def set(self, timer: Timer, due: int) -> None:
-        """Let `timer` fire when `due` comes and not when it was set to before."""
+        """Set or move `timer` to fire at `due`."""
         timer.due = due
         if timer.queued and timer.queued <= due:
             return
@@ -57,11 +57,11 @@ class Timers:
         timer.due = 0
 
     def next_due(self) -> int | None:
-        """When to `advance` next: at the latest then."""
+        """The latest time for the next `advance`."""
         return self._heap[0][0] if self._heap else None
 
     def advance(self, now: int, most: int = _ALL) -> None:
-        """Fire what is due, so many at a time: others then stay due."""
+        """Fire due timers, at most `most`; the others stay due."""
         while most > 0 and self._heap and self._heap[0][0] <= now:
             queued, _, timer = heappop(self._heap)
             if queued != timer.queued:

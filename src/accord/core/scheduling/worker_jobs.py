@@ -1,4 +1,4 @@
-"""Work for a worker process, waiting for its turn as any other task does."""
+"""Work for a worker process, queued like any other task."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from accord.core.scheduling.tasks import Task
 
 
 class WorkerJob(Task):
-    """`work` says what is to be done, in terms of whoever does it.
+    """A job; `work` describes it in terms of its executor.
 
-    `done` is told the outcome and the microseconds spent on it, once, whatever happens. What jobs
-    cost is learned per `channel`.
+    `done` is called exactly once with the outcome and the microseconds spent. The cost of jobs is
+    estimated per `channel`.
     """
 
     def __init__(

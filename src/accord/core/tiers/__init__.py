@@ -1,1 +1,1 @@
-"""Secondary nodes, which have parents instead of a map, and the nodes that are their parents."""
+"""Secondary nodes, which have parents instead of a map, and their parents in the backbone."""

@@ -1,10 +1,10 @@
-"""How channels are defined, as far as a secondary node has asked for it.
+"""A secondary node's cache of channel definitions.
 
-A child has no directory of its own: it asks its active parent, whose directory is a copy of the one
-that all backbone nodes share. If there are not too many definitions it fetches them all, page by
-page, and knows for every channel how it is defined; if there are, it asks for each channel that is
-used, and remembers so many. Both are asked for anew when the parent says that something has
-changed, and from time to time. What was known counts until the answer is there.
+A child has no channel directory. It asks its active parent, whose directory is replicated to all
+backbone nodes. If there are not too many definitions, the child fetches them all, page by page, and
+can resolve every channel; otherwise it looks up each channel in use and keeps a bounded number.
+Both are refreshed when the parent reports a change, and from time to time. Old entries stay valid
+until the reply arrives.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _AGAIN_US: Final = 500_000
 
 
 class ChannelCache:
-    """`news` is set when answers may have changed what `bound` says."""
+    """The cache; `news` is set when a reply may have changed results of `bound`."""
 
     def __init__(self, options: TierOptions) -> None:
         self.news = False
         self.templates: dict[str, TemplateTraits] = {}
-        self.definitions: dict[str, tuple[ChannelDefinition, str]] = {}  # with their nodes
+        self.definitions: dict[str, tuple[ChannelDefinition, str]] = {}  # with the defining node
         self.is_complete = False
-        # Persistent channels from before a start, until it is known what is defined now.
+        # Persistent channels known before a restart, used until the current definitions are known.
         self.remembered: tuple[str, ...] = ()
         self._options = options
         self._defined: ChannelMap[ChannelDefinition] = ChannelMap()
@@ -46,14 +46,14 @@ class ChannelCache:
         self._wanted: dict[str, bool] = {}
         self._directory: tuple[str, int, int] = ("", 0, 0)
         self._page: list[tuple[ChannelDefinition, str]] = []
-        self._after: str | None = None  # where the page that is being asked for begins
+        self._after: str | None = None  # start of the requested page; None: no fetch under way
         self._fetched_us = 0
         self._ask_us = NEVER
 
-    # -------------------------------------------------------------------------------------- answers
+    # --------------------------------------------------------------------------- cached definitions
 
     def bound(self, channel: str) -> ChannelTraits | None:
-        """What the template of a channel asks of this node; None where that is not known yet."""
+        """Return what the channel's template requires of this node; None if unknown yet."""
         name = self._template_of(channel)
         if name is None:
             return None
@@ -63,7 +63,7 @@ class ChannelCache:
             return ChannelTraits(
                 problem=f"the template {name} of {channel} is not installed at {parent}"
             )
-        # What is kept has its number where it is: it comes from there to clients of this node, too.
+        # A journalled event gets its number at the parent, and reaches local clients from there.
         is_kept = self._is_kept(channel)
         return ChannelTraits(
             trait.is_ordered or is_kept,
@@ -74,21 +74,21 @@ class ChannelCache:
         )
 
     def is_remembered(self, channel: str) -> bool:
-        """Whether a channel of which nothing is known yet was persistent before."""
+        """Whether a channel that is still unknown was persistent before the restart."""
         return any(filter_selects(each, channel) for each in self.remembered)
 
     def persistent_filters(self) -> list[str]:
-        """What selects persistent channels, as far as is known."""
+        """Filters that select persistent channels, as far as is known."""
         defined = [name for name, (each, _) in self.definitions.items() if _is_kept(each)]
         return list(dict.fromkeys((*defined, *self.remembered)))
 
     def keeps_all(self, channel: str) -> bool:
-        """Whether its publishers wait rather than that something is lost."""
+        """Whether the channel's publishers are paused rather than its events shed."""
         trait = self.templates.get(self._template_of(channel) or "")
         return trait is not None and (trait.can_be_full or self._is_kept(channel))
 
     def is_local(self, channel: str) -> bool:
-        """Whether its events stay at this node."""
+        """Whether the channel's events stay at this node."""
         return self._template_of(channel) == LOCAL
 
     def look_up(self, channel: str) -> ChannelDefinition | None:
@@ -97,17 +97,17 @@ class ChannelCache:
             return max(found, key=specificity, default=None)
         return self._found.get(channel)
 
-    # ------------------------------------------------------------------------------------ questions
+    # -------------------------------------------------------------------------------------- lookups
 
     def want(self, channel: str, now_us: int) -> None:
-        """Ask for a channel, if that is not known and not asked for."""
+        """Request a channel's definition, unless it is known or requested already."""
         if self._is_known(channel) or len(self._wanted) >= _MOST:
             return
         self._wanted[channel] = True
         self._ask_us = min(self._ask_us, now_us)
 
     def hear(self, parent: str, incarnation: int, directory: int, now_us: int) -> None:
-        """The state of the active parent's directory."""
+        """Apply the version of the active parent's directory; refetch if it has changed."""
         heard = (parent, incarnation, directory)
         is_old = self._fetched_us + self._options.refresh_us <= now_us
         if heard != self._directory or (is_old and self._after is None):
@@ -118,7 +118,7 @@ class ChannelCache:
             self._ask_us = now_us
 
     def ask(self, now_us: int) -> ChannelLookup | None:
-        """What to ask the active parent now."""
+        """The lookup to send to the active parent now, if any."""
         if self._ask_us > now_us:
             return None
         channels = tuple(list(self._wanted)[:MAX_ASKED])
@@ -176,7 +176,7 @@ class ChannelCache:
         return self.is_complete or channel in self._found
 
     def _is_kept(self, channel: str) -> bool:
-        """Whether a parent keeps what is published to it."""
+        """Whether a parent journals the channel's events."""
         return _is_kept(self.look_up(channel))
 
     def _template_of(self, channel: str) -> str | None:

@@ -1,10 +1,10 @@
-"""A secondary node: it has parents instead of a map.
+"""A secondary node: it has parents instead of a link-state map.
 
-From its active parent (`roles`) come the events that its clients want, and to it go those that they
-publish; the standby keeps the same events for it, so that it can go on where the active one fails.
-Both know its needs. What comes down is put in order and handed over once, whoever sent it: events
-are known by the node where they were published and their number there. What goes up is kept until
-the active parent says that it is with everybody, and goes to the next one if it does not.
+Its active parent (`parent_selection`) sends it the events its clients want, and receives those they
+publish; the standby parent holds the same events in custody, so that it can take over. Both know
+the child's interests. Events from above are put in order and delivered once, whichever parent sent
+them; duplicates are recognised by event ID. Events for above are kept until the active parent
+confirms that all members have them, and go to the next active parent otherwise.
 """
 
 from __future__ import annotations
@@ -48,15 +48,16 @@ from accord.core.tiers.sliding_windows import InboundWindow, OutboundWindow
 
 NO_ROOM: Final = "no room on the way to a parent"
 _OVERHEAD: Final = 200
-_LOSSES: Final = 1_000  # remembered at a time
-# Held until the definition of the channel is known.
+_LOSSES: Final = 1_000  # losses held for the driver
+# Assumed until the definition of the channel is known.
 _UNSURE: Final = ChannelTraits(is_ordered=True, can_be_full=True, goes_up=True)
 
 
 class Child:
-    """`sends` are control messages for parents, `deliveries` events for local clients.
+    """State machine of a secondary node.
 
-    `on_bound` are called when what `bound` says may have changed.
+    `sends` are control messages for parents, `deliveries` events for local clients. The `on_bound`
+    callbacks run when results of `bound` may have changed.
     """
 
     def __init__(self, name: str, incarnation: int, options: TierOptions) -> None:
@@ -67,16 +68,16 @@ class Child:
         self.losses: list[tuple[Carried, str]] = []
         self.lookups = ChannelCache(options)
         self.roles = ParentSelector(options, self._begin_turn)
-        self.tiers = TierLinks()  # over which services speak with its parents
+        self.tiers = TierLinks()  # links to the parents for services
         self.tiers.send = lambda parent, said: self.sends.append((parent, said))
         self.on_bound: list[Callable[[], None]] = []
         self._delivered = 0
-        self._again = 0  # events that came once more
+        self._again = 0  # duplicates received
         self._lost: dict[str, int] = {}
         self._incarnation = incarnation
-        self._names = 0  # given to events of local clients
-        # Of the needs when this turn began. Before the active parent knows them nothing goes up:
-        # what local clients are to get back from there would not come.
+        self._names = 0  # event IDs assigned to local events
+        # Version of the interests at the start of this parent epoch. Nothing is sent up until the
+        # active parent has it: echoes for local clients would be missed.
         self._turn_version = 0
         self._options = options
         self._log = InterestLog(incarnation)
@@ -84,11 +85,11 @@ class Child:
         self._inflow: InboundWindow[Carried] = InboundWindow()
         self._up: OutboundWindow[tuple[Carried, bool, int]] = (
             OutboundWindow()
-        )  # echoed or not, and since when
-        self._undecided: deque[tuple[Carried, int]] = deque()  # and since when
+        )  # is_echoed, time of arrival
+        self._undecided: deque[tuple[Carried, int]] = deque()  # with time of arrival
         self._undecided_bytes = 0
         self._seen = SeenEvents()
-        self._roster = -1  # which the active parent was told to be known
+        self._roster = -1  # last peer list version reported to the active parent
 
     # ------------------------------------------------------------------------------ for its clients
 
@@ -99,7 +100,7 @@ class Child:
         self._log.needs.remove(pattern, condition)
 
     def bound(self, channel: str, now_us: int) -> ChannelTraits:
-        """What is asked of clients that publish to a channel."""
+        """Return what a channel requires of local publishers."""
         found = self.lookups.bound(channel)
         if found is not None:
             return found
@@ -107,23 +108,23 @@ class Child:
         return _UNSURE._replace(is_persistent=self.lookups.is_remembered(channel))
 
     def needs_widened(self) -> int:
-        """How many filters of its clients the parents are told wider, for want of room."""
+        """Number of client filters announced in aggregated form, for lack of space."""
         return self._log.needs.widened()
 
     def new_name(self) -> EventId:
-        """No other event has it, of no other life of this node either; later ones are larger."""
+        """Return a new event ID, unique over all incarnations and increasing."""
         self._names += 1
         return self.name, self._incarnation * NUMBERS + self._names
 
     def publish(self, event: Carried, now_us: int) -> None:
-        """What local clients have already, if they want it; it may have a name."""
+        """Send up an event that local clients have already; it may have an event ID."""
         named = event if event.origin else self._named(event)
         self._send_up(named, now_us, is_echoed=False)
 
     def submit(self, event: Carried, now_us: int) -> EventId | None:
-        """What local clients are to get when its turn has come, as its template decides.
+        """Send an event that local clients get at the time its template decides.
 
-        Gives what all will call it, where that is known yet.
+        Returns the event ID if it is assigned at once.
         """
         event = msgspec.structs.replace(event, source=self.name)
         bound = self.lookups.bound(event.channel)
@@ -138,24 +139,24 @@ class Child:
         return None
 
     def answer(self, event: Carried, now_us: int) -> bool:
-        """For the source of an event, wherever that is; False where there is no room for it."""
+        """Send feedback to the source of an event; False if there is no room."""
         if not self._fits(1):
             return False
         self._put_up(self._named(event), now_us)
         return True
 
     def has_room(self, channel: str) -> bool:
-        """Whether local clients may publish more to it now."""
+        """Whether local clients may publish more to the channel now."""
         if self._undecided:
             return False
         if not self.lookups.keeps_all(channel):
-            return True  # it is shed where there is no room
+            return True  # its events are shed if there is no room
         return self._fits(1)
 
     # ------------------------------------------------------------------------------- for its driver
 
     def link_up(self, parent: str, rank: int, now_us: int) -> None:
-        """A link to a parent is there; the one with the lowest rank is preferred."""
+        """Add a link to a parent; the lowest rank is preferred."""
         self.roles.link_up(parent, rank, now_us)
         self._take_leave()
         self._look_at_links(now_us)
@@ -212,7 +213,7 @@ class Child:
         self._look_at_links(now_us)
         active = self.roles.met()
         if active is not None and self._roster < 0 and self.recalling.asker.recalls:
-            active.attend_by(now_us)  # it is to tell who there are
+            active.attend_by(now_us)  # request the peer list
         for known in self.roles.used():
             self._tell_needs(known, now_us)
             if known.attend_us <= now_us:
@@ -239,7 +240,7 @@ class Child:
         return None if due_us == NEVER else due_us
 
     def leave(self) -> None:
-        """Tell the parents that this node does not come back soon."""
+        """Notify the parents that this node leaves."""
         self.roles.left += [each.name for each in self.roles.used()]
         self._take_leave()
 
@@ -309,14 +310,14 @@ class Child:
     def _again_us(self, parent: ParentState) -> int:
         return max(self._options.again_us, int(2 * parent.round_trip.mean_us))
 
-    # ---------------------------------------------------------------------------------- what comes
+    # --------------------------------------------------------------------------- received messages
 
     def _served(self, parent: ParentState, message: ParentHeartbeat, now_us: int) -> None:
         life = parent.life
         if message.child != self._incarnation or not self.roles.served(parent, message, now_us):
             return
         if parent.life != life:
-            self.tiers.drop(parent.name)  # it knows nothing of what they said
+            self.tiers.drop(parent.name)  # the parent has lost the state of its services
             parent.floor = self._log.floor
         self._look_at_links(now_us)
         if message.version != parent.version:
@@ -327,7 +328,7 @@ class Child:
             self._flows(parent, message, now_us)
 
     def _flows(self, parent: ParentState, message: ParentHeartbeat, now_us: int) -> None:
-        """What the active parent says of both flows."""
+        """Apply what the active parent reports of both windows."""
         self._inflow.hear(message.top)
         self.recalling.served(message)
         if self._inflow.lacks():
@@ -376,7 +377,7 @@ class Child:
             self.roles.offered(lacking, self._seen, now_us)
 
     def _look_at_links(self, now_us: int) -> None:
-        """Services speak with the parents that are used, and sound."""
+        """Offer services the links to the parents in use that are alive."""
         there = {each.name: each for each in self.roles.used() if each.is_usable()}
         for name in list(self.tiers.links):
             if name not in there:
@@ -386,19 +387,19 @@ class Child:
             if not way_us:
                 continue
             if name not in self.tiers.links:
-                parent.attend_by(now_us)  # so that it knows as well
+                parent.attend_by(now_us)  # so that the parent learns of the link, too
             is_active = name == self.roles.active
             delay_us = way_us if is_active else way_us + self._options.dead_us
             self.tiers.set(name, TierLink(delay_us, is_active))
 
-    # ---------------------------------------------------------------------------------------- needs
+    # ------------------------------------------------------------------------------------ interests
 
     def _tell_needs(self, parent: ParentState, now_us: int) -> None:
         if not self._is_to_tell(parent) or now_us < parent.told_us + self._again_us(parent):
             return
         parent.told_us = now_us
         if not self._log.can_go_on(parent.version, parent.floor):
-            self.roles.left.append(parent.name)  # so that it forgets, and can be told everything
+            self.roles.left.append(parent.name)  # reset: a snapshot follows
             self._take_leave()
             return
         wants = self._log.since(parent.version, self._most_to_tell(parent))
@@ -409,7 +410,7 @@ class Child:
         return parent.is_known() and parent.version < self._most_to_tell(parent)
 
     def _most_to_tell(self, parent: ParentState) -> int:
-        """A standby keeps nothing that the active parent does not know to be wanted yet."""
+        """The newest version to announce; a standby is not ahead of the active parent."""
         active = self.roles.met()
         is_second = parent.name == self.roles.standby and active is not None
         return active.version if is_second and active is not None else self._log.version
@@ -421,10 +422,10 @@ class Child:
                 (active.name, RelayedHistoryRequest(self._incarnation, node, question))
             )
 
-    # --------------------------------------------------------------------------------- on their way
+    # ------------------------------------------------------------------------------ upstream events
 
     def _decide(self, now_us: int) -> None:
-        """See to events that waited to know how their channel is defined."""
+        """Process events that waited for their channel's definition."""
         if self.lookups.news:
             self.lookups.news = False
             for each in self.on_bound:
@@ -455,7 +456,7 @@ class Child:
     def _send_up(self, event: Carried, now_us: int, *, is_echoed: bool) -> None:
         if self.lookups.is_local(event.channel):
             return
-        # Publishers of those that must not be lost are held back, and may be a little late.
+        # Publishers of channels that must not lose events are paused, perhaps a little late.
         is_promised = self.lookups.keeps_all(event.channel)
         while not self._fits(2 if is_promised else 1):
             lesser = self._up.shed() if is_promised else self._up.shed(event.importance)
@@ -490,7 +491,7 @@ class Child:
 
 
 def _way_us(parent: ParentState) -> int:
-    """0 where that is not known."""
+    """One-way latency to a parent; 0 if unknown."""
     trip = parent.round_trip
     return max(1, int(trip.mean_us) // 2) if trip.is_measured else 0
 

@@ -1,9 +1,9 @@
-"""Secondary nodes that have one name: found by what their parents tell each other of them.
+"""Detection of secondary nodes with the same name, from the state records of their parents.
 
-A parent says of each child since when that one has been there (`answering`). A child with two
-parents is said twice, with one time. Two that differ for long are two nodes; for a moment they may
-be two lives of one, of which a parent has not noticed the end. Events of both are kept apart, so
-nothing is lost by it, but people can't tell them apart.
+A parent announces the incarnation of each child (`feedback_router`). A child with two parents is
+announced twice with the same incarnation. Incarnations that differ for long mean two nodes; for a
+moment they may be two incarnations of one node, if a parent has not noticed the restart. Events of
+both are kept apart, so none are lost, but operators cannot distinguish the nodes.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.state_store import StateStore
 from accord.core.tiers.feedback_router import CHILD
 
-SURE_US: Final = 20_000_000  # longer than a link that hears nothing is kept
+SURE_US: Final = 20_000_000  # longer than a silent link is kept
 _LOOK_US: Final = 1_000_000
 
 _decoder: Final = msgspec.msgpack.Decoder(int)
 
 
 class ChildNameConflicts:
-    """`problems` are for people, by child."""
+    """The conflicts of one parent; `problems` has messages for operators by child."""
 
     def __init__(self, store: StateStore, map_: LinkStateMap) -> None:
         self.problems: dict[str, str] = {}
         self._store = store
         self._map = map_
-        self._since_us: dict[str, int] = {}  # by child that seems to have a namesake
+        self._since_us: dict[str, int] = {}  # by child with a suspected conflict
         self._look_us = 0
 
     def update(self, children: dict[str, int], now_us: int) -> list[str]:
-        """Those that are linked here, since when they have been there; gives new problems."""
+        """Check linked children, given with their incarnations; return new problems."""
         if now_us < self._look_us:
             return []
         self._look_us = now_us + _LOOK_US
         return self._look(children, now_us)
 
     def is_taken(self, name: str) -> bool:
-        """Whether another node says to be the parent of a secondary one with that name."""
+        """Whether another node announces a child with that name."""
         return any(key == name for _, key, _ in self._others())
 
     def _look(self, children: dict[str, int], now_us: int) -> list[str]:
@@ -70,7 +70,7 @@ class ChildNameConflicts:
         return [problem for child, problem in self.problems.items() if child not in before]
 
     def _others(self) -> list[tuple[str, str, bytes]]:
-        """What reachable nodes say of their children."""
+        """Child records of reachable nodes."""
         reachable = self._map.distances(self._store.name).costs
         return [
             each

@@ -1,8 +1,8 @@
-"""What a parent does for its children at its own node: in its router, and among the others.
+"""Children as receivers in the parent's router, and their interests in the overlay.
 
-The children stand in the router as receivers, as other nodes do, so that one pass finds them too.
-Their needs are needs of the parent itself; what comes for them alone it does not hand to anybody
-else. Questions about channels are answered from the directory that backbone nodes share.
+Children are receivers in the router, as other nodes are, so that one pass finds them too. Their
+interests are announced as the parent's own; events that only children want go to them alone.
+Channel lookups are answered from the directory that backbone nodes share.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from accord.core.tiers.seen_events import SeenEvents
 
 _PAGE: Final = 64
 _PAGE_BYTES: Final = 32_768
-LINES: Final = 16_384  # children's channels with an order that are remembered
+LINES: Final = 16_384  # (child, incarnation, channel) entries
 _PLAIN: Final = ("", "")
 
 
 class ChildReceivers:
-    """`wanted` says which of them want the message that was published last."""
+    """Router side of a parent; `wanted` holds the children that want the last published message."""
 
     def __init__(self, router: Router, channels: Channels, answering: FeedbackRouter) -> None:
         self.remotes = RemoteInterests(router)
@@ -45,14 +45,14 @@ class ChildReceivers:
         self._answering = answering
         self._needs: dict[tuple[str, str], Need] = {}
         self._seen = SeenEvents()
-        self._sorted: tuple[int, list[ChannelDefinition]] = (-1, [])  # as of a version
-        # By child, its life, and channel.
+        self._sorted: tuple[int, list[ChannelDefinition]] = (-1, [])  # with the registry's version
+        # Last event number by child, its incarnation, and channel.
         self._latest: LruMap[tuple[str, int, str], int] = LruMap(LINES)
-        # Since when a child that is known here has been there; 0 where it is not known.
+        # Returns the incarnation of a child known here, otherwise 0.
         self.incarnation_of: Callable[[str], int] = lambda _: 0
 
     def need(self, child: str, key: str, need: Need | None) -> None:
-        """A child wants something, or does not any more."""
+        """Set or, with None, remove an interest of a child."""
         overlay = self._channels.overlay
         known = self._needs.pop((child, key), None)
         if need is not None:
@@ -66,10 +66,10 @@ class ChildReceivers:
         self.remotes.need(child, key, need)
 
     def is_new(self, event: Carried) -> bool:
-        """Whether an event of some child comes for the first time; all others do.
+        """Whether an event is not a duplicate; only events of children can be.
 
-        Where a channel keeps the order of its sources, one that comes after a later one does not
-        count: by another parent this node was not meant to get it.
+        On a channel that keeps the order of its sources, an event after a later one counts as a
+        duplicate: this node was not meant to get it through another parent.
         """
         if not event.origin:
             return True
@@ -81,24 +81,24 @@ class ChildReceivers:
         return True
 
     def has_seen(self, event: Carried) -> bool:
-        """Whether an event of a child, or a later one, has come here, by whichever way."""
+        """Whether an event of a child, or a later one in order, has arrived here by any path."""
         if self._channels.is_in_order(event.channel):
             line = event.origin, child_incarnation_of(event), event.channel
             return event.original <= (self._latest.get(line) or 0)
         return event_id_of(event) in self._seen
 
     def for_whom(self, event: Carried, *, is_echoed: bool = False) -> list[str]:
-        """Of those that want an event, who is to get it: not the child it is of, if it is that one.
+        """The interested children that get an event: all but the child that published it.
 
-        That one gets it, too, where its channel has an order of its own or is persistent, and where
-        it `is_echoed`.
+        The publishing child gets it, too, if the channel is ordered or persistent, or if it
+        `is_echoed`.
         """
         found = list(self.wanted)
         self.wanted.clear()
         if is_echoed or event.origin not in found:
             return found
         if self.incarnation_of(event.origin) not in (0, child_incarnation_of(event)):
-            return found  # it is of a namesake, or of a life before
+            return found  # from another node of that name, or from an earlier incarnation
         bound = self._channels.bound(event.channel)
         if bound.is_ordered or bound.is_persistent:
             return found
@@ -146,7 +146,7 @@ class ChildReceivers:
 
 
 def _page(definitions: list[ChannelDefinition]) -> list[ChannelDefinition]:
-    """As many as fit into one message, and one at least."""
+    """As many definitions as fit into one message, and at least one."""
     page: list[ChannelDefinition] = []
     size = 0
     for each in definitions[:_PAGE]:

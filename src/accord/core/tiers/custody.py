@@ -1,20 +1,18 @@
-"""What a parent keeps for one child, until the child has it.
+"""Custody buffer of a parent: events held for one child until the child confirms them.
 
-Events are kept in the order in which they came, each at a place of its own. While the child's flow
-comes from another parent they are only *offered*: by their names, and what the child has already is
-forgotten. When this parent becomes the active one it offers all once more, and when the child has
-answered it numbers what is left from 1 on and sends it, the most important first (`lanes`); what
-the child confirms is forgotten. When another takes over, what is not confirmed is offered again. So
-a change of parents costs nothing but time.
+Events are held in order of arrival. While another parent is active, only the inventory (event IDs)
+is sent, and what the child already has is removed. On becoming active, the parent sends the full
+inventory once more; after the reply it numbers the remaining events from 1, sends them, most
+important first (`priority_lanes`), and removes what the child confirms. When another parent takes
+over, unconfirmed events return to the inventory. Fail-over costs time, not events.
 
-What one source publishes to one channel is kept in its order. If the child has a later one of
-them, it was meant to go on without the earlier: they are passed over, never handed over too late.
+Events of one source on one channel stay in order. If the child has a later one, earlier ones are
+skipped, never delivered late.
 
-There is room for so many bytes and events. Where a channel promises that nothing is lost, this
-node takes no more of it when half of that is used (`is_full`): the other half is for what could not
-be stopped in time. Other channels get what is left, and shed the least important. What has to go
-all the same is *given up*: where the child may have it from elsewhere only its name is kept, and it
-is lost if it turns out that the child has it not.
+The buffer is bounded in bytes and events. For channels that must not lose events it accepts no more
+at half the bound (`is_full`); the other half absorbs what could not be stopped in time. Other
+channels use the rest and shed the least important first. An event evicted nevertheless leaves its
+ID where the child may get it from the other parent, and is lost only if the child lacks it.
 """
 
 from __future__ import annotations
@@ -43,16 +41,16 @@ from accord.core.tiers.sliding_windows import WINDOW
 NO_ROOM: Final = "no room for a secondary node"
 _OVERHEAD: Final = 200
 _OFFERED: Final = MAX_OFFERED
-_REOFFER: Final = 5  # rounds until all is offered again, if it is much
-_NAMES_PER_ROUND: Final = 64  # that a narrow link carries at least
-_NAMES: Final = 8  # kept of events that were given up, for each that may be kept whole
+_REOFFER: Final = 5  # rounds between full inventories, if they are large
+_NAMES_PER_ROUND: Final = 64  # IDs that a slow link carries per round at least
+_NAMES: Final = 8  # IDs of evicted events, per event that may be held
 
 
 class CustodyEntry:
-    """`event` is None once it was given up, for that `cause`; `number` is 0 until it is sent.
+    """One event in custody; `event` is None after eviction for `cause`, `number` 0 until sent.
 
-    All of one `line` come in their order; None where no order is promised. What `is_promised`
-    must not be lost.
+    Entries with the same `line` stay in order; None if the channel has no order. An entry that
+    `is_promised` must not be lost.
     """
 
     __slots__ = (
@@ -75,9 +73,10 @@ class CustodyEntry:
 
 
 class CustodyBuffer:
-    """`lost` and `losses` tell what the child does not get, and why; `top` is the last sent.
+    """Custody buffer of one child; `top` is the last number sent.
 
-    `moved_us` is when the child had got something, or had nothing to get.
+    `lost` and `losses` record what the child does not get, and why. `moved_us` is when the child
+    last confirmed something or the buffer was empty.
     """
 
     def __init__(self, options: TierOptions, now_us: int) -> None:
@@ -87,29 +86,29 @@ class CustodyBuffer:
         self.turn = 0
         self.is_active = False
         self.moved_us = now_us
-        self.passed = 0  # which the child was not to get any more
+        self.passed = 0  # skipped, as the child has later ones
         self.lost: dict[str, int] = {}
         self.losses: list[tuple[Carried, str]] = []
         self._options = options
-        self._place = now_us  # so that no place is given twice
-        self._whole = 0  # entries with their events
-        self._promised = 0  # of them
+        self._place = now_us  # starts at the time, so that no place is reused
+        self._whole = 0  # entries that still have their events
+        self._promised = 0  # of those, entries that must not be lost
         self._promised_bytes = 0
         self._through = 0
         self._unsent = PriorityLanes()
-        self._sent: dict[int, int] = {}  # the place of each number
+        self._sent: dict[int, int] = {}  # place by number
         self._again: dict[int, bool] = {}
-        self._offered = 0  # up to this place
-        self._open: dict[int, Inventory] = {}  # by their last places, that were not answered yet
+        self._offered = 0  # last place in an inventory
+        self._open: dict[int, Inventory] = {}  # unanswered, by last place
         self._rounds = 0
-        self._all_round = 0  # when all was offered last
-        self._again_round = 0  # when an answer should have come; 0 if nothing was said
+        self._all_round = 0  # round of the last full inventory
+        self._again_round = 0  # round in which a reply is due; 0 if none is
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def is_full(self, events: int = 0, events_bytes: int = 0) -> bool:
-        """Whether no more should come of what must not be lost, when these have."""
+        """Whether, after these, no more events that must not be lost should be accepted."""
         options = self._options
         events_bytes += events * _OVERHEAD
         return (
@@ -118,7 +117,7 @@ class CustodyBuffer:
         )
 
     def behind_us(self, now_us: int) -> int:
-        """How long ago came what the child does not have yet."""
+        """Age in the buffer of the oldest event that the child lacks."""
         for entry in self.entries.values():
             return now_us - entry.at_us
         return 0
@@ -132,9 +131,10 @@ class CustodyBuffer:
         patience_us: int = 0,
         is_elsewhere: bool = False,
     ) -> None:
-        """`patience_us`: how long a child that gets nothing is waited for; 0 if events may be lost.
+        """Add an event, evicting others if necessary.
 
-        `is_elsewhere`: the child may well get it from its other parent.
+        `patience_us` is how long a child that does not advance is waited for, or 0 if events may be
+        lost. `is_elsewhere` means that the child may well get the event from its other parent.
         """
         was_full = self.is_full()
         is_late = was_full and now_us - self.moved_us >= patience_us
@@ -148,7 +148,7 @@ class CustodyBuffer:
         self._wait(self._place, entry)
         while self._is_over() and (place := self._unsent.least()) is not None:
             self._give_up(place, is_elsewhere=is_elsewhere)
-        # What comes while there is room is kept, however large it is.
+        # An event that arrives while there is room is kept, whatever its size.
         while is_promised and ((was_full and self._is_over()) or (is_late and self.is_full())):
             oldest = self._unsent.oldest(event.channel)
             if oldest is None:
@@ -156,7 +156,7 @@ class CustodyBuffer:
             self._give_up(oldest, is_elsewhere=is_elsewhere)
 
     def begin(self, turn: int, now_us: int, *, is_active: bool) -> None:
-        """The child has chosen its parents anew."""
+        """Start a new parent epoch."""
         self.turn = turn
         self.is_active = is_active
         self.moved_us = now_us
@@ -172,10 +172,10 @@ class CustodyBuffer:
         self._open = _by_last(self._all(0)) if is_active else {}
         self._again_round = 0
 
-    # ------------------------------------------------------------------------------- as the active
+    # ------------------------------------------------------------------------------- active parent
 
     def heard(self, through: int, missing: Ranges, now_us: int) -> None:
-        """The child has all up to `through`."""
+        """Apply a cumulative acknowledgement and nacks."""
         while self._through < min(through, self.top):
             self.moved_us = now_us
             self._through += 1
@@ -194,7 +194,7 @@ class CustodyBuffer:
         return bool(self._again) or (is_open and len(self._unsent) > 0)
 
     def take(self, bytes_wanted: int, now_us: int) -> list[DownstreamEvent]:
-        """What to send next."""
+        """Events to send next, retransmissions first."""
         taken: list[DownstreamEvent] = []
         size = 0
         while size < bytes_wanted and self.has_more():
@@ -217,12 +217,12 @@ class CustodyBuffer:
             size += entry.size
         return taken
 
-    # ------------------------------------------------------------------------------- as the standby
+    # ------------------------------------------------------------------------------- standby parent
 
     def offers(self) -> list[Inventory]:
-        """What to say of what is kept: what is new, and if that is much, all from time to time.
+        """Inventories to send: new entries and, if there are many, all from time to time.
 
-        No more before that is answered, or should have been: the way to the child may be narrow.
+        No more are sent until a reply has arrived or is overdue: the link to the child may be slow.
         """
         self._rounds += 1
         if self._rounds < self._again_round:
@@ -242,7 +242,7 @@ class CustodyBuffer:
         return offers
 
     def had(self, message: InventoryReply, now_us: int) -> None:
-        """The child has some, and nothing before them is for it any more."""
+        """Remove what the child has, and what precedes it in the same line."""
         if message.turn != self.turn or (self.is_active and message.last not in self._open):
             return
         if self._open.pop(message.last, None) is not None:
@@ -262,12 +262,13 @@ class CustodyBuffer:
                     self._forget(place)
         self._lose_names()
 
-    # -------------------------------------------------------------------------------------- within
+    # --------------------------------------------------------------------------------- maintenance
 
     def keep_only(self, wants: Callable[[str], bool]) -> None:
-        """The child wants no other channels; what the active one has sent it gets all the same.
+        """Drop events of channels that the child no longer wants, unless this parent is active.
 
-        Else it would get, from this parent as the next one, what it was not to get from the other.
+        A standby would otherwise send, after a fail-over, what the active parent did not have to
+        send.
         """
         if not self.is_active:
             wanted: dict[str, bool] = {}
@@ -279,7 +280,7 @@ class CustodyBuffer:
                     self._forget(place)
 
     def advance(self, now_us: int) -> None:
-        """Forget what is too old for anybody."""
+        """Expire events that are past their deadline."""
         for place, entry in list(self.entries.items()):
             if entry.number == 0 and _is_expired(entry, now_us):
                 if self.is_active:
@@ -296,7 +297,7 @@ class CustodyBuffer:
         assert self.bytes == sum(entry.size for entry in whole)
         assert self._promised == len(promised)
         assert self._promised_bytes == sum(entry.size for entry in promised)
-        # What may be lost has no room beyond that, and so has what must not.
+        # Each kind of channel is within the limit, so both are within twice the limit.
         assert self._whole <= 2 * options.kept_events
         assert self.bytes <= 2 * options.kept_bytes + largest
         assert len(self.entries) <= self._whole + options.kept_events * _NAMES
@@ -311,7 +312,7 @@ class CustodyBuffer:
         assert not (self.is_active and self._open and self.top)
 
     def _all(self, after: int) -> list[Inventory]:
-        """Names of what is kept beyond a place."""
+        """Inventories of all entries after a place."""
         names = [(place, *entry.key) for place, entry in self.entries.items() if place > after]
         return [
             Inventory(self.turn, tuple(names[first : first + _OFFERED]))
@@ -325,7 +326,7 @@ class CustodyBuffer:
         self._again_round = 0
 
     def _wait(self, place: int, entry: CustodyEntry) -> None:
-        """Until it is sent."""
+        """Queue an entry for sending."""
         assert entry.event is not None
         self._unsent.put(
             place,
@@ -336,7 +337,7 @@ class CustodyBuffer:
         )
 
     def _is_over(self) -> bool:
-        """Whether more is kept than may be; one event may always be."""
+        """Whether the buffer is over its bound; one event is always allowed."""
         options = self._options
         is_much = self._whole > options.kept_events or self.bytes > options.kept_bytes
         return is_much and self._whole > 1
@@ -348,7 +349,7 @@ class CustodyBuffer:
             self._keep_name(place, NO_ROOM)
 
     def _keep_name(self, place: int, cause: str) -> None:
-        """Of what was not sent: the child may have it."""
+        """Evict an unsent event but keep its ID: the child may have it."""
         entry = self.entries[place]
         self._unsent.remove(place)
         self._count_in(entry, -1)
@@ -357,7 +358,7 @@ class CustodyBuffer:
             self._lose_name(next(at for at, each in self.entries.items() if each.event is None))
 
     def _lose_names(self) -> None:
-        """The child has said what it has, and will get nothing else of what was given up."""
+        """Count evicted events as lost that the child, after its replies, does not have."""
         if self.is_active and not self._open and len(self.entries) > self._whole:
             for place, entry in list(self.entries.items()):
                 if entry.event is None:

@@ -1,8 +1,8 @@
-"""How answers to the sources of events find secondary nodes, which are on no map.
+"""Routes feedback to secondary nodes, which are not on the link-state map.
 
-Every backbone node tells all others whose parent it is: a fact for each child. Who has an answer
-for a secondary node sends it to all its parents, and these keep it for their child as they keep
-events. So the standby has it, too, when the active one fails, and the child takes it once.
+Every backbone node announces its children, with one state record per child. Feedback for a
+secondary node is sent to all its parents, which hold it in custody as they do events. The standby
+therefore has it when the active parent fails, and the child accepts it once.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from accord.core.channels.channels import Channels
 from accord.core.overlay.signalling import Carried
 from accord.core.router.rights import FEEDBACK
 
-CHILD: Final = "child"  # the kind of fact: since when it has been there
-_ROOM_BYTES: Final = 32 << 10  # for these, that nothing else takes of what a node may say
-_MOST: Final = 8  # parents that get an answer; a child has two, and some that it has just left
+CHILD: Final = "child"  # kind of state record: incarnation of a child
+_ROOM_BYTES: Final = 32 << 10  # share of the node's state records reserved for this kind
+_MOST: Final = 8  # parents that get feedback; a child has two, and some it has just left
 
 
 class FeedbackRouter:
-    """As one backbone node sends them."""
+    """Feedback routing at one backbone node."""
 
     def __init__(self, channels: Channels) -> None:
         self._channels = channels
         self._overlay = channels.overlay
         self._parents: dict[str, dict[str, bool]] = {}  # by child
-        self._copies: dict[int, int] = {}  # of answers that children gave, by their `event`
+        self._copies: dict[int, int] = {}  # copies sent of children's feedback, by `event`
         store = self._overlay.store
         store.reserve(CHILD, _ROOM_BYTES)
         for origin, child, value in store.all(CHILD):
@@ -35,16 +35,16 @@ class FeedbackRouter:
         store.watch(CHILD, self._told)
 
     def joined(self, child: str, incarnation: int) -> None:
-        """This node is a parent of `child` now."""
+        """Announce that this node is a parent of `child`."""
         self._overlay.store.put(CHILD, child, msgspec.msgpack.encode(incarnation))
 
     def left(self, child: str) -> None:
         self._overlay.store.drop(CHILD, child)
 
     def ways(self, node: str) -> list[str]:
-        """Who is to get an answer for `node`: itself, or its parents; none where nobody knows it.
+        """Nodes that get feedback for `node`: itself, or its parents; none if it is unknown.
 
-        Of parents those that can be reached, because others don't say soon that they have it.
+        Reachable parents are preferred: the others would not acknowledge soon.
         """
         if self._is_reachable(node):
             return [node]
@@ -54,7 +54,7 @@ class FeedbackRouter:
         return [node] if self._channels.knows(node) else []
 
     def send(self, event: Carried, nodes: list[str], channel: str, now_us: int) -> None:
-        """To those that are not this one, as events of `channel` require."""
+        """Send feedback to the nodes other than this one, as `channel` requires."""
         if event.origin and len(nodes) > 1:
             self._copies[event.event] = len(nodes)
         for node in nodes:
@@ -62,7 +62,7 @@ class FeedbackRouter:
                 self._channels.feedback(event, node, channel, now_us)
 
     def unsettled(self) -> list[int]:
-        """Those that were sent, by their `event`, and have not arrived as far as is known."""
+        """The `event` numbers of feedback that is not known to have arrived."""
         waiting = self._overlay.sending.unacknowledged(FEEDBACK)
         self._copies = {each: count for each, count in self._copies.items() if each in waiting}
         return [each for each, nodes in waiting.items() if not self._is_with_others(each, nodes)]
@@ -72,7 +72,7 @@ class FeedbackRouter:
         assert all(1 < count <= _MOST for count in self._copies.values())
 
     def _is_with_others(self, event: int, nodes: list[str]) -> bool:
-        """Whether those that lack it have failed, and another parent has it."""
+        """Whether the parents that lack it have failed, and another parent has it."""
         is_elsewhere = len(nodes) < self._copies.get(event, 1)
         return is_elsewhere and not any(self._is_reachable(each) for each in nodes)
 

@@ -1,7 +1,8 @@
-"""What a parent does for a child that asks for the past of persistent channels.
+"""Parent's relay of a child's history requests for persistent channels.
 
-Questions go on to whoever is asked, and answers back, and nothing is remembered of them; only pages
-wait, behind the events for the child. If there are too many they are dropped: the child asks again.
+Requests are forwarded to the node they name, replies back to the child, without state. Only pages
+are queued, behind the child's live events. If there are too many they are dropped; the child
+retries.
 """
 
 from __future__ import annotations
@@ -13,31 +14,31 @@ from accord.core.channels.history.messages import HistoryPage, HistoryRequest, S
 from accord.core.channels.history.peer_list import Nodes
 from accord.core.tiers.messages import ChildHeartbeat, PeerListUpdate, RelayedHistoryReply
 
-MAX_BYTES: Final = 16 << 20  # of pages, for one child; one is always kept
+MAX_BYTES: Final = 16 << 20  # bytes of pages queued per child; one page is always queued
 AGAIN_US: Final = 1_000_000
 _OVERHEAD: Final = 100
 
 
 class HistoryPort(Protocol):
-    """The past of all nodes, as the parent's node knows them."""
+    """History of all nodes, as the parent's node knows them."""
 
     def relay(self, child: str, node: str, question: HistoryRequest, now_us: int) -> None:
-        """Ask `node` for a child."""
+        """Send a child's request to `node`."""
 
     def heard(self) -> Stamp:
-        """Who has heard that of this node knows what its children need; zeros before it is told."""
+        """A version of this node's records that includes its children's interests; zeros before."""
 
     def roster(self, now_us: int) -> tuple[int, Nodes]:
-        """A version, and who may have a past."""
+        """The version of the peer list, and the nodes that may have history."""
 
 
 class HistoryRelay:
-    """For one child."""
+    """Relay for one child."""
 
     def __init__(self) -> None:
         self._pages: deque[RelayedHistoryReply] = deque()
         self._bytes = 0
-        self._told: tuple[int, int, int] = (0, 0, 0)  # turn, version, and when
+        self._told: tuple[int, int, int] = (0, 0, 0)  # parent epoch, version, time
 
     def put(self, page: RelayedHistoryReply) -> None:
         size = _size(page)
@@ -47,7 +48,7 @@ class HistoryRelay:
         self._bytes += size
 
     def take(self) -> list[RelayedHistoryReply]:
-        """The next page; events may come before the one behind it."""
+        """The next page; live events may go before the one after it."""
         if not self._pages:
             return []
         page = self._pages.popleft()
@@ -55,7 +56,7 @@ class HistoryRelay:
         return [page]
 
     def has_page(self, node: str, number: int) -> bool:
-        """Whether the answer waits here already."""
+        """Whether that page is queued already."""
         return any(
             each.node == node and isinstance(each.answer, HistoryPage) and each.answer.id == number
             for each in self._pages
@@ -64,7 +65,7 @@ class HistoryRelay:
     def roster(
         self, past: HistoryPort, attend: ChildHeartbeat, now_us: int
     ) -> PeerListUpdate | None:
-        """What to tell a child that knows some roster, or none."""
+        """The peer list update to send, if the child's version is outdated."""
         version, nodes = past.roster(now_us)
         turn, told, told_us = self._told
         is_told = (turn, told) == (attend.turn, version) and now_us < told_us + AGAIN_US

@@ -1,19 +1,21 @@
-"""How a secondary node gets the past of persistent channels: it asks, as others do.
+"""History of persistent channels at a secondary node: a history client behind its active parent.
 
-It sees no nodes itself: its active parent tells who there are, relays questions and answers, and
-says what nodes must have heard of it to know that they have to send events which the child needs.
-For these come to the child only by its parent. So for who asks here:
+The child sees no other nodes. Its active parent sends the peer list, relays requests and replies,
+and reports which version of its state records a node must have in order to send the events that the
+child is interested in: these reach the child only through its parent. For the history client:
 
-- a node that the parent does not see is away, and one that was away in between may have sent
-  something in vain;
-- when another parent becomes the active one all nodes were away. What was on its way to the child
-  is kept by that parent, too, and comes, but only if both knew for long enough what is needed: who
-  reads on from the last safe place, and leaves out what came, need not know;
-- the same goes for when the parent has given up events for want of room;
-- what had come to the parent is not here yet: a mark is safe when that has come, too.
+- a node that the parent does not see is offline, and one that was offline in between may have
+  sent events in vain;
+- when another parent becomes active, all nodes count as having been offline. Events on their way
+  to the child are in that parent's custody, too, and arrive, but only if both parents had the
+  interest for long enough. The client need not know that: it reads on from the last watermark and
+  drops duplicates;
+- the same holds when the parent has evicted events for lack of space;
+- an event that has reached the parent is not here yet: a watermark is valid once the child has
+  those events, too.
 
-This node keeps nothing. What its own clients publish comes back from the parent that keeps it, with
-its number there.
+This node has no journal. Events of its own clients come back from the parent that journals them,
+with their number there.
 """
 
 from __future__ import annotations
@@ -26,17 +28,17 @@ from accord.core.channels.history.messages import HistoryPage, HistoryRequest, S
 from accord.core.tiers.interest_log import InterestLog
 from accord.core.tiers.messages import ParentHeartbeat, PeerListUpdate, RelayedHistoryReply
 
-SHED_US: Final = 1_000_000  # between two times that everything is looked for again
-_BREAK: Final = 1 << 64  # larger than any moment
+SHED_US: Final = 1_000_000  # minimum interval between two full repeats
+_BREAK: Final = 1 << 64  # larger than any time
 _UNHEARD: Final = (0, 0)
 
 Ask = Callable[[str, HistoryRequest], None]
 
 
 class HistoryViaParent:
-    """What is around the `asker` of a secondary node; `ask` sends a question to the active parent.
+    """Environment of the history client (`asker`) of a secondary node.
 
-    `roster` is which state of the nodes is known.
+    `ask` sends a request to the active parent; `roster` is the version of the known peer list.
     """
 
     def __init__(self, name: str, incarnation: int, log: InterestLog, ask: Ask) -> None:
@@ -46,14 +48,14 @@ class HistoryViaParent:
         self._ask = ask
         self._nodes: dict[str, PeerState] = {}
         self._changes = 0
-        self._heard: tuple[int, Stamp] = (0, _UNHEARD)  # which needs that includes
+        self._heard: tuple[int, Stamp] = (0, _UNHEARD)  # interest version, parent's version
         self._come_us = 0
         self._shed: int | None = None
         self._breaks = 0
         self._break_us = 0
         self._is_broken = False
 
-    # ------------------------------------------------------------------------------- for the asker
+    # ---------------------------------------------------------------------- for the history client
 
     def version(self) -> int:
         return self._changes
@@ -64,7 +66,7 @@ class HistoryViaParent:
     def standing(self, node: str) -> PeerState:
         known = self._nodes.get(node)
         if known is None:
-            # Without a parent nobody is here, but nobody is gone for good either.
+            # Without a peer list no node is present, but none is gone for good either.
             return PeerState(incarnation=0 if self.roster else 1)
         return known._replace(since=known.since + self._breaks * _BREAK)
 
@@ -84,7 +86,7 @@ class HistoryViaParent:
     # ----------------------------------------------------------------------------- from the parent
 
     def begin_turn(self, now_us: int) -> None:
-        """From now on by another parent, or by one that has failed."""
+        """Start a new parent epoch."""
         self.roster = 0
         self._nodes = {}
         self._changes += 1
@@ -114,10 +116,10 @@ class HistoryViaParent:
         else:
             self.asker.answered(message.node, message.answer, now_us)
 
-    # ----------------------------------------------------------------------------------- as it goes
+    # --------------------------------------------------------------------------------------- timers
 
     def wanted(self) -> int:
-        """Which roster the parent is told to be known; -1, and none is, where nobody needs one."""
+        """The peer list version to report to the parent; -1, dropping the list, if unused."""
         if self.asker.recalls:
             return self.roster
         self.roster = 0

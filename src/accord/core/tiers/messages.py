@@ -1,12 +1,13 @@
-"""What a secondary node and its parents say to each other.
+"""Messages between a secondary node and its parents.
 
-Two flows of numbered events run between a child and its active parent: *down* what its clients
-want, *up* what they publish. Whoever sends says how far it has sent (`top`), whoever receives
-through which number it has everything, and what it misses below the top. `turn` counts the child's
-choices of an active parent: what is said of the flow down counts for that turn only.
+Two windows of numbered events run between a child and its active parent: *down* the events its
+clients want, *up* those they publish. The sender reports the last number sent (`top`), the receiver
+the number up to which it has everything, and what it misses below the top. `turn` is the parent
+epoch, the count of the child's choices of active parent; numbers of the downstream window are valid
+in one parent epoch only.
 
-What a child asks of the past of persistent channels its active parent relays to whoever is asked,
-and the answers back. They may get lost: who asks asks again.
+The active parent relays a child's history requests to other nodes, and the replies back. Either may
+be lost; the child retries.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.interests import Need
 from accord.core.overlay.signalling import Carried, TemplateMessage
 
-# In one message.
+# Limits per message.
 MAX_RANGES: Final = 32
 MAX_CHANGES: Final = 128
-MAX_CHANGES_TEXT: Final = 65_536  # characters of all of them, if there are several
+MAX_CHANGES_TEXT: Final = 65_536  # characters in total, if there are several changes
 MAX_OFFERED: Final = 512
 MAX_ASKED: Final = 64
 
-NUMBERS: Final = 1_000_000  # of a child's events in a millisecond
-Ranges = tuple[tuple[int, int], ...]  # first and last number of each
-EventId = tuple[str, int]  # the node where an event was published, and what it is called there
+NUMBERS: Final = 1_000_000  # event numbers per millisecond of incarnation
+Ranges = tuple[tuple[int, int], ...]  # inclusive
+EventId = tuple[str, int]  # publishing node, number there
 
 
 class ChildHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag="attend"):
-    """From a child, again and again; its parent answers with `ParentHeartbeat`.
+    """Periodic message of a child; the parent replies with `ParentHeartbeat`.
 
-    All up to `through` has come down. All below `base` is done with on the way up, and has been
-    sent up to `top`.
+    Down: all up to `through` has arrived. Up: all below `base` is confirmed, `top` is the last
+    sent.
     """
 
     incarnation: int
@@ -49,26 +50,27 @@ class ChildHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag="attend")
     base: int = 1
     top: int = 0
     is_leaving: bool = False
-    has_other: bool = False  # another parent, from which it may get events as well
-    takes_us: int = 0  # a message between the two; 0 where that is not known yet
-    roster: int = -1  # which it knows of who has a past; -1 where it does not want to
+    has_other: bool = False  # another parent, which may send it events as well
+    takes_us: int = 0  # one-way latency; 0 if unknown
+    roster: int = -1  # version of the peer list it has; -1 if it needs none
 
 
 class ParentHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag="serve"):
-    """A parent's answer, to what the child said at `at_us`.
+    """Reply of a parent to the heartbeat that the child sent at `at_us`.
 
-    Down: `top` was sent, and `waiting` are kept in all. Up: all up to `through` was taken, and all
-    up to `settled` is with everybody whom a reliable channel promised it. `version` is the last
-    change of the child's needs that counts, `directory` changes with the channels' definitions.
+    Down: `top` is the last sent, `waiting` the number of events in custody. Up: all up to `through`
+    was accepted, and all up to `settled` is confirmed by all members of reliable channels.
+    `version` is the last applied version of the child's interests; `directory` changes with the
+    channel definitions.
 
-    For who asks for the past: whoever has heard `heard` of the parent knows that it needs what the
-    child does. What came here `behind_us` ago is with the child, but what was `shed` for want of
-    room.
+    For history: a node that has the version `heard` of the parent's state records knows that the
+    parent has the child's interests. The child has what arrived at the parent `behind_us` ago or
+    earlier, except `shed` events evicted for lack of space.
     """
 
     incarnation: int
-    birth: int  # when it began to know the child
-    child: int  # its incarnation
+    birth: int  # start of the parent's state for this child
+    child: int  # the child's incarnation
     turn: int
     at_us: int = 0
     top: int = 0
@@ -78,14 +80,14 @@ class ParentHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag="serve")
     settled: int = 0
     version: int = 0
     directory: int = 0
-    lost: int = 0  # events for this child
+    lost: int = 0  # events lost for this child
     heard: Stamp = (0, 0)
     behind_us: int = 0
     shed: int = 0
 
 
 class InterestDelta(msgspec.Struct, frozen=True, array_like=True, tag="wants"):
-    """What changes in a child's needs from version `since` to `version`, by their keys."""
+    """Changes of a child's interests from version `since` to `version`, by key."""
 
     incarnation: int
     since: int
@@ -94,14 +96,14 @@ class InterestDelta(msgspec.Struct, frozen=True, array_like=True, tag="wants"):
 
 
 class Inventory(msgspec.Struct, frozen=True, array_like=True, tag="offer"):
-    """What a parent keeps for a child and has not sent: place, node and number of each event."""
+    """Events in custody that were not sent: place in the buffer, node and number of each."""
 
     turn: int
     events: tuple[tuple[int, str, int], ...]
 
 
 class InventoryReply(msgspec.Struct, frozen=True, array_like=True, tag="had"):
-    """Of what was offered, up to the place `last`, the child has these already."""
+    """Of the inventory up to the place `last`, the child already has `places`."""
 
     incarnation: int
     turn: int
@@ -110,13 +112,15 @@ class InventoryReply(msgspec.Struct, frozen=True, array_like=True, tag="had"):
 
 
 class DownstreamEvent(msgspec.Struct, frozen=True, array_like=True, tag="down"):
+    """An event for a child, numbered within a parent epoch."""
+
     turn: int
     number: int
     event: Carried
 
 
 class UpstreamEvent(msgspec.Struct, frozen=True, array_like=True, tag="up"):
-    """`is_echoed`: the child's own clients get it when it comes back."""
+    """An event of a child; with `is_echoed`, the child's own clients get it when it comes back."""
 
     incarnation: int
     number: int
@@ -125,14 +129,14 @@ class UpstreamEvent(msgspec.Struct, frozen=True, array_like=True, tag="up"):
 
 
 class ChannelLookup(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
-    """How are these channels defined? And which definitions are there after that name?"""
+    """Requests the definitions of channels, and a page of all definitions after a name."""
 
     channels: tuple[str, ...]
     after: str | None = None
 
 
 class TemplateTraits(msgspec.Struct, frozen=True, array_like=True):
-    """What a node must know of a template where clients publish."""
+    """Properties of a template that a node must know to let clients publish through it."""
 
     is_ordered: bool = False
     can_be_full: bool = False
@@ -140,18 +144,18 @@ class TemplateTraits(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChannelLookupReply(msgspec.Struct, frozen=True, array_like=True, tag="told"):
-    """How channels are defined, by an answer's `directory`; a name without definition has none."""
+    """Channel definitions as of version `directory`; None for a channel without one."""
 
     directory: int
     templates: dict[str, TemplateTraits]
     channels: tuple[tuple[str, ChannelDefinition | None], ...] = ()
-    page: tuple[tuple[ChannelDefinition, str], ...] = ()  # with the node that defined it
-    after: str | None = None  # the page that was asked for
+    page: tuple[tuple[ChannelDefinition, str], ...] = ()  # with the defining node
+    after: str | None = None  # start of the page, as requested
     is_last: bool = False
 
 
 class RelayedHistoryRequest(msgspec.Struct, frozen=True, array_like=True, tag="recalls"):
-    """A question about the past, to whoever `node` is."""
+    """A history request for `node`."""
 
     incarnation: int
     node: str
@@ -159,22 +163,21 @@ class RelayedHistoryRequest(msgspec.Struct, frozen=True, array_like=True, tag="r
 
 
 class RelayedHistoryReply(msgspec.Struct, frozen=True, array_like=True, tag="recalled"):
-    """What `node` has answered."""
+    """The reply of `node`."""
 
     node: str
     answer: HistoryReply
 
 
 class PeerListUpdate(msgspec.Struct, frozen=True, array_like=True, tag="roster"):
-    """Who may have a past."""
+    """The nodes that may have history."""
 
     turn: int
     version: int
     nodes: tuple[tuple[str, PeerState], ...]
 
 
-# `TemplateMessage` is of services, which speak across tiers as they do with neighbours in the
-# overlay.
+# `TemplateMessage` carries service protocols, which run across tiers as in the overlay.
 FromChild = (
     ChildHeartbeat
     | InterestDelta
@@ -196,7 +199,7 @@ FromParent = (
 
 
 def exceeds_limits(message: FromChild) -> bool:
-    """Whether it has more than a child says at once."""
+    """Whether the message is larger than a child may send."""
     match message:
         case ChildHeartbeat():
             return len(message.missing) > MAX_RANGES
@@ -214,19 +217,19 @@ def _text_of(message: InterestDelta) -> int:
 
 
 def text_of(need: Need | None) -> int:
-    """How many characters of a change are to be read."""
+    """Characters of a change that have to be parsed."""
     return 0 if need is None else len(need.filter) + len(need.where) + len(need.xpath)
 
 
 def event_id_of(event: Carried) -> EventId:
-    """What an event is called wherever it goes."""
+    """The identity of an event at all nodes."""
     return (event.origin, event.original) if event.origin else (event.source, event.event)
 
 
 def child_incarnation_of(event: Carried) -> int:
-    """The incarnation of the child that an event is of: it differs where two have one name.
+    """Incarnation of the child that published an event; differs between nodes with the same name.
 
-    After each million events it is one more. That is harmless: it makes another line of events, in
-    which nothing has come yet.
+    It grows by one after each million events. That is harmless: it starts another ordered sequence,
+    in which nothing has arrived yet.
     """
     return event.original // NUMBERS

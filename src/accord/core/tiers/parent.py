@@ -1,15 +1,15 @@
-"""A node as the parent of secondary nodes, its children.
+"""A backbone node as the parent of secondary nodes, its children.
 
-What a child needs its parent needs itself, so it is a member of the child's channels like any other
-node, and whatever comes for the child is kept until the child has it (`keeping`). A child has two
-parents, of which one is active: the other keeps the same events, ready to go on. When much is kept
-for a child already, no more is taken of channels that must not lose anything: so a slow child makes
-its parents slow members, and holds back who publishes.
+A child's interests are interests of its parent, so the parent is a member of the child's channels
+like any other node, and holds events for the child until the child confirms them (`custody`). A
+child has two parents: the active one sends, the standby holds the same events, ready to take over.
+When much is held for a child, no more is accepted of channels that must not lose events: a slow
+child makes its parents slow members, which puts backpressure on the publishers.
 
-Up: what clients of a child publish is taken in the child's order, and published here as if it were
-of a client of this node. A child keeps an event until its parent says that it is *settled*: a
-reliable channel has brought it to every member. So whatever fails in between, the child can give it
-to another parent; whoever gets it twice knows it by the child's name and the event's number there.
+Up: events of a child's clients are accepted in the child's order and published here as if by a
+local client. The child keeps an event until its parent reports it *settled*: confirmed by every
+member of a reliable channel. Whatever fails in between, the child can send it to another parent;
+duplicates are recognised by event ID.
 """
 
 from __future__ import annotations
@@ -50,49 +50,49 @@ from accord.core.tiers.options import TierOptions
 from accord.core.tiers.sliding_windows import WINDOW, InboundWindow
 
 NEVER: Final = 1 << 62
-_LOSSES: Final = 1_000  # remembered at a time
+_LOSSES: Final = 1_000  # losses held for the driver
 _PAUSES: Final = 8
-MAX_CHILDREN: Final = 1_024  # as many as there are links at most
+MAX_CHILDREN: Final = 1_024  # the maximum number of links
 _MAX_NEEDS: Final = 65_536
-_NEEDS_BYTES: Final = 2 * BUDGET  # while others take their place
+_NEEDS_BYTES: Final = 2 * BUDGET  # twice the budget, while interests are replaced
 _MAX_KEY: Final = 65_536
-_FEW: Final = 512  # events that are gone through at once, however often
-_TEXT_AT_ONCE: Final = 4_096  # of needs: to read long conditions takes a while
+_FEW: Final = 512  # buffer size up to which a new parent epoch is never rate limited
+_TEXT_AT_ONCE: Final = 4_096  # characters of predicates per step: parsing takes time
 
 
 class ParentHost(Protocol):
-    """What a parent does for its children at its node."""
+    """The services of its node that a parent uses."""
 
     def joined(self, child: str, incarnation: int) -> None:
-        """There is a child of that name."""
+        """A child of that name has joined."""
 
     def left(self, child: str) -> None:
-        """It is gone, after its needs."""
+        """The child has left; its interests were removed before."""
 
     def need(self, child: str, key: str, need: Need | None) -> None:
-        """A child wants something, or does not any more."""
+        """A child's interest was added, changed or, if None, removed."""
 
     def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:
-        """Publish what a client of a child has; None where there is no room for it now.
+        """Publish an event of a child's client; None if there is no room for it now.
 
-        Else by which number `unsettled` knows it; 0 if it is settled at once.
+        Otherwise returns its number in `unsettled`; 0 if it is settled at once.
         """
 
     def unsettled(self, channel: str) -> list[int]:
-        """Events of that channel, by their numbers, that some member may still lack."""
+        """Numbers of the channel's events that some member may still lack."""
 
     def patience_us(self, channel: str) -> int:
-        """How long a child that gets nothing is waited for; 0 where events may be lost."""
+        """How long a child that does not advance is waited for; 0 if events may be lost."""
 
     def answer(self, ask: ChannelLookup) -> ChannelLookupReply:
-        """How channels are defined."""
+        """Return the requested channel definitions."""
 
     def directory(self) -> int:
-        """Changes with the definitions of channels."""
+        """Version of the channel definitions."""
 
 
 class _ChildState:
-    """What is known of one child since it was started."""
+    """State of one incarnation of a child."""
 
     def __init__(self, incarnation: int, options: TierOptions, now_us: int) -> None:
         self.incarnation = incarnation
@@ -101,23 +101,23 @@ class _ChildState:
         self.needs: dict[str, Need] = {}
         self.needs_bytes = 0
         self.version = 0
-        self.changes: deque[tuple[str, Need | None]] = deque()  # that were not looked at yet
-        self.next_version = 0  # when they were
-        self.has_other = False  # another parent
-        self._filters: ChannelMap[int] = ChannelMap()  # how many needs have each
-        # A child keeps no more than that, unless there are very large ones among it.
+        self.changes: deque[tuple[str, Need | None]] = deque()  # not applied yet
+        self.next_version = 0  # version after applying them
+        self.has_other = False  # the child has another parent
+        self._filters: ChannelMap[int] = ChannelMap()  # number of interests per filter
+        # A child holds no more than that, unless some events are very large.
         self.up: InboundWindow[UpstreamEvent] = InboundWindow(most_bytes=4 * options.up_bytes)
-        self.unsettled: deque[tuple[int, str, int]] = deque()  # number, channel, event
+        self.unsettled: deque[tuple[int, str, int]] = deque()  # number, channel, `event`
         self.settled = 0
         self.heard_us = now_us
         self.at_us = 0
-        self.turned_us = now_us  # when it chose its parents last
-        self.asked: ChannelLookup | None = None  # not answered yet
+        self.turned_us = now_us  # start of the parent epoch
+        self.asked: ChannelLookup | None = None  # unanswered
         self.serve_us = NEVER
         self.relaying = HistoryRelay()
 
     def wants(self, channel: str) -> bool:
-        """Whether it may want an event of that channel; answers come unasked."""
+        """Whether the child may want events of that channel; feedback needs no interest."""
         return channel == FEEDBACK or bool(self._filters.select(channel))
 
     def has_room(self, key: str, need: Need) -> bool:
@@ -129,7 +129,7 @@ class _ChildState:
         )
 
     def need(self, key: str, need: Need | None) -> None:
-        """None where it does not any more."""
+        """Set an interest, or remove it if None."""
         known = self.needs.pop(key, None)
         if known is not None:
             self.needs_bytes -= size_of(known)
@@ -151,9 +151,10 @@ class _ChildState:
 
 
 class Parent:
-    """`sends` are control messages for children; `ready` are those for whom events wait.
+    """State machine of a parent, for all its children.
 
-    `tiers` are the links over which services speak with them.
+    `sends` are control messages for children; `ready` lists children with events to take. `tiers`
+    are the links to them for services.
     """
 
     def __init__(
@@ -167,8 +168,8 @@ class Parent:
         self.tiers.send = self._send
         self.sends: list[tuple[str, FromParent]] = []
         self.ready: list[str] = []
-        self.losses: list[tuple[Carried, str, str]] = []  # event, child and cause
-        self.past: HistoryPort | None = None  # where channels can be persistent
+        self.losses: list[tuple[Carried, str, str]] = []  # event, child, cause
+        self.past: HistoryPort | None = None  # None if channels cannot be persistent
         self._incarnation = incarnation
         self._options = options
         self._port = port
@@ -177,7 +178,7 @@ class Parent:
         self._offer_us = NEVER
         self._settle_us = NEVER
         self._pause_us = options.soon_us
-        self._most_unsettled = 2 * options.up_events + WINDOW  # of one child, which has no more
+        self._most_unsettled = 2 * options.up_events + WINDOW  # of one child, at most
 
     # ----------------------------------------------------------------------------- for its driver
 
@@ -188,7 +189,7 @@ class Parent:
             state.heard_us = now_us
 
     def link_down(self, child: str, now_us: int) -> None:  # noqa: ARG002
-        """It may come back: what is kept for it stays for a while."""
+        """Remove a link; the child's state stays until its lease ends."""
         self._links.pop(child, None)
         self.tiers.drop(child)
 
@@ -197,10 +198,10 @@ class Parent:
 
     def receive(self, child: str, message: object, now_us: int) -> None:
         if not isinstance(message, FromChild) or exceeds_limits(message):
-            return  # nothing that a child says
+            return  # not a valid message of a child
         if isinstance(message, ChannelLookup):
             if child in self._children:
-                self._children[child].asked = message  # one at a time: it asks again
+                self._children[child].asked = message  # one at a time: the child retries
             return
         if isinstance(message, TemplateMessage):
             self.tiers.heard(child, message, now_us)
@@ -228,7 +229,7 @@ class Parent:
                 self._take_up(child, state, now_us)
 
     def put(self, child: str, event: Carried, now_us: int, *, is_in_order: bool) -> bool:
-        """An event that a child wants; False where there is no such child."""
+        """Take custody of an event for a child; False if there is no such child."""
         state = self._children.get(child)
         if state is None:
             return False
@@ -246,10 +247,10 @@ class Parent:
         return True
 
     def recalled(self, child: str, message: RelayedHistoryReply) -> None:
-        """What a node answered to a child about the past; events go before pages."""
+        """Forward a node's history reply to a child; live events go before pages."""
         state = self._children.get(child)
         if state is None or child not in self._links:
-            return  # it asks again, whoever is its parent then
+            return  # the child retries, via its parent at that time
         if isinstance(message.answer, HistoryPage):
             state.relaying.put(message)
             self.ready.append(child)
@@ -257,9 +258,9 @@ class Parent:
             self._send(child, message)
 
     def takes(self, channel: str, events: int, events_bytes: int, now_us: int) -> bool:
-        """Whether children have room for more of a channel, when so much else has come.
+        """Whether all children have room for more of a channel, after so many pending events.
 
-        Who gets nothing is not waited for longer than the channel's definition says.
+        A child that does not advance is waited for no longer than the channel's timeout.
         """
         for child, state in self._children.items():
             keeping = state.keeping
@@ -275,7 +276,7 @@ class Parent:
     def take(
         self, child: str, bytes_wanted: int, now_us: int
     ) -> Sequence[DownstreamEvent | RelayedHistoryReply]:
-        """Events to send to a child next, and pages of the past where there are none."""
+        """Events to send to a child next; without any, a page of history."""
         state = self._children.get(child)
         if state is None or child not in self._links:
             return []
@@ -312,7 +313,7 @@ class Parent:
         return None if due_us == NEVER else due_us
 
     def incarnation_of(self, child: str) -> int:
-        """0 where it is not known."""
+        """The child's incarnation; 0 if the child is unknown."""
         state = self._children.get(child)
         return 0 if state is None else state.incarnation
 
@@ -320,7 +321,7 @@ class Parent:
         return list(self._children)
 
     def room_made(self, now_us: int) -> None:
-        """Perhaps: take up what had to wait for it."""
+        """Retry the publication of events that waited for room."""
         for child, state in self._children.items():
             if len(state.up):
                 self._take_up(child, state, now_us)
@@ -353,12 +354,12 @@ class Parent:
             assert state.settled <= state.up.through
             assert all(state.settled < number <= state.up.through for number in numbers)
 
-    # ---------------------------------------------------------------------------------- what comes
+    # --------------------------------------------------------------------------- received messages
 
     def _state(
         self, child: str, incarnation: int, now_us: int, *, is_new: bool
     ) -> _ChildState | None:
-        """None where it is not the child's latest life, or not known and not `is_new`."""
+        """State of the child; None for an old incarnation, or an unknown one unless `is_new`."""
         known = self._children.get(child)
         if known is not None and known.incarnation == incarnation:
             return known
@@ -373,7 +374,7 @@ class Parent:
         return state
 
     def _make_room(self) -> bool:
-        """Forget the child that was not heard of for longest, of those that are away."""
+        """Evict the child that has been silent longest, among those without a link."""
         away = [each for each in self._children if each not in self._links]
         if away:
             self._forget(min(away, key=lambda each: self._children[each].heard_us))
@@ -389,7 +390,7 @@ class Parent:
         if message.turn < keeping.turn:
             return
         if message.turn > keeping.turn:
-            # All that is kept is gone through: not as often as it likes.
+            # A new parent epoch visits the whole buffer, so its rate is limited.
             if len(keeping) > _FEW and now_us - state.turned_us < self._options.soon_us:
                 return
             state.turned_us = now_us
@@ -424,7 +425,7 @@ class Parent:
             self._change_needs(child, state)
 
     def _change_needs(self, child: str, state: _ChildState) -> None:
-        """The next of them, and the version when that was the last."""
+        """Apply the next pending changes, and the version with the last of them."""
         left = _TEXT_AT_ONCE
         is_less = False
         while state.changes and left > 0:
@@ -454,7 +455,7 @@ class Parent:
                 break
             try:
                 number = self._port.take_up(event, is_echoed=up.is_echoed)
-            finally:  # also where that fails: it must not be tried for ever
+            finally:  # also on an exception: the event must not be retried for ever
                 if number is not None:
                     state.up.take()
                     state.unsettled.append((up.number, event.channel, number))
@@ -475,10 +476,10 @@ class Parent:
         else:
             self.past.relay(child, message.node, question, now_us)
 
-    # --------------------------------------------------------------------------------- what is due
+    # -------------------------------------------------------------------------------------- timers
 
     def _settle(self, now_us: int) -> None:
-        """See what is with everybody, and tell the children."""
+        """Find out which events are confirmed, and report them to the children."""
         self._settle_us = NEVER
         found: dict[str, dict[int, bool]] = {}
         has_moved = False
@@ -496,7 +497,7 @@ class Parent:
             if state.settled > before:
                 has_moved = True
                 self._serve(child, state, now_us)
-        # To look takes time where much is on its way: less often where little happens.
+        # Looking is expensive when much is in flight: back off while nothing moves.
         soon_us = self._options.soon_us
         pause_us = soon_us if has_moved else min(2 * self._pause_us, _PAUSES * soon_us)
         self._pause_us = pause_us
@@ -542,7 +543,7 @@ class Parent:
             keeping.behind_us(now_us),
             keeping.lost.get(NO_ROOM, 0),
         )
-        state.at_us = 0  # later answers say nothing of how long the way takes
+        state.at_us = 0  # later replies are not round-trip samples
         state.serve_us = state.up.ask_us(again_us) or NEVER
         self._note_losses(child, keeping)
         self._send(child, serve)
@@ -553,7 +554,7 @@ class Parent:
         keeping.losses.clear()
 
     def _is_elsewhere(self, child: str, state: _ChildState, now_us: int) -> bool:
-        """Whether a child is not heard of here, and may well be served by its other parent."""
+        """Whether the child is silent here, and may well be served by its other parent."""
         is_here = child in self._links and now_us - state.heard_us < self._options.dead_us
         return state.has_other and not is_here
 
@@ -566,7 +567,7 @@ class Parent:
             self.sends.append((child, message))
 
     def _forget(self, child: str) -> None:
-        """It has left: its needs go, and what was kept for it."""
+        """Remove a child with its interests and its custody buffer."""
         state = self._children.pop(child)
         self.tiers.left(child)
         for key in state.needs:
@@ -575,7 +576,7 @@ class Parent:
 
 
 def _is_bad(key: str, need: Need | None) -> bool:
-    """Whether it is nothing that a node could have said."""
+    """Whether the change is invalid."""
     if not 0 < len(key) <= _MAX_KEY or need is None:
         return need is not None
     return problem_with_need(need) is not None

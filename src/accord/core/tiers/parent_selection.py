@@ -1,10 +1,9 @@
-"""Which of its parents a secondary node uses, and for what.
+"""Selection of the active and the standby parent of a secondary node, with fail-over.
 
-Of the parents it is linked with one is *active* and one stands by. The active one is left when its
-link goes down, when it is silent, when it has begun anew and knows nothing, and when it has been
-lacking for a while what the standby has: then it is cut off itself. A parent that is preferred, and
-that has been standing by for long enough, becomes the active one again; after each failure it has
-to do so for longer.
+One linked parent is *active*, one is standby. The child leaves the active parent when its link goes
+down, when it is silent, when it has restarted and lost its state, and when it has lacked for a
+while what the standby has: then it is cut off itself. A preferred parent becomes active again once
+it has been standby for long enough; that time doubles after each failure, up to a limit.
 """
 
 from __future__ import annotations
@@ -23,32 +22,32 @@ _UNBORN: Final = (0, 0)
 
 
 class ParentState:
-    """A node that this one is linked with, or was."""
+    """A node that is, or was, linked as a parent."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.rank = 0  # the less the better
+        self.rank = 0  # lower is preferred
         self.is_linked = False
-        self.is_sound = False  # it was not silent for long when that was looked at last
+        self.is_sound = False  # not silent at the last check
         self.heard_us = 0
-        self.life = _UNBORN  # its incarnation, and since when it knows this node
-        self.version = 0  # of the needs, as it has confirmed
-        self.floor = 0  # of their log, when it knew none of them
-        self.told_us = -NEVER  # when it was told of needs
-        self.attend_us = NEVER  # when it is to hear of this node
-        self.through = 0  # of what went up
-        self.turn = 0  # for which it has answered
+        self.life = _UNBORN  # its incarnation, and the start of its state for this child
+        self.version = 0  # acknowledged version of the interests
+        self.floor = 0  # floor of the interest log when the parent had none of it
+        self.told_us = -NEVER  # time of the last interest delta
+        self.attend_us = NEVER  # time of the next heartbeat
+        self.through = 0  # acknowledged number upstream
+        self.turn = 0  # last parent epoch it has replied in
         self.waiting = 0
         self.lost = 0
         self.failures = 0
-        self.steady_us = 0  # since when it stands by as it should
+        self.steady_us = 0  # since when it has been a healthy standby
         self.round_trip = RttEstimator()
 
     def is_usable(self) -> bool:
         return self.is_linked and self.is_sound
 
     def is_known(self) -> bool:
-        """Whether it has answered, ever."""
+        """Whether it has ever replied."""
         return self.life != _UNBORN
 
     def attend_by(self, due_us: int) -> None:
@@ -56,9 +55,9 @@ class ParentState:
 
 
 class ParentSelector:
-    """`turn` counts the choices of an active parent; `on_turn` is told of each.
+    """State machine of the choice; `turn` is the parent epoch, `on_turn` is called on each change.
 
-    `left` are those that this node has no more use for, to be told so.
+    `left` lists parents that are no longer used and still have to be notified.
     """
 
     def __init__(self, options: TierOptions, on_turn: Callable[[int], None]) -> None:
@@ -70,14 +69,14 @@ class ParentSelector:
         self.left: list[str] = []
         self._options = options
         self._on_turn = on_turn
-        self._lacks: tuple[EventId, int, int] | None = None  # what, since when, and when told last
+        self._lacks: tuple[EventId, int, int] | None = None  # event ID, since when, last reported
 
     def used(self) -> list[ParentState]:
-        """The active one and the standby, as far as there are."""
+        """The active parent and the standby, if any."""
         return [self.parents[name] for name in (self.active, self.standby) if name]
 
     def met(self) -> ParentState | None:
-        """The active one, if it has answered since it is."""
+        """The active parent, if it has replied in this parent epoch."""
         active = self.parents.get(self.active)
         return active if active is not None and active.turn == self.turn else None
 
@@ -103,7 +102,7 @@ class ParentSelector:
             self.choose(now_us)
 
     def served(self, parent: ParentState, message: ParentHeartbeat, now_us: int) -> bool:
-        """What a parent says of itself; False where that was before it began anew."""
+        """Apply a heartbeat; False if it is from before the parent's last restart."""
         life = (message.incarnation, message.birth)
         if life < parent.life:
             return False
@@ -121,14 +120,14 @@ class ParentSelector:
         return True
 
     def offered(self, lacking: list[EventId], seen: Container[EventId], now_us: int) -> None:
-        """The standby has these, and this node has not."""
+        """Note events that the standby has and this node lacks."""
         if self._lacks is not None and self._lacks[0] in lacking:
             self._lacks = (self._lacks[0], self._lacks[1], now_us)
         elif self._lacks is None or self._lacks[0] in seen:
             self._lacks = (lacking[0], now_us, now_us)
 
     def choose(self, now_us: int, seen: Container[EventId] = (), version: int = 0) -> None:
-        """Who is active and who stands by; `version` is that of the needs."""
+        """Choose the active and the standby parent; `version` is that of the interests."""
         linked = [each for each in self.parents.values() if each.is_linked]
         for each in linked:
             each.is_sound = now_us - each.heard_us < self._options.dead_us
@@ -178,7 +177,7 @@ class ParentSelector:
             assert each.turn <= self.turn
 
     def _replace(self, active: ParentState | None, linked: list[ParentState], now_us: int) -> None:
-        """The active one has failed, or there is none."""
+        """Choose another active parent after a failure, or a first one."""
         others = [each for each in linked if each is not active]
         usable = [each for each in others if each.is_sound]
         ready = [each for each in usable if each.name == self.standby]
@@ -204,7 +203,7 @@ class ParentSelector:
         self._begin_turn(now_us)
 
     def _begin_turn(self, now_us: int) -> None:
-        """Have the flow down begin anew, from whoever is active."""
+        """Start a new parent epoch: the downstream window restarts."""
         self.turn += 1
         self._lacks = None
         for each in self.used():
@@ -212,9 +211,9 @@ class ParentSelector:
         self._on_turn(now_us)
 
     def _begin_elsewhere(self, active: ParentState, now_us: int) -> None:
-        """The active parent knows nothing of the flow so far."""
+        """Handle an active parent that has lost its state."""
         standby = self.parents.get(self.standby)
-        # One that may have failed, and has everything, before one that certainly has nothing.
+        # A parent that may have failed but has all events is preferred to one that surely has none.
         if standby is not None and now_us - standby.heard_us < 2 * self._options.dead_us:
             active.failures += 1
             self._switch(standby.name, now_us)
@@ -243,7 +242,7 @@ class ParentSelector:
         return was_heard and now_us - standby.steady_us >= wait_us
 
     def _is_behind(self, active: ParentState, seen: Container[EventId], now_us: int) -> bool:
-        """Whether the standby has had something for long that the active one has not."""
+        """Whether the standby has had an event for long that the active parent lacks."""
         if self._lacks is None:
             return False
         key, since_us, told_us = self._lacks

@@ -1,8 +1,8 @@
-"""Which of the events that wait goes next, and which goes if there is no room.
+"""Priority queue of waiting events: which is sent next, and which is shed for lack of space.
 
-The more important first. What has to stay in its order stays: all such events of one channel stand
-in one line, in the lane of the most important of them, so that an important one takes with it those
-before it. Lines of one lane take turns.
+More important events go first. Ordered events of one channel form one line, which stands in the
+lane of its most important event, so that an important event pulls those before it along. The lines
+of a lane take turns (round robin).
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from accord.core.model.importance import IMPORTANCES
 _MOST: Final = IMPORTANCES - 1
 _ORDERED: Final = -1
 
-_Key = tuple[str, int]  # a channel, and of what has no order the importance
+_Key = tuple[str, int]  # channel; importance if unordered, else _ORDERED
 
 
 class _Line:
-    """Events by their places, each with its importance; `counts` are how many have which."""
+    """Importance of each event by place; `counts` has the number of events per importance."""
 
     __slots__ = ("counts", "lane", "places")
 
     def __init__(self) -> None:
         self.places: dict[int, int] = {}
         self.counts = [0] * IMPORTANCES
-        self.lane = _ORDERED  # it stands in none
+        self.lane = _ORDERED  # in no lane
 
 
 class PriorityLanes:
-    """Events are known by their places, of which later ones are larger."""
+    """Queue of places; later places are larger."""
 
     def __init__(self) -> None:
         self._keys: dict[int, _Key] = {}  # by place
@@ -43,7 +43,7 @@ class PriorityLanes:
     def put(
         self, place: int, channel: str, importance: int, *, is_in_order: bool, is_loose: bool
     ) -> None:
-        """`is_loose`: it may be shed."""
+        """Add an event; with `is_loose`, it may be shed."""
         importance = min(max(importance, 0), _MOST)
         key = (channel, _ORDERED if is_in_order else importance)
         line = self._lines.get(key)
@@ -58,18 +58,18 @@ class PriorityLanes:
             self._loose[importance][place] = True
 
     def take(self) -> int:
-        """The place of the next."""
+        """Remove the next event and return its place."""
         lane = next(each for each in reversed(self._lanes) if each)
         key = next(iter(lane))
         place = next(iter(self._lines[key].places))
         self.remove(place)
         if key in lane:
-            del lane[key]  # the turn of the others
+            del lane[key]  # round robin
             lane[key] = True
         return place
 
     def remove(self, place: int) -> None:
-        """It waits no more, if it did."""
+        """Remove an event, if it is queued."""
         key = self._keys.pop(place, None)
         if key is None:
             return
@@ -86,14 +86,14 @@ class PriorityLanes:
             del self._lines[key]
 
     def least(self, below: int = IMPORTANCES) -> int | None:
-        """What to shed: the oldest of the least important; None where nothing may be."""
+        """The event to shed: the oldest of the least important; None if none may be shed."""
         for waiting in self._loose[: max(below, 0)]:
             for place in waiting:
                 return place
         return None
 
     def oldest(self, channel: str) -> int | None:
-        """Of one channel, and of the least important there where it has no order."""
+        """The oldest event of a channel; if unordered, among its least important."""
         for kind in range(_ORDERED, IMPORTANCES):
             line = self._lines.get((channel, kind))
             if line is not None:

@@ -1,8 +1,8 @@
-"""Which events have been handed over lately: what comes again, by another way, counts once.
+"""Duplicate filter: remembers the IDs of recent events in two generations.
 
-Events are known by the node where they were published and their number there, which no other gets.
-Two generations are kept: when the younger is full it becomes the older, and what was that before is
-forgotten. So at least so many as one holds are known, whichever sources they are of.
+Event IDs are unique, so an event that arrives again by another path is recognised. When the younger
+generation is full it becomes the older one, which is discarded. So at least one generation of IDs
+is remembered, whatever their sources.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ GENERATION: Final = 32_768
 
 
 class SeenEvents:
+    """Set of recent event IDs of bounded size."""
+
     def __init__(self, generation: int = GENERATION) -> None:
         if generation < 1:
             raise ValueError(f"generation: expected at least 1, got {generation}")
@@ -23,7 +25,7 @@ class SeenEvents:
         self._older: dict[EventId, bool] = {}
 
     def is_new(self, key: EventId) -> bool:
-        """Whether it is the first time; from now on it is not."""
+        """Whether the ID was not seen before; it is added."""
         if key in self:
             return False
         self._younger[key] = True

@@ -1,8 +1,7 @@
-"""Both ends of a flow of numbered events over one link.
+"""Sliding windows: both ends of a sequence of numbered events over one link.
 
-Where links lose nothing, the numbers only say what has to be sent again after a link has failed.
-Where they do, or let messages overtake each other, the receiver puts the flow in order and asks for
-what it has missed for a while.
+On lossless links the numbers only determine what to retransmit after a link failure. On links that
+lose or reorder, the receiver restores the order and nacks what has been missing for a while.
 """
 
 from __future__ import annotations
@@ -14,28 +13,28 @@ from accord.core.model.importance import IMPORTANCES
 from accord.core.tiers.messages import MAX_RANGES, Ranges
 from accord.core.tiers.priority_lanes import PriorityLanes
 
-WINDOW: Final = 1_024  # numbers on their way
+WINDOW: Final = 1_024  # unacknowledged numbers
 _RANGES: Final = MAX_RANGES
 
 T = TypeVar("T")
 
 
 class InboundWindow(Generic[T]):
-    """`through`: all up to it has been taken out. `top`: so much was sent, as far as is known.
+    """Receiving end; all up to `through` has been taken out, `top` is the last number known sent.
 
-    No more than `most_bytes` wait, if that is given, and the one whose turn it is.
+    At most `most_bytes` wait, apart from the event that is next.
     """
 
     def __init__(self, through: int = 0, most_bytes: int = 1 << 62) -> None:
         self.through = through
         self.top = through
-        self.bytes = 0  # of what waits
+        self.bytes = 0  # of waiting items
         self._most_bytes = most_bytes
         self._items: dict[int, tuple[T, int]] = {}
-        self._lacks_us = 0  # since when something is missing, or was asked for
+        self._lacks_us = 0  # since when items are missing, or were nacked
 
     def put(self, number: int, item: T, size: int = 0) -> bool:
-        """False where it is there already, too far ahead, or has no room and must come again."""
+        """Add an item; False if it is a duplicate, too far ahead, or has no room now."""
         if not self.through < number <= self.through + WINDOW or number in self._items:
             return False
         self.top = max(self.top, number)
@@ -46,11 +45,11 @@ class InboundWindow(Generic[T]):
         return True
 
     def hear(self, top: int) -> None:
-        """The sender has sent so much."""
+        """Apply the last number the sender reports as sent."""
         self.top = max(self.top, min(top, self.through + WINDOW))
 
     def first(self) -> T | None:
-        """Whose turn it is; None where that has not come."""
+        """The next item in order; None if it has not arrived."""
         found = self._items.get(self.through + 1)
         return None if found is None else found[0]
 
@@ -60,7 +59,7 @@ class InboundWindow(Generic[T]):
         return self._pop(self.through)
 
     def skip_to(self, through: int) -> None:
-        """Nothing up to there is to come any more."""
+        """Skip all numbers up to `through`: they will not arrive."""
         if through > self.through:
             self.through = through
             self.top = max(self.top, through)
@@ -71,7 +70,7 @@ class InboundWindow(Generic[T]):
         return self.through + len(self._items) < self.top
 
     def missing(self, again_us: int, now_us: int) -> Ranges:
-        """What to ask for now: nothing before it has been missing for `again_us`."""
+        """Ranges to nack now; none until they have been missing for `again_us`."""
         if not self.lacks():
             self._lacks_us = 0
             return ()
@@ -83,7 +82,7 @@ class InboundWindow(Generic[T]):
         return tuple(self._ranges())
 
     def ask_us(self, again_us: int) -> int | None:
-        """When to ask next, if something is missing."""
+        """Time of the next nack, if items are missing."""
         return self._lacks_us + again_us if self._lacks_us else None
 
     def __len__(self) -> int:
@@ -117,34 +116,37 @@ class InboundWindow(Generic[T]):
 
 
 class OutboundWindow(Generic[T]):
-    """Kept from `base` on, until all of it up to some number is confirmed.
+    """Sending end; keeps items from `base` on until they are confirmed cumulatively.
 
-    What was put waits in lanes, and gets its number when it is sent for the first time: the more
-    important first, events of one channel in their order.
+    New items wait in priority lanes and get their number when first sent: most important first, in
+    order within a channel.
     """
 
     def __init__(self) -> None:
         self.base = 1
-        self.top = 0  # how many were put, ever
-        self.sent = 0  # the last number that was sent, to whom it goes now
+        self.top = 0  # number of items ever put
+        self.sent = 0  # last number sent to the current receiver
         self.bytes = 0
-        self._last = 0  # number that was given
+        self._last = 0  # last number assigned
         self._items: dict[int, tuple[T, int]] = {}
         self._again: dict[int, bool] = {}
         self._lanes = PriorityLanes()
-        self._waiting: dict[int, tuple[T, int]] = {}  # without a number, by place
+        self._waiting: dict[int, tuple[T, int]] = {}  # without a number yet, by place
 
     def put(
         self, item: T, size: int, channel: str = "", importance: int = 0, *, is_loose: bool = False
     ) -> None:
-        """`is_loose`: it may be shed, if there is no room."""
+        """Add an item; with `is_loose`, it may be shed."""
         self.top += 1
         self._waiting[self.top] = (item, size)
         self._lanes.put(self.top, channel, importance, is_in_order=True, is_loose=is_loose)
         self.bytes += size
 
     def shed(self, below: int = IMPORTANCES) -> T | None:
-        """The least important that may be and has no number yet, if it is below that."""
+        """Remove and return the least important sheddable item below an importance.
+
+        Only items without a number are considered.
+        """
         place = self._lanes.least(below)
         if place is None:
             return None
@@ -154,12 +156,12 @@ class OutboundWindow(Generic[T]):
         return item
 
     def begin_anew(self, through: int) -> None:
-        """It goes to somebody else now, who has all up to `through`."""
+        """Switch to another receiver, which has all up to `through`."""
         self.sent = min(max(through, self.base - 1), self._last)
         self._again.clear()
 
     def confirm(self, through: int) -> bool:
-        """All up to there is done with; gives whether that is news."""
+        """Remove all up to `through`; return whether that was anything."""
         before = self.base
         while self.base <= min(through, self._last):
             self.bytes -= self._items.pop(self.base)[1]
@@ -174,7 +176,7 @@ class OutboundWindow(Generic[T]):
                 self._again[number] = True
 
     def take(self, bytes_wanted: int, through: int) -> list[tuple[int, T]]:
-        """What to send next to somebody who has all up to `through`."""
+        """Items to send next to a receiver that has all up to `through`."""
         taken: list[tuple[int, T]] = []
         size = 0
         while size < bytes_wanted:
@@ -194,7 +196,6 @@ class OutboundWindow(Generic[T]):
         return taken
 
     def has_more(self, through: int) -> bool:
-        """Whether there is something to send."""
         is_open = self.sent < max(through, self.base - 1) + WINDOW
         return bool(self._again) or (is_open and (self.sent < self._last or bool(self._waiting)))
 

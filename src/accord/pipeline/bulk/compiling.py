@@ -1,8 +1,8 @@
-"""From registered predicates to what finds their matches: sheets for the plain, an index for all.
+"""Compiles registered predicates for matching: sheets for plain ones, an index for all others.
 
-Everything that takes long is done once, here: reading texts, sorting clauses into columns. What
-comes out is mostly arrays, which workers map into their memory instead of building anything. Only
-the predicates that are not plain have to be added to an index, by each worker.
+All expensive work happens here, once: parsing texts, sorting clauses into columns. The result is
+mostly arrays, which workers map into memory instead of building anything. Each worker only has to
+add the predicates that are not plain to an index.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from accord.pipeline.bulk.sheets import Sheet
 from accord.pipeline.bulk.sorting import Signature, signature_of, to_sheet
 
 MAX_SHEETS: Final = 32
-_WORTHWHILE: Final = 256  # clauses in a sheet, where an index is needed anyway
+_WORTHWHILE: Final = 256  # minimum clauses in a sheet if an index is needed anyway
 
 SCHEMA: Final = pa.schema(
     [
@@ -42,7 +42,7 @@ ParseAll = Callable[[Texts], Iterable[Expr | PredicateError]]
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
-    """A predicate under a key of its owner's, for the channels that a filter selects."""
+    """A predicate with its owner's key, for the channels that a filter selects."""
 
     key: str
     channel: str = "#"
@@ -52,7 +52,7 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegistrationError(AccordError):
-    """A predicate of a set can't be accepted; `key` says which."""
+    """A predicate of a set is not acceptable; `key` identifies it."""
 
     def __init__(self, key: str, problem: str) -> None:
         self.key = key
@@ -72,9 +72,9 @@ class Other:
 
 @dataclass(frozen=True)
 class PredicateSet:
-    """A set of predicates, ready to be matched. `keys` are by position, the most important first.
+    """A set of predicates, ready for matching. `keys` are by position, the most important first.
 
-    `names` are the attributes that predicates in the index ask for.
+    `names` are the attributes used by predicates in the index.
     """
 
     version: str
@@ -89,21 +89,21 @@ class PredicateSet:
 
 
 def compile_set(registered: Iterable[Registered]) -> PredicateSet:
-    """RegistrationError where one of them can't be accepted."""
+    """Compile a set; RegistrationError if one predicate is not acceptable."""
     rows = [*registered]
     columns = {name: [getattr(each, name) for each in rows] for name in SCHEMA.names}
     return compile_table(pa.table(columns, schema=SCHEMA))
 
 
 def parse_here(texts: Texts) -> list[Expr | PredicateError]:
-    """The trees of all `texts`, or what is wrong with them."""
+    """Return the trees of all `texts`, or the error of each."""
     return [_parse(where, xpath) for where, xpath in texts]
 
 
 def compile_table(table: pa.Table, parse_all: ParseAll = parse_here) -> PredicateSet:
-    """The predicates of `table`, which has the columns of SCHEMA.
+    """Compile the predicates of `table`, which has the columns of SCHEMA.
 
-    Whoever has many texts that are not plain may have them parsed elsewhere, by `parse_all`.
+    With many texts that are not plain, `parse_all` can parse them on other machines.
     """
     table = _checked(table)
     order = np.argsort(-table["importance"].to_numpy(), kind="stable")
@@ -162,7 +162,7 @@ def _checked(table: pa.Table) -> pa.Table:
 def _choose(
     families: Sequence[Family], *, has_others: bool
 ) -> tuple[dict[Signature, list[Family]], list[Family]]:
-    """Families for sheets, by what they ask for, and those that the index may as well take."""
+    """Choose families for sheets, by signature, and those left to the index."""
     by_signature: dict[Signature, list[Family]] = {}
     for family in families:
         by_signature.setdefault(signature_of(family), []).append(family)
@@ -184,7 +184,7 @@ def _others(trees: Iterable[tuple[int, Expr]], table: pa.Table) -> Iterator[Othe
 
 
 def _digest(table: pa.Table) -> str:
-    """The same for the same predicates in the same order, in every process."""
+    """Digest of the predicates and their order, equal in every process."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

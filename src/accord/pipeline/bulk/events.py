@@ -1,9 +1,9 @@
-"""A batch of events as columns: what predicates ask for, for all events at once.
+"""A batch of events as columns: the values predicates use, for all events at once.
 
-The columns are those of `pipeline.attributes`. A declared attribute is looked for in its own column
-only, any other in the map. Numbers come as floats, NaN where an event has none; where some are
-integers that no float may hold, as Python's own numbers, which compare exactly. Values that no
-event can have (NaN, infinity) count as absent.
+The columns are those of `pipeline.attributes`. A declared attribute is read from its own column
+only, any other from the map. Numbers are floats, NaN where an event has none; if some are integers
+that a float may not represent, Python numbers, which compare exactly. Values that no event can have
+(NaN, infinity) count as absent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from accord.core.model.values import EXACT_MAX, Value
 from accord.pipeline.attributes import ATTRIBUTES, METADATA
 
 Integers = NDArray[np.int64]
-Numbers = NDArray[Any]  # of floats, or of objects
+Numbers = NDArray[Any]  # dtype float or object
 
 CHANNEL: Final = "channel"
 _FIELDS: Final = {
@@ -35,7 +35,7 @@ _FIELDS: Final = {
 
 
 class Codes:
-    """A column of values as numbers: `of_rows` says which of `values` each row has, -1 for none."""
+    """A dictionary-coded column: `of_rows` holds each row's index into `values`, -1 for none."""
 
     def __init__(self, of_rows: Integers, values: Sequence[Any]) -> None:
         self.of_rows = of_rows
@@ -43,7 +43,9 @@ class Codes:
 
 
 class Events:
-    """The events of one `batch`; `declared` are the names of attributes with own columns."""
+    """The events of one `batch`; `declared` are the names of attributes with columns of their
+    own.
+    """
 
     def __init__(self, batch: pa.RecordBatch, declared: Collection[str]) -> None:
         self._batch = batch
@@ -66,14 +68,14 @@ class Events:
         return found
 
     def codes(self, name: str, kind: str) -> Codes:
-        """Which of the distinct values of this kind each event has."""
+        """Code each event's value of this kind."""
         found = self._codes.get((name, kind))
         if found is None:
             found = self._codes[name, kind] = self._find_codes(name, kind)
         return found
 
     def values(self, names: Collection[str], rows: Integers) -> list[dict[str, Value]]:
-        """What the events in `rows` have of the attributes called `names`."""
+        """Values of the attributes `names` for the events in `rows`."""
         found: list[dict[str, Value]] = [{} for _ in range(len(self))]
         for name in names:
             if name in self._declared and name in self._names:
@@ -152,7 +154,7 @@ class _Entries:
         first, end = int(offsets[0]), int(offsets[-1])
         lengths = np.diff(offsets)
         if column.null_count:
-            # Nothing says that a null has no entries, though it means nothing if it has.
+            # Arrow allows a null map to have entries, although they mean nothing.
             assert not lengths[column.is_null().to_numpy(zero_copy_only=False)].any()
         self._rows = np.repeat(np.arange(len(column)), lengths)
         items = column.items.slice(first, end - first)
@@ -189,7 +191,7 @@ class _Entries:
 
 
 def is_absent(numbers: Numbers) -> NDArray[np.bool_]:
-    """Where there is NaN, which alone does not equal itself."""
+    """True at NaN, the only value unequal to itself."""
     is_nan: NDArray[np.bool_] = (numbers != numbers).astype(np.bool_)  # noqa: PLR0124
     return is_nan
 
@@ -213,14 +215,14 @@ def _field_of(kind: pa.DataType) -> str | None:
 
 
 def _widened(column: pa.Array) -> pa.Array:
-    """Numbers in the types that values have."""
+    """Numbers cast to the types of event values."""
     if pa.types.is_integer(column.type):
         return column.cast(pa.int64())
     return column.cast(pa.float64()) if pa.types.is_floating(column.type) else column
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Values as Python has them: times in UTC, and no floats that are no numbers."""
+    """Values as Python objects: times in UTC, non-finite floats absent."""
     column = _widened(column)
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("us", "UTC"))
@@ -230,7 +232,7 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _large(column: pa.Array) -> Numbers | None:
-    """The integers as they are, where floats could not hold some of them."""
+    """Exact integers, if floats can't represent some of them."""
     bounds = pc.min_max(column).as_py()
     low, high = bounds["min"], bounds["max"]
     if low is None or (low > -EXACT_MAX and high < EXACT_MAX):
@@ -249,4 +251,4 @@ def _document(source: bytes | None) -> Document | None:
     try:
         return None if source is None else Document(source)
     except EventError:
-        return None  # as `columns` has it: unknown, and no reason to fail
+        return None  # as in `columns`: unknown, not an error

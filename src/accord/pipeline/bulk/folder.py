@@ -1,9 +1,9 @@
-"""A folder of predicates: versions of a set, the latest of which counts.
+"""A directory of predicates: versions of a set, of which the latest applies.
 
-Whoever registers predicates publishes a new version; whoever matches looks between two batches
-whether there is one. The folder must be seen by all workers under one path, as the archive is.
-Versions are written aside and get their names when they are whole, so a reader finds all of one or
-nothing. Workers execute what is in it: only those who may run code on them may write there.
+To register predicates, publish a new version; matchers check for one between batches. All workers
+must see the directory under the same path, as with the archive. A version is written to a temporary
+name and renamed when complete, so a reader finds all of it or nothing. Workers execute its
+contents: write access must be limited to those who may run code on the workers.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from accord.pipeline.bulk.compiling import PredicateSet
 from accord.pipeline.bulk.storing import pack, unpack_file
 
 _SUFFIX: Final = ".predicates"
-_KEPT: Final = 3  # versions, because somebody may be about to open one
+_KEPT: Final = 3  # versions; a reader may be about to open an older one
 
 
 class FolderError(AccordError):
-    """No predicates where they should be."""
+    """The directory holds no predicates."""
 
 
 class PredicateFolder:
-    """Versions of a set of predicates in the folder at `path`."""
+    """Versions of a set of predicates in the directory `path`."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).absolute()
 
     def publish(self, predicates: PredicateSet) -> int:
-        """Make `predicates` the latest version; returns its number."""
+        """Publish `predicates` as the latest version; returns its number."""
         durable_files.make_folder(self.path)
         data = pack(predicates)
         number = self._latest() + 1
@@ -42,7 +42,7 @@ class PredicateFolder:
         return number
 
     def latest(self) -> int:
-        """The number of the latest version; FolderError where there is none."""
+        """Return the number of the latest version; FolderError if there is none."""
         if number := self._latest():
             return number
         raise FolderError(

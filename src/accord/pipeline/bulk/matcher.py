@@ -1,4 +1,4 @@
-"""Finding the matches of a compiled set in a batch of events."""
+"""Matches a compiled set against a batch of events."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from accord.pipeline.bulk.sheets import Pairs
 
 
 class Matcher:
-    """What a worker keeps of a set between batches."""
+    """A worker's state for one set, kept between batches."""
 
     def __init__(self, predicates: PredicateSet) -> None:
         self.predicates = predicates
 
     def find(self, batch: pa.RecordBatch, declared: Collection[str]) -> Iterator[Pairs]:
-        """Which events match which predicates, in no particular order, each pair once."""
+        """Return pairs of event and matching predicate, unordered, each once."""
         events = Events(batch, declared)
         for sheet in self.predicates.sheets:
             yield from sheet.find(events)
@@ -34,7 +34,7 @@ class Matcher:
     def _index(self) -> Index:
         index = Index()
         for other in self.predicates.others:
-            # The tree is canonical already, and making it so would take longer than adding it.
+            # The tree is already canonical; canonicalising it would take longer than adding it.
             predicate = Predicate.__new__(Predicate)
             predicate.tree = other.tree
             index.add(other.position, predicate, channel=other.channel, importance=other.importance)

@@ -1,15 +1,15 @@
-"""Plain predicates as columns, matched with whole batches of events.
+"""Plain predicates as columns, matched against whole batches of events.
 
-A sheet holds clauses that ask for the same attributes: some to equal constants (its points), others
-to be within bounds (its ranges). Clauses are sorted into groups with equal constants and channel
-filter, so that an event meets few of them. What is left is to compare the event's numbers with the
-bounds of its group, which numpy does in one of two ways. Where many events of a batch meet a large
-group, as a table with a row for each event and a column for each clause: about a nanosecond a
-cell, but ten microseconds to begin with. Small groups are strung together, so that all events of a
-batch go through them in one pass: twenty times the cost for each pair, but once to begin with.
+A sheet holds clauses on the same attributes: some must equal constants (its points), others lie
+within bounds (its ranges). Clauses are grouped by equal constants and channel filter, so that an
+event meets few of them. What remains is to compare the event's numbers with the bounds of its
+group, which numpy does in one of two ways. If many events of a batch meet a large group: as a table
+with a row for each event and a column for each clause, at about a nanosecond a cell plus ten
+microseconds of set-up. Small groups are concatenated, so that all events of a batch go through them
+in one pass: twenty times the cost per pair, but a single set-up.
 
-In a table the clauses are in order of their lowest value in the first range, and the events in
-order of their value there: so a strip of neighbouring events needs only a stretch of the clauses.
+In a table, clauses are ordered by their lowest value in the first range, and events by their value
+there, so a strip of neighbouring events needs only a contiguous part of the clauses.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ from numpy.typing import NDArray
 from accord.core.model.channels import ChannelMap
 from accord.pipeline.bulk.events import Codes, Events, Integers, Numbers, is_absent
 
-Pairs = tuple[Integers, Integers]  # rows of a batch and positions of predicates, side by side
+Pairs = tuple[Integers, Integers]  # batch rows and predicate positions, in parallel
 Floats = NDArray[np.float64]
 
-# From so many pairs on, a table of its own costs less than taking part in the common pass.
+# From this many pairs on, a table costs less than a share of the common pass.
 _TABLE_PAIRS: Final = 1_024
 _STRIP_CELLS: Final = 1 << 14
 _STRIP_EVENTS: Final = 32  # at least
 _MOST_PAIRS: Final = 1 << 20  # compared at a time
-_SHORT: Final = 1 << 16  # numbers below this are sorted by their digits
+_SHORT: Final = 1 << 16  # numbers below this use radix sort
 
 
 @dataclass(frozen=True)
 class Sheet:
     """Clauses in columns. Group g has those from `starts[g]` up to `starts[g + 1]`.
 
-    `filters` are the channel filters in use, `group_filters` the number of each group's own, and
+    `filters` are the channel filters in use, `group_filters` the index of each group's own, and
     `group_points` its constants, a column for each point. `positions` are those of the predicates.
-    `lows` and `highs` have a row for each of `ranges`. `peaks` is the highest bound in the first
-    range so far in the group: up to where it exceeds a value, no clause of the group matches that.
+    `lows` and `highs` have a row for each of `ranges`. `peaks` is the running maximum, within the
+    group, of the upper bound in the first range: no clause before the first peak above a value
+    matches that value.
     """
 
     points: tuple[tuple[str, str], ...]  # names, and kinds of value
@@ -59,7 +60,7 @@ class Sheet:
     peaks: Floats
 
     def find(self, events: Events) -> Iterator[Pairs]:
-        """Which events match which predicates, in no particular order."""
+        """Return pairs of event and matching predicate, unordered."""
         codes = [events.channels, *(events.codes(name, kind) for name, kind in self.points)]
         meetings = self._meet(_sort_rows(codes), codes)
         numbers = [events.numbers(name) for name in self.ranges]
@@ -92,7 +93,7 @@ class Sheet:
         return filters
 
     def _meet(self, kinds: _Sorted, codes: Sequence[Codes]) -> _Meetings:
-        """Which groups the events meet that agree in channel and points."""
+        """Find the groups met by events that agree in channel and points."""
         tables = self._groups
         selected: dict[int, list[dict[Any, int]]] = {}
         samples = kinds.order[kinds.firsts]
@@ -135,7 +136,7 @@ class Sheet:
                 yield rows[top + events], self.positions[left + clauses]
 
     def _compare(self, strip: Sequence[Numbers], left: int, right: int) -> Integers:
-        """The cells of a table, counted row by row, whose event and clause match."""
+        """Return the cells of a table, numbered row by row, whose event and clause match."""
         cells: Any = True
         for axis, values in enumerate(strip):
             cells &= values >= self.lows[axis, left:right]
@@ -156,7 +157,7 @@ class Sheet:
             clauses = _string(self.starts[groups[part]], sizes[part])
             for axis, column in enumerate(numbers):
                 values = column[events]
-                # Among Python's own numbers numpy warns of NaN: it is where a number is absent.
+                # On object arrays numpy warns of NaN, which marks an absent number.
                 with np.errstate(invalid="ignore"):
                     hits = np.flatnonzero(
                         (values >= self.lows[axis][clauses]) & (values < self.highs[axis][clauses])
@@ -168,7 +169,7 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True)
 class _Sorted:
-    """Rows in an order that brings like ones together: `counts[k]` of them from `firsts[k]`."""
+    """Rows ordered so that equal ones are adjacent: `counts[k]` of them from `firsts[k]`."""
 
     order: Integers
     firsts: Integers
@@ -177,7 +178,7 @@ class _Sorted:
 
 @dataclass(frozen=True, slots=True)
 class _Meetings:
-    """Like rows, from `firsts` on in `order`, and a group that they meet."""
+    """Equal rows, from `firsts` on in `order`, and a group that they meet."""
 
     order: Integers
     firsts: Integers
@@ -191,7 +192,7 @@ class _Meetings:
 
 
 def _sort_rows(parts: Sequence[Codes]) -> _Sorted:
-    """Rows by the codes that they have in all `parts`, without those that lack one."""
+    """Sort rows by their codes in all `parts`, without those that lack one."""
     combined, size = parts[0].of_rows, len(parts[0].values)
     for part in parts[1:]:
         is_whole = (combined >= 0) & (part.of_rows >= 0)
@@ -204,7 +205,7 @@ def _sort_rows(parts: Sequence[Codes]) -> _Sorted:
     short = combined.astype(np.uint16) if size < _SHORT else combined
     order = np.argsort(short, kind="stable")
     counts = np.bincount(combined + 1, minlength=1)
-    # Those without all codes come first, or, as short numbers, last.
+    # Rows that lack a code come first or, as short numbers, last.
     firsts = np.concatenate(([0], np.cumsum(counts[1:])))[:-1]
     firsts += 0 if size < _SHORT else counts[0]
     used = np.flatnonzero(counts[1:])
@@ -212,6 +213,6 @@ def _sort_rows(parts: Sequence[Codes]) -> _Sorted:
 
 
 def _string(firsts: Integers, counts: Integers) -> Integers:
-    """Numbers from each of `firsts` on, as many as `counts` says, all in a row."""
+    """Concatenated ranges: from each of `firsts`, `counts` numbers."""
     before = np.cumsum(counts) - counts
     return np.repeat(firsts - before, counts) + np.arange(int(counts.sum()))

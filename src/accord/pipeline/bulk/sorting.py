@@ -1,4 +1,4 @@
-"""Sorting the clauses of plain predicates into a sheet."""
+"""Builds sheets from the clauses of plain predicates."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ _ARROW = {"string": pa.string(), "number": pa.float64(), "boolean": pa.bool_()}
 
 
 def signature_of(family: Family) -> Signature:
-    """What a family asks for: attributes with constants to equal, and with bounds."""
+    """Signature of a family: attributes compared for equality, and with bounds."""
     return family.plan.point_names, tuple(sorted(family.plan.range_names))
 
 
 def to_sheet(
     signature: Signature, families: Sequence[Family], filters: pa.DictionaryArray
 ) -> Sheet:
-    """All clauses of `families`, which have one signature; `filters` are by position."""
+    """Build a sheet of all clauses of `families`, which share a signature; `filters` are by
+    position.
+    """
     points, ranges = signature
     parts = [to_clauses(family) for family in families]
     rows = [[family.plan.range_names.index(name) for name in ranges] for family in families]
@@ -65,7 +67,7 @@ def _codes(column: pa.Array) -> Integers:
 
 
 def _group(columns: Sequence[Integers]) -> tuple[Integers, Integers]:
-    """Which group each clause belongs to, and one clause of each."""
+    """Assign each clause to a group; also return one clause of each group."""
     groups = columns[0]
     for column in columns[1:]:
         width = int(column.max(initial=0)) + 1
@@ -82,7 +84,7 @@ def _peaks(highs: Floats, starts: Integers) -> Floats:
 
 
 def _by_narrowness(lows: Floats, highs: Floats) -> list[int]:
-    """The axes in order of how much of what bounds span a clause leaves over, the least first."""
+    """Axes by the mean share of the bounds' whole span that a clause covers, smallest first."""
     shares = []
     for low, high in zip(lows, highs, strict=True):
         ends = np.concatenate((low, high))

@@ -1,7 +1,7 @@
-"""PredicateSet predicates as bytes: packed once, mapped by every worker of a machine.
+"""`PredicateSet` as bytes: packed once, memory-mapped by every worker of a machine.
 
-A pack is pickled with its arrays outside, aligned, so that whoever unpacks a file uses the arrays
-where they are: the pages are shared between processes, and read as they are needed.
+A pack is pickled with its arrays out of band, aligned, so that unpacking a file uses the arrays in
+place: the pages are shared between processes, and read as they are needed.
 
     magic, length of the directory, directory (length of each part), parts, each at a multiple of 64
 """
@@ -23,7 +23,7 @@ _ALIGNED: Final = 64
 
 
 class PackError(AccordError):
-    """Bytes that are no compiled predicates."""
+    """The bytes are not a compiled set of predicates."""
 
 
 def pack(predicates: PredicateSet) -> bytes:
@@ -39,7 +39,7 @@ def pack(predicates: PredicateSet) -> bytes:
 
 
 def unpack(data: bytes | mmap.mmap) -> PredicateSet:
-    """PackError where `data` is none; the arrays are parts of it."""
+    """Unpack `data`, with arrays as views into it; PackError if it is not a pack."""
     view = memoryview(data)
     at = len(_MAGIC) + _COUNT.size
     if len(view) < at or bytes(view[: len(_MAGIC)]) != _MAGIC:
@@ -56,7 +56,7 @@ def unpack(data: bytes | mmap.mmap) -> PredicateSet:
             raise PackError("compiled predicates end too early")
         parts.append(view[at : at + length])
         at += length
-    # What one may write into a folder of predicates one may have executed: see `folder`.
+    # Write access to a predicate directory already implies code execution: see `folder`.
     predicates = pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301
     assert isinstance(predicates, PredicateSet)
     return predicates

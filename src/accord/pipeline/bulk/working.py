@@ -1,7 +1,7 @@
-"""What Spark's Python workers do: match batches of events with predicates they keep in memory.
+"""Runs in Spark's Python workers: matches batches of events with predicates kept in memory.
 
-A worker goes through many tasks. The predicates it has unpacked, and the index it has built for
-those that are not plain, stay in this module between them.
+A worker runs many tasks. Unpacked predicates, and the index built for those that are not plain,
+stay in this module between tasks.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from accord.pipeline.bulk.storing import unpack
 
 PREDICATE: Final = "predicate"
 PREDICATES: Final = "predicates"
-_ROWS: Final = 1 << 18  # matched at a time, where they are small
+_ROWS: Final = 1 << 18  # matched at a time, if they are small
 _BYTES: Final = 64 << 20
 _OUT_ROWS: Final = 1 << 16
 _OUT_BYTES: Final = 16 << 20
-_LISTED: Final = 1 << 21  # matches gathered for lists, about
+_LISTED: Final = 1 << 21  # approximate number of matches gathered for lists
 _FIRST_LISTED: Final = 1 << 14
 _KEPT: Final = 2  # sets of predicates
 
@@ -32,14 +32,14 @@ _kept: dict[tuple[str, str], Matcher] = {}
 
 
 class Origin(Protocol):
-    """Where a worker gets predicates from, and whether there are newer ones."""
+    """A source of predicates, which may be updated."""
 
     def matcher(self) -> Matcher: ...
 
 
 @dataclass(frozen=True)
 class Carried:
-    """Predicates that come with the task, the same for all of a query."""
+    """Predicates embedded in the task, the same for a whole query."""
 
     version: str
     data: bytes
@@ -50,7 +50,7 @@ class Carried:
 
 @dataclass(frozen=True)
 class Looked:
-    """The latest version in a folder, whenever one looks."""
+    """The latest version in a directory at each call."""
 
     path: str
 
@@ -59,7 +59,7 @@ class Looked:
         number = folder.latest()
         try:
             return _keep((self.path, str(number)), lambda: Matcher(folder.read(number)))
-        except FileNotFoundError:  # so many newer ones meanwhile that it is gone
+        except FileNotFoundError:  # removed after several newer versions were published
             number = folder.latest()
             return _keep((self.path, str(number)), lambda: Matcher(folder.read(number)))
 
@@ -70,13 +70,13 @@ def _keep(name: tuple[str, str], make: Callable[[], Matcher]) -> Matcher:
         while len(_kept) >= _KEPT:
             del _kept[next(iter(_kept))]
         matcher = make()
-    _kept[name] = matcher  # the last one now
+    _kept[name] = matcher  # most recently used
     return matcher
 
 
 @dataclass(frozen=True)
 class Work:
-    """Which columns are attributes, which to hand on, and whether matches are lists or rows."""
+    """The task: which columns are attributes, which to forward, and matches as lists or rows."""
 
     origin: Origin
     declared: tuple[str, ...]
@@ -89,7 +89,7 @@ class Work:
             yield from self._listed(batch, matcher) if self.is_list else self._rows(batch, matcher)
 
     def _rows(self, batch: pa.RecordBatch, matcher: Matcher) -> Iterator[pa.RecordBatch]:
-        """A row for each match."""
+        """One row per match."""
         events = batch.select(self.handed_on)
         keys = matcher.predicates.keys
         most = _rows_within(_OUT_BYTES, events)
@@ -98,7 +98,7 @@ class Work:
             yield found.append_column(PREDICATE, keys.take(pa.array(positions)))
 
     def _listed(self, batch: pa.RecordBatch, matcher: Matcher) -> Iterator[pa.RecordBatch]:
-        """A row for each event, with all its matches, the most important first."""
+        """One row per event, with all its matches, the most important first."""
         keys = matcher.predicates.keys
         top, count = 0, _FIRST_LISTED
         while top < len(batch):
@@ -111,12 +111,12 @@ class Work:
             )
             yield part.select(self.handed_on).append_column(PREDICATES, lists)
             top += count
-            # As many as will have about the number of matches that memory is meant for.
+            # Limits the number of matches in memory.
             count = max(1, int(_LISTED * len(part) / max(len(rows), len(part))))
 
 
 def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Spark's batches are small: the more events come together, the less each of them costs."""
+    """Combine Spark's small batches: the cost per event falls with the batch size."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -140,7 +140,7 @@ def _rows_within(size: int, batch: pa.RecordBatch) -> int:
 
 
 def _regroup(pieces: Iterable[Pairs], most: int) -> Iterator[Pairs]:
-    """The same pairs, about `most` at a time."""
+    """The same pairs, in batches of about `most`."""
     waiting: list[Pairs] = []
     count = 0
     for piece in pieces:

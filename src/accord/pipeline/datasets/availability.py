@@ -1,21 +1,21 @@
-"""Availability of nodes and links, from what was seen of them again and again.
+"""Availability of nodes and links, from repeated observations.
 
-A sighting says that a subject did or did not answer at a moment. A link is down where it missed
-several in a row (three, in SPEC's part H): single lost pings are no failure. What is seen counts
-until the next sighting, but not for longer than `gap_s`: nobody looked then.
+A sighting records whether a subject replied at a moment. A link is down after several consecutive
+misses (three, in SPEC's part H): a single lost ping is no failure. A sighting holds until the next
+one, but for `gap_s` at most: beyond that the subject was not observed.
 
 | column | meaning |
 |---|---|
-| `sightings`, `missed` | how many there were, and without an answer |
-| `watched_s`, `down_s` | how long it was watched, and down |
+| `sightings`, `missed` | number of sightings, and of those without a reply |
+| `watched_s`, `down_s` | time observed, and time down |
 | `availability` | share of the time that it was up |
 | `failures` | how often it went down |
 | `mean_up_s` | mean time between failures: time up for each failure, null without one |
 | `mean_down_s` | mean time to repair |
-| `failure_probability` | that it is down at some moment, as routing needs it |
+| `failure_probability` | probability of being down at a random moment, as routing needs it |
 
-The probability is never 0 or 1, however short the history: a subject counts as if it had been
-seen up once and down once more (rule of succession).
+The probability is never 0 or 1, however short the history: each subject is credited with one more
+sighting up and one more down (rule of succession).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 
 def availability(sightings: DataFrame, *, missed: int = 3, gap_s: float = 60) -> DataFrame:
-    """For each `subject`, from the columns `subject`, `at` (timestamp) and `is_up`."""
+    """The table for each `subject`, from columns `subject`, `at` (timestamp) and `is_up`."""
     states = with_states(sightings, missed=missed, gap_s=gap_s)
     is_down = F.col("is_down")
     counted = states.groupBy("subject").agg(
@@ -52,9 +52,9 @@ def availability(sightings: DataFrame, *, missed: int = 3, gap_s: float = 60) ->
 
 
 def with_states(sightings: DataFrame, *, missed: int, gap_s: float) -> DataFrame:
-    """Add `is_down`, `has_failed` where that begins, and how long it `lasted_s`."""
+    """Add `is_down`, `has_failed` at each start of it, and its duration `lasted_s`."""
     in_time = Window.partitionBy("subject").orderBy("at")
-    # Between two answers all misses have seen the same number of answers before.
+    # All misses between two replies have the same number of replies before them.
     answers = F.sum(F.col("is_up").cast("int")).over(in_time)
     row_of_misses = Window.partitionBy("subject", "_answers", "is_up")
     is_down = ~F.col("is_up") & (F.count(F.lit(1)).over(row_of_misses) >= missed)
@@ -73,12 +73,12 @@ def with_states(sightings: DataFrame, *, missed: int, gap_s: float) -> DataFrame
 
 
 def _lasted_s(until: Column, gap_s: float) -> Column:
-    """Nothing is known of the time behind the last sighting."""
+    """Time until the next sighting; unknown after the last one."""
     seconds = (F.unix_micros(until) - F.unix_micros("at")) / 1e6
     return F.when(until.isNotNull(), F.least(seconds, F.lit(float(gap_s)))).otherwise(0.0)
 
 
 def sightings_of(pings: DataFrame) -> DataFrame:
-    """Sightings from columns `subject`, `at`, `sent` and `answered`: up where any was answered."""
+    """Sightings from columns `subject`, `at`, `sent` and `answered`: up if any was answered."""
     asked = pings.where(F.col("sent") > 0)
     return asked.select("subject", "at", (F.col("answered") > 0).alias("is_up"))

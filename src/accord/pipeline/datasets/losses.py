@@ -1,7 +1,7 @@
 """Causes of loss: why events did not arrive, or not as they were published.
 
-The ledger's detail says it of single events, with their own figures: `deadline_ms=5000`, the event
-that took its place, an attribute's value. A cause is what is left without them.
+The ledger's detail gives the reason per event with its own values: `deadline_ms=5000`, the event
+that replaced it, an attribute's value. A cause is the detail without those values.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def losses(ledger: DataFrame) -> DataFrame:
 
 
 def cause() -> Column:
-    """The words of a detail, or the usual ones of its outcome where it has none."""
+    """The words of a detail, or the default ones of its outcome."""
     words = F.regexp_replace(F.col("detail"), _FACTS, "")
     general = F.regexp_replace(F.regexp_replace(words, "^; ", ""), _VALUES, "…")
     usual = F.lit("")

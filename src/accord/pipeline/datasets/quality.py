@@ -1,21 +1,21 @@
 """Delivered quality: how much arrived, how fast, and how much of it in time.
 
-An entry of the ledger stands for `count` events that had the same fate at the same time, so that
-everything is weighted by it. Percentiles come from a histogram, whose size is bounded whatever the
-number of events: each bin is one percent wider than the one before, which is exact up to 98 ms and
-off by half a percent at most beyond. Making it is an aggregation that Spark compiles.
+A ledger entry stands for `count` events with the same outcome at the same time, so everything is
+weighted by it. Percentiles come from a histogram of bounded size: each bin is one percent wider
+than the one before, which is exact up to 98 ms and within half a percent beyond. Building it is an
+aggregation that Spark compiles.
 
 | column | of the events in a group |
 |---|---|
 | `events` | all of them, once for each destination |
 | `delivered`, `late`, … | how many of each outcome; late and shaped ones have arrived, too |
 | `bytes`, `rate_hz`, `bytes_per_s` | of those that arrived |
-| `latency_p50_ms`, … | from received to handed over, of those that arrived |
+| `latency_p50_ms`, … | from receipt to delivery, of those that arrived |
 | `queueing_p50_ms`, … | the part of it in the outbox |
 | `in_time` | arrived and not late, of all that should have arrived |
 
-What a newer event replaced was not to arrive any more; nor was what the node refused to take, which
-has no destination.
+Not counted as expected: events replaced by a newer one, and events the node refused, which have no
+destination.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ HISTOGRAM: Final = ("outcome", _IS_TAKEN, _LATENCY, _QUEUEING)
 
 
 def quality(ledger: DataFrame, *by: str, seconds: float) -> DataFrame:
-    """For each combination of the columns `by`; rates are over `seconds`."""
+    """Quality for each combination of the columns `by`; rates are over `seconds`."""
     return summarize(histogram(with_delays(ledger), *by), *by, seconds=seconds)
 
 
 def quality_over_time(ledger: DataFrame, *by: str, every_s: int = 3_600) -> DataFrame:
-    """The same for each `every_s` seconds, which begin `at`, by when events were done with."""
+    """The same for each interval of `every_s` seconds, starting `at`, by time of outcome."""
     at = F.window(F.col("done"), f"{every_s} seconds")["start"]
     return quality(ledger.withColumn("at", at), *by, "at", seconds=every_s)
 
 
 def with_delays(ledger: DataFrame) -> DataFrame:
-    """Add how long each entry took; null for what did not arrive."""
+    """Add the delays of each entry; null if it did not arrive."""
     has_arrived = F.col("outcome").isin(*ARRIVED)
     return ledger.select(
         "*",
@@ -60,7 +60,7 @@ def with_delays(ledger: DataFrame) -> DataFrame:
 
 
 def histogram(delays: DataFrame, *by: str) -> DataFrame:
-    """Events and bytes of each outcome and delay."""
+    """Count events and bytes by outcome and delay."""
     return delays.groupBy(*by, *HISTOGRAM).agg(*sums())
 
 
@@ -74,7 +74,7 @@ def summarize(histogram: DataFrame, *by: str, seconds: float) -> DataFrame:
 
 
 def aggregates() -> list[Column]:
-    """Over entries or their histogram; `with_rates` makes the columns of them."""
+    """Aggregates over entries or their histogram, from which `with_rates` computes the columns."""
     count = F.col("count")
     is_due = (F.col("outcome") != "replaced") & F.col(_IS_TAKEN)
     return [
@@ -115,11 +115,11 @@ def _percentiles(column: str) -> Column:
 
 
 def _bin_of(since: str) -> Column:
-    """Where in the histogram a delay is; clocks that were set back make no negative ones."""
+    """Histogram bin of a delay; negative ones, from a clock set back, count as 0."""
     delay_ms = F.greatest(F.unix_millis("done") - F.unix_millis(since), F.lit(0))
     return F.floor(F.log1p(delay_ms) * _BINS).cast("int")
 
 
 def _delay_ms(bin_: Column) -> Column:
-    """The whole number in the middle of a bin."""
+    """The integer in the middle of a bin."""
     return F.round(F.exp((bin_ + 0.5) / _BINS)) - 1

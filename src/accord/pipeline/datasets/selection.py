@@ -1,4 +1,4 @@
-"""Which rows an analysis is about: those of some channels, from one moment to another."""
+"""Row selection for analyses: by channel filter and time range."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEVEL: Final = "[^/]*"
 
 
 def selects(pattern: str, column: str = CHANNEL) -> Column:
-    """Whether the channel filter `pattern` selects `column`; ValueError where it is none."""
+    """Whether the channel filter `pattern` selects `column`; ValueError if it is invalid."""
     if problem := problem_with_filter(pattern):
         raise ValueError(f"channel: {problem}")
     channel = F.col(column)
@@ -31,7 +31,7 @@ def selects(pattern: str, column: str = CHANNEL) -> Column:
         return channel.startswith(above + "/") | (channel == above)
     else:
         selected = F.lit(True)
-    # The system's channels are only selected by their first level's name.
+    # System channels are only selected by an explicit first level.
     return selected & ~channel.startswith("$") if levels[0] in ("+", "#") else selected
 
 
@@ -48,11 +48,11 @@ def _regex(levels: list[str], is_open: bool) -> str:
 
 
 def between(frame: DataFrame, column: str, since_ms: int, until_ms: int) -> DataFrame:
-    """Rows whose timestamp in `column` is from `since_ms` up to but without `until_ms`."""
+    """Rows whose timestamp in `column` is in [`since_ms`, `until_ms`)."""
     since, until = (F.timestamp_millis(F.lit(ms)) for ms in (since_ms, until_ms))
     return frame.where((F.col(column) >= since) & (F.col(column) < until))
 
 
 def of_channels(ledger: DataFrame, pattern: str) -> DataFrame:
-    """Entries for channels that `pattern` shows; a run of several channels may be for any."""
+    """Entries for channels that `pattern` shows; entries for several channels always count."""
     return ledger.where(shows(pattern) | (F.col(CHANNEL) == ""))

@@ -1,10 +1,10 @@
-"""Selectivity: which share of the events on its channels a registered predicate selects.
+"""Selectivity: the share of the events on its channels that a registered predicate selects.
 
-One pass over the events matches them with all predicates, by the same matcher as bulk brokering:
-the query stays small however many there are. Tasks hand on no events, only what they have counted.
+One pass matches the events with all predicates, by the matcher of bulk brokering, so the query
+stays small however many there are. Tasks return counts, not events.
 
-Predicates come from clients, and may be made to be slow: a task looks at events for a limited time,
-and takes the rest to be like those it has seen.
+Predicates come from clients and may be slow on purpose: a task examines events for a limited time,
+and extrapolates to the rest.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from accord.pipeline.bulk.compiling import PredicateSet, Registered, compile_set
 from accord.pipeline.bulk.events import Integers
 from accord.pipeline.bulk.matcher import Matcher
 
-PREDICATES: Final = 1_000  # in one pass
-CHARACTERS: Final = 200_000  # of all of them
-BUDGET_S: Final = 5.0  # of a task
-_PIECE: Final = 256  # events looked at between two looks at the clock, where documents are read
+PREDICATES: Final = 1_000  # per pass
+CHARACTERS: Final = 200_000  # in total
+BUDGET_S: Final = 5.0  # per task
+_PIECE: Final = 256  # events between two time checks, if documents are read
 _COUNTED: Final = pa.schema(
     {
         "index": pa.int32(),
@@ -51,7 +51,7 @@ def selectivity(
 ) -> DataFrame:
     """For each of `watched` by its `index`: events seen and matched, bytes, rates over `seconds`.
 
-    Only the first PREDICATES are looked at; what can't be understood has no row.
+    Only the first PREDICATES are used; a predicate that can't be parsed has no row.
     """
     counting = MatchCounter.of(watched[:PREDICATES], tuple(declared))
     columns = ["channel", *map(_quoted, declared), ATTRIBUTES]
@@ -60,7 +60,7 @@ def selectivity(
     size = F.coalesce("payload_bytes", F.lit(0).cast("long")).alias("payload_bytes")
     schema = "index int, seen long, matched long, bytes long"
     counted = events.select(*columns, size).mapInArrow(counting, schema)
-    # Also where there are no events at all, and so no tasks.
+    # Covers the case of no events, and so no tasks.
     nothing = events.sparkSession.createDataFrame(counting.nothing())
     summed = (
         counted.unionByName(nothing)
@@ -79,7 +79,7 @@ def selectivity(
 def most_used(
     watched: Sequence[WatchedPredicate], most: int = PREDICATES
 ) -> list[WatchedPredicate]:
-    """Those of the most clients first, as many as one pass takes."""
+    """As many as one pass takes, those with the most clients first."""
     chosen: list[WatchedPredicate] = []
     characters = 0
     for each in sorted(watched, key=lambda each: -each.clients):
@@ -96,12 +96,12 @@ def _quoted(name: str) -> str:
 
 @dataclass(frozen=True)
 class MatchCounter:
-    """What tasks do. For each filter there is a predicate that selects all events it selects."""
+    """The task. Each filter also gets a predicate that selects all its events."""
 
     predicates: PredicateSet
     declared: tuple[str, ...]
-    index: tuple[int, ...]  # of those that are understood
-    filter_of: tuple[int, ...]  # the place of each one's filter, behind all of them
+    index: tuple[int, ...]  # of those that could be parsed
+    filter_of: tuple[int, ...]  # position of each one's filter, after all predicates
     budget_s: float = BUDGET_S
 
     @classmethod

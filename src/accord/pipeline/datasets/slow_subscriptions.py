@@ -9,9 +9,9 @@ from accord.pipeline.datasets.quality import quality
 
 
 def slow_subscriptions(ledger: DataFrame, *, seconds: float, at_least: int = 1) -> DataFrame:
-    """Quality of each client and channel, with its `rank`: the highest delays first.
+    """Quality by client and channel, with its `rank`: the highest delays first.
 
-    Clients that got fewer than `at_least` events of a channel are left out.
+    Clients that received fewer than `at_least` events of a channel are omitted.
     """
     pairs = quality(ledger, "destination", "channel", seconds=seconds)
     arrived = F.col("delivered") + F.col("late") + F.col("shaped")

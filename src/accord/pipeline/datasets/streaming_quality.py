@@ -1,4 +1,4 @@
-"""Delivered quality as a stream: a row as soon as a stretch of time can't change any more."""
+"""Delivered quality as a stream: one row per time interval, once the interval is final."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def live_quality(
 ) -> DataFrame:
     """The columns of `quality` for each `every_s` seconds from `at` on, of a streaming ledger.
 
-    Entries may come up to `wait_s` seconds out of order; those that come later are left out.
+    Entries may be up to `wait_s` seconds out of order (the watermark); later ones are dropped.
     """
     slide = f"{slide_s or every_s} seconds"
     window = F.window(F.col("done"), f"{every_s} seconds", slide)

@@ -1,4 +1,4 @@
-"""Use of sources: what publishers give to channels, and how much of it anybody gets."""
+"""Use of sources: what publishers send to channels, and how much of it is delivered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def sources(events: DataFrame, *, seconds: float) -> DataFrame:
 
 
 def uses(ledger: DataFrame) -> DataFrame:
-    """For each publisher and channel: deliveries, their bytes, and to how many (about)."""
+    """For each publisher and channel: deliveries, their bytes, and about how many clients."""
     arrived = ledger.where(F.col("outcome").isin(*ARRIVED))
     return arrived.groupBy("publisher", "channel").agg(
         F.sum("count").alias("delivered"),
@@ -26,14 +26,14 @@ def uses(ledger: DataFrame) -> DataFrame:
 
 
 def source_use(events: DataFrame, ledger: DataFrame, *, seconds: float) -> DataFrame:
-    """Both together, also for what was not kept, or reached nobody."""
+    """Both joined, including what was not kept or not delivered."""
     both = sources(events, seconds=seconds).join(uses(ledger), ["publisher", "channel"], "full")
     numbers = ["events", "bytes", "delivered", "delivered_bytes", "destinations"]
     return both.fillna(0, [*numbers, "rate_hz", "bytes_per_s"])
 
 
 def channel_rates(events: DataFrame, *, every_s: int = 60) -> DataFrame:
-    """For each channel and `every_s` seconds, which begin `at`: kept events, bytes and rates."""
+    """For each channel and `every_s` seconds, starting `at`: kept events, bytes and rates."""
     at = F.window(F.col("received"), f"{every_s} seconds")["start"].alias("at")
     return events.groupBy("channel", at).agg(*_amounts(every_s))
 

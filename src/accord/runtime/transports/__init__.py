@@ -1,1 +1,1 @@
-"""What links run over: TCP and TLS, datagrams, and memory. On asyncio."""
+"""Transports of links: TCP, TLS, WebSocket, datagrams and memory, on asyncio."""

@@ -1,7 +1,7 @@
-"""What any transport offers: connections, as asyncio knows them.
+"""Interface of link transports: connections in asyncio's terms.
 
-The other end speaks through asyncio's own interfaces: a `Protocol` is told what comes, and writes
-to a `Transport`. So whatever asyncio can connect with can carry a link.
+The user of a transport implements asyncio's `Protocol` and writes to its `Transport`, so anything
+that asyncio can connect to can carry a link.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Factory = Callable[[], asyncio.Protocol]
 
 
 class Listener(Protocol):
-    """Where connections are accepted; `port` is the real one, also if the system chose it."""
+    """Accepts connections; `port` is the actual one, also if the system chose it."""
 
     @property
     def host(self) -> str: ...
@@ -23,11 +23,11 @@ class Listener(Protocol):
     def port(self) -> int: ...
 
     def close(self) -> None:
-        """Accept no more; those that are there stay."""
+        """Stop accepting; existing connections stay."""
 
 
 class LinkTransport(Protocol):
-    """Both ways of getting a connection. What is not possible raises OSError or ValueError."""
+    """Listens and dials. Raises OSError or ValueError on failure."""
 
     async def listen(self, host: str, port: int, factory: Factory) -> Listener: ...
 

@@ -1,6 +1,6 @@
-"""Links within one process, for tests: no sockets, the same order in every run.
+"""In-process links for tests: no sockets, and the same order in every run.
 
-A network can be silent, as one is whose cables are cut: nothing arrives, and nobody is told.
+A network can be silenced, like one with its cables cut: nothing arrives, and no end is notified.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _READ_BYTES: Final = 256 << 10
 
 
 class MemoryNetwork:
-    """Places are any host and port; port 0 is replaced by a free one."""
+    """Addresses are any host and port; port 0 is replaced by a free one."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[str, int], Factory] = {}
@@ -52,7 +52,7 @@ class MemoryNetwork:
             end.abort()
 
     def silence(self, is_silent: bool) -> None:
-        """Let nothing through, or everything again, what was held back included."""
+        """Hold all data back, or release it again."""
         self.is_silent = is_silent
         for end in list(self._ends):
             end.look()
@@ -73,7 +73,7 @@ class _MemoryListener:
 
 
 class MemoryConnection(asyncio.Transport):
-    """One end of a connection. What is written counts as waiting until the other end reads it."""
+    """One end of a connection. Written data counts as buffered until the other end reads it."""
 
     def __init__(self, network: MemoryNetwork, other: str, protocol: asyncio.Protocol) -> None:
         super().__init__({"peername": other, IS_LOCAL: True})
@@ -81,14 +81,14 @@ class MemoryConnection(asyncio.Transport):
         self._protocol = protocol
         self._loop = asyncio.get_running_loop()
         self._other: MemoryConnection | None = None
-        self._incoming: deque[bytes] = deque()  # nothing in it: the other end has ended
+        self._incoming: deque[bytes] = deque()  # an empty item means EOF
         self._waiting = 0
         self._high = _HIGH
         self._low = _HIGH // 4
         self._is_writing_paused = False
         self._is_reading = True
         self._is_looking = False
-        self._is_finished = False  # nothing will be written any more
+        self._is_finished = False  # EOF was written
         self._is_closing = False
         self._is_lost = False
 
@@ -161,7 +161,7 @@ class MemoryConnection(asyncio.Transport):
         self._low = self._high // 4 if low is None else low
 
     def look(self) -> None:
-        """Read what has come, at the end of this turn."""
+        """Read what has arrived, at the end of this turn of the event loop."""
         if not self._is_looking and self._incoming:
             self._is_looking = True
             self._loop.call_soon(self._read)

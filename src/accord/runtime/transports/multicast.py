@@ -1,7 +1,7 @@
-"""Datagrams to all who are in an IPv4 multicast group, over one socket.
+"""Datagrams to an IPv4 multicast group, over one socket.
 
-Several nodes of one machine may be in the same group: each gets its own copy of what is sent, also
-of what it sends itself.
+Several nodes on one machine may join the same group: each gets its own copy of every datagram,
+including its own.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _RECEIVE_BYTES: Final = 1 << 20
 
 
 class MulticastEndpoint(DatagramEndpoint):
-    """Made by `open_multicast`; `receive` gets each datagram with the host it came from."""
+    """Created by `open_multicast`; `receive` gets each datagram with the host it came from."""
 
     def __init__(self, group: str, port: int) -> None:
         super().__init__()
         self.sent = 0
-        self.failed = 0  # times that the network, or a full buffer, refused one
+        self.failed = 0  # datagrams refused by the network or a full buffer
         self.receive: Callable[[bytes, str], None] | None = None
         self._place = (group, port)
 
@@ -47,7 +47,7 @@ class MulticastEndpoint(DatagramEndpoint):
 
 
 def is_group(host: str) -> bool:
-    """Whether it is an address of IPv4 multicast."""
+    """Whether `host` is an IPv4 multicast address."""
     try:
         return ipaddress.IPv4Address(host).is_multicast
     except ValueError:
@@ -57,9 +57,9 @@ def is_group(host: str) -> bool:
 async def open_multicast(
     group: str, port: int, *, interface: str = "", hops: int = 1
 ) -> MulticastEndpoint:
-    """`interface` is the address of one of this machine's, the system chooses if left empty.
+    """`interface` is the address of a local interface; empty: the system chooses.
 
-    Where that is not possible it raises OSError.
+    Raises OSError on failure.
     """
     _, endpoint = await asyncio.get_running_loop().create_datagram_endpoint(
         lambda: MulticastEndpoint(group, port), sock=_socket(group, port, interface, hops)
@@ -75,7 +75,7 @@ def _socket(group: str, port: int, interface: str, hops: int) -> socket.socket:
         if sys.platform == "darwin":
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
-        # Bound to the group, it gets nothing that was sent to this port otherwise.
+        # Binding to the group excludes other datagrams to this port.
         made.bind((group if sys.platform != "win32" else "", port))
         by = socket.inet_aton(interface or "0.0.0.0")  # noqa: S104 - any
         made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + by)

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, as far as the transport can tell."""
+"""Identity of the other end of a connection, as far as the transport knows it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accord.core.links.handshake import RemoteEndpoint
 
 # Set by transports that never leave this process.
 IS_LOCAL: Final = "is_local"
-# Set where somebody in between opened the connection: who that is proves nothing.
+# Set if a proxy opened the connection: its address proves nothing.
 IS_FORWARDED: Final = "is_forwarded"
 
 
@@ -27,7 +27,7 @@ def remote_of(transport: asyncio.BaseTransport) -> RemoteEndpoint:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether what comes from there comes from this machine."""
+    """Whether `address` is of this machine."""
     try:
         number = ipaddress.ip_address(address)
     except ValueError:
@@ -38,7 +38,7 @@ def is_loopback(address: str) -> bool:
 
 
 def certified_names(certificate: Any) -> tuple[str, ...]:
-    """The common name and the DNS names of a certificate that was checked; else none."""
+    """Common name and DNS names of a verified certificate; empty without one."""
     if not certificate:
         return ()
     names = [

@@ -1,4 +1,4 @@
-"""Connections through an HTTP proxy: it is asked to CONNECT, and then only passes bytes on."""
+"""Connections through an HTTP proxy, by the CONNECT method."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PORT: Final = 3128
 
 
 def parse_proxy(text: str) -> SplitResult | None:
-    """http://HOST:PORT, with USER:PASSWORD@ in front of it where that is asked for; else None."""
+    """Parse http://[USER:PASSWORD@]HOST:PORT; None if invalid."""
     try:
         parts = urlsplit(text.strip())
         is_proxy = parts.scheme == "http" and parts.hostname and parts.path in ("", "/")
@@ -24,7 +24,7 @@ def parse_proxy(text: str) -> SplitResult | None:
 
 
 async def connect_through(proxy: SplitResult, host: str, port: int) -> asyncio.Transport:
-    """A connection to `host`, not read from until `resume_reading`. OSError says why not."""
+    """A connection to `host`, with reading paused. Raises OSError with the problem."""
     loop = asyncio.get_running_loop()
     asking = _Asking(_request(proxy, host, port))
     assert proxy.hostname is not None
@@ -63,7 +63,7 @@ class _Asking(asyncio.Protocol):
         elif words[1] != b"200":
             self._fail(f"the proxy refuses (HTTP {words[1].decode('latin-1')[:3]})")
         elif rest:
-            self._fail("the proxy sends what nobody asked for")  # who dials speaks first
+            self._fail("the proxy sends what nobody asked for")  # the dialling side sends first
         else:
             self._transport.pause_reading()
             self.connected.set_result(self._transport)

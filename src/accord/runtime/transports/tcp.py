@@ -1,4 +1,4 @@
-"""Links over TCP, encrypted where there are TLS contexts."""
+"""Links over TCP, with TLS if there are contexts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BACKLOG: Final = 128
 
 
 class TcpTransport:
-    """`accepting` encrypts connections that others open, `dialing` those that this node opens."""
+    """`accepting` is the TLS context for accepted connections, `dialing` for dialled ones."""
 
     def __init__(
         self, *, accepting: ssl.SSLContext | None = None, dialing: ssl.SSLContext | None = None

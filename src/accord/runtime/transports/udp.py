@@ -1,7 +1,7 @@
 """Datagrams of all links of a node, over one socket.
 
-Whose a datagram is, is told by its first bytes, not by where it comes from: an address proves
-nothing, and may change. What nobody knows is counted and forgotten.
+A datagram is assigned to a link by its first bytes, not by its source address: an address proves
+nothing and may change. Datagrams of no link are counted and dropped.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any, Final
 
 from accord.core.links.keys import ID_BYTES
 
-# So much may wait for the kernel; it rarely does.
+# Maximum waiting for the kernel; rarely reached.
 _WAITING_BYTES: Final = 256 << 10
 
 
 class DatagramEndpoint(asyncio.DatagramProtocol):
-    """One socket for datagrams, and how much waits to be sent by it."""
+    """One datagram socket, and how much waits to be sent by it."""
 
     def __init__(self) -> None:
         self._transport: Any = None  # a DatagramTransport, whose type lacks its write buffer
 
     @property
     def is_full(self) -> bool:
-        """Whether more would only wait here."""
+        """Whether another datagram would only wait here."""
         if self._transport is None:
             return True
         waiting: int = self._transport.get_write_buffer_size()
@@ -42,12 +42,12 @@ class DatagramEndpoint(asyncio.DatagramProtocol):
 
 
 class UdpEndpoint(DatagramEndpoint):
-    """Made by `open_datagrams`."""
+    """Created by `open_datagrams`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.unknown = 0  # datagrams of no link
-        self.unreachable = 0  # times that the network refused one
+        self.unreachable = 0  # datagrams refused by the network
         self._links: dict[bytes, Callable[[bytes], None]] = {}
 
     @property
@@ -56,7 +56,7 @@ class UdpEndpoint(DatagramEndpoint):
         return port
 
     def add(self, id_: bytes, receive: Callable[[bytes], None]) -> None:
-        """Datagrams that begin with `id_` are handed to `receive`."""
+        """Pass datagrams that start with `id_` to `receive`."""
         self._links[id_] = receive
 
     def remove(self, id_: bytes) -> None:
@@ -82,7 +82,7 @@ class UdpEndpoint(DatagramEndpoint):
 
 
 async def open_datagrams(host: str, port: int = 0) -> UdpEndpoint:
-    """Where there can be none it raises OSError."""
+    """Raises OSError on failure."""
     _, endpoint = await asyncio.get_running_loop().create_datagram_endpoint(
         UdpEndpoint, local_addr=(host, port)
     )

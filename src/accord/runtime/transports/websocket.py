@@ -1,13 +1,13 @@
 """Links over WebSocket: the same bytes, in binary messages.
 
-It gets through where only HTTP does: by reverse proxies to a node that listens, by forward proxies
-(CONNECT) from one that dials. The other end of a link sees nothing of it: what is written here
-comes out there, cut elsewhere.
+This passes where only HTTP does: through reverse proxies to a listening node, and through forward
+proxies (CONNECT) from a dialling one. It is transparent to the link: the same byte stream arrives,
+possibly split differently.
 
-Who asks for an upgrade is nobody yet. It has a few seconds for that, only so many may try at a
-time, and nothing of them reaches the links before. Pages in browsers are sent away, whatever they
-come from: they say where they come from, and nodes don't. A proxy on the same machine would make
-whoever it lets in look like a node of this machine; so what was forwarded never counts as that.
+A client requesting an upgrade is unauthenticated. It has a few seconds, the number of pending
+upgrades is bounded, and nothing reaches the links before the upgrade. Web pages are rejected,
+whatever their origin: browsers send an Origin header, nodes do not. A proxy on the same machine
+would make its clients look local, so a forwarded connection never counts as local.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PENDING: Final = 128
 
 
 class WebSocketTransport:
-    """One place on a server. TLS where there are contexts; `proxy` is an http:// URL, or None."""
+    """One path of a server. TLS if there are contexts; `proxy` is an http:// URL, or None."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class WebSocketTransport:
         dialing: ssl.SSLContext | None = None,
         proxy: SplitResult | None = None,
     ) -> None:
-        self.refused = 0  # requests that were none, or came when too many others did
+        self.refused = 0  # invalid requests, and those beyond the limit of pending ones
         self._path = path or "/"
         self._accepting = accepting
         self._dialing = dialing
@@ -66,7 +66,7 @@ class WebSocketTransport:
         return _WebSocketListener(server, self._pending)
 
     async def dial(self, host: str, port: int, factory: Factory) -> None:
-        """OSError also where something answers that is no node."""
+        """Raises OSError on failure, also if the server is no node."""
         uri = WebSocketURI(self._dialing is not None, host, port, self._path, "")
         client = ClientProtocol(
             uri, subprotocols=[SUBPROTOCOL], max_size=MESSAGE_BYTES, logger=SILENT
@@ -79,10 +79,10 @@ class WebSocketTransport:
             dialing.give_up()
             raise
 
-    # What those who ask for an upgrade tell.
+    # Called by pending upgrades.
 
     def came(self, accepting: AcceptedWebSocket) -> bool:
-        """Whether another one may try."""
+        """Register a pending upgrade; False if there are too many."""
         if len(self._pending) >= _PENDING:
             self.refused += 1
             return False

@@ -1,4 +1,4 @@
-"""A connection that speaks WebSocket, and what a link sees of it: an asyncio transport."""
+"""WebSocket connections, presented to links as asyncio transports."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ SUBPROTOCOL: Final = Subprotocol("accord-link")
 MESSAGE_BYTES: Final = 1 << 20
 SILENT: Final = logging.getLogger("accord.websockets")
 SILENT.setLevel(logging.CRITICAL)
-_WRITTEN_BYTES: Final = 256 << 10  # in one message
+_WRITTEN_BYTES: Final = 256 << 10  # per message
 _UPGRADE_S: Final = 5.0
 _CLOSE_S: Final = 2.0
-# Of pongs for a peer that pings and reads nothing; what links write is bounded by themselves.
+# Bound on pongs to a peer that pings and does not read; links bound their own output.
 _UNREAD_BYTES: Final = 16 << 20
 _REGULAR: Final = (1000, 1001, 1005)
-# What proxies add to a request, and nodes do not send.
+# Headers that proxies add, and nodes do not send.
 _FORWARDED: Final = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 
 
 class UpgradeLimiter(Protocol):
-    """Who counts those that ask for an upgrade."""
+    """Counts and bounds pending upgrades."""
 
     @property
     def path(self) -> str: ...
@@ -44,7 +44,7 @@ class UpgradeLimiter(Protocol):
 
 
 class WebSocketAdapter(asyncio.Transport):
-    """Takes bytes, sends them in binary messages."""
+    """The transport that a link sees: sends bytes in binary messages."""
 
     def __init__(
         self, owner: WebSocketConnection, raw: asyncio.Transport, *, is_forwarded: bool
@@ -68,7 +68,7 @@ class WebSocketAdapter(asyncio.Transport):
         return True
 
     def write_eof(self) -> None:
-        """Say that this was all; the other side's answer closes the connection."""
+        """Send a close frame; the other side's reply closes the connection."""
         self._owner.say_goodbye()
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class WebSocketAdapter(asyncio.Transport):
 
 
 class WebSocketConnection(asyncio.Protocol):
-    """What both sides share. `inner` is the link's, once the connection is open."""
+    """Common base of both sides. `inner` is the link's protocol, once the connection is open."""
 
     def __init__(self, factory: Factory, socket: ServerProtocol | ClientProtocol) -> None:
         self.inner: asyncio.Protocol | None = None
@@ -163,7 +163,7 @@ class WebSocketConnection(asyncio.Protocol):
             self._raw.abort()
 
     def _shaken(self, event: Any) -> None:
-        """The other side's part of the upgrade has come."""
+        """Handle the other side's part of the upgrade."""
         raise NotImplementedError
 
     def _open(self, *, is_forwarded: bool) -> None:
@@ -185,7 +185,7 @@ class WebSocketConnection(asyncio.Protocol):
             self._set_timer(_CLOSE_S)
 
     def _set_timer(self, wait_s: float) -> None:
-        """Break the connection after that; 0: not any more."""
+        """Abort the connection after `wait_s`; 0 cancels."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -193,7 +193,7 @@ class WebSocketConnection(asyncio.Protocol):
             self._timer = asyncio.get_running_loop().call_later(wait_s, self.abort)
 
     def _failure(self) -> Exception | None:
-        """What broke the rules, or says that this side did."""
+        """The error of an irregular close, by either side."""
         close = self._socket.close_sent or self._socket.close_rcvd
         if close is None or close.code in _REGULAR:
             return None
@@ -201,7 +201,7 @@ class WebSocketConnection(asyncio.Protocol):
 
 
 class AcceptedWebSocket(WebSocketConnection):
-    """A connection that another opened, from its request on."""
+    """An accepted connection, from its upgrade request on."""
 
     def __init__(self, upgrades: UpgradeLimiter, factory: Factory, socket: ServerProtocol) -> None:
         super().__init__(factory, socket)
@@ -224,7 +224,7 @@ class AcceptedWebSocket(WebSocketConnection):
     def _shaken(self, event: Any) -> None:
         socket = self._server_side
         if not isinstance(event, Request) or socket.eof_sent:
-            return  # what came behind the request was enough to refuse it
+            return  # input after the request was already a reason to refuse it
         if event.path != self._upgrades.path:
             response = socket.reject(404, "no links here\n")
         elif event.headers.get_all("Origin"):
@@ -245,7 +245,7 @@ class AcceptedWebSocket(WebSocketConnection):
 
 
 class DialledWebSocket(WebSocketConnection):
-    """A connection that this node opens; `opened` when it is there, or to why it is not."""
+    """A dialled connection; `opened` is set when it is open, or to the failure."""
 
     def __init__(self, factory: Factory, socket: ClientProtocol, *, is_forwarded: bool) -> None:
         super().__init__(factory, socket)

@@ -103,7 +103,7 @@ def test_what_comes_live_waits_and_what_was_read_does_not_come_again() -> None:
 
 
 def test_more_than_may_wait_is_read_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_WAITING", 2)
+    monkeypatch.setattr(module, "MAX_WAITING", 2)
     world = World("a")
     world.cut("a", 0, 0)
     world.step(KNOWN_US)

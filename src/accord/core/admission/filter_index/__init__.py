@@ -1,1 +1,1 @@
-"""Advertised filters, a million of them: which cover, intersect or are covered by another one."""
+"""Index of up to millions of advertised filters: those covering, covered by or intersecting one."""

@@ -1,9 +1,9 @@
-"""Which leaf a row goes to: the one that grows least by it, so that like rows lie together.
+"""Assignment of rows to leaves by least enlargement of bounds, as in an R-tree.
 
-Leaves of one layout are kept in clusters of up to 128. A row goes to the cluster, and in it to the
-leaf, whose bounds it widens least, each column measured against all that it holds; names count for
-more. A full leaf, or cluster, is divided at the middle of its widest column. Leaves that are nearly
-empty are dissolved. All of it is a matter of speed only: wherever a row lies, it is found.
+Leaves of one layout are in clusters of up to 128. A row goes to the cluster, and in it to the leaf,
+whose bounds it enlarges least, each column scaled by its overall width; names have a higher weight.
+A full leaf or cluster is split at the median of its widest column. Nearly empty leaves are
+dissolved. All of this only affects speed: a row is found wherever it is.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from accord.core.admission.filter_index.leaves import NOBODY, ROWS, Layout, Leaf
 _LEAVES: Final = 128
 _FEW_ROWS: Final = 8
 _NAME_WEIGHT: Final = 2.0
-# Sides that are open have these as bounds: no distances to measure by.
+# Bounds of open ranges, which are no measure of distance.
 _HUGE: Final = 1e300
 _BEGINNING: Final = float(microseconds(datetime.min.replace(tzinfo=UTC)))
 
 
 class Clusters:
-    """All leaves of one layout. `places` are those of all rows, by owner."""
+    """All leaves of one layout; `places` are those of all rows, by owner."""
 
     def __init__(self, layout: Layout, leaves: Leaves, places: list[int]) -> None:
         self.layout = layout
@@ -35,19 +35,19 @@ class Clusters:
         self._leaves = leaves
         self._places = places
         self._clusters: list[list[int]] = []
-        self._of: dict[int, list[int]] = {}  # by leaf
-        self._least: Floats = np.empty((0, layout.columns))  # by cluster; never too great
+        self._of: dict[int, list[int]] = {}  # cluster by leaf
+        self._least: Floats = np.empty((0, layout.columns))  # by cluster; a lower bound
         self._most: Floats = np.empty((0, layout.columns))
         self._weights = _weights(layout)
         self._columns: Ints = np.arange(layout.columns)
-        self._floor: Floats = np.full(layout.columns, np.inf)  # of all finite values
+        self._floor: Floats = np.full(layout.columns, np.inf)  # minimum of all finite values
         self._ceiling: Floats = np.full(layout.columns, -np.inf)
-        self._from: Floats = np.zeros(layout.columns)  # beyond these all is equally far
+        self._from: Floats = np.zeros(layout.columns)  # values are clipped to this range
         self._to: Floats = np.zeros(layout.columns)
         self._scale: Floats = self._weights
 
     def __iter__(self) -> Iterator[int]:
-        """The owners of all rows."""
+        """Iterate over the owners of all rows."""
         for leaf in self._of:
             yield from self._owners(leaf)
 
@@ -99,7 +99,7 @@ class Clusters:
     # ----------------------------------------------------------------------------------- measures
 
     def _measure(self, keys: Floats) -> None:
-        """Take the key into account in how wide each column is."""
+        """Update the width of each column."""
         usable = (np.abs(keys) < _HUGE) & (keys != _BEGINNING)
         if not (usable & ((keys < self._floor) | (keys > self._ceiling))).any():
             return
@@ -109,7 +109,7 @@ class Clusters:
         floor = np.where(has_any, self._floor, 0.0)
         ceiling = np.where(has_any, self._ceiling, 0.0)
         width = ceiling - floor
-        # Neighbouring floats are no distance, nor could it be divided by.
+        # A width of rounding errors is treated as none, and must not be a divisor.
         wide = np.where(width > 1e-9 * (1.0 + np.abs(ceiling)), width, 1.0)
         self._from, self._to = floor - wide, ceiling + wide
         self._scale = self._weights / wide
@@ -135,10 +135,10 @@ class Clusters:
         strips = self._leaves.first[cluster][:, None] + self._columns
         return self._leaves.least[strips], self._leaves.most[strips]
 
-    # ----------------------------------------------------------------------------------- dividing
+    # ------------------------------------------------------------------------------------ splitting
 
     def _divide_leaf(self, cluster: list[int], leaf: int, keys: Floats) -> int:
-        """Gives that half to which `keys` belong."""
+        """Split a leaf; returns the half to which `keys` belong."""
         rows = self._leaves.keys(leaf)
         column = self._widest(rows.min(axis=1), rows.max(axis=1))
         order = np.argsort(rows[column], kind="stable")

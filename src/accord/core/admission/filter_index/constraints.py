@@ -1,12 +1,12 @@
-"""What a filter allows of one attribute, as numbers in columns, and questions about such columns.
+"""Constraints of filters on one attribute as numbers in columns, and tests on such columns.
 
-A side is kept as `low` and `high`: of a range of numbers, or of times in microseconds, its bounds
-(`low <= value < high`) where floats hold them exactly; of any other set its number, see `codes`.
-Both kinds of sides of one attribute go by different slots, so that one is never taken for the
-other.
+A constraint is stored as `low` and `high`. For a range of numbers, or of times in microseconds,
+these are its bounds (`low <= value < high`) if floats represent them exactly; for any other set,
+both are its code (`dictionary`). The kinds of constraints on one attribute use different slots, so
+one is never taken for another.
 
-A question about a side is one about both numbers: each must lie between two bounds. Because of
-that a whole group of sides is answered by looking at the least and the greatest of their numbers.
+A test on a constraint requires both numbers to lie between two bounds. Whole groups of constraints
+are therefore decided by the minimum and maximum of their numbers, as with zone maps.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _KINDS: Final = {NUMBERS: Kind.NUMBER, TIMES: Kind.TIMESTAMP}
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Slot = tuple[str, str]  # an attribute, and which kind of sides
+Slot = tuple[str, str]  # an attribute and a kind of constraints
 
 
 class NumericSpan(NamedTuple):
-    """A range of numbers or times that floats hold exactly."""
+    """A range of numbers or times that floats represent exactly."""
 
     kind: str
     low: float
@@ -49,7 +49,7 @@ class NumericSpan(NamedTuple):
 
 
 def span_of(allowed: ValueSet) -> NumericSpan | None:
-    """None where it is something else: to be kept by its number."""
+    """Return the span; None if the set is of another form and is stored by its code."""
     for name, kind in _KINDS.items():
         ranges = allowed.ranges[kind]
         if len(ranges) == 1 and allowed.only_kind() is kind:
@@ -59,7 +59,7 @@ def span_of(allowed: ValueSet) -> NumericSpan | None:
 
 
 def set_of(span: NumericSpan) -> ValueSet:
-    """What a span stands for."""
+    """Return the value set of a span."""
     kind = _KINDS[span.kind]
     low, high = (_bound(kind, value) for value in (span.low, span.high))
     return value_sets.of_kind(kind, (low, high))
@@ -67,7 +67,7 @@ def set_of(span: NumericSpan) -> ValueSet:
 
 @dataclass(slots=True)
 class ConstraintTest:
-    """Both numbers between bounds, which belong to it; and `check`, if there is one."""
+    """Tests that both numbers lie between inclusive bounds, and `check` if given."""
 
     low_from: float = -math.inf
     low_to: float = math.inf
@@ -80,17 +80,17 @@ class ConstraintTest:
         return found if self.check is None else found & self.check(low, high)
 
     def may_hold(self, low: tuple[Floats, Floats], high: tuple[Floats, Floats]) -> Mask:
-        """Whether it can for some of a group, of which the least and the greatest are given."""
+        """Check whether it can hold for some of a group, given the group's minima and maxima."""
         return self._between((low[1], low[0]), (high[1], high[0]))
 
     def must_hold(self, low: tuple[Floats, Floats], high: tuple[Floats, Floats]) -> Mask:
-        """Whether it does for all of a group."""
+        """Check whether it holds for all of a group."""
         if self.check is not None:
             return np.zeros(low[0].shape, dtype=np.bool_)
         return self._between(low, high)
 
     def _between(self, low: tuple[Floats, Floats], high: tuple[Floats, Floats]) -> Mask:
-        """Of each pair the first is compared with the lower bound, the second with the upper."""
+        """Compare the first of each pair with the lower bound, the second with the upper."""
         found: Mask | None = None
         for (first, second), least, most in (
             (low, self.low_from, self.low_to),
@@ -109,7 +109,7 @@ NEVER: Final = ConstraintTest(low_from=math.inf, low_to=-math.inf)
 
 
 def ask_codes(codes: Ints) -> ConstraintTest:
-    """Whether a side's number is one of `codes`, ascending."""
+    """Test whether a constraint's code is one of `codes`, ascending."""
     if not len(codes):
         return NEVER
     first, last = int(codes[0]), int(codes[-1])
@@ -119,14 +119,14 @@ def ask_codes(codes: Ints) -> ConstraintTest:
     table[codes] = True
 
     def check(low: Floats, _: Floats) -> Mask:
-        places = np.clip(low, 0, last).astype(np.int64)  # sides of other slots are here, too
+        places = np.clip(low, 0, last).astype(np.int64)  # includes constraints of other slots
         return table.take(places)
 
     return ConstraintTest(first, last, check=check)
 
 
 def ask_spans(relation: Relation, asking: ValueSet, kind: str) -> ConstraintTest:
-    """Whether a span of this kind is related to `asking`."""
+    """Test whether a span of this kind is related to `asking`."""
     ranges = asking.ranges[_KINDS[kind]]
     if not ranges:
         return NEVER
@@ -191,7 +191,7 @@ def _number(bound: Bound) -> float:
 
 
 def _down(bound: Bound | None) -> float:
-    """The greatest float that is no more."""
+    """Return the greatest float that is not greater."""
     if bound is None:
         return math.inf
     number = _number(bound)
@@ -200,7 +200,7 @@ def _down(bound: Bound | None) -> float:
 
 
 def _up(bound: Bound | None) -> float:
-    """The least float that is no less."""
+    """Return the least float that is not less."""
     if bound is None:
         return math.inf
     number = _number(bound)
@@ -209,7 +209,7 @@ def _up(bound: Bound | None) -> float:
 
 
 def _below(bound: Bound | None) -> float:
-    """The greatest float that is less; any, where there is no bound."""
+    """Return the greatest float that is less; infinity without a bound."""
     if bound is None:
         return math.inf
     down = _down(bound)
@@ -217,6 +217,6 @@ def _below(bound: Bound | None) -> float:
 
 
 def _above(bound: Bound) -> float:
-    """The least float that is more."""
+    """Return the least float that is greater."""
     up = _up(bound)
     return math.nextafter(up, math.inf) if up == _number(bound) else up

@@ -1,9 +1,9 @@
-"""Numbers for names and for sets of values, so that columns of them can be compared at once.
+"""Dictionary encoding of names and value sets, so that whole columns can be compared at once.
 
-A number is given with the first use and free again after the last. Of the sets that are no range
-of numbers most are one text (`name = 'DEU'`): those are kept sorted, so that all that lie in some
-range of texts are found without looking at the rest. Others (`IN`, `<>`, prefixes, `IS NULL`) are
-few in practice: `OTHERS` says how many an attribute may have.
+Codes are reference-counted: assigned at the first use, and free again after the last. Most sets
+that are not numeric ranges are a single text (`name = 'DEU'`); these are kept sorted, so that all
+in a range of texts are found without scanning the rest. Others (`IN`, `<>`, prefixes, `IS NULL`)
+are few in practice; `OTHERS` limits them per attribute.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Ints = NDArray[np.int64]
 
 
 class ValueDictionary:
-    """Numbers from 0 on for anything that can be a key; small, because they are used again."""
+    """Codes from 0 for hashable values; small, because free ones are reused."""
 
     __slots__ = ("_free", "_names", "_numbers", "_users")
 
@@ -39,7 +39,7 @@ class ValueDictionary:
         self._free: list[int] = []
 
     def __len__(self) -> int:
-        """How many numbers there may be: all are below."""
+        """Upper bound of the codes."""
         return len(self._names)
 
     def __iter__(self) -> Iterator[tuple[Hashable, int]]:
@@ -56,7 +56,7 @@ class ValueDictionary:
         return self._names[number]
 
     def take(self, name: Hashable) -> int:
-        """Its number, for one more use."""
+        """Return the code, and count one more use."""
         number = self._numbers.get(name)
         if number is None:
             if self._free:
@@ -71,7 +71,7 @@ class ValueDictionary:
         return number
 
     def give_back(self, number: int) -> bool:
-        """One use less; whether it was the last."""
+        """Count one use less; returns whether it was the last."""
         self._users[number] -= 1
         if self._users[number]:
             return False
@@ -88,13 +88,13 @@ class ValueDictionary:
 
 
 class SetDictionary:
-    """The sets of values that filters allow of one attribute."""
+    """Codes of the value sets that filters allow for one attribute."""
 
     def __init__(self) -> None:
         self._codes = ValueDictionary()
         self._texts = _Texts()
         self._others: dict[ValueSet, int] = {}
-        self._pieces: RangeSets | None = None  # of others, made when asked for
+        self._pieces: RangeSets | None = None  # of `_others`, built on demand
 
     def __len__(self) -> int:
         return self._codes.used
@@ -134,7 +134,7 @@ class SetDictionary:
                 self._texts.remove(text)
 
     def related(self, relation: Relation, asking: ValueSet) -> Ints:
-        """The numbers of those that are related to `asking`, ascending."""
+        """Return the codes of the sets related to `asking`, ascending."""
         parts = [self._related_others(relation, asking)]
         if _text(asking) is not None:
             code = self._codes.get(asking)
@@ -159,7 +159,7 @@ class SetDictionary:
                 if is_related(relation, asking, allowed)
             ]
         elif relation is Relation.COVERED:
-            codes = []  # they are more than one text
+            codes = []  # the others hold more than one text
         else:
             codes = [code for allowed, code in self._others.items() if text in allowed]
         return np.array(codes, dtype=np.int64)
@@ -171,7 +171,7 @@ class SetDictionary:
 
 
 def _text(allowed: ValueSet) -> str | None:
-    """The one text that it allows, where that is so."""
+    """Return the single text that it allows; None if it is of another form."""
     ranges = allowed.ranges[Kind.STRING]
     if len(ranges) != 1 or allowed.only_kind() is not Kind.STRING:
         return None
@@ -184,11 +184,11 @@ class _Block:
 
     def __init__(self, texts: list[str]) -> None:
         self.texts = texts
-        self.codes: Ints | None = None  # of the texts, made when asked for
+        self.codes: Ints | None = None  # of the texts, built on demand
 
 
 class _Texts:
-    """Texts in order, in blocks, with their numbers."""
+    """Sorted texts with their codes, in blocks."""
 
     def __init__(self) -> None:
         self._blocks: list[_Block] = []
@@ -225,7 +225,7 @@ class _Texts:
             del self._blocks[at], self._lasts[at]
 
     def within(self, part: Range) -> Iterator[Ints]:
-        """The numbers of all texts in a range."""
+        """Yield the codes of all texts in a range."""
         low, high = part
         for at in range(bisect_left(self._lasts, low), len(self._blocks)):
             block = self._blocks[at]

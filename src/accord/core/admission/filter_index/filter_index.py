@@ -1,7 +1,7 @@
-"""Filters that are boxes, with their figures, to be summed over whatever is related to another.
+"""Index of box filters and their sums, for aggregates over all filters related to a given one.
 
-See `keys` for filters as rows, `leaves` for where rows are, `clusters` for how they get there, and
-`selection` for how they are found. Rows of a layout that has few of them are strays, see there.
+`row_encoder` turns filters into rows of numbers, `leaves` stores rows, `clusters` assigns rows to
+leaves, and `selection` searches them. Rows of a rare layout are sparse rows (`sparse_rows`).
 """
 
 from __future__ import annotations
@@ -30,31 +30,34 @@ from accord.core.admission.filter_index.tables import (
 )
 
 MAX_SIDES: Final = 16
-_MANY: Final = 32  # rows of one layout that are no strays any more
-_FEW: Final = 8  # rows of one layout that are strays again
+_MANY: Final = 32  # rows of one layout from which it gets leaves
+_FEW: Final = 8  # rows of one layout below which they become sparse rows
 
 Figures = tuple[int, int, int, int]  # own rate, own count, rate, count
 
 
 @dataclass(frozen=True, slots=True)
 class RelatedRows:
-    """What was found: rows in leaves and strays; where `is_inverse`, all fitting but these."""
+    """Result of a search: rows in leaves, and sparse rows.
+
+    With `is_inverse`, `strays` are the sparse rows of `fitting` that are not related.
+    """
 
     selection: RowSelection
     strays: Ints
-    fitting: MatchingSummaries  # strays by their channel filters
+    fitting: MatchingSummaries  # sparse rows by their channel filters
     is_inverse: bool
 
 
 class FilterIndex:
-    """Rows by numbers of the caller's choice, which should be small."""
+    """Rows under numbers chosen by the caller, which should be small."""
 
     def __init__(self) -> None:
         self._keys = RowEncoder()
-        self._places: list[int] = []  # of leaves' rows; strays' are below NOBODY
+        self._places: list[int] = []  # of rows in leaves; those of sparse rows are below NOBODY
         self._rows = LeafTable(self._places)
         self._strays = SparseRows()
-        self._few: dict[Layout, dict[int, None]] = {}  # strays, by layout
+        self._few: dict[Layout, dict[int, None]] = {}  # sparse rows, by layout
         self._shades = SparseRowSummaries()
         self._size = 0
 
@@ -66,13 +69,13 @@ class FilterIndex:
         return len(self._strays)
 
     def has_room(self, box: Box) -> bool:
-        """Whether this box can be kept here; others must be kept elsewhere."""
+        """Check whether the index can hold this box; the caller keeps others elsewhere."""
         return len(box) <= MAX_SIDES and self._keys.has_room(box)
 
     # --------------------------------------------------------------------------------------- rows
 
     def add(self, number: int, channel: str, node: str | None, box: Box, figures: Figures) -> None:
-        """`node` None stands for several."""
+        """Add a row; `node` None stands for several."""
         while len(self._places) <= number:
             self._places.append(NOBODY)
         assert self._places[number] == NOBODY
@@ -102,16 +105,16 @@ class FilterIndex:
         return _figures(self._row(number)[1].figures)
 
     def box(self, number: int) -> Box:
-        """As it was added."""
+        """Return the box as it was added."""
         layout, row = self._row(number)
         return self._keys.box(layout, row.keys)
 
-    # ---------------------------------------------------------------------------------- questions
+    # -------------------------------------------------------------------------------------- queries
 
     def select(
         self, relation: Relation, channel: str, box: Box, nodes: frozenset[str] | None = None
     ) -> RelatedRows:
-        """The rows related to a box; of these nodes, or of several, if `nodes` are given."""
+        """Return the rows related to a box; only of `nodes` or of several nodes, if given."""
         question = self._keys.question(relation, channel, box, nodes)
         selection = self._rows.select(question)
         fitting = self._shades.ask(question)
@@ -120,15 +123,15 @@ class FilterIndex:
         return RelatedRows(selection, look(question, fitting), fitting, is_inverse)
 
     def either(self, several: Sequence[RelatedRows]) -> RelatedRows:
-        """What is in any of these."""
+        """Return the union."""
         return self._combined(np.union1d, several)
 
     def both(self, several: Sequence[RelatedRows]) -> RelatedRows:
-        """What is in all of these."""
+        """Return the intersection."""
         return self._combined(np.intersect1d, several)
 
     def twice(self, several: Sequence[RelatedRows]) -> RelatedRows:
-        """What is in more than one of these."""
+        """Return the rows that are in more than one of these."""
         parts = [self._all_rows(each) for each in several]
         rows, strays = (
             np.unique(np.concatenate(part), return_counts=True) for part in zip(*parts, strict=True)
@@ -136,7 +139,7 @@ class FilterIndex:
         return self._listed(several[0], rows[0][rows[1] > 1], strays[0][strays[1] > 1])
 
     def only(self, related: RelatedRows, numbers: Collection[int]) -> RelatedRows:
-        """Those of these numbers."""
+        """Return those of `related` that have one of these numbers."""
         rows, strays = self._all_rows(related)
         wanted = np.array(sorted(numbers), dtype=np.int64)
         is_wanted = np.isin(self._rows.leaves.owner[rows], wanted)
@@ -158,14 +161,14 @@ class FilterIndex:
         return self._rows.sum_own(related.selection).plus(strays)
 
     def most(self, related: RelatedRows) -> Sums:
-        """The greatest rate and the greatest count of any; 0 of none."""
+        """Return the greatest rate and the greatest count of any row; 0 if there are none."""
         rate = count = 0
         for part in self._reached(related, "most"):
             rate, count = max(rate, int(part[:, 0].max())), max(count, int(part[:, 1].max()))
         return Sums(rate, count)
 
     def least(self, related: RelatedRows) -> Sums | None:
-        """The smallest rate and the smallest count of any; None of none."""
+        """Return the smallest rate and the smallest count of any row; None if there are none."""
         found: Sums | None = None
         for part in self._reached(related, "least"):
             rate, count = int(part[:, 0].min()), int(part[:, 1].min())
@@ -176,7 +179,7 @@ class FilterIndex:
         return found
 
     def several(self, related: RelatedRows) -> list[int]:
-        """Those of them that are from several nodes."""
+        """Return the numbers of rows that are of several nodes."""
         owners = self._rows.several(related.selection)
         strays = self._stray_rows(related)
         strays = strays[self._strays.nodes(strays) == SEVERAL]
@@ -184,7 +187,7 @@ class FilterIndex:
         return owners
 
     def sum_by_node(self, related: RelatedRows) -> dict[str, Sums]:
-        """What they have of their own, without those that are from several nodes."""
+        """Return sums of own figures by node, without rows of several nodes."""
         leaves = self._rows.leaves
         rows, strays = self._all_rows(related)
         nodes = np.concatenate((self._rows.nodes(rows), self._strays.nodes(strays)))
@@ -196,7 +199,7 @@ class FilterIndex:
         return {self._keys.node(code): sums_of(sums[code]) for code in present if code != SEVERAL}
 
     def gain(self, related: RelatedRows, rate: int, count: int) -> None:
-        """Add to rate and count of all of them."""
+        """Add to rate and count of all these rows."""
         leaves = self._rows.leaves
         rows = related.selection.all_rows(leaves)
         strays = self._stray_rows(related)
@@ -206,7 +209,7 @@ class FilterIndex:
         leaves.changed(rows)
 
     def gain_own(self, number: int, rate: int, count: int) -> None:
-        """Add to what it has itself: its rate and count are those of `gain`."""
+        """Add to a row's own rate and count; `gain` changes its totals."""
         place = self._places[number]
         if place < NOBODY:
             self._strays.figures[_stray(place), :2] += (rate, count)
@@ -254,7 +257,7 @@ class FilterIndex:
         return layout, row
 
     def _settle(self, layout: Layout) -> None:
-        """There are enough of them for leaves."""
+        """Move a layout's sparse rows to leaves."""
         for number in list(self._few[layout]):
             _, row = self._remove_stray(number)
             self._rows.add(layout, row)
@@ -287,7 +290,7 @@ class FilterIndex:
         )
 
     def _reached(self, related: RelatedRows, which: str) -> Iterator[Ints]:
-        """Rates and counts: of leaves that are in it as a whole, of rows, and of strays."""
+        """Yield rates and counts: of whole leaves, of single rows, and of sparse rows."""
         table, (leaves, rows) = self._rows.leaves, related.selection
         if len(leaves):
             totals: Ints = getattr(table.totals(leaves), which)
@@ -300,7 +303,7 @@ class FilterIndex:
 
 
 def _stray(place: int) -> int:
-    """From a stray's place to what stands for it in `places`, and back."""
+    """Convert between a sparse row's place and its code in `_places`; its own inverse."""
     return NOBODY - 1 - place
 
 

@@ -1,9 +1,9 @@
-"""All advertised filters, by number: which are related to another one, and their figures together.
+"""All advertised filters by number: those related to a given one, and aggregates over them.
 
-Filters that are boxes are in the index; the few others are odd. A filter that asks may be either. A
-disjunction covers what its terms cover together, and that is found in two steps: what one of them
-covers alone the index knows; of the rest only filters that several of them touch can be covered,
-and those are compared one by one, up to a limit.
+Box filters are in the index; the few others are general filters. The filter looked up may be
+either. A disjunction covers what its terms cover together, which is found in two steps: the index
+finds what single terms cover; of the rest, only filters that intersect several terms can be
+covered, and these are compared one by one, up to a limit.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Nodes = frozenset[str] | None
 
 @dataclass(frozen=True, slots=True)
 class RelatedFilters:
-    """Filters that are related to one.
+    """Filters related to a given one.
 
-    `unknown` may or may not be. `is_loose` says that there was too much to compare.
+    `unknown` are undecided. With `is_loose` there were too many to compare.
     """
 
     boxes: RelatedRows | None
@@ -37,10 +37,12 @@ class RelatedFilters:
 
 
 class FilterRelations:
+    """Box filters and general filters together."""
+
     def __init__(self) -> None:
         self.index = FilterIndex()
         self.odd = GeneralFilters()
-        self.compared = 0  # boxes one by one, because the index could not tell
+        self.compared = 0  # boxes compared one by one
 
     def __len__(self) -> int:
         return len(self.index) + len(self.odd)
@@ -52,7 +54,7 @@ class FilterRelations:
         return box is None or not self.index.has_room(box)
 
     def add(self, number: int, filter_: Filter, node: str, own: Sums) -> None:
-        """A filter that is not there yet, and what it has of its own."""
+        """Add a new filter with its own sums."""
         covered = self.covered(filter_)
         total = self.sum_own(covered).plus(own)
         self.gain(self.covering(filter_), own)
@@ -71,19 +73,19 @@ class FilterRelations:
         self.gain(self.covering(filter_), Sums(-own.rate, -own.count))
 
     def change(self, number: int, filter_: Filter, change: Sums) -> None:
-        """It has so much more of its own."""
+        """Add to a filter's own sums."""
         covering = self.covering(filter_)
         if number in self.odd:
             odd = self.odd[number]
             odd.own = odd.own.plus(change)
-            if number not in covering.odd:  # nobody could tell, but it is so
+            if number not in covering.odd:  # it covers itself, even if that is not provable
                 covering.odd.append(number)
         else:
             self.index.gain_own(number, change.rate, change.count)
         self.gain(covering, change)
 
     def move(self, number: int, channel: str, node: str | None) -> None:
-        """It is advertised by other nodes than before; by several, if None."""
+        """Set the node that advertises it; None for several."""
         if number not in self.odd:
             box = self.index.box(number)
             figures = self.index.remove(number)
@@ -95,7 +97,7 @@ class FilterRelations:
         return Sums(*self.index.figures(number)[:2])
 
     def total(self, number: int) -> Sums:
-        """Rate and count of all that it covers."""
+        """Return rate and count over all that it covers."""
         if number not in self.odd:
             return Sums(*self.index.figures(number)[2:])
         odd = self.odd[number]
@@ -104,9 +106,9 @@ class FilterRelations:
     # ---------------------------------------------------------------------------------- relations
 
     def covered(self, filter_: Filter, nodes: Nodes = None) -> RelatedFilters:
-        """Of boxes only those that are advertised at `nodes`, or at several, if given."""
+        """Return what it covers; of boxes only those at `nodes` or at several, if given."""
         odd = self.odd.related(Relation.COVERED, filter_)
-        # Terms with other conditions cover no box, which has none.
+        # A term with conditions other than value sets covers no box.
         exact = [term for term in filter_.terms if term.is_exact]
         boxes: RelatedRows | None = None
         is_loose = False
@@ -132,7 +134,7 @@ class FilterRelations:
         return RelatedFilters(parts[0] if parts else None, odd.sure, odd.unknown)
 
     def same(self, filter_: Filter) -> int | None:
-        """One that covers it and is covered by it, where the two are not written alike."""
+        """Return an equivalent filter that is written differently, if there is one."""
         if filter_.box is not None and not len(self.odd):
             return None
         covered, covering = self.covered(filter_), self.covering(filter_)
@@ -156,15 +158,15 @@ class FilterRelations:
         return NOTHING if group.boxes is None else self.index.sum_own(group.boxes)
 
     def sum_by_node(self, group: RelatedFilters) -> dict[str, Sums]:
-        """Of boxes that are advertised at one node each."""
+        """Return sums by node, of boxes that are advertised at a single node."""
         return {} if group.boxes is None else self.index.sum_by_node(group.boxes)
 
     def several(self, group: RelatedFilters) -> list[int]:
-        """The boxes that are advertised at several nodes."""
+        """Return the boxes that are advertised at several nodes."""
         return [] if group.boxes is None else self.index.several(group.boxes)
 
     def most(self, group: RelatedFilters) -> Sums:
-        """The greatest rate and count of any; 0 of none."""
+        """Return the greatest rate and count of any; 0 if there are none."""
         found = [self.odd[number].total for number in group.odd if not self.odd[number].is_loose]
         if group.boxes is not None:
             found.append(self.index.most(group.boxes))
@@ -172,7 +174,7 @@ class FilterRelations:
         return Sums(max(rates, default=0), max(counts, default=0))
 
     def least(self, group: RelatedFilters) -> Sums | None:
-        """The smallest rate and count of any; None of none."""
+        """Return the smallest rate and count of any; None if there are none."""
         found = [self.odd[number].total for number in group.odd if not self.odd[number].is_loose]
         boxes = None if group.boxes is None else self.index.least(group.boxes)
         if boxes is not None:

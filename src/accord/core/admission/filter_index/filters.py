@@ -1,10 +1,10 @@
 """Filters of events: a channel filter and a predicate.
 
-A filter covers another if both its parts do; it intersects another if both its parts do. Where
-predicates can't be decided the answer is unknown, which counts as not covering.
+A filter covers another if both its parts do, and intersects another if both its parts do. If the
+relation of predicates cannot be decided it is unknown, which counts as not covering.
 
-Most predicates are a box: one set of values for each of some attributes, and nothing else. Two
-boxes match the same events exactly if their sets are the same, however they were written, so a box
+Most predicates are boxes: one set of values for each of some attributes, and nothing else. Two
+boxes match the same events if and only if their sets are equal, however they were written, so a box
 has an identity beyond its text.
 """
 
@@ -27,14 +27,14 @@ from accord.core.predicates.value_sets import ANYTHING, Bound, ValueSet
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
-MAX_SIDES: Final = 256  # in one comparison: anybody may advertise and subscribe
+MAX_SIDES: Final = 256  # constraints in one comparison: a bound on the work clients can cause
 
 Box = Mapping[str, ValueSet]
 
 
 @dataclass(frozen=True)
 class Filter:
-    """What a publisher advertises, or a subscription asks for."""
+    """What a publisher advertises or a subscription requests."""
 
     channel: str
     predicate: Predicate
@@ -50,13 +50,13 @@ class Filter:
 
     @property
     def box(self) -> Box | None:
-        """What the predicate allows of each attribute, if that is all it says."""
+        """The set allowed for each attribute, if the predicate is a box; otherwise None."""
         terms = self.terms
         return terms[0].sets if len(terms) == 1 and terms[0].is_exact else None
 
     @cached_property
     def identity(self) -> bytes:
-        """The same for filters that are known to be the same."""
+        """Digest that is equal for filters known to be equivalent."""
         box = self.box
         said = self.predicate.tree.text if box is None else _plain(box)
         return hashlib.blake2b(repr((self.channel, said)).encode(), digest_size=16).digest()
@@ -72,7 +72,7 @@ def covers(wide: Filter, narrow: Filter) -> bool | None:
 
 
 def covers_all(wide: list[Term], narrow: list[Term]) -> bool | None:
-    """Also where one of many terms does it alone, which could be too much to find otherwise."""
+    """Check covering, first by single terms: finding that otherwise could exceed the limit."""
     if len(wide) > 1 and any(covers_terms([term], narrow, MAX_SIDES) for term in wide):
         return True
     return covers_terms(wide, narrow, MAX_SIDES)
@@ -90,7 +90,7 @@ def _tidy(term: Term) -> Term:
 
 
 def _plain(box: Box) -> list[object]:
-    """The same for equal boxes in every process: 1 and 1.0 are equal, and so are time zones."""
+    """Return a canonical form, equal in every process: 1 is 1.0, and times are microseconds."""
     return [
         (
             name,

@@ -1,6 +1,6 @@
-"""Filters that are no boxes: disjunctions over several attributes, patterns, arithmetic, XPath.
+"""General filters: disjunctions over several attributes, patterns, arithmetic, XPath.
 
-There may be few of them, because they are compared one by one wherever `Relations` can't tell.
+Their number is limited, because they are compared one by one wherever `Relations` cannot decide.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from accord.core.predicates.relation_index import Relations
 
 @dataclass(slots=True)
 class GeneralFilter:
-    """With the figures that others have in the index.
+    """A general filter with the figures that box filters have in the index.
 
-    `is_loose` says that there was too much to compare: rate and count are too small perhaps.
+    With `is_loose` there were too many to compare, and the total may be too small.
     """
 
     filter: Filter
@@ -28,7 +28,7 @@ class GeneralFilter:
 
 @dataclass(frozen=True, slots=True)
 class RelatedGeneralFilters:
-    """Numbers of filters that are related, and of those for which that is unknown."""
+    """Numbers of related filters, and of undecided ones."""
 
     sure: list[int]
     unknown: list[int]
@@ -38,6 +38,8 @@ NONE_RELATED = RelatedGeneralFilters([], [])
 
 
 class GeneralFilters:
+    """All general filters by number."""
+
     def __init__(self) -> None:
         self._relations = Relations(MAX_SIDES)
         self._filters: dict[int, GeneralFilter] = {}
@@ -71,7 +73,7 @@ class GeneralFilters:
         related = RelatedGeneralFilters([], [])
         for number in (*found.yes, *found.unknown):
             assert isinstance(number, int)
-            # Asked again, so that whoever of the two asks gets the same answer.
+            # Compared again, so that the result is the same from either filter's side.
             answer = _answer(relation, asking, self._filters[number].filter)
             if answer is not False:
                 (related.sure if answer else related.unknown).append(number)

@@ -1,14 +1,13 @@
-"""Where the rows of the index are kept: in leaves of up to 64, column by column.
+"""Columnar storage of index rows, in leaves of up to 64.
 
-A leaf holds rows of one layout: filters whose channel filters are of one kind and which limit the
-same attributes. It has columns for the node they are from, for their channel filter and the names
-in it, and for `low` and `high` of each side. A column of a leaf is a strip, and strips of all
-leaves lie in one array, each with the least and the greatest of its values. So a question goes over
-all leaves at once: those where these already tell that no row or every row is related are done
-with, and only the others are looked at row by row.
+A leaf holds rows of one layout: filters whose channel filters are of one kind and which constrain
+the same attributes. It has columns for the node, for the channel filter and the names in it, and
+for `low` and `high` of each constraint. One column of a leaf is a strip; the strips of all leaves
+are in one array, each with its minimum and maximum. A query thus tests all leaves at once by these
+(as zone maps do), and scans rows only of leaves where they do not decide for all rows.
 
-For leaves of which every row is related there are the sums, least and greatest over their rows.
-They are renewed when asked for after a change.
+For leaves all of whose rows are related, sums, minima and maxima over their rows are cached, and
+recomputed on demand after a change.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ POSITIONS: Final = np.arange(ROWS)
 
 
 class Layout(NamedTuple):
-    """What the columns of a leaf are: node, channel filter, names in it, sides."""
+    """The columns of a leaf: node, channel filter, names in it, constraints."""
 
     kind: int  # of the channel filter
     names: int
-    slots: tuple[int, ...]  # of its sides
+    slots: tuple[int, ...]  # of its constraints
 
     @property
     def start(self) -> int:
-        """How many columns there are before those of its sides."""
+        """Number of columns before those of the constraints."""
         return 2 + self.names
 
     @property
@@ -45,7 +44,7 @@ class Layout(NamedTuple):
 
 
 class LeafRow(NamedTuple):
-    """A row out of its leaf."""
+    """A row outside its leaf."""
 
     keys: Floats
     figures: Ints  # own rate, own count, rate, count
@@ -53,7 +52,7 @@ class LeafRow(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Of whole leaves, by leaf."""
+    """Aggregates of whole leaves, by leaf."""
 
     own: Ints  # sums of own rate and own count
     least: Ints  # of rate and count
@@ -61,12 +60,14 @@ class Totals(NamedTuple):
 
 
 class Leaves:
+    """All leaves of an index."""
+
     def __init__(self) -> None:
         self.strips: Floats = np.zeros((_FIRST, ROWS))
-        self.least: Floats = np.zeros(_FIRST)  # of each strip
+        self.least: Floats = np.zeros(_FIRST)  # by strip
         self.most: Floats = np.zeros(_FIRST)
-        self.first: Ints = np.zeros(_FIRST, dtype=np.int64)  # strip of each leaf
-        self.base: Ints = np.zeros(_FIRST, dtype=np.int64)  # first strip of its sides
+        self.first: Ints = np.zeros(_FIRST, dtype=np.int64)  # first strip, by leaf
+        self.base: Ints = np.zeros(_FIRST, dtype=np.int64)  # first constraint strip, by leaf
         self.size: Ints = np.zeros(_FIRST, dtype=np.int64)
         self.kind: Ints = np.zeros(_FIRST, dtype=np.int64)
         self.sides: Ints = np.zeros(_FIRST, dtype=np.int64)
@@ -81,7 +82,7 @@ class Leaves:
         self._free_strips: dict[int, list[int]] = {}
 
     def __len__(self) -> int:
-        """How many leaves there may be: all are below."""
+        """Upper bound of leaf numbers."""
         return len(self.layouts)
 
     # ------------------------------------------------------------------------------------- leaves
@@ -118,20 +119,20 @@ class Leaves:
         return self.strips[first : first + self._layout(leaf).columns, :size]
 
     def totals(self, leaves: Ints) -> Totals:
-        """Of all leaves; those that are given have been renewed."""
+        """Return the totals of all leaves; only those of `leaves` are up to date."""
         stale = leaves[self._is_stale[leaves]]
         if len(stale):
             self._renew(stale)
         return self._totals
 
     def changed(self, rows: Ints) -> None:
-        """The figures of these rows are others now."""
+        """Mark the figures of these rows as changed."""
         self._is_stale[rows // ROWS] = True
 
     # --------------------------------------------------------------------------------------- rows
 
     def add(self, leaf: int, row: LeafRow) -> int:
-        """Where it is now."""
+        """Add a row; returns its place."""
         position = int(self.size[leaf])
         assert position < ROWS
         first = self.first[leaf]
@@ -150,7 +151,7 @@ class Leaves:
         return place
 
     def remove(self, place: int) -> tuple[LeafRow, int]:
-        """The row, and whose row has come to its place (NOBODY: none)."""
+        """Return the row, and the owner of the row moved to its place (NOBODY: none)."""
         leaf, position = divmod(place, ROWS)
         keys = self.keys(leaf)
         last = int(self.size[leaf]) - 1
@@ -170,7 +171,7 @@ class Leaves:
         return row, NOBODY if last == position else moved
 
     def divide(self, leaf: int, order: Ints) -> int:
-        """Move the second half of a leaf's rows, in this order, to a leaf of their own."""
+        """Move the second half of a leaf's rows, in this order, to a new leaf."""
         other = self.open(self._layout(leaf))
         half = len(order) // 2
         keys = self.keys(leaf)[:, order]
@@ -191,7 +192,7 @@ class Leaves:
         return other
 
     def clear(self, leaf: int) -> list[LeafRow]:
-        """All rows, out of their leaf."""
+        """Remove and return all rows."""
         size = int(self.size[leaf])
         rows = [self.row(leaf * ROWS + position) for position in range(size)]
         self.owner[leaf * ROWS : leaf * ROWS + size] = NOBODY
@@ -281,7 +282,7 @@ class Leaves:
 
 
 def _grown(array: NDArray[Any], wanted: int) -> NDArray[Any]:
-    """With room for twice as many at least."""
+    """Return a copy with at least twice the length."""
     larger = np.zeros((max(2 * len(array), wanted), *array.shape[1:]), dtype=array.dtype)
     larger[: len(array)] = array
     return larger

@@ -1,9 +1,8 @@
-"""How channel filters relate, found for many of them at once.
+"""Relations of channel filters, decided for many at once.
 
-The kind of a filter is what remains of it without its names: a letter for each level. Whether two
-filters can be related follows from their kinds alone, except that at some levels their names must
-be the same. So a question about a million filters is answered by asking about a few kinds, and by
-comparing columns of names.
+The kind of a filter is the filter without its names: one letter per level. Whether two filters can
+be related follows from their kinds alone, except that their names must be equal at some levels. A
+query on a million filters thus tests a few kinds and compares columns of names.
 """
 
 from __future__ import annotations
@@ -13,20 +12,20 @@ from enum import IntEnum
 from typing import Final
 
 NAME: Final = "n"
-SYSTEM: Final = "$"  # a first level that wildcards do not select
+SYSTEM: Final = "$"  # a first level that wildcards do not match
 ONE: Final = "+"
 REST: Final = "#"
 
 
 class Relation(IntEnum):
-    """What is asked of others, seen from the filter that asks."""
+    """Relation of other filters to the one that is looked up."""
 
-    COVERED = 0  # match nothing but what it matches
+    COVERED = 0  # match only what it matches
     COVERING = 1  # match all that it matches
-    INTERSECTING = 2  # can match something that it matches, too
+    INTERSECTING = 2  # can match some of what it matches
 
 
-Levels = tuple[int, ...]  # at which the names must be the same
+Levels = tuple[int, ...]  # at which the names must be equal
 
 
 def kind_of(pattern: str) -> str:
@@ -38,7 +37,7 @@ def kind_of(pattern: str) -> str:
 
 
 def names_of(pattern: str) -> list[str]:
-    """The names in it, in order."""
+    """Return the names in a filter, in order."""
     return [level for level in pattern.split("/") if level not in (ONE, REST)]
 
 
@@ -47,12 +46,12 @@ def is_name(letter: str) -> bool:
 
 
 def relate(relation: Relation, asking: str, other: str) -> Levels | None:
-    """Where filters of these kinds must have the same names to be related; None: they never are."""
+    """Return the levels at which names must be equal for these kinds to be related; None: never."""
     return _RELATE[relation](asking, other)
 
 
 def intersects(one: str, other: str) -> bool:
-    """Whether some channel is selected by both of these valid filters."""
+    """Check whether some channel is selected by both of these valid filters."""
     same = relate(Relation.INTERSECTING, kind_of(one), kind_of(other))
     if same is None:
         return False

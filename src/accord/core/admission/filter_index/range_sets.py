@@ -1,9 +1,8 @@
-"""Sets of values compared with one set of numbers, all at once.
+"""Compares many value sets with one set of numbers at once.
 
-What is asked about an attribute mostly is numbers. Of each set there are the pieces that are ranges
-of numbers, as columns: which of them lie around, within or across what is asked tells how the set
-relates to it. Where floats can't hold a bound, or something else is asked, sets are compared one by
-one.
+Most queries on an attribute are numeric. The numeric ranges of all sets are stored as columns;
+which of them contain, lie within or intersect the query decides how each set is related. If floats
+cannot represent a bound, or the query is not numeric, sets are compared one by one.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def is_related(relation: Relation, asking: ValueSet, allowed: ValueSet) -> bool:
 
 
 class RangeSets:
-    """Of sets that do not change, each with a number."""
+    """Numeric ranges of a fixed collection of sets, each with a code."""
 
     def __init__(self, numbered: Mapping[ValueSet, int]) -> None:
         self._codes: Ints = np.array(list(numbered.values()), dtype=np.int64)
@@ -58,7 +57,7 @@ class RangeSets:
         self._counts: Ints = np.bincount(self._owner, minlength=len(numbered))
 
     def related(self, relation: Relation, asking: ValueSet) -> Ints | None:
-        """The numbers of related sets; None where they have to be compared one by one."""
+        """Return the codes of related sets; None if they must be compared one by one."""
         if asking.only_kind() is not Kind.NUMBER or not self._is_exact:
             return None
         ranges = asking.ranges[Kind.NUMBER]
@@ -75,6 +74,6 @@ class RangeSets:
         return codes
 
     def _hits(self, relation: Relation, asking: ValueSet) -> Ints:
-        """How many pieces of each set are related."""
+        """Return the number of related ranges of each set."""
         holds = ask_spans(relation, asking, NUMBERS).holds(self._low, self._high)
         return np.bincount(self._owner[holds], minlength=len(self._codes))

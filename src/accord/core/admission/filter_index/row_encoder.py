@@ -1,8 +1,8 @@
-"""Filters as rows of numbers, and questions about them as questions about such rows.
+"""Encodes filters as rows of numbers, and queries on filters as queries on such rows.
 
-A row has a number for the node it is from, one for its channel filter and one for each name in
-that, and `low` and `high` of each of its sides. What the columns are is its layout: the kind of its
-channel filter, and which attributes its sides are of.
+A row has the codes of its node, of its channel filter and of each name in that, and `low` and
+`high` of each constraint. Its layout defines the columns: the kind of its channel filter, and the
+attributes of its constraints.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from accord.core.admission.filter_index.patterns import Relation, is_name, kind_
 from accord.core.admission.filter_index.selection import RowQuery, Tests
 from accord.core.predicates.value_sets import ValueSet
 
-SEVERAL: Final = 0  # stands for more than one node
+SEVERAL: Final = 0  # code of more than one node
 _CHANNEL: Final = 1  # the column of the channel filter as a whole
-_WHOLE: Final = -1  # instead of a level
+_WHOLE: Final = -1  # compare the whole channel filter, not a level
 _PLANS: Final = 64
 
 
 class _Plan(NamedTuple):
-    """How channel filters of all kinds are compared with those of one.
+    """How channel filters of all kinds are compared with those of one kind.
 
     `names` are columns by kind (-1: none), and the levels that they are compared with.
     """
@@ -48,6 +48,8 @@ class _Plan(NamedTuple):
 
 
 class RowEncoder:
+    """Dictionaries that encode the rows of one index."""
+
     def __init__(self) -> None:
         self._kinds = ValueDictionary()
         self._channels = ValueDictionary()
@@ -68,7 +70,7 @@ class RowEncoder:
 
     @property
     def nodes(self) -> int:
-        """All numbers of nodes are below."""
+        """Upper bound of node codes."""
         return len(self._nodes)
 
     def node(self, number: int) -> str:
@@ -79,7 +81,7 @@ class RowEncoder:
     # --------------------------------------------------------------------------------------- rows
 
     def take(self, channel: str, node: str | None, box: Box) -> tuple[Layout, Floats]:
-        """`node` None stands for several."""
+        """Encode a row; `node` None stands for several."""
         names = names_of(channel)
         keys: list[float] = [self._nodes.take(node), self._channels.take(channel)]
         keys += map(self._names.take, names)
@@ -115,7 +117,7 @@ class RowEncoder:
             self._plans.clear()
 
     def box(self, layout: Layout, keys: Floats) -> Box:
-        """As it was."""
+        """Decode the box."""
         return dict(
             self._side(slot, low, high)
             for slot, (low, high) in zip(
@@ -123,7 +125,7 @@ class RowEncoder:
             )
         )
 
-    # ---------------------------------------------------------------------------------- questions
+    # -------------------------------------------------------------------------------------- queries
 
     def question(
         self, relation: Relation, channel: str, box: Box, nodes: frozenset[str] | None
@@ -154,7 +156,7 @@ class RowEncoder:
         return name, set_of(NumericSpan(kind, low, high))
 
     def _tests(self, relation: Relation, name: str, asking: ValueSet) -> Tests:
-        """For each kind of sides of this attribute."""
+        """Return the tests for each kind of constraint on this attribute."""
         tests: Tests = []
         for kind in SLOTS:
             slot = self._slots.get((name, kind))
@@ -180,7 +182,7 @@ class RowEncoder:
     def _asked_names(
         self, relation: Relation, channel: str
     ) -> tuple[Mask, list[tuple[Ints, Floats]]]:
-        """Which kinds of channel filters are related, and where names must be the same."""
+        """Return the related kinds of channel filters, and where names must be equal."""
         asking = kind_of(channel)
         plan = self._plans.get((relation, asking))
         if plan is None:
@@ -221,5 +223,5 @@ class RowEncoder:
 
 
 def _column(kind: str, level: int) -> int:
-    """Where the name at this level of a channel filter is."""
+    """Return the column of the name at this level of a channel filter."""
     return _CHANNEL + 1 + sum(map(is_name, kind[:level]))

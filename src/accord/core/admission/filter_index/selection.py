@@ -1,10 +1,10 @@
-"""Which rows of all leaves are related to what is asked, found column by column.
+"""Search of all leaves for rows related to a query, column by column.
 
-Three questions, told apart by which sides a row must have. Covered rows have a side for each that
-was asked about; covering rows have no side but for those; intersecting rows may have any. In all
-three cases, each side that a row has of an attribute that was asked about must pass its test. First
-the bounds of leaves are compared, which rules most of them out or in; the rows of what is left are
-looked at a portion at a time, so that what is compared stays in the processor's cache.
+The three relations differ in the constraints a row must have. Covered rows have one for each
+constraint of the query; covering rows have none beyond those; intersecting rows may have any. In
+all three, each constraint of a row on a queried attribute must pass its test. First the bounds of
+leaves are compared, which excludes or includes most as a whole; the rows of the rest are scanned in
+portions that fit the processor's cache.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Tests = list[tuple[int, ConstraintTest]]  # by slot
 
 @dataclass(slots=True)
 class RowQuery:
-    """What is asked of rows.
+    """A query on rows.
 
-    `about` is the same for questions that differ in their sides only. `kinds` says which kinds of
-    channel filters can be related at all; `names` at which column their names are compared with
-    what, by kind (-1: nowhere). `nodes`, if given, says which nodes rows may be from. `sides` has
-    for each side that is asked about the tests of all its slots.
+    `about` is equal for queries that differ only in their constraints. `kinds` are the kinds of
+    channel filters that can be related at all; `names` are the columns, by kind, whose names must
+    equal given values (-1: none). `nodes`, if given, are the nodes that rows may be of. `sides`
+    has, for each constraint of the query, the tests of all its slots.
     """
 
     relation: Relation
@@ -43,7 +43,7 @@ class RowQuery:
 
 
 class RowSelection(NamedTuple):
-    """All rows of some leaves, and some rows of others."""
+    """All rows of some leaves, and single rows of others."""
 
     leaves: Ints
     rows: Ints
@@ -55,7 +55,7 @@ class RowSelection(NamedTuple):
 
 
 class Search:
-    """One question to all leaves."""
+    """One query on all leaves."""
 
     def __init__(self, leaves: Leaves, question: RowQuery) -> None:
         self._leaves = leaves
@@ -69,7 +69,7 @@ class Search:
             possible &= sides <= asked
         self._ids: Ints = possible.nonzero()[0]
         self._is_whole: Mask = np.ones(len(self._ids), dtype=np.bool_)
-        self._asked: Ints = np.zeros(len(self._ids), dtype=np.int64)  # sides that were asked about
+        self._asked: Ints = np.zeros(len(self._ids), dtype=np.int64)  # constraints met
 
     def run(self) -> RowSelection:
         for columns, values in self._question.names:
@@ -86,7 +86,7 @@ class Search:
         found = rows[0] if len(rows) == 1 else np.concatenate(rows)
         return RowSelection(self._ids[self._is_whole], found)
 
-    # --------------------------------------------------------------------------- leaves as a whole
+    # --------------------------------------------------------------------------------- whole leaves
 
     def _keep(self, possible: Mask, is_whole: Mask | None = None) -> None:
         if is_whole is not None:
@@ -139,7 +139,7 @@ class Search:
             self._keep(self._asked == self._leaves.sides[self._ids])
 
     def _having(self, ids: Ints, slot: int) -> tuple[Ints, Ints]:
-        """Which of these leaves have this slot, and the strip of its `low`: `high` follows it."""
+        """Return the leaves with this slot, and the strips of its `low`; `high` follows."""
         sides = self._leaves.slots.shape[1]
         places = (self._leaves.slots.take(ids, axis=0).ravel() == slot).nonzero()[0]
         if sides == 1:
@@ -154,7 +154,7 @@ class Search:
     # --------------------------------------------------------------------------------- row by row
 
     def _look(self, ids: Ints) -> Ints:
-        """The rows of these leaves that are related."""
+        """Return the related rows of these leaves."""
         found: Mask = self._leaves.size[ids][:, None] > POSITIONS
         for columns, values in self._question.names:
             self._look_at_names(ids, found, columns, values)

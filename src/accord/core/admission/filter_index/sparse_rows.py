@@ -1,10 +1,10 @@
-"""Rows whose layout few others have: kept attribute by attribute instead of in leaves.
+"""Rows of rare layouts, stored attribute by attribute instead of in leaves.
 
-There may be as many layouts as rows. But then each attribute is limited by few of the rows, so
-that looking at all sides of the attributes that were asked about is looking at few. Rows that
-limit none of them are related by their channel filter alone: they are counted, not looked at. And
-of those that do, only the ones whose channel filter fits: next to each side there is the shade of
-its row, which tells, so that memory is read in order.
+There may be as many layouts as rows. Each attribute is then constrained by few rows, so scanning
+all constraints on the queried attributes is cheap. Rows that constrain none of them are related by
+their channel filter alone, and are counted, not scanned. Of the others, only those whose channel
+filter fits are tested: next to each constraint is the number of its row's summary (`tables`), which
+decides that, so memory is read sequentially.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NONE: Final[Ints] = np.empty(0, dtype=np.int64)
 
 
 class _Column:
-    """All sides of one slot."""
+    """All constraints of one slot."""
 
     __slots__ = ("_high", "_low", "_rows", "_shades", "size")
 
@@ -45,7 +45,7 @@ class _Column:
         return float(self._low[at]), float(self._high[at])
 
     def fitting(self, fitting: MatchingSummaries) -> tuple[Ints, Floats, Floats]:
-        """Rows whose channel filter fits, and the bounds of their sides."""
+        """Return rows whose channel filter fits, and the bounds of their constraints."""
         size = self.size
         rows, low, high = self._rows[:size], self._low[:size], self._high[:size]
         if fitting.is_all:
@@ -74,6 +74,8 @@ class _Column:
 
 
 class SparseRows:
+    """All sparse rows of an index, inverted by slot."""
+
     def __init__(self) -> None:
         self.figures: Ints = np.zeros((_FIRST, 4), dtype=np.int64)
         self.owner: Ints = np.full(_FIRST, NOBODY, dtype=np.int64)
@@ -84,13 +86,13 @@ class SparseRows:
         self._columns: dict[int, _Column] = {}  # by slot
         self._free: list[int] = []
         self._used = 0
-        self._marks: NDArray[np.uint8] = np.zeros(_FIRST, dtype=np.uint8)  # 0 between questions
+        self._marks: NDArray[np.uint8] = np.zeros(_FIRST, dtype=np.uint8)  # 0 between queries
 
     def __len__(self) -> int:
         return len(self._layouts)
 
     def add(self, layout: Layout, row: LeafRow, shade: int) -> int:
-        """Where it is now; see `Shades` for its shade."""
+        """Add a row; returns its place. `shade` is its number in `SparseRowSummaries`."""
         place = self._free.pop() if self._free else self._used
         if place == self._used:
             self._used += 1
@@ -131,7 +133,7 @@ class SparseRows:
         return int(self._shade[place])
 
     def find(self, question: RowQuery, fitting: MatchingSummaries) -> Ints:
-        """Rows that are covered or covering."""
+        """Return rows that are covered or covering."""
         if not self._layouts:
             return _NONE
         if question.relation is Relation.COVERED:
@@ -139,7 +141,7 @@ class SparseRows:
         return self._covering(question, fitting)
 
     def apart(self, question: RowQuery, fitting: MatchingSummaries) -> Ints:
-        """Rows that do not intersect, though their channel filter does."""
+        """Return rows that do not intersect, though their channel filter does."""
         if not self._layouts:
             return _NONE
         parts: list[Ints] = []
@@ -155,7 +157,7 @@ class SparseRows:
         return found
 
     def all_fitting(self, fitting: MatchingSummaries) -> Ints:
-        """Rows whose channel filter is related."""
+        """Return rows whose channel filter is related."""
         rows = np.flatnonzero(self.owner[: self._used] != NOBODY)
         return rows[fitting.shades[self._shade[rows]]]
 
@@ -177,7 +179,7 @@ class SparseRows:
     def _rows(
         self, slot: int, test: ConstraintTest, fitting: MatchingSummaries, *, passes: bool = True
     ) -> Ints:
-        """Rows that fit and have a side of this slot that passes the test, or does not."""
+        """Return fitting rows whose constraint of this slot passes the test, or fails it."""
         column = self._columns.get(slot)
         if column is None:
             return _NONE
@@ -186,7 +188,7 @@ class SparseRows:
         return rows[holds if passes else ~holds]
 
     def _covered(self, question: RowQuery, fitting: MatchingSummaries) -> Ints:
-        """Rows that have a side within each that was asked about."""
+        """Return rows that have a constraint within each one of the query."""
         found: Ints | None = None
         for tests in question.sides:
             rows = _joined([self._rows(slot, test, fitting) for slot, test in tests])
@@ -198,7 +200,7 @@ class SparseRows:
         return self.all_fitting(fitting) if found is None else found
 
     def _covering(self, question: RowQuery, fitting: MatchingSummaries) -> Ints:
-        """Rows of which each side is around one that was asked about."""
+        """Return rows each of whose constraints contains one of the query."""
         parts: list[Ints] = []
         for tests in question.sides:
             for slot, test in tests:

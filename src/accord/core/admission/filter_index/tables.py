@@ -1,8 +1,7 @@
-"""Rows in leaves by layout, and rows that stand for strays.
+"""Rows in leaves by layout, and summary rows of sparse rows.
 
-Strays are kept elsewhere, but for each channel filter and node there is a row here with the sums of
-its strays: so that those which are related by their channel filter are summed without looking at
-each.
+Sparse rows are stored elsewhere, but each channel filter and node has a row here with the sums of
+its sparse rows, so that those related by their channel filter are summed without scanning them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from accord.core.admission.filter_index.selection import RowQuery, RowSelection,
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Over advertisements: their rates, in thousandths of a hertz, and how many they are."""
+    """Sum of the rates of advertisements, in thousandths of a hertz, and their number."""
 
     rate: int
     count: int
@@ -33,7 +32,7 @@ class Sums:
 
 NOTHING: Final = Sums(0, 0)
 _KNOWN: Final = 64
-_STRAYS: Final = 3  # the figure of a shade that says how many they are
+_STRAYS: Final = 3  # column of a summary with the number of sparse rows
 
 
 class LeafTable:
@@ -99,7 +98,7 @@ class LeafTable:
 
 @dataclass(frozen=True, slots=True)
 class MatchingSummaries:
-    """Which strays are related by channel filter and node, by shade; and their sums of own."""
+    """Summaries whose channel filter and node are related, and the sums of their own figures."""
 
     shades: Mask
     is_all: bool
@@ -107,10 +106,10 @@ class MatchingSummaries:
 
 
 class SparseRowSummaries:
-    """What strays are together, by channel filter and node: rows without sides.
+    """Sums of sparse rows by channel filter and node, as rows without constraints.
 
-    Each stray keeps the number of its shade. So which strays fit is found for whole shades, and
-    looked up for each stray that is met.
+    Each sparse row stores the number of its summary (its shade). So whether sparse rows fit is
+    decided once per summary, and looked up for each row.
     """
 
     def __init__(self) -> None:
@@ -118,10 +117,10 @@ class SparseRowSummaries:
         self._table = LeafTable(self._places)
         self._numbers: dict[tuple[float, ...], int] = {}
         self._free: list[int] = []
-        self._known: dict[Hashable, Ints] = {}  # rows that fit what was asked about
+        self._known: dict[Hashable, Ints] = {}  # cache of fitting rows, by `RowQuery.about`
 
     def add(self, layout: Layout, row: LeafRow) -> int:
-        """One stray more: the number of its shade."""
+        """Add a sparse row; returns the number of its summary."""
         start = row.keys[: layout.start]
         own_rate, own_count = row.figures[:2].tolist()
         key = (layout.kind, *start.tolist())
@@ -139,7 +138,7 @@ class SparseRowSummaries:
         return number
 
     def remove(self, number: int, layout: Layout, row: LeafRow) -> None:
-        """One stray less."""
+        """Remove a sparse row."""
         own_rate, own_count = row.figures[:2].tolist()
         self._gain(number, -own_rate, -own_count, -1)
         if not self._table.leaves.figures[self._places[number], _STRAYS]:
@@ -149,7 +148,7 @@ class SparseRowSummaries:
             self._free.append(number)
 
     def gain(self, number: int, rate: int, count: int) -> None:
-        """More of its own, of one stray."""
+        """Add to the own figures of a sparse row."""
         self._gain(number, rate, count, 0)
 
     def ask(self, question: RowQuery) -> MatchingSummaries:
@@ -169,7 +168,7 @@ class SparseRowSummaries:
         assert len(self._numbers) + len(self._free) == len(self._places)
 
     def _fitting(self, question: RowQuery) -> Ints:
-        """Rows of shades; those of the last few channel filters are known."""
+        """Return fitting summaries; those of recent channel filters are cached."""
         rows = self._known.get(question.about)
         if rows is None:
             plain = RowQuery(
@@ -191,7 +190,7 @@ def sum_own(figures: Ints, places: Ints) -> Sums:
     if not len(places):
         return NOTHING
     chosen = figures.take(places, axis=0)
-    # One column at a time: both at once take six times as long.
+    # Column by column: both at once take six times as long.
     return Sums(int(chosen[:, 0].sum()), int(chosen[:, 1].sum()))
 
 

@@ -1,1 +1,1 @@
-"""The past of persistent channels, from all nodes, before what is published now."""
+"""History of persistent channels: replayed from the journals of all nodes before live events."""

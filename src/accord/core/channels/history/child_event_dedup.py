@@ -1,10 +1,9 @@
-"""Events of secondary nodes, which may stand in the journals of two parents.
+"""Duplicate suppression for events of secondary nodes that two parents may have journalled.
 
-A parent that fails may have kept an event that nobody else has got. Its child does not know, and
-gives the event to its other parent, which keeps it, too. What both have in common is the child, and
-the number that it gave the event. So who gets something of such an event remembers these: a
-subscription for itself while it has a past, and a node for all whose past is over, as those get
-everything that comes.
+A parent that fails may have journalled an event that no other node has received. Its child does not
+know, and sends the event to its other parent, which journals it, too. Both copies have the child's
+event ID, so IDs are remembered: per subscription while it replays history, and once per node for
+all live subscriptions, as those get everything that arrives.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from accord.core.model.lru import LruMap
 MAX_ORIGINALS: Final = 20_000
 _SPELLS: Final = 64
 
-ChildEventId = tuple[str, int]  # the secondary node, and what an event is called there
+ChildEventId = tuple[str, int]  # secondary node, number there
 
 
 class ChildEventLog:
-    """What came live to a node, in which order."""
+    """Sequence of the child events that arrived live at a node."""
 
     def __init__(self, most: int = MAX_ORIGINALS) -> None:
         self.count = 0
@@ -32,21 +31,21 @@ class ChildEventLog:
         self._places.put(original, self.count)
 
     def place(self, original: ChildEventId) -> int:
-        """0 for one that did not come, or long ago."""
+        """Index of an event in the sequence; 0 if it did not arrive, or long ago."""
         return self._places.get(original) or 0
 
 
 class ChildEventDedup:
-    """What one subscription got."""
+    """The child events that one subscription has received."""
 
     def __init__(self, originals: ChildEventLog, most: int = MAX_ORIGINALS) -> None:
         self._originals = originals
         self._single: LruMap[ChildEventId, bool] = LruMap(most)
-        self._spells: deque[tuple[int, int]] = deque(maxlen=_SPELLS)  # in which it got everything
-        self._since: int | None = None  # the one that is not over
+        self._spells: deque[tuple[int, int]] = deque(maxlen=_SPELLS)  # ended live periods
+        self._since: int | None = None  # start of the current live period
 
     def add(self, original: ChildEventId | None) -> bool:
-        """False where it got that before."""
+        """Add an event; False if it is a duplicate."""
         if original is None:
             return True
         if original in self:
@@ -62,7 +61,7 @@ class ChildEventDedup:
         return any(first < place <= last for first, last in spells)
 
     def begin_spell(self) -> None:
-        """From now on it gets everything that comes."""
+        """Start a live period: the subscription gets everything that arrives."""
         if self._since is None:
             self._since = self._originals.count
 

@@ -1,8 +1,8 @@
-"""Who asks nodes for what they have kept: a `HistoryReplay` for each subscription.
+"""History client: fetches the history that other nodes have journalled, for all subscriptions.
 
-They are all told how the journals of the nodes stand. What has to be known of these, and how they
-are asked, is up to who asks (`PeerPort`): a backbone node sees them itself, a secondary one through
-its active parent.
+There is a `HistoryReplay` per subscription; all share the knowledge of the nodes' journals. The
+environment (`PeerPort`) decides how nodes are seen and asked: a backbone node sees them itself, a
+secondary one through its active parent.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from accord.core.channels.history.messages import (
 from accord.core.channels.history.peer_replay import READING, PeerReplay, Position
 from accord.core.channels.history.peer_watermarks import PeerWatermarks
 
-MAX_ASKED: Final = 64  # pages that are under way for this node
-LOOK_US: Final = 200_000  # between two looks at who is there
-FORGET_US: Final = 86_400_000_000  # a node is gone for so long until it is forgotten
-MAX_GONE: Final = 1_000  # nodes that are gone and remembered
+MAX_ASKED: Final = 64  # page requests under way
+LOOK_US: Final = 200_000  # sampling interval of the nodes
+FORGET_US: Final = 86_400_000_000  # an absent node is dropped after this time
+MAX_GONE: Final = 1_000  # absent nodes that are remembered
 _MIN_ROWS: Final = 10
 _MIN_BYTES: Final = 16 << 10
 
-Room = Callable[[], tuple[int, int] | None]  # events and bytes that a client has room for
+Room = Callable[[], tuple[int, int] | None]  # events and bytes that the client has room for
 
 
 class PeerState(NamedTuple):
-    """How it stands with a node: `incarnation` is 0 where nothing is known of it.
+    """State of a node; `incarnation` is 0 if nothing is known of it.
 
-    `since` differs from what it was if the node was away in between, where that can't be seen.
+    `since` changes if the node was absent in between without that being visible.
     """
 
     is_here: bool = False
@@ -52,49 +52,53 @@ class PeerState(NamedTuple):
 
 
 class PeerPort(Protocol):
-    """What who asks sees of the nodes."""
+    """A history client's view of other nodes."""
 
     def version(self) -> int:
-        """Changes with who is there."""
+        """Changes when nodes appear or leave."""
 
     def names(self) -> Iterable[str]:
-        """All that may have kept something."""
+        """All nodes that may have history."""
 
     def standing(self, node: str) -> PeerState: ...
 
     def noted(self) -> Stamp | None:
-        """Where all that is needed now stands in what this node tells; None before it does."""
+        """The version of this node's records that includes its current interests; None before."""
 
     def needed(self, noted: Stamp) -> Stamp | None:
-        """What nodes must have heard to know what is needed; None where that is not said yet."""
+        """The version that nodes must have to know these interests; None if unknown yet."""
 
     def come_us(self, now_us: int) -> int:
-        """Since then nothing waits on its way here that had got through to who is next to it."""
+        """Everything that had reached the previous hop by this time has arrived here."""
 
     def ask(self, node: str, question: HistoryRequest, now_us: int) -> None: ...
 
 
 class HistoryClient:
-    """`has_woken` is set when subscriptions that were live have a past, until that is noticed."""
+    """Replays of all subscriptions of a node.
+
+    `has_woken` is set when a live subscription has to replay history again, until the node clears
+    it.
+    """
 
     def __init__(self, name: str, incarnation: int, around: PeerPort) -> None:
         self.name = name
         self.peers: dict[str, PeerWatermarks] = {}
         self.originals = ChildEventLog()
         self.recalls: dict[HistoryReplay, Room] = {}
-        self.active: dict[HistoryReplay, Room] = {}  # those with a past
+        self.active: dict[HistoryReplay, Room] = {}  # replays that are not finished
         self.has_woken = False
         self._around = around
         self._budget = ReplayBudget()
-        self._last = incarnation * 1_000_000  # of the questions asked
-        self._asked: dict[int, tuple[HistoryReplay, PeerReplay]] = {}  # pages that were asked for
+        self._last = incarnation * 1_000_000  # last request number
+        self._asked: dict[int, tuple[HistoryReplay, PeerReplay]] = {}  # page requests under way
         self._look_us = 0
         self._version = -1
 
     # --------------------------------------------------------------------------- for its node
 
     def recall(self, wanted: HistorySelector, room: Room, now_us: int) -> HistoryReplay:
-        """What a new subscription gets; all nodes that are there are asked."""
+        """Start the replay of a new subscription; all present nodes are asked."""
         recall = self._add(wanted, room)
         self.look(now_us)
         return recall
@@ -106,7 +110,7 @@ class HistoryClient:
         positions: dict[str, Position] | None,
         now_us: int,
     ) -> HistoryReplay:
-        """The same for a subscription from before; without positions it was a live one."""
+        """Resume a subscription after a restart; without positions it was live."""
         recall = self._add(wanted, room)
         recall.has_gone_live = positions is None
         self.look(now_us)
@@ -124,7 +128,7 @@ class HistoryClient:
         self.active.pop(recall, None)
         self._asked = {key: each for key, each in self._asked.items() if each[0] is not recall}
         if not self.recalls:
-            self.peers.clear()  # who subscribes next asks them for everything
+            self.peers.clear()  # the next subscription reads everything
 
     def arrived(
         self,
@@ -135,10 +139,10 @@ class HistoryClient:
         *,
         original: ChildEventId | None = None,
     ) -> bool:
-        """An event of a persistent channel came as it was published, from this node or another.
+        """Record an event of a persistent channel that arrived live, from this node or another.
 
-        `original` is what a secondary node calls it, if it goes to clients now. True where
-        subscriptions have a past, which must get it first, and did not have one before.
+        `original` is its ID at a secondary node, if it goes to clients now. Returns whether live
+        subscriptions have to replay history first, which they did not before.
         """
         if not self.recalls:
             return False
@@ -158,10 +162,10 @@ class HistoryClient:
         return self.has_woken
 
     def has_kept(self) -> None:
-        """This node has a past that others may ask for, if they can."""
+        """Announce that this node has history, if other nodes can read it."""
 
     def places(self) -> dict[str, tuple[int, list[int]]]:
-        """By node, up to where all is here, and which numbers besides: for a start after this."""
+        """By node, the watermark and the numbers received after it, to be saved for a restart."""
         return {
             name: (peer.safe_offset, list(peer.seen))
             for name, peer in self.peers.items()
@@ -173,7 +177,7 @@ class HistoryClient:
             self.peers[name] = PeerWatermarks(name, offset, dict.fromkeys(seen, True))
 
     def look(self, now_us: int) -> None:
-        """See who is there, and who may have sent what did not arrive."""
+        """Sample which nodes are present, and which may have sent events that did not arrive."""
         around = self._around
         self._look_us = now_us + LOOK_US
         self._version = around.version()
@@ -194,7 +198,7 @@ class HistoryClient:
         self._forget(now_us)
 
     def go_on(self, now_us: int) -> None:
-        """Ask for what is wanted now; also to be called when clients may have room again."""
+        """Send due requests; to be called as well when clients may have room again."""
         if not self.recalls:
             return
         self._asked = {
@@ -217,13 +221,13 @@ class HistoryClient:
                 self._around.ask(peer.name, CutRequest(round_), now_us)
 
     def need_anew(self, now_us: int) -> None:
-        """What is needed is told to others than before: nobody knows it yet."""
+        """Restart interest tracking: no node knows the interests by the new path yet."""
         for recall in self.recalls:
             recall.needed = None
         if self.recalls:
             self.look(now_us)
 
-    # -------------------------------------------------------------------------- what nodes answer
+    # ------------------------------------------------------------------------------------ replies
 
     def answered(
         self, node: str, answer: CutReply | PageUnavailable | PageInProgress, now_us: int
@@ -249,7 +253,7 @@ class HistoryClient:
         if source.page == page.id:
             source.take_page(page, now_us)
 
-    # ----------------------------------------------------------------------------------- as it goes
+    # --------------------------------------------------------------------------------------- timers
 
     def look_if_due(self, now_us: int) -> None:
         if self.recalls and (now_us >= self._look_us or self._version != self._around.version()):
@@ -281,7 +285,7 @@ class HistoryClient:
             assert recall in self.recalls
             assert source.page in (number, 0)
 
-    # -------------------------------------------------------------------------------------- inside
+    # ----------------------------------------------------------------------------------- internals
 
     def _add(self, wanted: HistorySelector, room: Room) -> HistoryReplay:
         recall = HistoryReplay(wanted, self.name, self._budget, self.originals)
@@ -289,7 +293,7 @@ class HistoryClient:
         return recall
 
     def _forget(self, now_us: int) -> None:
-        """Nodes that are gone for good and owe nothing, and those that are too many."""
+        """Drop nodes that are gone for good and owe nothing, and the oldest beyond the limit."""
         gone = [
             (peer.gone_us, name) for name, peer in self.peers.items() if peer.gone_us is not None
         ]
@@ -312,7 +316,7 @@ class HistoryClient:
             self._go_on_with(recall, room)
 
     def _go_on_with(self, recall: HistoryReplay, room: Room) -> None:
-        """It has a past again, if it is not calm any more."""
+        """Mark a replay as active again unless it is finished."""
         if not recall.is_calm:
             self.has_woken = self.has_woken or recall not in self.active
             self.active[recall] = room

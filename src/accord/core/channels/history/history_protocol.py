@@ -1,9 +1,9 @@
-"""Persistent channels among nodes: who asks whom for what was kept, and who answers.
+"""History protocol between backbone nodes: both the requesting and the serving side.
 
-A node with others makes one of these, by `Channels.serve`. It asks for its own clients (`asker`),
-and relays what secondary nodes ask whose parent it is, and the answers. As who is asked it hands
-what is wanted of its own journal to its driver (`orders`), a few pages at a time, and sends what
-comes of it. It remembers nothing of those who ask: each question says all that is needed.
+A node with neighbours registers one with `Channels.serve`. It fetches history for its own clients,
+and relays the requests of its children and the replies to them. As a server it queues reads of its
+journal for the driver (`orders`), a few pages at a time, and sends the results. It keeps no state
+per requester: each request is self-contained.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ from accord.core.overlay.route_manager import Requirement
 from accord.core.overlay.signalling import Carried
 from accord.core.overlay.state_store import StateStore
 
-HISTORY: Final = "past"  # the fact that a node has kept events of persistent channels
-_HISTORY_BYTES: Final = 1 << 10  # that nothing else takes, of what a node may say
-IMPORTANCE: Final = 1  # of the past on its way
+HISTORY: Final = "past"  # kind of state record: the node has history
+_HISTORY_BYTES: Final = 1 << 10  # share of the node's state records reserved for this kind
+IMPORTANCE: Final = 1  # of pages in transit
 _ANYHOW: Final = Requirement(0, 1, 0.0)
 
 _letters: Final[msgspec.msgpack.Decoder[UnicastMessage | HopAck]] = msgspec.msgpack.Decoder(
     UnicastMessage | HopAck
 )
 
-OnAnswer = Callable[[str, str, HistoryReply, int], None]  # to a child, from a node
+OnAnswer = Callable[[str, str, HistoryReply, int], None]  # (child, node, reply, now_us)
 
 
 class HistoryProtocol(HistoryClient, Template):
-    """`dropped` counts what others said that made no sense.
+    """History client and server of a backbone node.
 
-    `on_answer` is given what nodes answered to secondary ones, whose parent this node is.
+    `dropped` counts invalid messages. `on_answer` is called with replies for children of this node.
     """
 
     def __init__(self, context: Context, store: StateStore, needs: InterestTable) -> None:
@@ -70,12 +70,12 @@ class HistoryProtocol(HistoryClient, Template):
         self.on_answer: OnAnswer = lambda *_: None
         self._roster = PeerList(self)
         self.dropped = 0
-        self.sent = 0  # events of the past, to other nodes
+        self.sent = 0  # history events sent to other nodes
         self._store = store
         self._needs = needs
         store.reserve(HISTORY, _HISTORY_BYTES)
 
-    # ------------------------------------------------------------------------ what is around here
+    # ------------------------------------------------------------------------ view of other nodes
 
     def version(self) -> int:
         return self.context.map.version
@@ -105,26 +105,26 @@ class HistoryProtocol(HistoryClient, Template):
     # --------------------------------------------------------------------------- for its node
 
     def has_kept(self) -> None:
-        """This node has a past that others may ask for."""
+        """Announce that this node has history."""
         self._store.put(HISTORY, "", b"")
 
     def relay(self, child: str, node: str, question: HistoryRequest, now_us: int) -> None:
-        """A secondary node asks one that this one knows."""
+        """Relay the request of a child to `node`."""
         if isinstance(question, PageRequest) and (problem := problem_with_question(question)):
             self.on_answer(child, node, PageUnavailable(question.id, problem), now_us)
         elif node in self._reached():
             self._post(node, msgspec.structs.replace(question, child=child), now_us)
 
     def heard(self) -> Stamp:
-        """Who has heard that of this node knows all that it needs; zeros before it is told."""
+        """The version of this node's records that includes all its interests; zeros before."""
         return self.noted() or (0, 0)
 
     def roster(self, now_us: int) -> tuple[int, Nodes]:
-        """Who there are, for secondary nodes, with a version."""
+        """The peer list for secondary nodes, and its version."""
         self._roster.ask(now_us)
         return self._roster.version, self._roster.nodes
 
-    # ------------------------------------------------------------------- what its driver answers
+    # --------------------------------------------------------------------- results of the driver
 
     def cut_made(self, order: MakeCut, offset: int, number: int, now_us: int) -> None:
         heard = self._store.stamp(order.to)
@@ -150,7 +150,7 @@ class HistoryProtocol(HistoryClient, Template):
         self._post(order.to, PageUnavailable(asked.id, problem[:500], asked.child), now_us)
 
     def page_came(self, event: Carried, now_us: int) -> None:
-        """A page from another node."""
+        """Handle a page from another node."""
         page = decode_or_none(pages, event.payload)
         if page is None:
             self.dropped += 1
@@ -194,7 +194,7 @@ class HistoryProtocol(HistoryClient, Template):
         self.letters.check_invariants()
         self.answers.check_invariants()
 
-    # ------------------------------------------------------------------------------------ inside
+    # --------------------------------------------------------------------------------- internals
 
     def _post(self, to: str, body: Body, now_us: int) -> None:
         self.letters.post(to, "", encode(body), now_us)

@@ -1,11 +1,11 @@
-"""What one subscription gets of persistent channels: what all nodes have kept, then what is live.
+"""Replay for one subscription to persistent channels: all nodes' history, then live events.
 
-Each node's past comes in its order; those of several are merged by the times at which they were
-received, as far as nodes answer. What comes live waits until no node has anything left that is
-older; then it follows, and the subscription is a live one. Nodes that can't be reached are not
-waited for: the client is told, and their part follows when they are back.
+Each node's history is delivered in its order; those of several nodes are merged by time of
+reception, as far as the nodes reply. Live events are buffered until no node has older ones left;
+then they follow, and the subscription is live. Unreachable nodes are not waited for: the client is
+notified, and their part follows when they return.
 
-Only so much waits. If there is more it is forgotten, and read from the journals instead.
+The buffer is bounded. On overflow it is discarded, and the events are read from the journals.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from accord.core.channels.history.peer_watermarks import PeerWatermarks
 MAX_WAITING: Final = 1_000
 MAX_WAITING_BYTES: Final = 4 << 20
 ALL_WAITING_BYTES: Final = 64 << 20
-GONE_US: Final = 60_000_000  # away for so long, a node is not looked for any more
+GONE_US: Final = 60_000_000  # absence after which a node is not waited for
 
 
 class ReplayedEvent(msgspec.Struct, frozen=True):
-    """An event of the past, of a page that began at `before`.
+    """A history event, from a page that started at `before`.
 
-    If it is the last of its page, `after` is where to go on at its node once the client has it. One
-    that `is_again` came before, from another node: it is not for the client.
+    `after`, on the last event of a page, is the position to resume from at its node once the client
+    has the event. With `is_again` it is a duplicate from another node, and not for the client.
     """
 
     node: str
@@ -51,14 +51,14 @@ class ReplayedEvent(msgspec.Struct, frozen=True):
 
 
 class HistoryGap(msgspec.Struct, frozen=True):
-    """What a node had kept can't be had now, or only in part: so many records of it are gone."""
+    """A node's history is unavailable now, or some of its records are lost."""
 
     node: str
     why: str
 
 
 class ReplayBudget:
-    """What waits for all subscriptions together."""
+    """Bytes of buffered live events over all subscriptions."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -78,7 +78,10 @@ class _Waiting:
 
 
 class HistoryReplay:
-    """`item`s are whatever live events are to who asks. `notices` are to be told and taken out."""
+    """Merges the replays of all nodes; `item`s are opaque live events of the caller.
+
+    The caller takes `notices` and sends them to the client.
+    """
 
     def __init__(
         self,
@@ -88,16 +91,16 @@ class HistoryReplay:
         originals: ChildEventLog | None = None,
     ) -> None:
         self.wanted = wanted
-        self.noted: Stamp | None = None  # where what is needed stands in what this node tells
-        self.needed: Stamp | None = None  # what nodes must have heard to know what is needed
+        self.noted: Stamp | None = None  # version of this node's records that includes the interest
+        self.needed: Stamp | None = None  # version that nodes must have to know the interest
         self.sources: dict[str, PeerReplay] = {}
-        self.lived: dict[str, bool] = {}  # other nodes that it is live at, and for long
-        self.is_calm = False  # all that can be reached are such
+        self.lived: dict[str, bool] = {}  # nodes it has been live at for long
+        self.is_calm = False  # it is live at all reachable nodes
         self.has_gone_live = False
         self.notices: list[HistoryGap] = []
-        self.handed = 0  # events of the past
-        self.dropped = 0  # events that came live, and were or will be read
-        self.met = ChildEventDedup(originals or ChildEventLog())  # of events of secondary nodes
+        self.handed = 0  # history events delivered
+        self.dropped = 0  # live events that were or will be read from a journal
+        self.met = ChildEventDedup(originals or ChildEventLog())  # of child events
         self._own = own
         self._budget = budget
         self._waiting: list[_Waiting] = []
@@ -115,9 +118,9 @@ class HistoryReplay:
         *,
         original: ChildEventId | None = None,
     ) -> bool:
-        """An event of `node` as it is published; True where it is for the client now."""
+        """Handle a live event of `node`; True if it is to be delivered now."""
         if self.is_calm:
-            original = None  # what comes now is known to all who are
+            original = None  # live periods record it for all subscriptions
         if original is not None and original in self.met:
             self.dropped += 1
             return False
@@ -148,12 +151,12 @@ class HistoryReplay:
         return False
 
     def peek(self) -> HistoryEvent | None:
-        """What `next` would give."""
+        """The event that `next` would return."""
         best = self._best()
         return None if best is None else best.inbox[0]
 
     def next(self, now_us: int) -> ReplayedEvent | None:
-        """The next event of the past, if no older one is still to come."""
+        """The next history event, if no older one can still arrive."""
         best = self._best()
         if best is None:
             return None
@@ -175,14 +178,14 @@ class HistoryReplay:
         return best
 
     def waiting(self) -> tuple[int, int] | None:
-        """How many events and bytes follow the past, if it is over; else None."""
+        """Number and bytes of buffered live events if history is complete, otherwise None."""
         phases = [each.phase for each in self.sources.values() if not each.is_missing]
         if READ not in phases or any(each in (ASKING, READING) for each in phases):
             return None
         return len(self._waiting), self._waiting_bytes
 
     def go_live(self, now_us: int) -> list[Any]:
-        """Be a live subscription from now on; gives what came meanwhile."""
+        """Make the subscription live; return the buffered live events."""
         waiting = self._take_waiting()
         for source in self.sources.values():
             if source.phase == READ:
@@ -204,12 +207,12 @@ class HistoryReplay:
     # ------------------------------------------------------------------------------------ nodes
 
     def step(self, peers: dict[str, PeerWatermarks], now_us: int) -> None:
-        """Go on at all nodes as far as can be."""
+        """Advance the replays of all nodes."""
         for name, source in self.sources.items():
             peer = peers[name]
             source.look_for_cut(peer, self.needed, now_us)
             self._look_whether_missing(source, peer, now_us)
-        is_begun = self.sources or self.lived  # else nobody is known yet
+        is_begun = self.sources or self.lived  # otherwise no node is known yet
         if is_begun and all(
             _is_done(each, peers[each.node], now_us) for each in self.sources.values()
         ):
@@ -220,13 +223,13 @@ class HistoryReplay:
                     del self.sources[name]
 
     def add(self, peer: PeerWatermarks, now_us: int) -> None:
-        """One more node that may have kept something."""
+        """Add a node that may have history."""
         if peer.name not in self.lived and peer.name not in self.sources:
             self.sources[peer.name] = self._begin(peer.name, now_us)
             self.is_calm = False
 
     def resume(self, peer: PeerWatermarks, position: Position | None, now_us: int) -> None:
-        """As one from before: at its position, or live up to where everything is safe."""
+        """Resume at a saved position or, if it was live, at the watermark."""
         is_own = peer.name == self._own
         if position is not None and position[1] >= 0:
             self.sources[peer.name] = PeerReplay(peer.name, position, now_us=now_us, is_own=is_own)
@@ -237,7 +240,7 @@ class HistoryReplay:
         )
 
     def lose(self, peer: PeerWatermarks, had: dict[int, bool], now_us: int) -> None:
-        """Something of what it sent may be lost: read on from where nothing is."""
+        """Read on from the watermark, as events of the node may have been lost."""
         source = self.sources.get(peer.name)
         if source is not None:
             source.lose(now_us, peer.safe_offset, had)
@@ -250,12 +253,12 @@ class HistoryReplay:
             self.add(peer, now_us)
 
     def awaits(self, node: str) -> bool:
-        """Whether there may be more of the past there."""
+        """Whether the node may have more history."""
         source = self.sources.get(node)
         return source is not None and source.phase != LIVE
 
     def forget(self, node: str, now_us: int) -> None:
-        """If it is ever back it counts as one that is new."""
+        """Drop a node; it counts as new if it returns."""
         self.lived.pop(node, None)
         source = self.sources.pop(node, None)
         if source is not None:
@@ -265,7 +268,7 @@ class HistoryReplay:
                     self._wait(each, now_us)
 
     def positions(self) -> tuple[tuple[str, Position], ...]:
-        """Where it is at each node, as far as was read; it ends at -1 where it is live."""
+        """The position at each node; its end is -1 where the subscription is live."""
         return tuple((each.node, each.position()) for each in self.sources.values())
 
     def missing(self) -> list[str]:
@@ -276,7 +279,7 @@ class HistoryReplay:
         return min((due for due in dues if due is not None), default=None)
 
     def end(self) -> None:
-        """Nobody wants it any more."""
+        """Release the buffer."""
         self._take_waiting()
 
     def check_invariants(self) -> None:
@@ -326,7 +329,7 @@ class HistoryReplay:
 
 
 def _is_done(source: PeerReplay, peer: PeerWatermarks, now_us: int) -> bool:
-    """Whether nothing of the past can come of it, or not for long."""
+    """Whether the node has no more history to deliver, or will not for long."""
     if source.phase == LIVE:
         return peer.safe_offset >= source.start
     return source.is_missing and not peer.is_here and now_us - source.heard_us >= GONE_US

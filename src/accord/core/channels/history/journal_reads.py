@@ -1,7 +1,7 @@
-"""What others ask of this node's journal: handed to who drives the node, a few pages at a time.
+"""Reads of this node's journal for other nodes, queued for the driver, a few pages at a time.
 
-Nothing is remembered of those who ask: each question says all that is needed, and is asked again if
-its answer gets lost. Nobody has more pages read than are left for all others.
+The serving node keeps no state per requester: each request is self-contained and is retried if its
+reply is lost. A fair quota limits the pages that one requester has read at a time.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from accord.core.channels.history.messages import (
 )
 from accord.core.model.fair_quota import FairQuota
 
-MAX_READING: Final = 32  # pages at a time, of which one that asks alone has half
+MAX_READING: Final = 32  # pages at a time; a single requester gets half
 BUSY: Final = "busy"
 
 
 class MakeCut(msgspec.Struct, frozen=True):
-    """Make a cut, and say so by `cut_made` when all before it is on disk."""
+    """Make a cut; call `cut_made` when everything before it is on disk."""
 
     to: str
     round: int
@@ -34,7 +34,7 @@ class MakeCut(msgspec.Struct, frozen=True):
 
 
 class ReadPage(msgspec.Struct, frozen=True):
-    """Read a page, and say so by `page_made`, or `no_page`."""
+    """Read a page; call `page_made` or `no_page`."""
 
     to: str
     asked: PageRequest
@@ -44,18 +44,21 @@ JournalCommand = MakeCut | ReadPage
 
 
 class JournalReads:
-    """`orders` are to be obeyed and taken out; `refused` counts pages there was no room for."""
+    """Pending reads; the driver takes and executes `orders`.
+
+    `refused` counts page requests refused for lack of room, `senseless` invalid ones.
+    """
 
     def __init__(self, post: Callable[[str, Body, int], None]) -> None:
         self.orders: list[JournalCommand] = []
         self.refused = 0
         self.senseless = 0
         self._post = post
-        self._reading: dict[tuple[str, str, int], str] = {}  # who asked
+        self._reading: dict[tuple[str, str, int], str] = {}  # requester
         self._shares = FairQuota(MAX_READING)
 
     def __len__(self) -> int:
-        """How many pages are being read."""
+        """Number of pages being read."""
         return len(self._reading)
 
     def cut_asked(self, origin: str, asked: CutRequest) -> None:
@@ -77,7 +80,7 @@ class JournalReads:
             self.orders.append(ReadPage(origin, asked))
 
     def done(self, order: ReadPage) -> None:
-        """The page was read, or can't be."""
+        """Release the quota of a page that was read or failed."""
         who = self._reading.pop((order.to, order.asked.child, order.asked.id), None)
         if who is not None:
             self._shares.give_back(who)

@@ -1,8 +1,8 @@
-"""What nodes say to each other about the past of persistent channels.
+"""Messages between nodes about the history of persistent channels.
 
-Questions are letters; a page of events is an event of its own, of the service's channel, so that
-history waits behind what is live on each link. What a secondary node asks comes from its parent,
-with the `child` that it is for, and so do the answers.
+Requests are control unicasts. A page of events is itself an event on the service's channel, so that
+history queues behind live events on each link. A parent relays the requests of a secondary node
+with its name in `child`, and so return the replies.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ import msgspec
 from accord.core.model.channels import problem_with_filter
 
 SERVICE: Final = "$past"
-MAX_ROWS: Final = 1_000  # of a page
+MAX_ROWS: Final = 1_000  # per page
 MAX_BYTES: Final = 1 << 20
 MAX_TEXT: Final = 65_536  # of a predicate
 MAX_CURSOR: Final = 16_384
 MAX_NUMBER: Final = 1 << 62
 
-Stamp = tuple[int, int]  # how much a node has heard of another: incarnation and version
+Stamp = tuple[int, int]  # version of another node's records: incarnation and version
 
 
 class CutRequest(msgspec.Struct, frozen=True, array_like=True, tag="cut?"):
-    """How far is your journal, and what do you know of me?"""
+    """Requests the end of the receiver's journal, and what it knows of the sender."""
 
     round: int
     child: str = ""
 
 
 class CutReply(msgspec.Struct, frozen=True, array_like=True, tag="cut"):
-    """A place in the journal, on disk: between what was kept before and what will be later.
+    """A position in the journal that is on disk: the boundary between history and later events.
 
-    Events of persistent channels that were kept before have numbers up to `number`, later ones have
-    larger ones. `heard` is how much was known then of who asks: if that includes what it needs,
-    then all events behind the cut are sent to it as they are published.
+    Events of persistent channels before the cut have numbers up to `number`, later ones larger
+    numbers. `heard` is the version of the requester's records known at the cut: if it includes the
+    requester's interest, all events after the cut are sent to it as they are published.
     """
 
     round: int
@@ -47,7 +47,7 @@ class CutReply(msgspec.Struct, frozen=True, array_like=True, tag="cut"):
 
 
 class HistorySelector(msgspec.Struct, frozen=True, array_like=True):
-    """What a subscription selects, and from when on."""
+    """The events that a subscription selects, and from when on."""
 
     filter: str
     where: str = ""
@@ -56,7 +56,7 @@ class HistorySelector(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PageRequest(msgspec.Struct, frozen=True, array_like=True, tag="page?"):
-    """Events from offset `start` up to `before`, behind those that `cursor` stands for."""
+    """Requests events from offset `start` up to `before`, after those that `cursor` stands for."""
 
     id: int
     wanted: HistorySelector
@@ -69,7 +69,7 @@ class PageRequest(msgspec.Struct, frozen=True, array_like=True, tag="page?"):
 
 
 class PageUnavailable(msgspec.Struct, frozen=True, array_like=True, tag="no page"):
-    """Not now: ask again after a while."""
+    """The page cannot be read now; the requester retries later."""
 
     id: int
     problem: str
@@ -84,9 +84,9 @@ class PageInProgress(msgspec.Struct, frozen=True, array_like=True, tag="working"
 
 
 class HistoryEvent(msgspec.Struct, frozen=True, array_like=True):
-    """`block` is the event's properties as they were published.
+    """An event from a journal; `block` has its properties as they were published.
 
-    One of a secondary node's client has that node as its `origin`, and a number there.
+    An event of a secondary node's client has that node as its `origin`, and its number there.
     """
 
     number: int
@@ -101,7 +101,10 @@ class HistoryEvent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HistoryPage(msgspec.Struct, frozen=True, array_like=True, tag="page"):
-    """Without a cursor there is no more; `missing` records could not be read, or carried."""
+    """A page of events; the last one has no cursor.
+
+    `missing` records could not be read or sent.
+    """
 
     id: int
     events: tuple[HistoryEvent, ...]
@@ -120,7 +123,7 @@ pages: Final[msgspec.msgpack.Decoder[HistoryPage]] = msgspec.msgpack.Decoder(His
 
 
 def problem_with_question(asked: PageRequest) -> str:
-    """What can't be answered of it; empty if it can."""
+    """Return why the request is invalid; "" if it is valid."""
     wanted = asked.wanted
     if problem := problem_with_filter(wanted.filter):
         return f"filter: {problem}"
@@ -136,5 +139,5 @@ def problem_with_question(asked: PageRequest) -> str:
 
 
 def is_cut(cut: CutReply) -> bool:
-    """Whether a node could have said so."""
+    """Whether the values are in range."""
     return 0 <= cut.offset <= MAX_NUMBER and 0 <= cut.number <= MAX_NUMBER

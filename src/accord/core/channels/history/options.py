@@ -1,4 +1,4 @@
-"""The option of a channel's definition that makes it persistent: `true`, or a span such as `7d`."""
+"""The channel option `persistent`: `true`, or a span such as `7d`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def is_persistent(definition: ChannelDefinition | None) -> bool:
 
 
 def span_ms(definition: ChannelDefinition) -> int | None:
-    """How far back its past goes for who subscribes; None where that is as far as there is one."""
+    """How far back a new subscription's history goes; None if there is no limit."""
     text = definition.options.get(PERSISTENT, "")
     return None if text in (*_NO, _ALL) or problem_with(text) else _read(text)
 
 
 def problem_with(text: str) -> str:
-    """What is wrong with the option, and what was expected; empty if nothing is."""
+    """Return why the option is invalid; "" if it is valid."""
     if text in (*_NO, _ALL):
         return ""
     try:

@@ -1,8 +1,9 @@
-"""Which nodes there are, as a parent tells the secondary nodes that ask for the past.
+"""List of nodes that a parent sends to secondary nodes which request history.
 
-These can't see a node that goes and comes back between two looks. So each node has the moment since
-which it has been here without a break: if that is another one than before, something of what it
-sent may be lost. Nobody looks while no secondary node asks; when one does again, all are new.
+A secondary node cannot see a node that leaves and returns between two samples. Each node therefore
+carries the time since which it has been present without a break: if that differs from before, some
+of its events may be lost. Nothing is sampled while no secondary node asks; when one asks again, all
+nodes count as new.
 """
 
 from __future__ import annotations
@@ -11,25 +12,25 @@ from typing import Final
 
 from accord.core.channels.history.history_client import LOOK_US, PeerPort, PeerState
 
-ASKED_US: Final = 10_000_000  # for so long after a question it goes on looking
+ASKED_US: Final = 10_000_000  # sampling continues for so long after a request
 
 Nodes = tuple[tuple[str, PeerState], ...]
 
 
 class PeerList:
-    """`version` is larger whenever `nodes` are others."""
+    """The list; `version` increases whenever `nodes` change."""
 
     def __init__(self, around: PeerPort) -> None:
         self.version = 0
         self.nodes: Nodes = ()
         self._around = around
-        self._since: dict[str, tuple[int, int]] = {}  # with the incarnation
+        self._since: dict[str, tuple[int, int]] = {}  # (time, incarnation)
         self._until_us = 0
         self._look_us = 0
-        self._seen = -1  # which version of what is around
+        self._seen = -1  # last sampled version of the environment
 
     def ask(self, now_us: int) -> None:
-        """Somebody wants to know."""
+        """Start or extend sampling."""
         if self._until_us <= now_us:
             self._since.clear()
             self._until_us = now_us + ASKED_US
@@ -60,5 +61,5 @@ class PeerList:
         self._since = {name: each for name, each in self._since.items() if name in found}
         if tuple(nodes) != self.nodes:
             self.nodes = tuple(nodes)
-            # No number is used twice, by no life of this node either.
+            # No version is used twice, in any incarnation of this node.
             self.version = max(self.version + 1, now_us)

@@ -1,12 +1,12 @@
-"""One node's part of the past that a subscription gets.
+"""Replay of one node's history for one subscription.
 
-It comes in legs. A leg ends at a cut in the node's journal: what was kept before it is read page by
-page, what is kept behind it comes as it is published, and waits. The last leg is the one at whose
-cut the node has known for a while that this node needs its events, and of which everything that
-came live is here. Then the subscription is a live one as far as this node goes. As long as that is
-not so another leg follows, which is shorter, as it begins where the last one ended.
+The replay proceeds in ranges. A range ends at a cut in the node's journal: events before the cut
+are read page by page, events after it arrive live and are buffered. The last range is the one at
+whose cut the node has known this node's interest for a while, and whose live events have all been
+buffered here. Then the subscription is live with respect to that node. Until then another range
+follows, which is shorter, as it starts where the last one ended.
 
-An event that comes live is part of the past if its number is not larger than that of the cut.
+A live event belongs to history if its number is not larger than that of the cut.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ from typing import Final
 from accord.core.channels.history.messages import CutReply, HistoryEvent, HistoryPage, Stamp
 from accord.core.channels.history.peer_watermarks import PeerWatermarks, Watermark
 
-ASKING: Final = "asking"  # for a cut
-READING: Final = "reading"  # what is before it
-READ: Final = "read"  # all of it, and what comes live waits for the others
+ASKING: Final = "asking"  # waiting for a cut
+READING: Final = "reading"  # reading the events before the cut
+READ: Final = "read"  # range read; live events wait for the other nodes
 LIVE: Final = "live"
-KNOWN_US: Final = 1_000_000  # so long a node must have known a need before its cut is the last
-PAUSE_US: Final = 250_000  # between two legs, where there was not much to read
+KNOWN_US: Final = 1_000_000  # minimum age of the interest at a node at the last cut
+PAUSE_US: Final = 250_000  # between two ranges, if little was read
 MAX_PASSED: Final = 20_000
-AGAIN_US: Final = 3_000_000  # until a page is asked for again
+AGAIN_US: Final = 3_000_000  # retransmission timeout of a page request
 BUSY_US: Final = 500_000
-ROOM_US: Final = 500_000  # until it is looked again whether there is room
-PATIENCE_US: Final = 5_000_000  # with a node that does not answer
-AWAY_US: Final = 1_000_000  # with one that can't be reached
+ROOM_US: Final = 500_000  # until the client's room is checked again
+PATIENCE_US: Final = 5_000_000  # timeout of a node that does not reply
+AWAY_US: Final = 1_000_000  # timeout of an unreachable node
 
-Position = tuple[int, int, str]  # where a leg began, where it ends, and which page is next
+Position = tuple[int, int, str]  # start and end of a range, cursor of the next page
 
 
 class PeerReplay:
+    """State machine of one node's replay: asking, reading, read, live."""
+
     def __init__(
         self,
         node: str,
@@ -47,32 +49,32 @@ class PeerReplay:
         self.is_own = is_own
         self.start, self.before, self.cursor = position
         self.phase = READING if self.cursor else ASKING
-        self.number = 0  # of the last cut: events with larger ones are not in the past
+        self.number = 0  # of the last cut; later events have larger numbers
         self.incarnation = 0
-        self.known_us = now_us if is_own else -1  # since when it knows what is needed
+        self.known_us = now_us if is_own else -1  # since when it knows the interest
         self.legs = 0
-        # Whether all that is behind the cut and came live waits, or was handed on.
+        # Whether all live events after the cut are buffered or were delivered.
         self.is_whole = is_own and self.phase == ASKING
-        self.wanted_us = now_us  # cuts that were asked for before do not count
-        self.due_us = now_us  # when to ask next
-        self.is_asked = False  # for a cut
-        self.had = had or {}  # numbers that came live before
-        self.passed: dict[int, bool] = {}  # and those that did while it was not waited for
+        self.wanted_us = now_us  # earlier cuts do not count
+        self.due_us = now_us  # time of the next request
+        self.is_asked = False  # a cut was requested
+        self.had = had or {}  # numbers that arrived live before
+        self.passed: dict[int, bool] = {}  # numbers delivered live while it was not waited for
         self.inbox: deque[HistoryEvent] = deque()
         self._before_inbox: Position = position
-        self.page = 0  # that was asked for
+        self.page = 0  # number of the open page request
         self.heard_us = now_us
         self.is_missing = False
-        self.lacks_room = False  # its client has to take something first
-        self.problem = ""  # why it did not answer, as it says
-        self.missing = 0  # records that could not be had
+        self.lacks_room = False  # the client has no room
+        self.problem = ""  # reason for the lack of a page, from the node
+        self.missing = 0  # unavailable records
         self._is_read = False
-        self._read = 0  # events of this leg
+        self._read = 0  # events read in this range
 
-    # ------------------------------------------------------------------------------------- legs
+    # ----------------------------------------------------------------------------------- ranges
 
     def look_for_cut(self, peer: PeerWatermarks, needed: Stamp | None, now_us: int) -> None:
-        """Begin to read up to the node's last cut, or have another one asked for."""
+        """Start reading up to the node's latest cut, or request a newer one."""
         if self.phase != ASKING or self.due_us > now_us:
             return
         mark = peer.latest
@@ -88,7 +90,7 @@ class PeerReplay:
         self._look_at(cut, needed, now_us)
         self.number = cut.number
         if cut.offset < self.start:
-            self.start = 0  # its journal is another one than before
+            self.start = 0  # the journal was replaced
         self.before, self.cursor = cut.offset, ""
         self._read = 0
         self.phase = READING
@@ -97,7 +99,7 @@ class PeerReplay:
         self._end_leg(now_us)
 
     def _look_at(self, cut: CutReply, needed: Stamp | None, now_us: int) -> None:
-        """See whether all that is behind the cut comes here."""
+        """Check whether the node sends this node all events after the cut."""
         if self.is_own:
             return
         if cut.incarnation != self.incarnation:
@@ -123,7 +125,7 @@ class PeerReplay:
             self.ask_again(now_us)
 
     def ask_again(self, now_us: int) -> None:
-        """Another leg: from now on what comes live may wait, if all of it comes here."""
+        """Start another range; live events are buffered from now on if all of them arrive here."""
         self.phase = ASKING
         self.is_asked = False
         self.page = 0
@@ -136,7 +138,7 @@ class PeerReplay:
         self.is_whole = self.known_us >= 0
 
     def lose(self, now_us: int, safe_offset: int, had: dict[int, bool]) -> None:
-        """The node began anew, or was away: what came live since may not be all."""
+        """Handle a restart or absence of the node: some live events may be missing."""
         if self.phase in (ASKING, READING):
             self.is_whole = False
             self.known_us = -1
@@ -151,7 +153,7 @@ class PeerReplay:
         self.ask_again(now_us)
 
     def forget_waiting(self, now_us: int) -> None:
-        """What came live and waited is to be read instead."""
+        """Note that buffered live events were discarded and have to be read instead."""
         if self.phase == ASKING:
             self.wanted_us = max(self.wanted_us, now_us)
         elif self.phase == READING:
@@ -160,7 +162,7 @@ class PeerReplay:
             self.ask_again(now_us)
 
     def pass_by(self, number: int) -> bool:
-        """Hand on a live event, as nobody knows when its past will come; True."""
+        """Record a live event delivered before its history, which may never arrive; return True."""
         self.passed[number] = True
         if len(self.passed) > MAX_PASSED:
             del self.passed[next(iter(self.passed))]
@@ -174,7 +176,7 @@ class PeerReplay:
         return self.lacks_room or self.due_us <= now_us
 
     def page_asked(self, number: int, now_us: int) -> None:
-        """Once more, if it is the same number."""
+        """Record a page request; the same number is a retransmission."""
         if self.page != number:
             self.page = number
             self.heard_us = max(self.heard_us, now_us)
@@ -200,7 +202,7 @@ class PeerReplay:
         self._end_leg(now_us)
 
     def put_off(self, problem: str, now_us: int) -> None:
-        """It can't answer now."""
+        """Retry later: the node cannot reply now."""
         self.problem = problem
         self.due_us = now_us + BUSY_US
 
@@ -209,12 +211,12 @@ class PeerReplay:
         self.is_missing = False
 
     def miss(self) -> None:
-        """Others go on without it."""
+        """Stop waiting: the replay continues without this node."""
         self.is_missing = True
         self.page = 0
 
     def take(self, now_us: int) -> tuple[HistoryEvent, Position | None]:
-        """The next event, and where to go on behind it, if it is the last of its page."""
+        """The next event and, if it is the last of its page, the position after it."""
         event = self.inbox.popleft()
         self._skip()
         if self.inbox:
@@ -224,7 +226,7 @@ class PeerReplay:
         return event, position
 
     def position(self) -> Position:
-        """Where to go on, once all that was handed over is with the client."""
+        """The position to resume from once the client has everything delivered so far."""
         if self.inbox:
             return self._before_inbox
         if self.phase == LIVE:
@@ -239,20 +241,20 @@ class PeerReplay:
         while inbox and (inbox[0].number in self.had or inbox[0].number in self.passed):
             inbox.popleft()
 
-    # --------------------------------------------------------------------------------- as it goes
+    # -------------------------------------------------------------------------------------- state
 
     def is_past(self, number: int) -> bool:
-        """Whether an event that came live is read from the journal, or was."""
+        """Whether a live event belongs to the history read from the journal."""
         return number <= self.number
 
     def blocks(self) -> bool:
-        """Whether older events may come of it: then those of others wait."""
+        """Whether older events may still arrive from it, so that those of other nodes wait."""
         if self.is_missing or self.inbox:
             return False
         return self.phase == READING or (self.phase == ASKING and self.legs == 0)
 
     def is_silent(self, is_here: bool, now_us: int) -> bool:
-        """Whether it is not worth waiting for."""
+        """Whether the node has timed out."""
         if self.phase in (READ, LIVE) or self.inbox:
             return False
         if not (is_here or self.is_own):

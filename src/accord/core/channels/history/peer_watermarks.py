@@ -1,10 +1,10 @@
-"""The journals of all nodes, as far as they are known here.
+"""Watermarks of all nodes' journals: up to where everything has arrived here.
 
-From time to time each node is asked how far its journal is: a mark. What it had kept before a mark
-has been sent to this node, and if neither has failed for a while since then, has come. So behind
-the last mark that is old enough is all that may be missing when a node was away or began anew, and
-the numbers of what came since then say what of it is here. That is the `safe` place: reading on
-from there leaves no gap, and with the numbers, no duplicate.
+Each node is periodically asked for a cut of its journal. Events before the cut were sent to this
+node and, if neither node fails for a while, have arrived. The last cut that is old enough is
+therefore a watermark: everything that may be missing after an absence or restart comes after it,
+and the numbers of the events received since then identify duplicates. Reading on from the watermark
+leaves no gap and, with these numbers, no duplicate.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final
 
 from accord.core.channels.history.messages import CutReply
 
-MARK_US: Final = 10_000_000  # between two marks
-SETTLED_US: Final = 65_000_000  # then what was sent before a mark has come, or will not
+MARK_US: Final = 10_000_000  # interval of cuts
+SETTLED_US: Final = 65_000_000  # age at which events before a cut have arrived, or never will
 RETRY_US: Final = 2_000_000
 MAX_SEEN: Final = 50_000
 
 
 class Watermark:
-    """A cut that was asked for at `asked_us`, and made later."""
+    """A cut that was requested at `asked_us`, and made later."""
 
     __slots__ = ("asked_us", "cut", "known_us")
 
@@ -33,31 +33,31 @@ class Watermark:
 
 
 class PeerWatermarks:
-    """One node. `seen` has the numbers of its events that came, since the safe place at least."""
+    """Watermark of one node; `seen` has the numbers of events received after it, at least."""
 
     def __init__(self, name: str, offset: int = 0, seen: dict[int, bool] | None = None) -> None:
         self.name = name
         self.safe_offset = offset
         self.safe_number = 0
         self.seen = seen or {}
-        self.forgotten = 0  # numbers for which there was no room: their events may come twice
+        self.forgotten = 0  # evicted numbers: their events may be duplicated
         self.latest: Watermark | None = None
-        self.incarnation = 0  # as facts say, of which 0 is none
-        self.has_sent = False  # since this node runs
+        self.incarnation = 0  # from the state store; 0 if unknown
+        self.has_sent = False  # since this node started
         self.is_here = False
-        self.gone_us: int | None = None  # since when nobody knows anything of it
+        self.gone_us: int | None = None  # since when nothing is known of it
         self.is_mark_wanted = False
         self.mark_due_us = 0
         self._since = 0
-        self._round = 0  # that is under way
+        self._round = 0  # the open request, or 0
         self._asked_us = 0
         self._repeat_us = 0
         self._marks: deque[Watermark] = deque()
 
     def look(self, is_here: bool, incarnation: int, now_us: int, since: int = 0) -> bool:
-        """How it stands with the node; True where something of it may have been lost.
+        """Apply a sample of the node's state; True if events of it may have been lost.
 
-        `since` differs where it was away in between.
+        A changed `since` means that it was absent in between.
         """
         if not is_here or since != self._since:
             self._since = since
@@ -66,7 +66,7 @@ class PeerWatermarks:
             return False
         was_here, known = self.is_here, self.incarnation
         if not incarnation:
-            return False  # it has not said anything yet
+            return False  # no state record yet
         self.is_here = True
         if was_here and known >= incarnation:
             return False
@@ -76,11 +76,11 @@ class PeerWatermarks:
     def _leave(self) -> None:
         if self.is_here:
             self.is_here = False
-            self._marks.clear()  # what was under way may be lost
+            self._marks.clear()  # events in transit may be lost
             self._round = 0
 
     def has_begun_anew(self, incarnation: int, now_us: int) -> bool:
-        """Whether an event shows that the node was started again, before anything else did."""
+        """Whether an event is the first evidence of a restart of the node."""
         if not self.is_here or incarnation <= self.incarnation:
             return False
         self._begin(incarnation, now_us)
@@ -94,7 +94,7 @@ class PeerWatermarks:
         self.mark_due_us = now_us
 
     def question(self, now_us: int, last_round: int) -> int:
-        """The round of a cut to ask it for now; 0 where there is nothing to ask."""
+        """The round of the cut request to send now; 0 if none is due."""
         if not self.is_here:
             return 0
         if not self._round and (self.is_mark_wanted or self.mark_due_us <= now_us):
@@ -107,7 +107,7 @@ class PeerWatermarks:
         return self._round
 
     def want_cut(self, since_us: int) -> None:
-        """One that is asked for at `since_us` or later."""
+        """Request a cut at `since_us` or later."""
         if not self._round or self._asked_us < since_us:
             self.is_mark_wanted = True
 
@@ -119,9 +119,9 @@ class PeerWatermarks:
         return 0 if self.is_mark_wanted else self.mark_due_us
 
     def answered(self, cut: CutReply, now_us: int, come_us: int | None = None) -> bool:
-        """False where it is the answer to nothing.
+        """Apply a cut; False if it does not match the open request.
 
-        What had been on its way for the longest time at `come_us` has come, by default at `now_us`.
+        Everything that was in transit at `come_us` (default `now_us`) has arrived by now.
         """
         if not self._round or cut.round != self._round:
             return False
@@ -139,7 +139,7 @@ class PeerWatermarks:
         return True
 
     def arrived(self, number: int) -> None:
-        """One of its events came as it was published."""
+        """Record an event of the node that arrived live."""
         seen = self.seen
         seen[number] = True
         if len(seen) > MAX_SEEN:

@@ -1,1 +1,1 @@
-"""One order for the events of all sources of a channel."""
+"""Total order over the events of all sources of a channel."""

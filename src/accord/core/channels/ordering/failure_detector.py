@@ -1,10 +1,10 @@
-"""Which nodes are lost: they were asked again and again, and neither answer nor can be reached.
+"""Failure detector: suspects a node that neither replies to repeated requests nor is reachable.
 
-Where links lose much, pings are lost too, and the map takes nodes for cut off that are not. Whoever
-went on without them at once would miss what they have. Letters get through all the same, within a
-fraction of `SUSPECT_AFTER_US` over any number of such links; so only who is silent for all of it is
-lost. It stays so until it can be reached, or is heard of, or another node says that it is in touch
-with it.
+On very lossy links pings are lost too, and the map shows nodes as cut off that are not. Proceeding
+without them at once would miss the positions they hold. Control unicasts still get through, within
+a fraction of `SUSPECT_AFTER_US` over any number of such links, so only a node that is silent for
+that whole time is suspected. It stays suspected until it is reachable, a message of it arrives, or
+another node reports contact with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from accord.core.overlay.link_state import LinkStateMap
 
 SUSPECT_AFTER_US: Final = 4_000_000
-VOUCHED_US: Final = 1_000_000  # to answer for one that another is in touch with
+VOUCHED_US: Final = 1_000_000  # left to reply for a node that another node is in contact with
 LATELY_US: Final = SUSPECT_AFTER_US // 2
 _MOST: Final = 4_096
 
@@ -29,16 +29,16 @@ class _Asked:
 
 
 class FailureDetector:
-    """Of one node, with all others."""
+    """One node's suspicions of all others."""
 
     def __init__(self, name: str, net: LinkStateMap) -> None:
         self._name = name
         self._map = net
-        self._asked: dict[str, _Asked] = {}  # who has not answered since
-        self._heard: dict[str, int] = {}  # when each was heard of
+        self._asked: dict[str, _Asked] = {}  # nodes that have not replied since
+        self._heard: dict[str, int] = {}  # time of the last message of each node
 
     def ask(self, node: str, now_us: int) -> None:
-        """It is being asked something that it would answer at once."""
+        """Record a request that a live node would answer at once."""
         if node == self._name:
             return
         asked = self._asked.get(node)
@@ -47,7 +47,7 @@ class FailureDetector:
         asked.last_us = now_us
 
     def hear(self, node: str, now_us: int) -> bool:
-        """Something came from it; True where it was lost."""
+        """Record a message from a node; True if the node was suspected."""
         self._heard.pop(node, None)
         while len(self._heard) >= _MOST:
             del self._heard[next(iter(self._heard))]
@@ -56,18 +56,18 @@ class FailureDetector:
         return asked is not None and asked.is_lost
 
     def is_in_touch(self, node: str, now_us: int) -> bool:
-        """Whether it can be reached, or was heard of lately."""
+        """Whether the node is reachable or has sent a message within `LATELY_US`."""
         heard_us = self._heard.get(node)
         is_heard = heard_us is not None and now_us - heard_us < LATELY_US
         return node == self._name or is_heard or self._is_reachable(node)
 
     def vouched(self, node: str, now_us: int) -> None:
-        """Another is in touch with it: so it should answer soon."""
+        """Clear a suspicion, as another node has contact; leave `VOUCHED_US` for a reply."""
         if node != self._name:
             self._note(node, now_us).first_us = now_us - SUSPECT_AFTER_US + VOUCHED_US
 
     def told_lost(self, node: str, now_us: int) -> None:
-        """Another has found that it is lost: here, too, if it can't be reached from here."""
+        """Adopt another node's suspicion, unless the node is reachable from here."""
         if node != self._name and not self._is_reachable(node):
             self._note(node, now_us).is_lost = True
 
@@ -82,7 +82,7 @@ class FailureDetector:
         return asked.is_lost
 
     def forget(self, now_us: int) -> None:
-        """Those that can be reached, or were not asked for long."""
+        """Expire old entries, except suspected nodes that are unreachable."""
         for node, asked in list(self._asked.items()):
             is_old = now_us - asked.last_us >= 10 * SUSPECT_AFTER_US
             if is_old and (not asked.is_lost or self._is_reachable(node)):

@@ -1,9 +1,9 @@
-"""Places in the order of a channel.
+"""Positions in the total order of a channel, and the messages of the ordering protocol.
 
-An epoch is the time of one sequencer, from when it took over; later ones count higher. Within it
-places are counted from 1. An event has one stamp for ever: its own source asked for it and wrote it
-on the event. So whatever becomes of sequencers, two nodes that have both of two events agree which
-comes first, if only each hands them over by growing stamps.
+An epoch is the tenure of one sequencer; later epochs compare greater. Positions within an epoch
+count from 1. An event has one position for ever, requested and attached by its own source. Two
+nodes that have the same two events therefore agree on their order whatever happens to sequencers,
+provided that each delivers by increasing position.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Final
 
 import msgspec
 
-Epoch = tuple[int, str, int]  # a count, the sequencer, and its incarnation
-OrderPosition = tuple[int, str, int, int]  # an epoch, and the place in it
+Epoch = tuple[int, str, int]  # count, sequencer, its incarnation
+OrderPosition = tuple[int, str, int, int]  # epoch, index in it
 
 NO_EPOCH: Final[Epoch] = (0, "", 0)
-MAX_PLACES: Final = 64  # given at once
-MAX_EPOCH: Final = 1 << 61  # the latest that a node believes which knows of none
-FAR: Final = 1 << 32  # later than the latest that is known: epochs are counted one by one
-MAX_PLACE: Final = (1 << 63) - 1  # also of incarnations and requests
-MAX_HELD: Final = 2_048  # of earlier epochs: a stream's window has no more events
-MAX_SHOWN: Final = 64  # sources at once
+MAX_PLACES: Final = 64  # per grant
+MAX_EPOCH: Final = 1 << 61  # largest epoch accepted by a node that knows none
+FAR: Final = 1 << 32  # largest accepted jump: epochs are counted one by one
+MAX_PLACE: Final = (1 << 63) - 1  # also bounds incarnations and request numbers
+MAX_HELD: Final = 2_048  # ranges of earlier epochs: a window has no more events
+MAX_SHOWN: Final = 64  # sources per message
 MAX_LOST: Final = 4_096  # nodes
 
 
@@ -35,7 +35,7 @@ def stamp_of(epoch: Epoch, place: int) -> OrderPosition:
 
 
 class PositionRange(msgspec.Struct, frozen=True, array_like=True):
-    """Places that a source was given, or says that it has; some in between may be of others."""
+    """Positions granted to, or held by, a source; some in between may belong to other sources."""
 
     epoch: Epoch
     first: int
@@ -44,7 +44,7 @@ class PositionRange(msgspec.Struct, frozen=True, array_like=True):
     incarnation: int
 
     def is_between(self, low: OrderPosition | None, high: OrderPosition) -> bool:
-        """Whether some of them are; None is before all."""
+        """Whether the range intersects the open interval; a `low` of None is before all."""
         first, last = self.first, self.last
         if low is not None and epoch_of(low) == self.epoch:
             first = max(first, low[3] + 1)
@@ -55,23 +55,25 @@ class PositionRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PositionRequest(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
-    """A source wants places; the same `request` again is the same wish."""
+    """A source requests positions; a repeated `request` number is a retransmission."""
 
     incarnation: int
     request: int
     count: int
-    latest: Epoch  # that it knows of
+    latest: Epoch  # known to the sender
 
 
 class PositionGrant(msgspec.Struct, frozen=True, array_like=True, tag="grant"):
+    """Reply of the sequencer to a `PositionRequest`."""
+
     request: int
     held: PositionRange
 
 
 class PrepareEpoch(msgspec.Struct, frozen=True, array_like=True, tag="collect"):
-    """A new epoch begins: who answers takes no more places of earlier ones.
+    """A new epoch starts; a node that replies accepts no more positions of earlier ones.
 
-    It is to begin without those that are lost, if nobody else is in touch with them.
+    The nodes in `lost` are excluded unless a replying node has contact with them.
     """
 
     epoch: Epoch
@@ -79,9 +81,9 @@ class PrepareEpoch(msgspec.Struct, frozen=True, array_like=True, tag="collect"):
 
 
 class EpochPromise(msgspec.Struct, frozen=True, array_like=True, tag="collected"):
-    """What a node has of earlier epochs, and the latest it has seen.
+    """The positions a node holds from earlier epochs, and the latest epoch it had seen before.
 
-    Of those that were said to be `lost` it is in touch with the ones `in_touch`.
+    `lost` repeats the request's; `in_touch` are those of them that the node has contact with.
     """
 
     epoch: Epoch
@@ -92,24 +94,24 @@ class EpochPromise(msgspec.Struct, frozen=True, array_like=True, tag="collected"
 
 
 class CurrentEpoch(msgspec.Struct, frozen=True, array_like=True, tag="reign"):
-    """There is this epoch: whom to ask, or to wait for."""
+    """Announces an epoch: its sequencer is the one to ask, or to wait for."""
 
     epoch: Epoch
 
 
 class HolderQuery(msgspec.Struct, frozen=True, array_like=True, tag="between"):
-    """A member asks who has the places between two stamps, or where `low` is None before one."""
+    """A member asks who holds the positions between two; a `low` of None is before all."""
 
     low: OrderPosition | None
     high: OrderPosition
-    latest: Epoch = NO_EPOCH  # that it knows of
-    after: str = ""  # the last source it was told of
+    latest: Epoch = NO_EPOCH  # known to the sender
+    after: str = ""  # last source of the previous reply
 
 
 class HolderReply(msgspec.Struct, frozen=True, array_like=True, tag="holders"):
-    """Those whose names come after `after`: all, or the first of them.
+    """Holders whose names come after `after`: all of them (`is_all`), or the first ones.
 
-    What nodes have of earlier epochs that were `left_out` the sequencer does not know.
+    The sequencer does not know the positions of earlier epochs held by nodes in `left_out`.
     """
 
     low: OrderPosition | None
@@ -121,9 +123,9 @@ class HolderReply(msgspec.Struct, frozen=True, array_like=True, tag="holders"):
 
 
 class PositionQuery(msgspec.Struct, frozen=True, array_like=True, tag="yours"):
-    """A member asks a source whether what it has at these places will come.
+    """A member asks a source whether events will arrive at these positions.
 
-    Who answers takes no more places of epochs before the latest that the member knows of.
+    The source, on replying, accepts no more positions of epochs before `latest`.
     """
 
     held: PositionRange
@@ -131,19 +133,19 @@ class PositionQuery(msgspec.Struct, frozen=True, array_like=True, tag="yours"):
 
 
 class PositionPending(msgspec.Struct, frozen=True, array_like=True, tag="coming"):
-    """The first of them may."""
+    """The first of the positions may still arrive."""
 
     held: PositionRange
 
 
 class PositionVoid(msgspec.Struct, frozen=True, array_like=True, tag="void"):
-    """These will not; perhaps not all that were asked for."""
+    """No event will arrive at these positions, which may be a prefix of those asked about."""
 
     held: PositionRange
 
 
 def merged(places: Iterable[PositionRange]) -> list[PositionRange]:
-    """One range for each source and epoch, by their names."""
+    """One range per source, incarnation and epoch, sorted."""
     found: dict[tuple[Epoch, str, int], PositionRange] = {}
     for each in places:
         key = (each.epoch, each.source, each.incarnation)
@@ -172,14 +174,14 @@ bodies: Final[msgspec.msgpack.Decoder[Body]] = msgspec.msgpack.Decoder(Body)
 
 
 def is_sane(body: Body, latest: Epoch = NO_EPOCH) -> bool:
-    """Whether a node could have said that to one that knows of `latest`."""
+    """Whether the message is plausible to a node that knows `latest`."""
     return all(is_epoch(each, latest) for each in _epochs(body)) and _is_sound(body)
 
 
 def is_epoch(epoch: Epoch, latest: Epoch = NO_EPOCH) -> bool:
-    """Whether there can be such an epoch: it is not much later than the latest that is known.
+    """Whether the epoch is plausible: not far beyond the latest known one.
 
-    Else one that a node made up would leave no room for those after it.
+    An invented epoch could otherwise leave no numbers for later ones.
     """
     most = latest[0] + FAR if latest[0] else MAX_EPOCH
     return 0 <= epoch[0] <= most and 0 <= epoch[2] <= MAX_PLACE
@@ -190,7 +192,7 @@ def is_stamp(stamp: OrderPosition, latest: Epoch = NO_EPOCH) -> bool:
 
 
 def _epochs(body: Body) -> list[Epoch]:
-    """All that it speaks of."""
+    """All epochs in the message."""
     match body:
         case PositionRequest():
             return [body.latest]

@@ -1,17 +1,18 @@
-"""A member of an ordered channel: hands events over by growing stamps, and never goes back.
+"""Receiver side of the total order at a member: delivers by increasing position, never going back.
 
-What follows directly on the last event is handed over at once. Where places are missing in between
-the member asks the sequencer who has them, and those sources whether they will come. It waits for
-what will come, and for nothing else; not even for that if it takes too long, or if a source does
-not wait for this member any more. What comes after all is too late here, and left out: better
-missing than in another order than elsewhere. So is what a source had sent before it was started
-again, after something that it has sent since.
+The direct successor of the last delivered event is delivered at once. If positions are missing in
+between, the member asks the sequencer who holds them, and those sources whether their events will
+arrive. It waits only for events that will, and not beyond a timeout, nor when a source has stopped
+waiting for this member. An event that arrives after its successors is dropped: missing it is better
+than an order that differs between members. An event that a source sent before a restart is dropped
+after a later one of the new incarnation.
 
-When parts of a divided overlay meet, the sequencer may be of the other part and not know what was
-published in this one. So a member also asks the sources that the sequencer has left out, if it is
-in touch with them itself.
+When the parts of a divided overlay merge, the sequencer may come from the other part and not know
+the positions used in this one. A member therefore also asks the sources that the sequencer
+excluded, if it has contact with them.
 
-What waits is not acknowledged to its source: so no more waits than the windows of all streams have.
+Waiting events are not acknowledged to their source, so their number is bounded by the windows of
+all streams.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ _SOURCES: Final = 4_096
 
 
 class Gap:
-    """Between the last event that was handed over and the lowest that waits.
+    """The interval between the last delivered event and the lowest waiting one.
 
-    Who has its places the sequencer says in several parts, by the names of sources.
+    The sequencer lists its holders in several replies, ordered by source.
     """
 
     __slots__ = ("after", "asked_us", "high", "is_known", "low", "outstanding")
@@ -50,28 +51,28 @@ class Gap:
     def __init__(self, low: OrderPosition | None, high: OrderPosition, now_us: int) -> None:
         self.low = low
         self.high = high
-        self.after = ""  # the last source that is known
-        self.is_known = False  # all are
+        self.after = ""  # last source received so far
+        self.is_known = False  # all holders have been received
         self.outstanding: list[PositionRange] = []
         self.asked_us = now_us + FIRST_ASK_US - ASK_US
 
 
 class OrderedReceiver:
-    """Nothing waits for longer than `patience_us`."""
+    """Queue of waiting events by position; none waits longer than `patience_us`."""
 
     def __init__(self, patience_us: int, position: OrderPosition | None = None) -> None:
         self.position = position
         self.patience_us = patience_us
-        self.held_us = NEVER  # when to ask again whether this node has room
+        self.held_us = NEVER  # when to check again whether this node has room
         self.gap: Gap | None = None
-        self._waiting: dict[OrderPosition, tuple[BufferedEvent, int]] = {}  # with since when
+        self._waiting: dict[OrderPosition, tuple[BufferedEvent, int]] = {}  # with time of arrival
         self._heap: list[OrderPosition] = []
-        self._hurry: OrderPosition | None = None  # up to there nothing is waited for
-        self._had_no_room_us = 0  # when this node was last asked
-        self._incarnations: dict[str, int] = {}  # of sources
+        self._hurry: OrderPosition | None = None  # positions up to here wait for nothing
+        self._had_no_room_us = 0  # when this node last had no room
+        self._incarnations: dict[str, int] = {}  # by source
 
     def put(self, stamp: OrderPosition, kept: BufferedEvent, now_us: int) -> bool:
-        """False where it is too late for it, or another has its place."""
+        """Queue an event; False if it is too late or its position is taken."""
         if stamp in self._waiting or (self.position is not None and stamp <= self.position):
             return False
         self._waiting[stamp] = (kept, now_us)
@@ -79,7 +80,7 @@ class OrderedReceiver:
         return True
 
     def ready(self, now_us: int, most: int = 1 << 62) -> list[BufferedEvent]:
-        """Events whose turn it is, at most so many."""
+        """Remove and return up to `most` events whose turn it is."""
         found: list[BufferedEvent] = []
         while self._heap and len(found) < most:
             lowest = self._heap[0]
@@ -94,20 +95,20 @@ class OrderedReceiver:
         return found
 
     def hold(self, now_us: int) -> None:
-        """This node has no room: nothing is waited for in vain meanwhile."""
+        """Note that this node has no room; the time without room does not count as waiting."""
         self.held_us = now_us + HELD_US if self._heap else NEVER
         self._had_no_room_us = now_us
 
     def hurry(self, stamp: OrderPosition) -> None:
-        """Its source waits no more until it is handed over: so it waits for nothing."""
+        """Stop waiting before `stamp`: its source no longer waits for this member."""
         self._hurry = stamp if self._hurry is None else max(self._hurry, stamp)
 
     def is_in_a_hurry(self) -> bool:
-        """Whether the next must not wait."""
+        """Whether the next event must be delivered without waiting."""
         return bool(self._heap) and self._hurry is not None and self._heap[0] <= self._hurry
 
     def is_outdated(self, kept: BufferedEvent) -> bool:
-        """Whether its source was started again, and something that it sent since was ready."""
+        """Whether an event of a later incarnation of its source was delivered before."""
         source, incarnation = kept.event.source, kept.event.incarnation
         if self._incarnations.get(source, 0) > incarnation:
             return True
@@ -118,7 +119,7 @@ class OrderedReceiver:
         return False
 
     def holders(self, message: HolderReply, others: Iterable[PositionRange] = ()) -> None:
-        """The sequencer's answer, and what `others` may have that it does not know of."""
+        """Apply the sequencer's reply; `others` are ranges of sources that it excluded."""
         gap = self.gap
         if gap is None or gap.is_known:
             return
@@ -130,22 +131,22 @@ class OrderedReceiver:
             gap.outstanding += others
         if message.held and not message.is_all:
             gap.after = message.held[-1].source
-            gap.asked_us -= ASK_US  # for the next at once
+            gap.asked_us -= ASK_US  # request the next part at once
 
     def void(self, message: PositionVoid) -> None:
-        """A source's answer: nothing more will come of that."""
+        """Apply a source's reply: no event will arrive at these positions."""
         if self.gap is not None:
             left = [_without(held, message.held) for held in self.gap.outstanding]
             self.gap.outstanding = [held for held in left if held.first <= held.last]
 
     def wait_less(self, is_lost: Callable[[str], bool]) -> None:
-        """Give up what sources have that are lost."""
+        """Stop waiting for suspected sources."""
         gap = self.gap
         if gap is not None:
             gap.outstanding = [held for held in gap.outstanding if not is_lost(held.source)]
 
     def question(self, latest: Epoch, now_us: int) -> HolderQuery | None:
-        """What to ask the sequencer now, if that is the latest epoch."""
+        """The query to send to the sequencer now, if any."""
         gap = self.gap
         if gap is None or gap.is_known or now_us - gap.asked_us < ASK_US:
             return None
@@ -153,7 +154,7 @@ class OrderedReceiver:
         return HolderQuery(gap.low, gap.high, latest, gap.after)
 
     def questions(self, now_us: int) -> list[PositionRange]:
-        """Of which places to ask their sources now."""
+        """The ranges to query at their sources now."""
         gap = self.gap
         if gap is None or not gap.is_known or now_us - gap.asked_us < ASK_US:
             return []
@@ -164,7 +165,7 @@ class OrderedReceiver:
         return self.held_us if self.gap is None else min(self.held_us, self.gap.asked_us + ASK_US)
 
     def leave(self) -> list[BufferedEvent]:
-        """Wait for nothing; gives what has waited, in no order."""
+        """Stop waiting; return the waiting events in no particular order."""
         waiting = [kept for kept, _ in self._waiting.values()]
         self._waiting.clear()
         self._heap.clear()
@@ -195,7 +196,7 @@ class OrderedReceiver:
         )
 
     def _has_to_wait(self, lowest: OrderPosition, now_us: int) -> bool:
-        """Whether something is to come that goes before it, as far as is known."""
+        """Whether an event before `lowest` may still arrive, as far as is known."""
         since_us = max(self._waiting[lowest][1], self._had_no_room_us)
         if self.is_in_a_hurry() or now_us - since_us >= self.patience_us:
             return False
@@ -206,13 +207,13 @@ class OrderedReceiver:
         return not gap.is_known or bool(self._missing(gap))
 
     def _missing(self, gap: Gap) -> list[PositionRange]:
-        """What is to come before all that waits."""
+        """Outstanding ranges before the lowest waiting event."""
         lowest = self._heap[0]
         return [held for held in gap.outstanding if held.is_between(self.position, lowest)]
 
 
 def _without(held: PositionRange, void: PositionRange) -> PositionRange:
-    """What is left of `held`; where nothing is, its first is behind its last."""
+    """Remove `void` from `held`; an empty result has `first` > `last`."""
     of = (held.epoch, held.source, held.incarnation)
     if of == (void.epoch, void.source, void.incarnation) and void.first <= held.first <= void.last:
         return msgspec.structs.replace(held, first=void.last + 1)

@@ -1,7 +1,7 @@
-"""Which places in orders this node has, as a source: what it answers to those who ask.
+"""Positions that this node holds as a source, for replies to sequencers and members.
 
-It has a place for each event that some member may lack, and may be given those that it has asked
-for. All others that it ever had are of no interest to anybody any more.
+The node holds a position for each event that some member may lack, and may yet be granted those it
+has requested. Earlier positions matter to no node any more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from accord.core.channels.template import Context
 
 
 class OwnPositions:
-    """Of one node, for all channels."""
+    """Positions of one node on all channels."""
 
     def __init__(
         self,
@@ -37,18 +37,18 @@ class OwnPositions:
         self._senders = senders
 
     def is_own(self, held: PositionRange) -> bool:
-        """Whether these are this node's, in this life."""
+        """Whether the range belongs to this incarnation of this node."""
         own = (self._context.name, self._context.incarnation)
         return (held.source, held.incarnation) == own
 
     def all(self, channel: str) -> tuple[PositionRange, ...]:
-        """A range for each epoch in which it has places."""
+        """One range per epoch in which the node holds positions."""
         return tuple(merged(self._place(stamp) for stamp in self._sent_after(channel, 0)))
 
     def whether(
         self, member: str, channel: str, held: PositionRange
     ) -> PositionPending | PositionVoid:
-        """Whether what it has at these places comes to that member."""
+        """Whether events at these positions will arrive at that member."""
         first = self._first_to_come(member, channel, held) if self.is_own(held) else None
         if first is None:
             return PositionVoid(held)
@@ -57,7 +57,7 @@ class OwnPositions:
         return PositionPending(held)
 
     def _first_to_come(self, member: str, channel: str, held: PositionRange) -> int | None:
-        """The first of these places that is on its way there, or may be."""
+        """The first of these positions whose event is, or may be, on its way to the member."""
         coming = [self._desks[channel].next_place(held)]
         sender = self._senders.get(channel)
         progress = None if sender is None else sender.members.get(member)
@@ -68,7 +68,7 @@ class OwnPositions:
         return min(places, default=None)
 
     def _sent_after(self, channel: str, number: int) -> list[OrderPosition]:
-        """Of events that somebody may lack."""
+        """Positions of events after `number` that some member may lack."""
         sender = self._senders.get(channel)
         notes = [] if sender is None else sender.notes_after(number)
         return [note.stamp for note in notes if note.stamp is not None]

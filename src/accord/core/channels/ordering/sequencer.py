@@ -1,13 +1,15 @@
-"""The sequencer of a channel: gives each source that asks the next places in the order.
+"""The sequencer of a channel: grants each requesting source the next positions in the order.
 
-It only counts; who has which place it knows for those who miss one, however long ago it was given:
-of the last grants exactly, of all earlier ones it knows from which place to which a source had
-some. The source itself knows better. One that takes over asks all nodes what they have of earlier
-epochs, and gives nothing before all of them have answered: from then on nobody takes a place of an
-earlier epoch, and all that were taken and that somebody may still lack are known. Only nodes that
-are lost (`contacts`) are left out, if all that answer say so too: who is merely cut off itself must
-not go on without those that the others still take places from. Who was left out is told of the
-epoch as soon as it can be reached, so that it does not take any more places of an earlier one.
+It only counts. For receivers that miss a position it knows the holder of every grant: recent ones
+exactly, older ones as a range per source; the source itself has the details.
+
+After a takeover it asks all nodes for the positions they hold from earlier epochs, and grants none
+until all have replied. From then on no node accepts positions of an earlier epoch, and all
+positions that were used and may still be missing somewhere are known. Only suspected nodes
+(`failure_detector`) are excluded, and only if every replying node suspects them too: a sequencer
+that is itself cut off must not proceed without nodes whose positions the others still accept. An
+excluded node is informed of the epoch as soon as it is reachable, so that it stops using positions
+of an earlier one.
 """
 
 from __future__ import annotations
@@ -32,26 +34,26 @@ from accord.core.channels.ordering.messages import (
     merged,
 )
 
-_HELD: Final = 1_024  # grants that are remembered one by one
-_SOURCES: Final = 4_096  # the last that had places
+_HELD: Final = 1_024  # recent grants, also pending requests
+_SOURCES: Final = 4_096  # sources with ranges of older grants
 COLLECT_US: Final = 500_000
 
 
 class Sequencer:
-    """`epoch` counts only when nobody is waited for any more."""
+    """Sequencer of one epoch at a time; `epoch` is valid once no node is waited for."""
 
     def __init__(self, name: str, incarnation: int, now_us: int) -> None:
         self.epoch: Epoch = (0, name, incarnation)
-        self.waiting: dict[str, bool] = {}  # nodes that have not answered
-        self.left_out: dict[str, bool] = {}  # the value is whether it is time to tell them
+        self.waiting: dict[str, bool] = {}  # nodes that have not promised yet
+        self.left_out: dict[str, bool] = {}  # excluded nodes; True: to be informed now
         self._answered: dict[str, bool] = {}
         self.asked_us = 0
         self.used_us = now_us
         self._next = 1
         self._held: deque[PositionRange] = deque()
-        self._older: dict[str, list[PositionRange]] = {}  # by source, one of an epoch
+        self._older: dict[str, list[PositionRange]] = {}  # by source, one range per epoch
         self._grants: dict[tuple[str, int], PositionGrant] = {}
-        self._wishes: dict[str, PositionRequest] = {}  # of sources that asked too early
+        self._wishes: dict[str, PositionRequest] = {}  # requests that came before it was ready
 
     @property
     def is_ready(self) -> bool:
@@ -59,11 +61,11 @@ class Sequencer:
 
     @property
     def is_busy(self) -> bool:
-        """Whether somebody waits for it."""
+        """Whether it waits for promises or holds requests."""
         return bool(self.waiting or self._wishes)
 
     def begin(self, latest: Epoch, nodes: list[str]) -> None:
-        """Start an epoch after `latest`; all `nodes` must say what they have of earlier ones."""
+        """Start an epoch after `latest`; all `nodes` must report positions of earlier ones."""
         self.epoch = (max(latest[0], self.epoch[0]) + 1, *self.epoch[1:])
         self.waiting = dict.fromkeys(nodes, True)
         self.left_out = {}
@@ -75,7 +77,7 @@ class Sequencer:
         self._next = 1
 
     def collected(self, node: str, message: EpochPromise) -> bool:
-        """An answer; False where it shows that others are further on."""
+        """Apply a promise; False if the node has seen a later epoch than this one."""
         if message.epoch != self.epoch:
             return True
         if message.latest > self.epoch:
@@ -95,7 +97,7 @@ class Sequencer:
         return True
 
     def leave_out(self, is_lost: Callable[[str], bool]) -> None:
-        """Wait no more for those that are lost, as soon as all others have said so, too."""
+        """Exclude suspected nodes; the others must promise again with the new exclusions."""
         lost = [each for each in self.waiting if is_lost(each)]
         if lost:
             others = self._answered | self.waiting
@@ -106,7 +108,7 @@ class Sequencer:
             self.left_out[each] = is_found and not is_lost(each)
 
     def found(self, nodes: Iterable[str]) -> None:
-        """They can be reached: who was left out is waited for, or told when it is too late."""
+        """Note nodes that are reachable: wait for excluded ones again or, if ready, inform them."""
         for each in [each for each in dict.fromkeys(nodes) if each in self.left_out]:
             if self.is_ready:
                 self.left_out[each] = True
@@ -115,14 +117,14 @@ class Sequencer:
                 self.waiting[each] = True
 
     def join(self, nodes: Iterable[str]) -> None:
-        """They were not known when the epoch began."""
+        """Add nodes that were unknown when the epoch began."""
         others = [each for each in nodes if each not in self._answered | self.waiting]
         self.left_out |= dict.fromkeys(others, False)
         self.found(others)
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Who is left out if nobody objects."""
+        """Excluded nodes, to be confirmed by the others."""
         return tuple(islice(self.left_out, MAX_LOST))
 
     @property
@@ -130,16 +132,16 @@ class Sequencer:
         return bool(self.waiting) or any(self.left_out.values())
 
     def to_ask(self) -> list[str]:
-        """Whose answer is wanted."""
+        """Nodes whose promise is awaited."""
         return [*self.waiting, *[each for each, is_found in self.left_out.items() if is_found]]
 
     def wish(self, source: str, ask: PositionRequest) -> None:
-        """To be granted when it is ready."""
+        """Hold a request until the sequencer is ready."""
         if len(self._wishes) < _HELD:
             self._wishes[source] = ask
 
     def take_wishes(self) -> list[tuple[str, PositionRequest]]:
-        """None before it is ready."""
+        """Remove and return the held requests; none before it is ready."""
         if not self.is_ready:
             return []
         wishes, self._wishes = self._wishes, {}
@@ -166,7 +168,7 @@ class Sequencer:
         return grant
 
     def holders(self, ask: HolderQuery) -> HolderReply:
-        """Who has the places between two: of the next sources."""
+        """Holders of the positions between two, for the next sources by name."""
         known = chain(*self._older.values(), self._held)
         found = [
             each for each in known if each.source > ask.after and each.is_between(ask.low, ask.high)
@@ -196,10 +198,10 @@ class Sequencer:
             last = held.last
 
     def _blur(self) -> None:
-        """Of the earliest grant remember only that its source had some place up to there."""
+        """Merge the oldest grant into the range of its source."""
         held = self._held.popleft()
         older = self._older.get(held.source, ())
-        # What it had before it was started again will not come.
+        # Positions of an earlier incarnation will not arrive.
         current = [each for each in older if each.incarnation >= held.incarnation]
         self._remember(held.source, [*current, held])
 

@@ -1,9 +1,9 @@
-"""Who is the sequencer of a channel, and what this node does where it is.
+"""Sequencer election, and the sequencers that run at this node.
 
-That is the one of the latest epoch, as long as it is not lost (`contacts`), and else the rendezvous
-of all that can be reached. Whoever is asked by one that knows of no later epoch takes over: that
-is safe at any time, because it begins by asking all others. A node that has just been started
-waits, so that it hears of the others first.
+The sequencer of a channel is that of the latest epoch while it is not suspected
+(`failure_detector`), otherwise the rendezvous of all reachable nodes. A node that is asked by one
+that knows no later epoch takes over. That is safe at any time, because a takeover starts by asking
+all other nodes. A node that has just started waits first, to learn of the others.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from accord.core.channels.template import Context
 
 STARTUP_GRACE_US: Final = 3_000_000
 
-# (to, channel, what, now_us)
+# (to, channel, body, now_us)
 Post = Callable[[str, str, Body, int], None]
 
 
 class SequencerManager:
-    """Of one node, for all channels."""
+    """Sequencers of one node, for all channels."""
 
     def __init__(self, context: Context, desks: Mapping[str, SourceQueue], post: Post) -> None:
         self.sequencers: dict[str, Sequencer] = {}
-        self._asking: dict[str, bool] = {}  # channels whose sequencer may wait for answers
+        self._asking: dict[str, bool] = {}  # channels whose sequencer may await promises
         self.contacts = FailureDetector(context.name, context.map)
         self.rendezvous = Rendezvous(context.name, context.map)
         self._context = context
         self._desks = desks
         self._post = post
         self._began_us = -1
-        self._count = 0  # of the latest epoch that was forgotten
+        self._count = 0  # largest epoch count among dropped sequencers
         self._map_version = -1
-        self._nodes: dict[str, bool] = {}  # that could ever be reached
+        self._nodes: dict[str, bool] = {}  # nodes that were ever reachable
 
     def head(self, channel: str, now_us: int) -> str:
-        """Whom to ask; it is expected to answer."""
+        """The node to send requests to; it is expected to reply."""
         name = self._desks[channel].latest[1]
         if not name or self.contacts.is_lost(name, now_us):
             name = self.rendezvous.of(channel)
@@ -88,20 +88,20 @@ class SequencerManager:
             self.drop(channel)
 
     def hear(self, node: str, now_us: int) -> None:
-        """Something came from it."""
+        """Record a message from a node; one no longer suspected rejoins the takeovers."""
         if self.contacts.hear(node, now_us):
             for channel, sequencer in self.sequencers.items():
                 sequencer.found([node])
                 self._asking[channel] = True
 
     def step_down(self, channel: str, epoch: Epoch) -> None:
-        """Another begins an epoch."""
+        """Drop this node's sequencer if another node starts a later epoch."""
         sequencer = self.sequencers.get(channel)
         if sequencer is not None and sequencer.epoch < epoch:
             self.drop(channel)
 
     def drop(self, channel: str) -> None:
-        """Be its sequencer no more; if it is again, then with a later epoch."""
+        """Stop sequencing a channel; a later takeover here uses a later epoch."""
         sequencer = self.sequencers.pop(channel, None)
         if sequencer is not None:
             self._count = max(self._count, sequencer.epoch[0])
@@ -127,7 +127,7 @@ class SequencerManager:
         return due_us
 
     def forget(self, before_us: int, now_us: int) -> None:
-        """What was not used since."""
+        """Drop sequencers that were not used since `before_us`."""
         for channel, sequencer in list(self.sequencers.items()):
             if sequencer.used_us <= before_us:
                 self.drop(channel)
@@ -141,7 +141,10 @@ class SequencerManager:
             assert channel in self._asking or not sequencer.is_asking
 
     def _serving(self, origin: str, channel: str, latest: Epoch, now_us: int) -> Sequencer | None:
-        """If this is the sequencer, and has taken over; who asks is told what else there is."""
+        """This node's sequencer if it is ready; otherwise None.
+
+        The requester is informed of a current epoch that it does not know or has to wait for.
+        """
         desk = self._desks[channel]
         sequencer = self.sequencers.get(channel)
         is_current = sequencer is not None and sequencer.epoch >= max(desk.latest, latest)
@@ -186,12 +189,12 @@ class SequencerManager:
         self._grant_wishes(channel, sequencer, now_us)
 
     def _grant_wishes(self, channel: str, sequencer: Sequencer, now_us: int) -> None:
-        """What was asked for before it was ready."""
+        """Grant the requests that arrived before the sequencer was ready."""
         for origin, wish in sequencer.take_wishes():
             self._post(origin, channel, sequencer.grant(origin, wish, now_us), now_us)
 
     def _look_round(self) -> None:
-        """Who can be reached, of those that sequencers here have left out or never knew?"""
+        """Add reachable nodes that sequencers here have excluded or never known."""
         nodes = self.rendezvous.nodes()
         others = [each for each in nodes if each not in self._nodes]
         if others:
@@ -204,7 +207,7 @@ class SequencerManager:
             self._asking[channel] = True
 
     def _is_gone(self, epoch: Epoch, now_us: int) -> bool:
-        """Whether its sequencer is lost, or was this node before it was started again."""
+        """Whether the epoch's sequencer is suspected, or was an earlier one of this node."""
         return epoch[1] == self._context.name or self.contacts.is_lost(epoch[1], now_us)
 
     def _is_young(self, now_us: int) -> bool:

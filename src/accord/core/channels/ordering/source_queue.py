@@ -1,8 +1,9 @@
-"""A source of an ordered channel: its events wait until they have their places.
+"""Queue of a source on an ordered channel: events waiting for positions.
 
-It asks for no more places than it can send events at once, so that nobody waits for a place whose
-source is itself held up; what has none yet waits here, up to a fixed number and size. Also what any
-node knows of the order: the latest epoch it has heard of, and the last place it has taken.
+The source requests no more positions than it can send events at once, so that no member waits for a
+position whose source is itself blocked. Events without a position wait here, bounded in number and
+bytes. The queue also holds what any node knows of the order: the latest epoch seen, and the last
+position received.
 """
 
 from __future__ import annotations
@@ -25,31 +26,32 @@ from accord.core.overlay.signalling import Carried
 
 _ASK_US: Final = 500_000
 _ENOUGH: Final = 1_024
-_MORE: Final = 8  # times as much is taken of those that could not be held back in time
+_MORE: Final = 8  # hard limit, for publishers that were not paused in time
 _TELL_US: Final = 500_000
 
 
 class SourceQueue:
-    """Of one channel. `pending` are events without a place, with when they came."""
+    """Queue of one channel; `pending` holds events without a position, with their arrival times."""
 
     def __init__(self, incarnation: int, now_us: int) -> None:
         self.latest: Epoch = NO_EPOCH
         self.pending: deque[tuple[Carried, int]] = deque()
         self.used_us = now_us
-        self.asks_us = NEVER  # when to ask again; never while there is no room to send more
-        self.bytes = 0  # of what is pending
-        self._taken: tuple[Epoch, int] = (NO_EPOCH, 0)  # the last place
-        self._told_us = -_TELL_US  # when somebody was told of the latest epoch
+        self.asks_us = NEVER  # next request; never while the window is full
+        self.bytes = 0  # of `pending`
+        self._taken: tuple[Epoch, int] = (NO_EPOCH, 0)  # the last granted position
+        self._told_us = -_TELL_US  # when `CurrentEpoch` was last sent
         self._incarnation = incarnation
-        # Later than all of one that was forgotten: its places would be no answer.
+        # Above all requests of an evicted queue of this channel: a reply to one of them must not
+        # match.
         self._request = now_us
-        self._count = 0  # that were asked for
+        self._count = 0  # positions in the open request
 
     def has_room(self) -> bool:
         return len(self.pending) < _ENOUGH and self.bytes < MAX_BYTES
 
     def put(self, event: Carried, now_us: int) -> bool:
-        """False where too much waits already, from publishers that were not held back in time."""
+        """Queue an event; False at the hard limit."""
         if len(self.pending) >= _MORE * _ENOUGH or self.bytes >= _MORE * MAX_BYTES:
             return False
         self.pending.append((event, now_us))
@@ -58,16 +60,16 @@ class SourceQueue:
         return True
 
     def go_on(self, now_us: int) -> None:
-        """There may be room to send more."""
+        """Resume requests: the window may have room again."""
         if self.pending and self.asks_us == NEVER:
             self.asks_us = now_us
 
     def next_events(self) -> list[Carried]:
-        """For which to ask, if there is room for them."""
+        """The events to request positions for, if the window has room."""
         return [event for event, _ in islice(self.pending, MAX_PLACES)]
 
     def ask(self, room: int, now_us: int) -> PositionRequest | None:
-        """What to ask the sequencer: the same until there is an answer; nothing without room."""
+        """The request to send, repeated unchanged until granted; None if the window has no room."""
         assert self.pending
         if not self._count:
             self._count = min(len(self.pending), MAX_PLACES, room)
@@ -79,7 +81,7 @@ class SourceQueue:
         return PositionRequest(self._incarnation, self._request, self._count, self.latest)
 
     def next_place(self, held: PositionRange) -> int | None:
-        """The first of these places that may be on its way here."""
+        """The first of these positions that an open request may still be granted."""
         if not self._count or held.epoch < self.latest:
             return None
         epoch, last = self._taken
@@ -87,12 +89,12 @@ class SourceQueue:
         return place if place <= held.last else None
 
     def granted(self, grant: PositionGrant, now_us: int) -> list[tuple[Carried, int]]:
-        """The events that have their places now; none where the answer is not to be taken."""
+        """Return the events that got positions; none if the grant does not apply."""
         held = grant.held
         if grant.request != self._request or not self._count:
             return []
         if held.epoch < self.latest or held.last - held.first + 1 != self._count:
-            self._request += 1  # of an epoch that is over: others would not wait for it
+            self._request += 1  # outdated epoch: members would not wait for it
             self.asks_us = now_us
             return []
         self.latest = held.epoch
@@ -107,10 +109,10 @@ class SourceQueue:
         if epoch > self.latest:
             self.latest = epoch
             if self.pending:
-                self.asks_us = now_us  # another sequencer than the one that was asked
+                self.asks_us = now_us  # a different sequencer than the one asked
 
     def is_to_tell(self, now_us: int) -> bool:
-        """Whether it is time to tell somebody of the latest epoch who does not know it."""
+        """Rate-limit `CurrentEpoch` notices: whether one may be sent now."""
         if now_us - self._told_us < _TELL_US:
             return False
         self._told_us = now_us

@@ -1,1 +1,1 @@
-"""The events of one source to one channel, numbered, kept until all members have them."""
+"""Streams: numbered events of one source on one channel, buffered until all members have them."""

@@ -1,9 +1,9 @@
-"""What the publishers of a node have on its way, on all channels of a template together.
+"""Budget of unconfirmed events of a node's publishers, over all channels of a template.
 
-It is shared: channels that stand still leave room for the rest. Where a channel has none, those who
-publish to it are held back, each behind the event that it has just published. So some more is
-taken, up to a limit; beyond it nothing is. A channel that has nothing on its way may have one event
-in any case, up to that limit.
+The budget is a fair quota: stalled channels leave room for the others. When a channel has no room,
+its publishers are paused, each after the event it has just published, so a hard limit above the
+budget absorbs those; beyond it nothing is accepted. A channel with nothing in flight may send one
+event in any case, up to the hard limit.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from accord.core.model.fair_quota import FairQuota
 
 ENOUGH: Final = 65_536
 ENOUGH_BYTES: Final = 256 << 20
-_MORE: Final = 2  # times as much is taken of those that could not be held back in time
+_MORE: Final = 2  # hard limit, for publishers that were not paused in time
 
 
 class InFlightBudget:
-    """By channel: how many events somebody may lack, and their size."""
+    """Number and bytes of unconfirmed events by channel."""
 
     def __init__(self, most: int = ENOUGH, most_bytes: int = ENOUGH_BYTES) -> None:
         self._shares = FairQuota(most, most_bytes)
@@ -39,7 +39,7 @@ class InFlightBudget:
         return shares.count >= _MORE * shares.most or shares.bytes >= _MORE * shares.most_bytes
 
     def settle(self, channel: str, count: int, size: int) -> None:
-        """So much it has now, whatever it had."""
+        """Set a channel's usage."""
         held, held_bytes = self.of(channel)
         if (count, size) != (held, held_bytes):
             self._shares.change(channel, count - held, size - held_bytes)

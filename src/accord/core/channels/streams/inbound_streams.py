@@ -1,8 +1,9 @@
-"""The streams of others at one node: what it hears of, and how far it had come with the rest.
+"""Bounded table of the streams that a node receives, with checkpoints of evicted ones.
 
-There is room for so many. Another takes the place of one that was not heard of for long and has
-nothing to do. A few are looked at for that, each time others; where there is none among them, its
-source has to wait. How far those had come is remembered of many more.
+When the table is full, a new stream evicts one that has been silent for long or has nothing to do.
+A few candidates are examined per call, different ones each time; if none qualifies, the new
+stream's source has to wait. Checkpoints (delivered up to which number) are kept for many more
+streams.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from accord.core.channels.streams.stream_relay import QUIET_US
 from accord.core.model.lru import find_evictable
 
 MOST: Final = 16_384
-_MORE: Final = 8  # times as many are remembered
-_LOOKED_AT: Final = 16  # for one that can be forgotten
+_MORE: Final = 8  # as many checkpoints as streams
+_LOOKED_AT: Final = 16  # candidates for eviction per call
 
 
 class InboundStreams(dict[tuple[str, str], SourceStream]):
-    """By channel and source, the one heard of or looked at last at the end.
+    """Streams by channel and source, in order of last use or examination.
 
-    `past` are those forgotten.
+    `past` holds the checkpoints of evicted streams.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -32,7 +33,7 @@ class InboundStreams(dict[tuple[str, str], SourceStream]):
         self._most = most
 
     def hear(self, channel: str, key: StreamId, base: int, now_us: int) -> SourceStream | None:
-        """Of what there is by that source, maybe by another key; None where there is no room."""
+        """Get or create a source's stream, perhaps with another key; None if there is no room."""
         place = (channel, key.source)
         known = self.pop(place, None)
         if known is None:
@@ -49,7 +50,7 @@ class InboundStreams(dict[tuple[str, str], SourceStream]):
         return known
 
     def forget(self, stream: SourceStream) -> None:
-        """All but how far it had come."""
+        """Replace a stream by its checkpoint."""
         place = (stream.channel, stream.key.source)
         del self[place]
         while len(self.past) >= _MORE * self._most:
@@ -57,12 +58,12 @@ class InboundStreams(dict[tuple[str, str], SourceStream]):
         self.past[place] = stream.past()
 
     def forget_past(self, nodes: Container[str]) -> None:
-        """That of sources that are none of these."""
+        """Drop the checkpoints of sources that are not in `nodes`."""
         for place in [each for each in self.past if each[1] not in nodes]:
             del self.past[place]
 
     def left(self, is_member: Callable[[str], bool]) -> None:
-        """What goes by while nobody wants it here is not missed."""
+        """Clear `is_wanted` where this node left: events that pass meanwhile are not missed."""
         for stream in self.values():
             stream.is_wanted = stream.is_wanted and is_member(stream.channel)
         for place, past in self.past.items():

@@ -1,4 +1,4 @@
-"""What nodes next to each other on a tree say about the streams that pass them."""
+"""Messages about streams between neighbours on a distribution tree."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import msgspec
 
 from accord.core.channels.trees.tree import Digest, Tree
 
-Stamp = tuple[int, str, int, int]  # as in `ordering.stamps`
+Stamp = tuple[int, str, int, int]  # `OrderPosition` of `ordering.messages`
 
 
 class StreamId(msgspec.Struct, frozen=True, array_like=True):
-    """A stream of a source; of two that differ the later has the larger numbers."""
+    """Identity of a stream; of two streams of a source, the later has the larger numbers."""
 
     source: str
     incarnation: int
@@ -23,9 +23,9 @@ class StreamId(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StreamState(msgspec.Struct, frozen=True, array_like=True):
-    """What the sender knows of a stream: all below `base` is done with, `top` is the last.
+    """The sender's view of a stream: all below `base` is confirmed, `top` is the last number.
 
-    `turn` counts the trees that the source has chosen for it, of which this is the latest.
+    `turn` counts the trees that the source has chosen for the stream; `digest` is the latest.
     """
 
     key: StreamId
@@ -37,7 +37,7 @@ class StreamState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StreamHeader(msgspec.Struct, frozen=True, array_like=True):
-    """What travels with an event; its place in the stream is its number."""
+    """Header of an event in a stream; the event's own number is its sequence number."""
 
     state: StreamState
     deadline_us: int = 0
@@ -45,9 +45,9 @@ class StreamHeader(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StreamHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag="sync"):
-    """Down the tree: this much there is. Whoever hears it answers with an `Ack`.
+    """Down the tree: the extent of the stream; the receiver replies with an `Ack`.
 
-    It was said at `said_us` by the clock of whoever says it; answers take `took_us` lately.
+    `said_us` is the sender's clock; `took_us` is the response time it has measured recently.
     """
 
     state: StreamState
@@ -56,17 +56,16 @@ class StreamHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag="sync"):
 
 
 class Nack(msgspec.Struct, frozen=True, array_like=True, tag="nack"):
-    """One hop towards the source: these are missing here, from the first to the last of each."""
+    """One hop towards the source: missing sequence numbers, as inclusive ranges."""
 
     key: StreamId
     ranges: tuple[tuple[int, int], ...]
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
-    """One hop towards the source: through which number nodes have everything.
+    """One hop towards the source: cumulative acks of the sender and all nodes beyond it.
 
-    They are the sender and all beyond it. `base` is the sender's. `said_us` is that of the
-    `StreamHeartbeat` that it answers, 0 where it answers none.
+    `base` is the sender's. `said_us` echoes the `StreamHeartbeat` being answered, or is 0.
     """
 
     key: StreamId
@@ -76,7 +75,7 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
 
 
 class Have(msgspec.Struct, frozen=True, array_like=True, tag="have"):
-    """A tree has come, and need not come again; or `is_missing`, and is wanted."""
+    """Acknowledges a tree; with `is_missing`, requests it."""
 
     digest: Digest
     is_missing: bool = False
@@ -84,7 +83,7 @@ class Have(msgspec.Struct, frozen=True, array_like=True, tag="have"):
 
 Message = StreamHeartbeat | Nack | Ack | Have
 
-NOTHING: Final = StreamState(StreamId("", 0, 0), 1, 0, 0, b"")  # until it is sent
+NOTHING: Final = StreamState(StreamId("", 0, 0), 1, 0, 0, b"")  # until the event is sent
 
 encode: Final = msgspec.msgpack.Encoder().encode
 notes: Final = msgspec.msgpack.Decoder(StreamHeader)

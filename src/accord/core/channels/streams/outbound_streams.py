@@ -1,8 +1,8 @@
-"""The streams of which one node is the source, by channel.
+"""The streams of which this node is the source, by channel.
 
-When there are many, another takes the place of one that was not used for long and has nothing to
-do; a few are looked at for that, each time others. One with members that were given up is kept for
-longer: another in its place would wait for them again, and not tell them what they have missed.
+When there are many, a new stream evicts one that is idle and unused for long; a few candidates are
+examined per call, different ones each time. A stream with dropped members is kept longer: its
+successor would wait for them again, and not report to them what they have missed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from accord.core.channels.streams.stream_sender import StreamSender
 from accord.core.model.lru import find_evictable
 
 MOST: Final = 16_384
-_TELLING: Final = 1_024  # that are kept for members that were given up
+_TELLING: Final = 1_024  # idle streams kept for dropped members
 _LOOKED_AT: Final = 64
 
 
 class OutboundStreams(dict[str, StreamSender]):
-    """The one used or looked at last at the end."""
+    """Senders by channel, in order of last use or examination."""
 
     def __init__(self, node: str, incarnation: int, most: int = MOST) -> None:
         super().__init__()

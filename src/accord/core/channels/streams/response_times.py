@@ -1,10 +1,10 @@
-"""How long neighbours take to answer, so that nobody is asked again before it can have answered.
+"""Response times of neighbours, the basis of retransmission timers.
 
-What a link takes is not all of it: a node that has much to do answers late, and so does one behind
-a thin link. Who asked it more often then would keep it from answering at all. So each question says
-when it was asked, which the answer repeats: what is measured is right whatever was lost. Who is
-asked is told how long that takes, and waits as long for answers to questions of its own. Nobody is
-asked while all is well: so what was learnt fades.
+Link latency is not enough: a busy node, or one behind a slow link, replies late, and retransmitting
+faster would keep it from replying at all. Each request carries its send time, which the reply
+echoes, so a sample is correct whatever was lost (as with TCP timestamps). A request also carries
+the response time measured so far, and the receiver uses it for requests of its own. Nothing is sent
+while all is well, so estimates decay with time.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Container
 from typing import Final, NamedTuple
 
 _MAX_US: Final = 3_000_000
-_SHARE: Final = 4  # one part in so many is new
-_HALF_US: Final = 5_000_000  # in which half of it is forgotten
+_SHARE: Final = 4  # weight of a new sample is 1 / _SHARE
+_HALF_US: Final = 5_000_000  # half-life of an estimate
 
 
 class _Learnt(NamedTuple):
@@ -29,7 +29,7 @@ _NOTHING: Final = _Learnt(0, 0)
 
 
 class ResponseTimes:
-    """Of all neighbours, by name."""
+    """Estimates by neighbour: smoothed own samples, and the neighbour's reported ones."""
 
     def __init__(self) -> None:
         self._measured: dict[str, _Learnt] = {}
@@ -43,20 +43,20 @@ class ResponseTimes:
         self._measured[neighbour] = _Learnt(took_us, now_us)
 
     def told(self, neighbour: str, took_us: int, now_us: int) -> None:
-        """So long, it says, an answer to its own questions takes."""
+        """Store the response time that a neighbour has measured for its own requests."""
         self._told[neighbour] = _Learnt(_within(took_us), now_us)
 
     def took_us(self, neighbour: str, now_us: int) -> int:
-        """How long an answer takes lately."""
+        """Current estimate of the response time."""
         return self._measured.get(neighbour, _NOTHING).now(now_us)
 
     def pause_us(self, neighbour: str, now_us: int) -> int:
-        """How long to wait before it is asked again."""
+        """Time to wait before a retransmission."""
         told_us = self._told.get(neighbour, _NOTHING).now(now_us)
         return max(self.took_us(neighbour, now_us), told_us) * 3 // 2
 
     def forget(self, nodes: Container[str]) -> None:
-        """All that are none of these."""
+        """Drop neighbours that are not in `nodes`."""
         for known in (self._measured, self._told):
             for neighbour in [each for each in known if each not in nodes]:
                 del known[neighbour]

@@ -1,10 +1,11 @@
-"""A stream at one node of its tree: what it has of it, what it lacks, and who else has what.
+"""State of one stream at one node of its tree: buffered events, gaps, and others' progress.
 
-All nodes of the tree keep the events from `base` on, so that each can ask the one before it for
-what it lacks: the source lets `base` follow only when every member has an event. A node that hears
-of a base beyond what it has was given up by the source; it has missed something, and knows it. When
-nothing was heard of a stream for long its events are forgotten, but not how far it had come: if it
-goes on, so does the node, and neither hands anything over again nor misses anything in silence.
+All nodes of the tree buffer the events from `base` on, so that each can request missing ones from
+its parent: the source advances `base` only past events that every member it waits for has. A node
+that learns of a base beyond what it has was dropped by the source; it has missed events, and
+records that. When a stream is silent for long its events are discarded, but a checkpoint of its
+progress remains: if the stream continues, the node neither delivers an event twice nor misses one
+unnoticed.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from accord.core.overlay.signalling import Carried
 from accord.core.scheduling.timers import Timer
 
 WINDOW: Final = 1_024  # events from the base on
-# Of a stream of another node: its source has 4 MiB on their way, and one event as large as may be.
+# Per stream of another node: its source has 4 MiB in flight, and one event of maximum size.
 MAX_BYTES: Final = 32 << 20
 _OVERHEAD: Final = 200
 _RANGES: Final = 16
-MAX_ASKED: Final = 64  # in one message
-HELD_US: Final = 20_000  # until it is asked again whether this node has room
+MAX_ASKED: Final = 64  # per message
+HELD_US: Final = 20_000  # interval of checks whether this node has room
 _FIRST_NACK_US: Final = 5_000
 _MIN_NACK_US: Final = 60_000
-_NACKS: Final = 4  # after so many in vain, twice as long passes before the next
-_SLOWEST: Final = 2  # and at most so often twice as long
+_NACKS: Final = 4  # nacks without progress before the interval doubles
+_SLOWEST: Final = 2  # maximum number of doublings
 _MAX_SYNC_US: Final = 600_000
 NEVER: Final = 1 << 62
 
 
 class BufferedEvent:
-    """An event as it came, and when."""
+    """An event as received, with its header and arrival time."""
 
     __slots__ = ("at_us", "event", "note")
 
@@ -44,14 +45,14 @@ class BufferedEvent:
 
 
 class HeartbeatBackoff:
-    """When a neighbour is to hear again how much there is: less often the longer it is silent."""
+    """Heartbeat timer of a neighbour; the interval grows while the neighbour is silent."""
 
     __slots__ = ("due_us", "pause_us", "said_us")
 
     def __init__(self, due_us: int, pause_us: int, said_us: int = -NEVER) -> None:
         self.due_us = due_us
         self.pause_us = pause_us
-        self.said_us = said_us  # when it heard that last
+        self.said_us = said_us  # time of the last heartbeat
 
     def slow_down(self, now_us: int) -> None:
         self.due_us = now_us + self.pause_us
@@ -59,7 +60,7 @@ class HeartbeatBackoff:
 
 
 class StreamCheckpoint(NamedTuple):
-    """Of a stream that was forgotten: what was handed over, and whether this node was a member."""
+    """Progress of an evicted stream: delivered up to where, and whether this node was a member."""
 
     key: StreamId
     through: int
@@ -67,9 +68,10 @@ class StreamCheckpoint(NamedTuple):
 
 
 class SourceStream:
-    """`through`: all up to it has come, and was taken. `parent` is the one towards the source.
+    """One stream at one node; `parent` is the next hop towards the source.
 
-    `held_us` is when to ask again whether what has come is taken.
+    All events up to `through` have arrived and been handed over. `held_us` is when to check again
+    whether the node accepts more.
     """
 
     def __init__(self, channel: str, key: StreamId, base: int, now_us: int) -> None:
@@ -83,31 +85,31 @@ class SourceStream:
         self.turn = 0
         self.digest: Digest = b""
         self.events: dict[int, BufferedEvent] = {}
-        self.bytes = 0  # of all of them
-        self.held_back: dict[Stamp, int] = {}  # numbers whose turn has not come in another order
-        self.reports: dict[str, int] = {}  # of nodes beyond this one
+        self.bytes = 0  # of `events`
+        self.held_back: dict[Stamp, int] = {}  # not yet delivered in the total order, by position
+        self.reports: dict[str, int] = {}  # acknowledged numbers of nodes beyond this one
         self.bases: dict[str, int] = {}  # of neighbours
-        self.paces: dict[str, HeartbeatBackoff] = {}  # of neighbours that may lack something
+        self.paces: dict[str, HeartbeatBackoff] = {}  # of neighbours that may lack events
         self.heard_us = now_us
-        self.is_wanted = False  # this node is a member, since something was handed over
-        self._handed = 0  # through which number, when it was known before
-        self.skipped = 0  # numbers that will never come
+        self.is_wanted = False  # this node has been a member since some earlier hand-over
+        self._handed = 0  # delivered up to here before the checkpoint
+        self.skipped = 0  # sequence numbers that will never arrive
         self.ack_us = NEVER
-        # When the one before this one has asked, by its clock, if that is to be answered.
+        # Send time of the parent's heartbeat, by its clock, while it is unanswered.
         self.asked_us = 0
-        self.unacked = 0  # events since the last acknowledgement
+        self.unacked = 0  # events since the last ack
         self.nack_us = NEVER
-        self.in_vain = 0  # how often something was asked for since anything came
+        self.in_vain = 0  # nacks since the last arrival
         self.held_us = NEVER
-        self.timer: Timer | None = None  # of what is due, once anything was
+        self.timer: Timer | None = None  # created on first use
 
     @property
     def done(self) -> int:
-        """All up to it has come, and is not held back: what is acknowledged."""
+        """The cumulative acknowledgement: all up to it has arrived and is not held back."""
         return next(iter(self.held_back.values())) - 1 if self.held_back else self.through
 
     def go_on(self, past: StreamCheckpoint) -> None:
-        """It was known before: what is `ready` follows on that."""
+        """Resume from a checkpoint: `ready` continues after it."""
         self._handed = past.through
         self.through = min(self.through, past.through)
         self.is_wanted = past.is_wanted
@@ -116,18 +118,18 @@ class SourceStream:
         return StreamCheckpoint(self.key, max(self.through, self._handed), self.is_wanted)
 
     def end(self) -> None:
-        """Nothing more will come of it; what it has is `ready`, whatever is missing before."""
+        """End the stream: buffered events become `ready` despite gaps before them."""
         self.hear(self.top + 1, self.top)
 
     def hear(self, base: int, top: int) -> None:
-        """What the node before this one says of it; what is `ready` may change."""
+        """Apply a received base and top; `ready` may change."""
         self.base = max(self.base, base)
         self.top = max(self.top, self.base - 1, min(top, self.base + WINDOW - 1))
 
     def put(self, number: int, kept: BufferedEvent, most_bytes: int = MAX_BYTES) -> bool:
-        """Keep an event; False where it is known, or not to be kept, or more than any source has.
+        """Buffer an event; False if it is a duplicate, outside the window, or over the byte limit.
 
-        One is always kept, however large it is.
+        One event is always accepted, whatever its size.
         """
         if number <= self.through or number in self.events or number >= self.base + WINDOW:
             return False
@@ -141,9 +143,9 @@ class SourceStream:
         return True
 
     def ready(self, most: int = WINDOW) -> list[BufferedEvent]:
-        """Events whose turn it is, so many and those that the source has given up to wait for.
+        """Return up to `most` events that are next, plus those that the source no longer waits for.
 
-        They don't wait for what will never come.
+        Events do not wait for numbers that will never arrive.
         """
         found = []
         if self.through + 1 < self.base:
@@ -160,23 +162,23 @@ class SourceStream:
         return found
 
     def advance_base(self, base: int) -> None:
-        """All below is done with, at the source."""
+        """Confirm all events below `base`, at the source."""
         self.base = max(self.base, base)
         self._forget()
 
     def hold(self, now_us: int) -> None:
-        """Look again later, if there is something."""
+        """Schedule another delivery attempt if an event is waiting."""
         self.held_us = now_us + HELD_US if self.through + 1 in self.events else NEVER
 
     def lacks(self) -> bool:
         return self.through < self.top
 
     def has_nothing_to_do(self) -> bool:
-        """All has come, nobody beyond lacks anything, and the one before this one knows it."""
+        """Whether all events have arrived here and beyond, and the parent knows it."""
         return not self.lacks() and not self.events and self.next_due_us() == NEVER
 
     def missing(self) -> tuple[tuple[int, int], ...]:
-        """Ranges of numbers to ask for."""
+        """Ranges of sequence numbers to nack."""
         ranges: list[tuple[int, int]] = []
         asked = 0
         for number in range(self.through + 1, self.top + 1):
@@ -194,23 +196,23 @@ class SourceStream:
         return tuple(ranges)
 
     def seek(self, now_us: int) -> None:
-        """Ask soon for what is missing, if anything is."""
+        """Schedule a nack if events are missing."""
         if not self.lacks():
             self.nack_us = NEVER
         elif self.nack_us == NEVER:
             self.nack_us = now_us + _FIRST_NACK_US
 
     def sought(self, pause_us: int, now_us: int) -> None:
-        """It was asked for: again after a while, and less often where that does not help."""
+        """Schedule the next nack, with backoff while nothing arrives."""
         self.in_vain += 1
         slower = min(self.in_vain // _NACKS, _SLOWEST)
         self.nack_us = now_us + max(_MIN_NACK_US << slower, pause_us)
 
     def report(self, through: dict[str, int], nodes: Iterable[str]) -> bool:
-        """What of `nodes` have, which are those beyond; False where that is known."""
+        """Merge acknowledgements of `nodes`, those beyond a neighbour; False if nothing is new."""
         is_news = False
         for node in nodes:
-            number = min(through.get(node, -1), self.top)  # more than there is nobody has
+            number = min(through.get(node, -1), self.top)  # an ack beyond the top is capped
             if number > self.reports.get(node, -1):
                 self.reports[node] = number
                 is_news = True

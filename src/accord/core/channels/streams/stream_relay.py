@@ -1,10 +1,11 @@
-"""What a node does for the streams that pass it, hop by hop.
+"""Hop-by-hop forwarding and repair of the streams that pass a node.
 
-It passes on what is new, says again how much there is to a neighbour that has not said that it and
-all beyond it have everything, asks the neighbour towards the source for what is missing here, and
-tells that one who has what. Who hears nothing from there any more is not on the tree now, and cares
-for nobody. What still waits for the link is not sent twice, and nobody is reminded of it: it comes,
-and to ask for it would only make it later.
+The node forwards new events, sends heartbeats to a neighbour until it and all nodes beyond it have
+acknowledged everything, sends nacks for missing events to its parent (the neighbour towards the
+source), and merges acknowledgements on their way there. A node that receives nothing more from its
+parent is no longer on the tree and stops its heartbeats. An event still queued for a link is
+neither retransmitted nor announced by a heartbeat: it will arrive, and a request for it would only
+delay it.
 """
 
 from __future__ import annotations
@@ -37,19 +38,21 @@ from accord.core.channels.trees.tree import problem_with_tree
 QUIET_US: Final = 10_000_000
 _ACK_US: Final = 40_000
 _MERGE_US: Final = 15_000
-_MANY: Final = 64  # events, after which an acknowledgement does not wait
+_MANY: Final = 64  # events after which an ack is sent at once
 _MIN_SYNC_US: Final = 80_000
-_REMIND_US: Final = 2_000_000  # even who lacks nothing but what waits for its link
+_REMIND_US: Final = 2_000_000  # even to a neighbour whose events all wait for its link
 
 
 class StreamRelay:
+    """Forwards, acknowledges and repairs streams; one per template."""
+
     def __init__(self, context: Context) -> None:
         self.context = context
         self.trees = KnownTrees(context.name)
         self.answering = ResponseTimes()
 
     def follow(self, neighbour: str, stream: SourceStream, state: StreamState, now_us: int) -> None:
-        """Take to the tree that the source has chosen last."""
+        """Switch to the tree that the source has chosen last."""
         if state.tree is not None:
             if problem_with_tree(state.tree) or state.tree.digest() != state.digest:
                 return
@@ -75,7 +78,7 @@ class StreamRelay:
             self.watch_over(stream, now_us, is_other=is_other)
 
     def watch_over(self, stream: SourceStream, now_us: int, *, is_other: bool) -> None:
-        """See to it that all beyond hear of the stream, at once if they are on another tree."""
+        """Start heartbeats to neighbours that may lack events, at once if the tree has changed."""
         for each in self.trees.next_to(stream.digest, now_us) or ():
             is_watched = each == stream.parent or each in stream.paces
             if not is_watched and not self._is_complete(stream, each, stream.top):
@@ -87,13 +90,13 @@ class StreamRelay:
     def spread(
         self, stream: SourceStream, number: int, kept: BufferedEvent, origin: str, now_us: int
     ) -> None:
-        """Pass an event on to all that are farther from its source."""
+        """Forward an event to all neighbours farther from its source."""
         for each in self.trees.next_to(stream.digest, now_us) or ():
             if each not in (origin, stream.parent):
                 self._pass_on(each, stream, number, kept, now_us)
 
     def came(self, stream: SourceStream, now_us: int) -> None:
-        """An event came, and is to be acknowledged soon."""
+        """Schedule the acknowledgement of an event that has arrived."""
         stream.unacked += 1
         due_us = now_us if stream.unacked >= _MANY else now_us + _ACK_US
         stream.ack_us = min(stream.ack_us, due_us)
@@ -102,7 +105,7 @@ class StreamRelay:
     def synced(
         self, neighbour: str, stream: SourceStream, message: StreamHeartbeat, now_us: int
     ) -> None:
-        """How much there is was told, and is answered at once."""
+        """Handle a heartbeat; it is acknowledged at once."""
         stream.seek(now_us)
         stream.ack_us = now_us
         self.answering.told(neighbour, message.took_us, now_us)
@@ -110,7 +113,7 @@ class StreamRelay:
             stream.asked_us = message.said_us
 
     def asked(self, neighbour: str, stream: SourceStream, message: Nack, now_us: int) -> None:
-        """Send again what a neighbour lacks."""
+        """Retransmit the events that a neighbour lacks."""
         left = MAX_ASKED
         ranges = message.ranges[:MAX_ASKED]
         if any(first < stream.base for first, _ in ranges):
@@ -124,7 +127,7 @@ class StreamRelay:
                     self._pass_on(neighbour, stream, number, kept, now_us)
 
     def acknowledged(self, neighbour: str, stream: SourceStream, message: Ack, now_us: int) -> None:
-        """Take in who has what, to tell it on."""
+        """Merge an acknowledgement and schedule passing it on."""
         if message.said_us:
             self.answering.answered(neighbour, message.said_us, now_us)
         beyond = self.trees.beyond(stream.digest, neighbour)
@@ -140,7 +143,7 @@ class StreamRelay:
             stream.ack_us = min(stream.ack_us, now_us + _MERGE_US)
 
     def tend(self, stream: SourceStream, now_us: int) -> None:
-        """Do what is due."""
+        """Run expired timers of a stream."""
         if stream.nack_us <= now_us:
             self._nack(stream, now_us)
         if stream.ack_us <= now_us:
@@ -162,7 +165,7 @@ class StreamRelay:
                 self._say(neighbour, stream.channel, StreamHeartbeat(state, now_us, took_us))
 
     def _tell_base(self, neighbour: str, stream: SourceStream, now_us: int) -> None:
-        """It asks for what nobody has any more: it does not know, or has forgotten."""
+        """Schedule a heartbeat to a neighbour that requests events below the base."""
         if neighbour in (self.trees.next_to(stream.digest, now_us) or ()):
             stream.bases.pop(neighbour, None)
             stream.paces[neighbour] = HeartbeatBackoff(now_us, self._sync_us(neighbour, now_us))
@@ -174,7 +177,7 @@ class StreamRelay:
         event = msgspec.structs.replace(
             kept.event,
             number=number,
-            deadline_us=0,  # whoever delivers it looks: a stream has no holes
+            deadline_us=0,  # checked on delivery: a stream has no holes
             age_us=kept.event.age_us + now_us - kept.at_us,
             note=encode(msgspec.structs.replace(kept.note, state=state)),
         )
@@ -189,16 +192,16 @@ class StreamRelay:
         return StreamState(stream.key, stream.base, top, stream.turn, stream.digest, tree)
 
     def _last_sent(self, neighbour: str, stream: SourceStream) -> int:
-        """The last event that does not wait for the link any more."""
+        """The last event that is no longer queued for the link."""
         number = stream.top
         while number >= stream.base and self._is_waiting(neighbour, stream, number):
             number -= 1
         return number
 
     def _is_to_tell(self, stream: SourceStream, neighbour: str, top: int) -> bool:
-        """Whether it may lack something besides what waits for its link, which is all above `top`.
+        """Whether the neighbour may lack events up to `top`, those not queued for its link.
 
-        Where everything does there is nothing to tell: what comes says itself what there is.
+        If all events are queued no heartbeat is needed: each event carries the stream's state.
         """
         if top == stream.top:
             return True
@@ -208,7 +211,7 @@ class StreamRelay:
         return self.context.is_waiting(neighbour, stream.channel, stream.key.source, number)
 
     def _is_complete(self, stream: SourceStream, neighbour: str, top: int) -> bool:
-        """Whether a neighbour and all beyond it have everything up to `top`."""
+        """Whether a neighbour and all nodes beyond it have everything up to `top`."""
         if stream.bases.get(neighbour, 0) < stream.base:
             return False
         reports = stream.reports

@@ -1,11 +1,11 @@
-"""A stream at its source: which members it waits for, and what has to wait itself.
+"""A stream at its source: window, backlog, and the members it waits for.
 
-The window of a stream has a fixed size, and moves on with the slowest member. What does not fit
-waits in a backlog of a fixed size, too. A member that has something to get and does not advance for
-too long is not waited for any more, until it goes on; what it does not get is known here. When the
-backlog is full there is no room for more, and publishers are held back, each behind the event that
-it has just published. So some more is taken, up to a limit; beyond it nothing is. A burst makes no
-laggards: who is given up had time, however much there is to send.
+The window has a fixed size and advances with the slowest member. Events that do not fit wait in a
+backlog, also bounded. A member that lacks events and does not advance for the timeout is dropped,
+until it advances again; what it misses is known here. When the backlog is full, publishers are
+paused, each after the event it has just published, so a hard limit above the backlog's bound
+absorbs those; beyond it nothing is accepted. A burst does not make members slow: a member is
+dropped only for making no progress, however much is queued.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from accord.core.overlay.signalling import Carried
 IDLE_US: Final = 60_000_000
 MAX_BYTES: Final = 4 << 20
 _BACKLOG: Final = 1_024
-_MORE: Final = 8  # times as much is taken of those that could not be held back in time
-_ANY: Final = 1 << 62  # bytes: what fits is decided before
+_MORE: Final = 8  # hard limit, for publishers that were not paused in time
+_ANY: Final = 1 << 62  # bytes: `_fits` has decided before
 
 
 class MemberProgress:
-    """Of a member: since when it has not advanced, and whether it was given up."""
+    """A member's acknowledged number, the time of its last progress, and whether it was dropped."""
 
     __slots__ = ("acked", "is_dropped", "since_us")
 
@@ -37,29 +37,31 @@ class MemberProgress:
 
 
 class StreamSender:
+    """Sender of one channel at this node."""
+
     def __init__(self, channel: str, key: StreamId, now_us: int) -> None:
         self.stream = SourceStream(channel, key, 1, now_us)
         self.members: dict[str, MemberProgress] = {}
         self.backlog: deque[tuple[Carried, StreamHeader, int]] = deque()
         self.used_us = now_us
-        self.seen = (-1, -1)  # which members and which map it was last made to fit
-        self.patience_us = 0  # as its channel said then
+        self.seen = (-1, -1)  # versions of members and map it was last adapted to
+        self.patience_us = 0  # from the channel's definition at that time
         self._bytes = 0  # in the window
         self._backlog_bytes = 0
 
     def load(self) -> tuple[int, int]:
-        """How many events somebody may lack, and their size."""
+        """Number and bytes of events that some member may lack."""
         return len(self.stream.events) + len(self.backlog), self._bytes + self._backlog_bytes
 
     def has_room(self) -> bool:
         return len(self.backlog) < _BACKLOG and self._backlog_bytes < MAX_BYTES
 
     def fitting(self, events: Iterable[Carried]) -> int:
-        """How many of them could be sent at once."""
+        """How many of the events fit into the window now."""
         return fitting(events, len(self.stream.events), self._bytes)
 
     def put(self, event: Carried, note: StreamHeader, now_us: int) -> bool:
-        """Take an event to be sent; False where there is no room."""
+        """Queue an event; False at the hard limit."""
         self.used_us = now_us
         if self._is_overfull():
             return False
@@ -68,7 +70,7 @@ class StreamSender:
         return True
 
     def take(self, now_us: int) -> list[int]:
-        """Move what fits from the backlog to the window; gives the numbers."""
+        """Move events from the backlog to the window while they fit; return their numbers."""
         stream = self.stream
         numbers = []
         while self.backlog and self._fits():
@@ -81,13 +83,13 @@ class StreamSender:
             number = stream.top + 1
             stream.put(number, BufferedEvent(event, note, came_us), _ANY)
             if note.stamp is not None:
-                stream.held_back[note.stamp] = number  # until it is handed out at this node, too
+                stream.held_back[note.stamp] = number  # until delivered at this node, too
             stream.ready()
             numbers.append(number)
         return numbers
 
     def set_members(self, members: tuple[str, ...], now_us: int) -> list[Carried]:
-        """Wait for these; gives what others that were given up do not get."""
+        """Set the members to wait for; return events that dropped members miss."""
         base = self.stream.base
         wanted = dict.fromkeys(members, True)
         for gone in [each for each in self.members if each not in wanted]:
@@ -98,18 +100,18 @@ class StreamSender:
         return self.advance(now_us)
 
     def advance(self, now_us: int) -> list[Carried]:
-        """Move on as far as all members have come; gives what those that were given up lack."""
+        """Advance the base to the slowest member; return events that dropped members miss."""
         stream = self.stream
         for member, progress in self.members.items():
             acked = stream.reports.get(member, -1)
             if acked > progress.acked:
                 progress.acked = acked
                 progress.since_us = now_us
-                progress.is_dropped = False  # what it lacks below the base is lost for it
+                progress.is_dropped = False  # it misses what is below the base
         waited_for = [each.acked for each in self.members.values() if not each.is_dropped]
         base = max(stream.base, min([stream.done, *waited_for]) + 1)
         given_up = [each.acked for each in self.members.values() if each.is_dropped]
-        lacked = min(given_up, default=base) + 1  # from there on, by one of them at least
+        lacked = min(given_up, default=base) + 1  # first number that a dropped member lacks
         missed = []
         for number in range(stream.base, base):
             event = stream.events[number].event
@@ -120,7 +122,7 @@ class StreamSender:
         return missed
 
     def laggards(self, patience_us: int, away: Mapping[str, int], now_us: int) -> list[str]:
-        """Members that have not advanced for too long, or were `away` for so long already."""
+        """Members without progress for the timeout, also counting the time they were `away`."""
         return [
             member
             for member, progress in self.members.items()
@@ -130,31 +132,31 @@ class StreamSender:
         ]
 
     def drop(self, member: str, now_us: int) -> list[Carried]:
-        """Wait for it no more; gives what it may never get."""
+        """Stop waiting for a member; return the events it may never get."""
         self.members[member].is_dropped = True
         return self.advance(now_us)
 
     def waits(self) -> bool:
-        """Whether for anybody."""
+        """Whether any member is waited for."""
         return any(not each.is_dropped for each in self.members.values())
 
     def is_to_tell(self) -> bool:
-        """Whether a member does not know yet how far the stream has come."""
+        """Whether some member has not acknowledged the top of the stream."""
         return any(each.acked < self.stream.top for each in self.members.values())
 
     def notes_after(self, number: int) -> list[StreamHeader]:
-        """Of all events that are to follow on that number."""
+        """Headers of all unconfirmed events after that number."""
         events = self.stream.events.items()
         window = [kept.note for each, kept in events if each > number]
         return window + [note for _, note, _ in self.backlog]
 
     def waiting(self) -> list[int]:
-        """What somebody may lack, by what it is called at its node."""
+        """The `event` numbers of events that some member may lack."""
         window = [kept.event.event for kept in self.stream.events.values()]
         return window + [event.event for event, _, _ in self.backlog]
 
     def is_done(self) -> bool:
-        """Whether everybody has everything."""
+        """Whether all events are confirmed."""
         return not self.stream.events and not self.backlog
 
     def is_idle(self, now_us: int) -> bool:
@@ -177,7 +179,7 @@ class StreamSender:
 
 
 def fitting(events: Iterable[Carried], count: int = 0, size: int = 0) -> int:
-    """How many of them fit into the window of a stream that has some already."""
+    """How many of the events fit into a window that holds `count` events of `size` bytes."""
     more = 0
     for event in events:
         if not _fits(count + more, size):

@@ -1,1 +1,1 @@
-"""Trees of nodes along which the events of channels travel."""
+"""Distribution trees that the events of channels follow."""

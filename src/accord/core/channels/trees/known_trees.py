@@ -1,9 +1,9 @@
-"""The trees a node can forward by, and which of its neighbours know which.
+"""Trees that a node can forward by, and which neighbours know them.
 
-A tree comes with the events that travel on it, until the neighbour has said that it has it: nobody
-waits for a tree, none is lost on its own, and a tree that nothing travels on costs nothing. Who
-gets an event of a tree it does not know says so, and gets the tree with the next. What was not used
-for a while is forgotten, at the sending end earlier than at the receiving one.
+A tree is attached to the events that follow it until the neighbour acknowledges it: no event waits
+for a tree, no tree is lost separately, and an unused tree costs nothing. A node that receives an
+event of an unknown tree reports it, and gets the tree with the next event. Unused trees expire, at
+the sending end earlier than at the receiving one.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final
 from accord.core.channels.trees.tree import Digest, Tree
 
 IDLE_US: Final = 60_000_000
-_TRUST_US: Final = 30_000_000  # so long a neighbour is believed to know a tree
+_TRUST_US: Final = 30_000_000  # an acknowledgement by a neighbour is valid for this long
 _TREES: Final = 4_096
-NODES: Final = 1 << 20  # of all of them together; one tree is always known
+NODES: Final = 1 << 20  # nodes over all trees; one tree is always kept
 _CONFIRMED: Final = 16_384
 
 
@@ -30,13 +30,13 @@ class _Known:
 
 
 class KnownTrees:
-    """Of one node."""
+    """Bounded table of trees by digest, and of acknowledgements by neighbour and digest."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._known: dict[Digest, _Known] = {}
         self._nodes = 0
-        self._confirmed: dict[tuple[str, Digest], int] = {}  # when something went there
+        self._confirmed: dict[tuple[str, Digest], int] = {}  # time of the last use
 
     def learn(self, tree: Tree, digest: Digest, now_us: int) -> None:
         known = self._known.get(digest)
@@ -50,7 +50,7 @@ class KnownTrees:
         self._nodes += more
 
     def next_to(self, digest: Digest, now_us: int) -> tuple[str, ...] | None:
-        """The nodes next to this one on a tree; None where it is not known."""
+        """Tree neighbours of this node; None if the tree is unknown."""
         known = self._known.get(digest)
         if known is None:
             return None
@@ -58,7 +58,7 @@ class KnownTrees:
         return known.around.get(self._name, ())
 
     def beyond(self, digest: Digest, neighbour: str) -> list[str]:
-        """All nodes to which the way from here begins with that neighbour."""
+        """All nodes whose path from here starts with that neighbour."""
         known = self._known.get(digest)
         if known is None:
             return []
@@ -68,7 +68,7 @@ class KnownTrees:
         return beyond
 
     def towards(self, digest: Digest, node: str) -> str:
-        """The neighbour with which the way there begins; empty where none leads there."""
+        """The next hop to a node on the tree; "" if there is none."""
         known = self._known.get(digest)
         around = () if known is None else known.around.get(self._name, ())
         return next((each for each in around if node in self.beyond(digest, each)), "")
@@ -76,7 +76,7 @@ class KnownTrees:
     def _walk(self, known: _Known, neighbour: str) -> list[str]:
         found = [neighbour]
         came = {self._name: True, neighbour: True}
-        for node in found:  # grows while it is walked over
+        for node in found:  # breadth first: `found` grows during the loop
             for each in known.around.get(node, ()):
                 if each not in came:
                     came[each] = True
@@ -84,7 +84,7 @@ class KnownTrees:
         return found
 
     def to_attach(self, neighbour: str, digest: Digest, now_us: int) -> Tree | None:
-        """The tree, where a neighbour needs it with what it is sent now."""
+        """Return the tree if the neighbour needs it with the next event."""
         used_us = self._confirmed.get((neighbour, digest))
         if used_us is not None and now_us - used_us < _TRUST_US:
             self._confirmed[neighbour, digest] = now_us
@@ -94,18 +94,18 @@ class KnownTrees:
         return None if known is None else known.tree
 
     def confirm(self, neighbour: str, digest: Digest, now_us: int) -> None:
-        """The neighbour has it."""
+        """Record that the neighbour has the tree."""
         if digest in self._known:
             while len(self._confirmed) >= _CONFIRMED:
                 del self._confirmed[next(iter(self._confirmed))]
             self._confirmed[neighbour, digest] = now_us
 
     def lack(self, neighbour: str, digest: Digest) -> None:
-        """The neighbour has it not."""
+        """Record that the neighbour does not have the tree."""
         self._confirmed.pop((neighbour, digest), None)
 
     def forget(self, now_us: int) -> None:
-        """What has not been used for a while."""
+        """Expire unused trees and acknowledgements."""
         for digest, known in list(self._known.items()):
             if now_us - known.used_us >= IDLE_US:
                 self._drop(digest)

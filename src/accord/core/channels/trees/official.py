@@ -1,9 +1,9 @@
-"""The official tree: one tree of all nodes, the same for all that know the same map.
+"""The official tree: one tree of all nodes, equal at all nodes with equal maps.
 
-It is that of the node whose name comes first, on a spanner graph. Who has something for everybody
-sends it to those next to it, and they to those next to them: each link of the tree carries it once.
-Each part of a divided overlay has its own. While the maps of nodes differ so may their trees, for a
-moment: whoever needs more than that repeats, or has the tree told with what goes over it.
+It is the shortest-path tree of the node whose name comes first, on a spanner graph. A node floods a
+message for all nodes along it, so each link of the tree carries the message once. Each part of a
+divided overlay has its own tree. While maps differ, trees may differ too: a sender that needs
+reliability retransmits, or attaches the tree to its messages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from accord.core.overlay.link_state import LinkStateMap
 
 
 class OfficialTree:
-    """As one node sees it; an answer serves until the map changes."""
+    """One node's view; recomputed when the map changes."""
 
     def __init__(self, name: str, net: LinkStateMap, factor: float = FACTOR) -> None:
         self._name = name
@@ -25,7 +25,7 @@ class OfficialTree:
         self._next_to: tuple[str, ...] = ()
 
     def tree(self) -> Tree:
-        """Over all nodes that can be reached, this one among them."""
+        """The tree over all reachable nodes, including this one."""
         if self._version != self._map.version:
             self._version = self._map.version
             reachable = sorted(self._map.distances(self._name).costs) or [self._name]
@@ -35,6 +35,6 @@ class OfficialTree:
         return self._tree
 
     def next_to(self) -> tuple[str, ...]:
-        """The neighbours of this node on it."""
+        """Neighbours of this node on the tree."""
         self.tree()
         return self._next_to

@@ -1,10 +1,10 @@
-"""Spanner graphs: few links, and yet no way much longer than it must be.
+"""Spanner graphs: few links, with bounded stretch of paths (greedy spanner).
 
-The minimum spanning tree is cheapest, but two neighbours may be far apart on it. Links are taken
-from the shortest to the longest, and one is left out only where those taken already lead from one
-of its ends to the other within `factor` times its length. What remains has the minimum spanning
-tree in it, and no two nodes are farther apart than `factor` times their distance on all links. With
-a factor of 1 all links remain that are any use, with a very large one only the tree.
+The minimum spanning tree is cheapest, but two neighbours may be far apart on it. The greedy spanner
+considers links from the shortest to the longest, and omits a link only if the links chosen so far
+connect its ends within `factor` times its length. The result contains the minimum spanning tree,
+and no two nodes are farther apart than `factor` times their distance on all links. A factor of 1
+keeps every useful link, a very large one only the tree.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from accord.core.overlay.link_state import LinkStateMap
 FACTOR: Final = 1.5
 DOWN: Final = 1 << 44
 
-Graph = dict[str, dict[str, int]]  # lengths, both ways
+Graph = dict[str, dict[str, int]]  # lengths, in both directions
 
 
 def graph_of(net: LinkStateMap) -> Graph:
-    """All links; the length of one that counts is the round trip over it.
+    """All links; the length of a usable link is its round-trip time.
 
-    The others are longer than any way, so they are taken only where nothing else leads: a link may
-    work again, or work after all, before that is known.
+    Other links are longer than any path, so they are used only where no others lead: a link may be
+    up before the map knows it.
     """
     graph: Graph = {}
     for source, target, link in net.links():
@@ -58,7 +58,7 @@ def spanner(graph: Graph, factor: float = FACTOR) -> Graph:
 
 
 def distances(graph: Graph, root: str) -> tuple[dict[str, int], dict[str, str]]:
-    """How far everything is from `root`, and over which node the shortest way comes there."""
+    """Distance of every node from `root`, and its predecessor on the shortest path (Dijkstra)."""
     far = {root: 0}
     before: dict[str, str] = {}
     done: dict[str, bool] = {}

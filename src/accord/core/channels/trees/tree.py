@@ -1,7 +1,7 @@
-"""A tree of nodes, as it is told: events travel on it away from where they came from.
+"""A distribution tree in wire form; events travel on it away from the node they came from.
 
-A tree is known by a digest of what it says. So whoever computes the same tree means the same one,
-whichever channel and source it is for, and what a node knows of a tree can't be out of date.
+A tree is identified by a digest of its content. Nodes that compute the same tree share it across
+channels and sources, and a stored tree cannot be out of date.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Digest = bytes
 
 
 class Tree(msgspec.Struct, frozen=True, array_like=True):
-    """The parent of each node but the first, which is the root, as a place before its own."""
+    """A tree; `nodes[0]` is the root, and each other node's parent is an earlier index."""
 
     nodes: tuple[str, ...]
     parents: tuple[int, ...]
@@ -30,7 +30,7 @@ class Tree(msgspec.Struct, frozen=True, array_like=True):
         return blake2b(msgspec.msgpack.encode(self), digest_size=8).digest()
 
     def around(self) -> dict[str, tuple[str, ...]]:
-        """For each node those next to it."""
+        """Neighbours of each node."""
         found: dict[str, list[str]] = {name: [] for name in self.nodes}
         for place, parent in enumerate(self.parents, start=1):
             found[self.nodes[place]].append(self.nodes[parent])
@@ -38,7 +38,7 @@ class Tree(msgspec.Struct, frozen=True, array_like=True):
         return {name: tuple(each) for name, each in found.items()}
 
     def links(self) -> list[tuple[str, str]]:
-        """From parents to children."""
+        """Links from parent to child."""
         return [
             (self.nodes[parent], self.nodes[place])
             for place, parent in enumerate(self.parents, start=1)
@@ -46,7 +46,7 @@ class Tree(msgspec.Struct, frozen=True, array_like=True):
 
 
 def problem_with_tree(tree: Tree) -> str | None:
-    """Why it is none, or None where it is one."""
+    """Return why the tree is invalid, or None."""
     if not 0 < len(tree.nodes) <= MAX_NODES:
         return f"expected 1 to {MAX_NODES} nodes, got {len(tree.nodes)}"
     if not all(map(is_name, tree.nodes)):
@@ -61,7 +61,7 @@ def problem_with_tree(tree: Tree) -> str | None:
 
 
 def build_tree(graph: Graph, root: str, members: Iterable[str]) -> Tree:
-    """The shortest ways on `graph` from the root to all members that can be reached."""
+    """Union of the shortest paths on `graph` from the root to all reachable members."""
     _, before = distances(graph, root)
     nodes = [root]
     places = {root: 0}
@@ -73,7 +73,7 @@ def build_tree(graph: Graph, root: str, members: Iterable[str]) -> Tree:
             way.append(node)
             node = before[node]
         if node not in places:
-            continue  # no way leads there
+            continue  # unreachable
         for each in reversed(way):
             parents.append(places[before[each]])
             places[each] = len(nodes)

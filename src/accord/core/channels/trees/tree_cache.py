@@ -1,8 +1,8 @@
-"""The trees a node has computed, each for as long as it is good.
+"""Cache of the trees that a node has computed.
 
-A tree stays while all its links count and it leads to all members: others know it then, and a
-little shorter one would not be worth telling. After a while it is computed anew all the same, as
-links get slower and faster.
+A tree is kept while all its links are usable and it reaches all members: other nodes know it, and a
+slightly shorter one is not worth distributing. It is recomputed after a while nevertheless, because
+latencies change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Key = tuple[str, tuple[str, ...], float]
 
 
 class CachedTree:
-    """A tree, and for which state of the map it was last found to be good."""
+    """A tree, and the version of the map for which it was last valid."""
 
     __slots__ = ("digest", "grown_us", "missing", "tree", "version")
 
@@ -34,15 +34,17 @@ class CachedTree:
 
 
 class TreeCache:
+    """Trees by root, members and stretch factor, and spanners by factor."""
+
     def __init__(self, net: LinkStateMap) -> None:
-        self.grown = 0  # how many trees were computed
+        self.grown = 0  # trees computed so far
         self._map = net
         self._trees: dict[_Key, CachedTree] = {}
         self._spanners: dict[float, Graph] = {}
         self._version = -1
 
     def tree(self, root: str, members: tuple[str, ...], factor: float, now_us: int) -> CachedTree:
-        """From `root` over all `members` that can be reached from there."""
+        """The tree from `root` over all `members` reachable from there."""
         key = (root, members, factor)
         known = self._trees.get(key)
         if known is not None and self._is_good(known, now_us):
@@ -57,12 +59,12 @@ class TreeCache:
         return grown
 
     def known(self, root: str, members: tuple[str, ...], factor: float) -> Tree | None:
-        """The one that was asked for last, if it is still kept; asking for it changes nothing."""
+        """The cached tree, without computing or refreshing it."""
         grown = self._trees.get((root, members, factor))
         return None if grown is None else grown.tree
 
     def forget(self, now_us: int) -> None:
-        """Those that nobody asked for since they ought to have been computed anew."""
+        """Expire trees that were not requested since they were due for recomputation."""
         for key, grown in list(self._trees.items()):
             if now_us - grown.grown_us >= 2 * REFRESH_US:
                 del self._trees[key]
