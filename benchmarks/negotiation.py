@@ -13,8 +13,8 @@ from typing import Final
 from accord.core.quality.costs import LinearCost
 from accord.core.quality.expectations import Expectation, PropertyRequirement
 from accord.core.quality.matching import MatchState
+from accord.core.quality.messages import Advice, Notice
 from accord.core.quality.negotiation import Negotiation
-from accord.core.quality.notices import Advice, Notice
 from accord.core.quality.profiles import Capability, Profile
 from benchmarks.measure import no_collection
 from benchmarks.options import Options, progress

@@ -22,7 +22,6 @@ from accord.client.quality import Advice
 from accord.client.session import Session, connect
 from accord.core.mqtt.codec import decode, encode
 from accord.core.mqtt.codes import V5
-from accord.core.mqtt.framing import Framer
 from accord.core.mqtt.packets import (
     Connack,
     Connect,
@@ -36,6 +35,7 @@ from accord.core.mqtt.packets import (
     Unsubscribe,
 )
 from accord.core.mqtt.properties import Properties
+from accord.core.mqtt.wire import Framer
 from benchmarks.options import Options, progress
 from benchmarks.ports import free_ports
 from benchmarks.processes import started

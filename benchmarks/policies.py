@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 
 from accord.core.model.values import Value
 from accord.core.policy.explain import explain
-from accord.core.policy.policies import Entity, Policies
+from accord.core.policy.policies import Entity, Policies, compile_in_slices, resolve_in_slices
 from accord.core.policy.policy_set import (
     PolicySet,
     book_from,
@@ -21,7 +21,6 @@ from accord.core.policy.policy_set import (
     render_policy_set,
     with_policy,
 )
-from accord.core.policy.policy_switch import compile_in_slices, resolve_in_slices
 from benchmarks.measure import WrongAnswerError, no_collection, time_of
 from benchmarks.options import Options, progress
 from benchmarks.report import Table, number, significant

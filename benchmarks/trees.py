@@ -9,8 +9,7 @@ from random import Random
 from statistics import mean
 from typing import Final
 
-from accord.core.channels.trees.spanner import FACTOR, Graph, distances, spanner
-from accord.core.channels.trees.tree import Tree, build_tree
+from accord.core.channels.trees.tree import FACTOR, Graph, Tree, build_tree, distances, spanner
 from accord.sim.graph_files import read_topology
 from accord.sim.topology import Topology
 from benchmarks.options import Options, progress

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 import accord
-from accord.core.router.build import BUILD, NATIVE
+from accord.core.router.limits import BUILD, NATIVE
 
 # A shared machine is slow at times: only pytest's own time-out ends a test. The examples are the
 # same everywhere, so that a commit passes or fails for good; `make hunt` looks for new ones.

@@ -26,10 +26,9 @@ from accord.core.monitoring.top import (
     Management,
     NodeLoad,
     Top,
+    Waiting,
 )
-from accord.core.monitoring.waiting import Waiting
-from accord.journal.ledger_records import LedgerQuery
-from accord.journal.ledger_search import LedgerResult
+from accord.journal.ledger_records import LedgerQuery, LedgerResult
 from accord.runtime.ledger_store import LedgerStore
 
 START_MS = 1_763_000_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from accord.core.channels.channels import SHIPPED
-from accord.core.channels.option_checks import problem_with_options
+from accord.core.channels.template import problem_with_options
 from accord.core.overlay.channel_directory import ChannelDefinition, ChannelDirectory
 from accord.core.overlay.state_store import StateStore
 from accord.core.overlay.status import (

@@ -14,7 +14,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from accord.core.model.channels import filter_selects
-from accord.core.model.importance import DEFAULT_IMPORTANCE
+from accord.core.model.units import DEFAULT_IMPORTANCE
 from accord.core.model.values import Value
 from accord.core.policy.contexts import PolicyContext
 from accord.core.policy.entity import Entity

@@ -10,8 +10,7 @@ from typing import Any
 from lxml import etree
 
 from accord.core.model.document import Document
-from accord.core.model.values import Value, kind_of
-from accord.core.model.xpath_numbers import xpath_number
+from accord.core.model.values import Value, kind_of, xpath_number
 from accord.core.predicates import tree as t
 
 COMPARE: dict[str, Any] = {

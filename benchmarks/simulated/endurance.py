@@ -19,8 +19,7 @@ from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import LINK, NEED, Overlay
 from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.faults import RandomFaults
-from accord.sim.link_models import with_delays
-from accord.sim.links import LinkModel
+from accord.sim.links import LinkModel, with_delays
 from accord.sim.machine import ChannelSpec, Publication
 from accord.sim.node import OverlayNode, overlay_nodes
 from accord.sim.run import Options, Simulation

@@ -24,8 +24,7 @@ from accord.core.overlay.options import OverlayOptions
 from accord.sim.faults import RandomFaults
 from accord.sim.graph_files import read_topology
 from accord.sim.latencies import from_matrices, read_matrix
-from accord.sim.link_models import with_delays
-from accord.sim.links import LinkModel
+from accord.sim.links import LinkModel, with_delays
 from accord.sim.machine import Make, Publication, Start
 from accord.sim.node import OverlayNode
 from accord.sim.run import Options, Simulation

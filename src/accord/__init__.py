@@ -39,8 +39,7 @@ if TYPE_CHECKING:
         Usage,
     )
     from accord.client.quality_session import Expected, Publisher
-    from accord.client.query import Query
-    from accord.client.query_messages import QueryStats
+    from accord.client.query import Query, QueryStats
     from accord.client.session import Session, connect
     from accord.client.subscription import Subscription
     from accord.client.sync import (
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
     from accord.core.mqtt.codes import Reason
     from accord.core.mqtt.packets import Will
     from accord.core.mqtt.properties import Properties
-    from accord.core.overlay.channel_schemas import Channel
+    from accord.core.overlay.channel_directory import Channel
 
 __all__ = [
     "AccordError",
@@ -146,8 +145,7 @@ _MODULES: Final = {
         "Line",
         "Usage",
     ),
-    "accord.client.query": ("Query",),
-    "accord.client.query_messages": ("QueryStats",),
+    "accord.client.query": ("Query", "QueryStats"),
     "accord.client.session": (
         "Session",
         "connect",
@@ -168,7 +166,7 @@ _MODULES: Final = {
         "EventError",
     ),
     "accord.core.model.event": ("Event",),
-    "accord.core.overlay.channel_schemas": ("Channel",),
+    "accord.core.overlay.channel_directory": ("Channel",),
     "accord.core.mqtt.codes": ("Reason",),
     "accord.core.mqtt.packets": ("Will",),
     "accord.core.mqtt.properties": ("Properties",),

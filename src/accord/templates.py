@@ -7,7 +7,6 @@ class Mine(Template):
 """
 
 from accord.core.channels.members import Members
-from accord.core.channels.option_checks import Check, number, one_of, whole_number
 from accord.core.channels.rendezvous import Rendezvous
 from accord.core.channels.template import (
     ALL,
@@ -15,10 +14,14 @@ from accord.core.channels.template import (
     IN_ORDER,
     ONCE,
     SAME_ORDER,
+    Check,
     Context,
     Template,
+    number,
+    one_of,
+    whole_number,
 )
-from accord.core.channels.trees.official import OfficialTree
+from accord.core.channels.trees.tree import OfficialTree
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.duplicate_filter import Duplicates
 from accord.core.overlay.signalling import Carried

@@ -37,7 +37,7 @@ from accord.core.router.rights import (
     PROPERTIES,
 )
 from accord.runtime.admission_requests import answer
-from accord.runtime.clock import Clock
+from accord.runtime.process import Clock
 
 _BUFFER_BYTES: Final = 65_536
 _TICK_S: Final = 0.05

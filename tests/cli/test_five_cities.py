@@ -15,8 +15,8 @@ from accord.apps.five_cities.meters import ChannelLatencies, PhaseMeasurement
 from accord.apps.five_cities.phases import ChannelPhase, CityFlow, CityPhase, acts
 from accord.cli.demo import app
 from accord.cli.demo_process import DemoError, NodeProcess
+from accord.cli.five_cities import draw_act, draw_phase, draw_summary, draw_total
 from accord.cli.five_cities_net import FiveCities
-from accord.cli.five_cities_screen import draw_act, draw_phase, draw_summary, draw_total
 
 OVER_DENVER = (SEATTLE, DENVER, WASHINGTON)
 OVER_LOS_ANGELES = (SEATTLE, LOS_ANGELES, WASHINGTON)

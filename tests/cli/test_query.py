@@ -18,7 +18,7 @@ from accord.cli import query_runner
 from accord.cli.main import app
 from accord.cli.parquet_export import to_table
 from accord.client.messages import ReceivedEvent
-from accord.client.query_messages import QueryStats
+from accord.client.query import QueryStats
 from accord.core.model.document import Document
 from accord.core.mqtt.properties import Properties
 from tests.client.fake_archive import FIRST_MS, FakeArchive

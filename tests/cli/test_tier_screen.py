@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from accord.core.overlay.status import NetStatus, TransitCounts
-from accord.core.overlay.tier_status import ChildStatus, ParentStatus, TierStatus
+from accord.core.overlay.status import (
+    ChildStatus,
+    NetStatus,
+    ParentStatus,
+    TierStatus,
+    TransitCounts,
+)
 from tests.cli.net.test_commands import shown
 from tests.fake_net import five_cities
 

@@ -17,12 +17,12 @@ from rich.console import Console
 
 from accord.cli.why_screen import MAX_DESTINATIONS, draw_event, draw_outcomes
 from accord.core.monitoring.ledger import event_id
-from accord.core.monitoring.waiting import CPU, LINK, NODE_LIMIT, Ahead, Waiting
+from accord.core.monitoring.top import CPU, LINK, NODE_LIMIT, Ahead, Waiting
 from accord.core.mqtt.codec import encode
 from accord.core.mqtt.codes import V5
-from accord.core.mqtt.framing import Framer
 from accord.core.mqtt.packets import Connect, Subscribe, TopicFilter
 from accord.core.mqtt.properties import Properties
+from accord.core.mqtt.wire import Framer
 from accord.http.ledger_schemas import DeliveryOutcome, DeliveryOutcomes, EventOutcomes
 from tests.cli.conftest import Accord, RunningNode
 from tests.cli.ledger_server import run, serving

@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
 from accord.cli.bench.report import show_report
-from accord.cli.five_cities_screen import draw_phase, draw_summary
+from accord.cli.five_cities import draw_phase, draw_summary
 from accord.cli.main import app
 from accord.cli.quality.screen import draw_properties, draw_quality
 from accord.cli.screen import PIPE_WIDTH

@@ -14,8 +14,7 @@ from accord.client.session import Session
 from accord.client.transport import Stream
 from accord.core.monitoring.ledger import event_id
 from accord.core.mqtt.packets import Connect, Disconnect, Packet, Puback, Publish, Suback, Subscribe
-from accord.core.mqtt.properties import Properties
-from accord.core.mqtt.reserved_properties import CHANNEL, END, EVENT, PAGE, PUBLISHER, RECEIVED
+from accord.core.mqtt.properties import CHANNEL, END, EVENT, PAGE, PUBLISHER, RECEIVED, Properties
 from accord.core.router.rights import QUERIES
 from tests.client.test_driver import Line, Server
 

@@ -21,7 +21,6 @@ from accord.client.transport import Stream
 from accord.core.model.errors import EventError
 from accord.core.mqtt.codec import decode, encode
 from accord.core.mqtt.codes import V5, PacketType, Reason
-from accord.core.mqtt.framing import Framer
 from accord.core.mqtt.packets import (
     Connack,
     Connect,
@@ -34,6 +33,7 @@ from accord.core.mqtt.packets import (
     Unsubscribe,
 )
 from accord.core.mqtt.properties import Properties
+from accord.core.mqtt.wire import Framer
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Packet)

@@ -37,7 +37,6 @@ from accord.client.machine_io import (
 )
 from accord.core.mqtt.codec import decode, encode
 from accord.core.mqtt.codes import V5, Reason
-from accord.core.mqtt.framing import Framer
 from accord.core.mqtt.packets import (
     Connack,
     Connect,
@@ -57,6 +56,7 @@ from accord.core.mqtt.packets import (
     Unsubscribe,
 )
 from accord.core.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.wire import Framer
 
 T = TypeVar("T")
 

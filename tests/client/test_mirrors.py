@@ -14,8 +14,7 @@ from accord.client.mirrors import MirrorDedup, first_of
 from accord.client.session import Session
 from accord.client.transport import Stream, transport_with
 from accord.core.mqtt.packets import Publish
-from accord.core.mqtt.properties import Properties
-from accord.core.mqtt.reserved_properties import EVENT, NODE
+from accord.core.mqtt.properties import EVENT, NODE, Properties
 from accord.testing import MemoryNode
 
 

@@ -21,8 +21,7 @@ from accord.client.quality import (
 )
 from accord.client.quality_files import Profile, QualityFile, load, store
 from accord.client.session import Session
-from accord.core.quality.errors import QualityError
-from accord.core.quality.properties import Better, Property
+from accord.core.quality.properties import Better, Property, QualityError
 from accord.core.router.rights import EVERYTHING
 from accord.runtime.addresses import SocketAddress
 from accord.runtime.node import ListenerSettings, Node, Settings

@@ -19,10 +19,9 @@ from accord.client.resume_point import (
     ago_text,
     iso_text,
 )
-from accord.core.model.times import parse_time
+from accord.core.model.units import parse_time
 from accord.core.mqtt.packets import Puback, Publish, Suback, Subscribe, TopicFilter
-from accord.core.mqtt.properties import Properties
-from accord.core.mqtt.reserved_properties import EVENT, NODE, RECEIVED
+from accord.core.mqtt.properties import EVENT, NODE, RECEIVED, Properties
 from tests.client.test_machine import Talk
 
 DAY_MS = 86_400_000

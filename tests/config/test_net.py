@@ -17,10 +17,9 @@ from accord.config.settings import (
 )
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.discovery import DiscoveryOptions
-from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.transport_selection import TransportRule
+from accord.core.overlay.options import OverlayOptions, TransportRule
 from accord.runtime.addresses import SocketAddress
-from accord.runtime.link_transports import TransportOptions
+from accord.runtime.dialler import TransportOptions
 from accord.runtime.multicast_links import MulticastOptions
 from accord.runtime.overlay_service import NetOptions
 

@@ -9,9 +9,8 @@ from tests.fake_admission import FakeAdmission, status
 from tests.fake_node import FakeNode
 
 from accord.core.admission.status import AdmissionStatus, DemandStatus
-from accord.http.admission_paths import ADMISSION, NEED
 from accord.http.app import create_app
-from accord.http.policy_schemas import Problem
+from accord.http.schemas import ADMISSION, NEED, Problem
 
 
 def ask(path: str, **parameters: str) -> httpx.Response:
@@ -51,7 +50,7 @@ def test_mistakes_have_a_place() -> None:
 def test_it_is_described() -> None:
     described: dict[str, Any] = ask("/openapi.json").json()
     assert {ADMISSION, NEED} <= described["paths"].keys()
-    assert {"AdmissionStatus", "NeedStatus", "PoolLine"} <= described["components"][
+    assert {"AdmissionStatus", "DemandStatus", "PoolStatus"} <= described["components"][
         "schemas"
     ].keys()
 

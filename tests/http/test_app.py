@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.fake_node import FakeNode
 
-from accord.core.router.build import BUILD
+from accord.core.router.limits import BUILD
 from accord.core.router.rights import Rights
 from accord.http.app import create_app
 from accord.http.view import ClientPage, NodeSummary
@@ -90,7 +90,7 @@ def test_openapi_has_the_schema_of_what_is_returned() -> None:
     document = ask("/openapi.json").json()
     assert document["openapi"].startswith("3.")
     schemas = document["components"]["schemas"]
-    assert schemas["Status"]["properties"]["statistics"] == {
+    assert schemas["NodeSummary"]["properties"]["statistics"] == {
         "$ref": "#/components/schemas/Statistics"
     }
     answer = document["paths"]["/api/v1/status"]["get"]["responses"]["200"]

@@ -13,14 +13,12 @@ import pytest
 from tests.fake_net import FakeNet, five_cities
 from tests.fake_node import FakeNode
 
-from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.channel_schemas import Channel, ChannelList
+from accord.core.overlay.channel_directory import Channel, ChannelDefinition, ChannelList
 from accord.core.overlay.status import NetStatus
 from accord.core.router.rights import NO_RIGHTS, Rights
-from accord.http import request_bodies
+from accord.http import responses
 from accord.http.app import create_app
-from accord.http.net_schemas import Deleted
-from accord.http.policy_schemas import Problem
+from accord.http.schemas import Deleted, Problem
 from accord.runtime.users import User, Users
 
 NET = "/api/v1/net"
@@ -100,7 +98,7 @@ class TestSeeing:
         schemas = document["components"]["schemas"]
         answer = document["paths"][NET]["get"]["responses"]["200"]
         assert answer["content"]["application/json"]["schema"]["$ref"].endswith("/NetStatus")
-        assert "max_delay_ms" in schemas["WantedChannel"]["properties"]
+        assert "max_delay_ms" in schemas["ChannelRequest"]["properties"]
         for reference in re.findall(
             r'"#/components/schemas/(\w+)"', msgspec.json.encode(document).decode()
         ):
@@ -186,7 +184,7 @@ class TestDefining:
         headers = {"Content-Type": "application/json"}
         large = ask("PUT", f"{CHANNELS}/a", FakeNet(), content=b" " * 70_000, headers=headers)
         assert problem(large)[0] == 413
-        monkeypatch.setattr(request_bodies, "PATIENCE_S", 0.01)
+        monkeypatch.setattr(responses, "PATIENCE_S", 0.01)
         late = ask("PUT", f"{CHANNELS}/a", FakeNet(), content=slowly(), headers=headers)
         assert problem(late)[0] == 408
 

@@ -16,17 +16,17 @@ from msgspec.structs import replace
 from tests.fake_node import FakeNode
 
 from accord.core.policy.dry_run import OpenOperation
-from accord.core.policy.explanation import Explanation
+from accord.core.policy.explain import Explanation
 from accord.core.policy.policies import Entity
 from accord.core.policy.policy import Policy
 from accord.core.policy.policy_set import PolicySet, parse_policy_set
 from accord.core.router.rights import EVERYTHING, Rights
 from accord.http import policies as policies_module
-from accord.http import request_bodies
+from accord.http import responses
 from accord.http.app import create_app
 from accord.http.guard import Guard
 from accord.http.policies import add_policies
-from accord.http.policy_schemas import Changed, History, Problem
+from accord.http.schemas import Changed, History, Problem
 from accord.journal.faults import FaultDisk
 from accord.runtime.policy_admin import DryRun, PolicyAdmin, PolicyHost
 from accord.runtime.policy_store import PolicyStore
@@ -241,7 +241,7 @@ class TestMistakes:
         assert problem(answer) == (413, "", "expected at most 100 bytes")
 
     def test_too_slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(request_bodies, "PATIENCE_S", 0.01)
+        monkeypatch.setattr(responses, "PATIENCE_S", 0.01)
 
         async def slow() -> AsyncIterator[bytes]:
             yield b"strategy"

@@ -10,11 +10,11 @@ import httpx
 import msgspec
 from tests.fake_node import FakeNode
 
-from accord.core.quality.errors import QualityError
+from accord.core.quality.properties import QualityError
 from accord.core.quality.status import PropertyStatus, QualityStatus, QualityTotals
 from accord.core.router.rights import Rights
 from accord.http.app import create_app
-from accord.http.policy_schemas import Problem
+from accord.http.schemas import Problem
 from accord.runtime.users import User, Users
 
 QUALITY = "/api/v1/quality"

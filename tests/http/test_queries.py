@@ -407,9 +407,9 @@ def test_openapi_describes_them(tmp_path: Path) -> None:
     answer = ask("/openapi.json", journal=a_journal(tmp_path, []))
     document = answer.json()
     for path, name in (
-        ("query", "FoundEvents"),
+        ("query", "QueryPage"),
         ("report", "Report"),
-        ("registry", "Registered"),
+        ("registry", "MeasuredValueList"),
         ("journal", "JournalExtent"),
     ):
         described = document["paths"][f"/api/v1/{path}"]["get"]["responses"]["200"]

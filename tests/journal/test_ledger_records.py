@@ -13,16 +13,19 @@ from accord.journal.disk import OsDisk
 from accord.journal.events import KeptEvent, decode_event
 from accord.journal.faults import FaultDisk
 from accord.journal.ledger_records import (
+    MAX_BYTES,
     LedgerEntry,
     LedgerQuery,
     LedgerRecord,
+    LedgerResult,
+    LedgerSearch,
     decode_ledger,
     encode_ledger,
     kind_of,
     record_of,
+    search_journal,
     select,
 )
-from accord.journal.ledger_search import MAX_BYTES, LedgerResult, LedgerSearch, search_journal
 from accord.journal.reader import Reader
 from accord.journal.segment_log import SegmentLog
 

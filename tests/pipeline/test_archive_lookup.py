@@ -10,9 +10,8 @@ from tests.pipeline.journals import START_MS
 
 from accord.core.queries.messages import EventQuery, PageQuery
 from accord.pipeline.archive_lookup import ArchiveLookup, conditions
-from accord.pipeline.cursors import RemainingQuery
 from accord.pipeline.query_checks import CheckedQuery, check
-from accord.pipeline.scan_plan import ScanRange
+from accord.pipeline.scan_plan import RemainingQuery, ScanRange
 from accord.pipeline.tables import EVENTS
 from accord.pipeline.tail import StaleError
 from accord.pipeline.warm_up import warm_up

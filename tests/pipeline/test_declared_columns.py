@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accord.core.queries.declared_attributes import COLUMNS, TYPES
+from accord.core.queries.messages import COLUMNS, TYPES
 from accord.pipeline import attributes, tables
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from tests.pipeline.journals import ledger_record, records, retire, write_journal
 
-from accord.pipeline.journal_identity import JournalMismatchError, check_same_journal
-from accord.pipeline.journal_readers import open_journal
+from accord.pipeline.journal_readers import JournalMismatchError, check_same_journal, open_journal
 from accord.pipeline.manifest import Manifest, Snapshot
 from accord.pipeline.slice_writer import SliceJob, write_slice
 

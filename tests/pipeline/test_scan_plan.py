@@ -5,14 +5,15 @@ import random
 import pytest
 
 from accord.core.queries.messages import EventQuery, PageQuery
-from accord.pipeline.cursors import SortRank, rank_of
 from accord.pipeline.query_checks import CheckedQuery, check
 from accord.pipeline.scan_plan import (
     CHUNK_BYTES,
     MAX_CHUNK_ROWS,
     SELECTIVE_ROWS,
+    SortRank,
     first_target,
     next_scan_range,
+    rank_of,
     rows_of_chunk,
 )
 from accord.pipeline.tables import EVENTS, FileEntry

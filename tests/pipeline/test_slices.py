@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.pipeline.journals import records, retire, write_journal
 
 import accord.pipeline
-from accord.pipeline.journal_identity import JournalMismatchError
+from accord.pipeline.journal_readers import JournalMismatchError
 from accord.pipeline.manifest import Manifest
 from accord.pipeline.slices import Slice, SliceOptions, SlicesReader, decode_entries
 

@@ -8,7 +8,7 @@ STREAM = """\
 _DATA_SOURCE_RUNTIME_ERROR] Failed when running Python streaming data source runner: Traceback:
   File "slices.py", line 130, in latestOffset
     check_reach(extent, options.journal, first, options.node)
-accord.pipeline.journal_identity.JournalMismatchError: the archive has records of 'a' up to offset 9
+accord.pipeline.journal_readers.JournalMismatchError: the archive has records of 'a' up to offset 9
 \tat org.apache.spark.sql.execution.python.Runner.handle(Runner.scala:1)
 Caused by: java.lang.RuntimeException: no
 SQLSTATE: XXKST

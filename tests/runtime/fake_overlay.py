@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 from tests.core.links.conversing import CODEC, Load
 
-from accord.core.links.handshake import LinkPeer, LocalIdentity
-from accord.core.links.keys import SharedKey
+from accord.core.links.handshake import LinkPeer, LocalIdentity, SharedKey
 from accord.core.links.options import LinkOptions
 from accord.runtime.link_manager import LinkManager
 from accord.runtime.transports.interface import LinkTransport

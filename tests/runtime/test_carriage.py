@@ -9,8 +9,7 @@ from tests.runtime.test_overlay_service import ANYWHERE, KEY, link_of, net_of, u
 
 import accord
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.transport_selection import UDP, TransportRule
+from accord.core.overlay.options import UDP, OverlayOptions, TransportRule
 from accord.core.router.rights import EVERYTHING
 from accord.runtime.addresses import SocketAddress
 from accord.runtime.node import ListenerSettings, Node, Settings

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from accord.core.channels.channels import SHIPPED
-from accord.core.channels.option_checks import problem_with_options
+from accord.core.channels.template import problem_with_options
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay

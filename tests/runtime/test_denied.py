@@ -17,7 +17,7 @@ import accord
 from accord.client.errors import QueryError, RefusedError
 from accord.client.session import Session
 from accord.client.subscription import Subscription
-from accord.core.channels.history.options import PERSISTENT
+from accord.core.channels.history.messages import PERSISTENT
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.router.rights import Denied
 from accord.http.app import KeptView, create_app

@@ -10,8 +10,12 @@ import pytest
 from accord.core.broker.broker import make_message
 from accord.core.broker.kept_messages import journal_form
 from accord.core.channels.channels import Channels
-from accord.core.channels.history.messages import HistoryPage, HistorySelector, PageRequest
-from accord.core.channels.history.options import PERSISTENT
+from accord.core.channels.history.messages import (
+    PERSISTENT,
+    HistoryPage,
+    HistorySelector,
+    PageRequest,
+)
 from accord.core.mqtt.properties import Properties
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions

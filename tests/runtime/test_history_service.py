@@ -11,10 +11,9 @@ from tests.runtime.test_overlay_service import link_of, net_of, node, until, url
 import accord
 from accord.client.session import Session
 from accord.client.subscription import Subscription
-from accord.core.channels.history.options import PERSISTENT
+from accord.core.channels.history.messages import PERSISTENT
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.runtime.history_driver import KNOWN
-from accord.runtime.history_service import HistoryService
+from accord.runtime.history_service import KNOWN, HistoryService
 from accord.runtime.node import Node
 
 CHAT = ChannelDefinition("chat/#", options={PERSISTENT: "true"})

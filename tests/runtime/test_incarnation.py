@@ -12,10 +12,10 @@ from tests.brokers import HOST
 from accord.core.broker.broker_context import NUMBERS
 from accord.core.router.rights import EVERYTHING
 from accord.runtime.addresses import SocketAddress
-from accord.runtime.clock import Clock
 from accord.runtime.incarnation import FILE, LATEST_MS, STEP_MS, begin
 from accord.runtime.node import Node, Settings
 from accord.runtime.overlay_service import NetOptions, OverlayService
+from accord.runtime.process import Clock
 from accord.runtime.users import Users
 
 NOW_MS = 1_700_000_000_000

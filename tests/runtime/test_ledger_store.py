@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from accord.core.monitoring.ledger import DELIVERED, SHED, Ledger
-from accord.journal.ledger_records import LedgerQuery
-from accord.journal.ledger_search import LedgerResult
+from accord.journal.ledger_records import LedgerQuery, LedgerResult
 from accord.journal.options import JournalOptions
 from accord.journal.status import AppendRefused
 from accord.journal.writer import Journal

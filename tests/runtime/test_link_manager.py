@@ -17,8 +17,7 @@ from accord.core.links.options import LinkOptions
 from accord.runtime import neighbour_link
 from accord.runtime.addresses import ListenError, SocketAddress
 from accord.runtime.connection_writer import clock_us
-from accord.runtime.neighbour_tls import link_contexts
-from accord.runtime.tls import TlsFiles
+from accord.runtime.tls import TlsFiles, link_contexts
 from accord.runtime.transports.interface import LinkTransport
 from accord.runtime.transports.memory import MemoryNetwork
 from accord.runtime.transports.tcp import TcpTransport

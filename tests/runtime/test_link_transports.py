@@ -17,7 +17,7 @@ import accord
 from accord.core.overlay.options import OverlayOptions
 from accord.core.router.rights import EVERYTHING
 from accord.runtime.addresses import ListenError, SocketAddress, parse_link_address
-from accord.runtime.link_transports import LinkTransports, TransportOptions
+from accord.runtime.dialler import LinkTransports, TransportOptions
 from accord.runtime.node import ListenerSettings, Node, Settings
 from accord.runtime.overlay_service import NetOptions
 from accord.runtime.tls import TlsError, TlsFiles

@@ -6,8 +6,7 @@ import threading
 
 import pytest
 
-from accord.runtime.log_limiter import BoundedHandler, RepeatLimiter
-from accord.runtime.log_lines import ConsoleFormatter
+from accord.runtime.logs import BoundedHandler, ConsoleFormatter, RepeatLimiter
 
 
 def record(message: str, level: int = logging.WARNING, *args: object) -> logging.LogRecord:

@@ -7,12 +7,11 @@ from accord.core.monitoring.channel_counts import ChannelTable
 from accord.core.monitoring.counters import Counters
 from accord.core.monitoring.ledger import SHED, Ledger
 from accord.core.monitoring.statistics import Statistics
-from accord.core.monitoring.top import BinActivity, ClientReading, Management
-from accord.core.monitoring.waiting import Waiting
+from accord.core.monitoring.top import BinActivity, ClientReading, Management, Waiting
 from accord.journal.ledger_records import LedgerQuery
 from accord.runtime.ledger_store import LedgerStore
 from accord.runtime.monitor import Monitor
-from accord.runtime.process_usage import ProcessUsage
+from accord.runtime.process import ProcessUsage
 
 
 class FakeProcess(ProcessUsage):

@@ -13,14 +13,13 @@ from tests.runtime.test_overlay_service import ANYWHERE, KEY, link_of, net_of, u
 
 import accord
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.transport_selection import MULTICAST, TransportRule
+from accord.core.overlay.options import MULTICAST, OverlayOptions, TransportRule
 from accord.core.router.rights import EVERYTHING
 from accord.runtime.addresses import ListenError, SocketAddress
 from accord.runtime.multicast_links import MulticastOptions, MulticastStatus
 from accord.runtime.node import ListenerSettings, Node, Settings
 from accord.runtime.overlay_service import NetOptions
-from accord.runtime.transports.multicast import open_multicast
+from accord.runtime.transports.udp import open_multicast
 from accord.runtime.users import Users
 
 GROUP = "239.255.77.3"

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from tests.certificates import make_certificate
 
-from accord.runtime.neighbour_tls import link_contexts
-from accord.runtime.tls import TlsError, TlsFiles
+from accord.runtime.tls import TlsError, TlsFiles, link_contexts
 
 
 def test_with_an_authority_of_the_nodes_both_sides_show_certificates(tmp_path: Path) -> None:

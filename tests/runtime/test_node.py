@@ -18,7 +18,6 @@ import accord
 from accord.client.errors import RefusedError
 from accord.core.mqtt.codec import decode, encode
 from accord.core.mqtt.codes import V5, V311, Reason
-from accord.core.mqtt.framing import Framer
 from accord.core.mqtt.packets import (
     Connack,
     Connect,
@@ -31,6 +30,7 @@ from accord.core.mqtt.packets import (
     Subscribe,
     TopicFilter,
 )
+from accord.core.mqtt.wire import Framer
 from accord.core.queries.messages import EventQuery, WatchedPredicate
 from accord.core.router.limits import Limits
 from accord.core.router.rights import EVERYTHING, Rights

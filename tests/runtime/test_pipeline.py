@@ -19,7 +19,7 @@ from tests import fake_pipeline
 from accord.core.monitoring.statistics import PipelineStatus
 from accord.core.queries.messages import EventQuery, Measure, MeasuredValues, WatchedPredicate
 from accord.runtime import pipeline_options, pipeline_process
-from accord.runtime.log_lines import FIELDS
+from accord.runtime.logs import FIELDS
 from accord.runtime.pipeline import MAX_QUESTIONS, WORK, Pipeline
 from accord.runtime.pipeline_options import (
     PipelineError,

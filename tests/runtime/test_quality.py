@@ -20,13 +20,12 @@ from tests.scenarios.properties import properties_of
 import accord
 from accord.core.mqtt.codes import Reason
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.quality.errors import QualityError
 from accord.core.quality.mechanisms import Direction
-from accord.core.quality.notices import ApplyMechanism, MechanismStep, WithdrawMechanism
+from accord.core.quality.messages import ApplyMechanism, MechanismStep, WithdrawMechanism
+from accord.core.quality.properties import QualityError
 from accord.core.router.rights import EVERYTHING, Rights
 from accord.core.tiers.channel_cache import ChannelCache
-from accord.core.tiers.messages import ChannelLookupReply, TemplateTraits
-from accord.core.tiers.options import TierOptions
+from accord.core.tiers.messages import ChannelLookupReply, TemplateTraits, TierOptions
 from accord.runtime.addresses import SocketAddress
 from accord.runtime.node import ListenerSettings, Node, Settings
 from accord.runtime.overlay_service import NetOptions, OverlayService

@@ -16,9 +16,8 @@ import accord
 from accord.client.errors import QueryError, RefusedError
 from accord.client.messages import ReceivedEvent
 from accord.client.session import Session
-from accord.core.mqtt.reserved_properties import CHANNEL, END, PAGE
-from accord.core.queries.messages import EventQuery
-from accord.core.queries.page_tokens import encode_token
+from accord.core.mqtt.properties import CHANNEL, END, PAGE
+from accord.core.queries.messages import EventQuery, encode_token
 from accord.core.router.rights import EVERYTHING, Rights
 from accord.runtime.addresses import SocketAddress
 from accord.runtime.node import ListenerSettings, Node, Settings

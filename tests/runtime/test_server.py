@@ -18,7 +18,7 @@ from accord.core.policy.policies import Policies
 from accord.core.policy.policy_set import parse_policy_set
 from accord.core.router.limits import Limits
 from accord.core.scheduling.tasks import Task
-from accord.runtime.clock import Clock
+from accord.runtime.process import Clock
 from accord.runtime.server import MqttProtocol, Server
 
 STRICT = """

@@ -14,7 +14,6 @@ from websockets.typing import Origin, Subprotocol
 import accord
 from accord.core.mqtt.codec import decode, encode
 from accord.core.mqtt.codes import V5
-from accord.core.mqtt.framing import Framer
 from accord.core.mqtt.packets import (
     Connack,
     Connect,
@@ -25,6 +24,7 @@ from accord.core.mqtt.packets import (
     Subscribe,
     TopicFilter,
 )
+from accord.core.mqtt.wire import Framer
 from accord.core.router.rights import EVERYTHING
 from accord.runtime.addresses import SocketAddress
 from accord.runtime.node import ListenerSettings, Node, Settings

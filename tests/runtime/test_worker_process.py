@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from accord.runtime.worker_messages import (
+from accord.runtime.worker_jobs import (
     ConditionEvaluated,
     Evaluated,
     Reply,

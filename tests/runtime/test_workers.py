@@ -16,7 +16,7 @@ from tests.plug_ins import install_shapers
 
 from accord.core.model.document import Condition
 from accord.core.scheduling.shaping_decision import ShapingTarget
-from accord.core.scheduling.worker_jobs import WorkerJob
+from accord.core.scheduling.tasks import WorkerJob
 from accord.runtime.worker_jobs import JobFailure, JobPriority, shape_job, xpath_job
 from accord.runtime.workers import WorkerLimits, Workers
 from accord.shaping.content import Content

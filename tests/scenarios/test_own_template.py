@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.core.channels.option_checks import problem_with_options
-from accord.core.channels.template import Template
+from accord.core.channels.template import Template, problem_with_options
 from accord.sim import check_template
 from tests.brokers import accord_only
 from tests.net_nodes import start_nodes

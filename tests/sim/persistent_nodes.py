@@ -12,12 +12,13 @@ from accord.core.channels.history.child_event_dedup import ChildEventId
 from accord.core.channels.history.history_client import HistoryClient
 from accord.core.channels.history.history_protocol import HistoryProtocol
 from accord.core.channels.history.history_replay import HistoryReplay
-from accord.core.channels.history.journal_reads import JournalCommand, MakeCut
 from accord.core.channels.history.messages import (
     SERVICE,
     HistoryEvent,
     HistoryPage,
     HistorySelector,
+    JournalCommand,
+    MakeCut,
     PageRequest,
 )
 from accord.core.channels.history.peer_replay import Position

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from accord.core.channels.history.options import PERSISTENT
+from accord.core.channels.history.messages import PERSISTENT
 from accord.core.channels.history.peer_replay import LIVE
 from accord.core.model.channels import filter_selects
 from accord.core.overlay.channel_directory import ChannelDefinition

@@ -12,8 +12,12 @@ from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.signalling import Carried
 from accord.core.router.message import Message
-from accord.core.tiers.messages import DownstreamEvent, RelayedHistoryReply, UpstreamEvent
-from accord.core.tiers.options import TierOptions
+from accord.core.tiers.messages import (
+    DownstreamEvent,
+    RelayedHistoryReply,
+    TierOptions,
+    UpstreamEvent,
+)
 from accord.sim.machine import Make, Publication, Start, Wish, number_of
 from tests.sim.persistent_nodes import Ground, Host, PersistentNode
 from tests.sim.tier_nodes import BackboneNode, SecondaryNode, is_child

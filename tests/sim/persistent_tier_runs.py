@@ -16,7 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from accord.core.overlay.options import OverlayOptions
-from accord.core.tiers.options import TierOptions
+from accord.core.tiers.messages import TierOptions
 from accord.sim.checkers import CheckedRun
 from accord.sim.faults import NodeDown, NodeUp, RandomFaults, Timed
 from accord.sim.run import Options, Simulation

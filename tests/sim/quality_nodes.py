@@ -19,14 +19,14 @@ from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.tier_links import TierLinks
 from accord.core.quality.expectations import Expectation, Lifecycle
 from accord.core.quality.measurements import Measurement
-from accord.core.quality.negotiation import Negotiation, NegotiationOptions
-from accord.core.quality.notices import (
+from accord.core.quality.messages import (
     Advice,
     ApplyMechanism,
     Notice,
     StateChanged,
     WithdrawMechanism,
 )
+from accord.core.quality.negotiation import Negotiation, NegotiationOptions
 from accord.core.quality.overlay_negotiation import SERVICE, OverlayNegotiation, TierNegotiation
 from accord.core.quality.profiles import Capability, Profile
 from accord.core.quality.properties import SHIPPED, Property, PropertyRegistry

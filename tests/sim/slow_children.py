@@ -14,7 +14,7 @@ from typing import Final
 
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
-from accord.core.tiers.options import TierOptions
+from accord.core.tiers.messages import TierOptions
 from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.delays import Constant
 from accord.sim.faults import LinkDown, LinkUp, Timed

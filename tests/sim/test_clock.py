@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from accord.sim.clock import Clock
-from accord.sim.errors import SimulationError
+from accord.sim.trace import SimulationError
 
 
 def test_what_is_due_first_happens_first_and_equals_in_the_order_they_were_asked_for() -> None:

@@ -6,9 +6,9 @@ import statistics
 
 import pytest
 
+from accord.sim.clock import stream
 from accord.sim.delays import Constant, Delay, Lognormal, Normal, Recorded, Uniform
-from accord.sim.errors import SimulationError
-from accord.sim.seeds import stream
+from accord.sim.trace import SimulationError
 
 
 def draws(delay: Delay, count: int = 4_000, now_us: int = 0) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from accord.sim.errors import SimulationError
 from accord.sim.faults import (
     ChangeLoss,
     Heal,
@@ -20,6 +19,7 @@ from accord.sim.faults import (
 )
 from accord.sim.run import Simulation
 from accord.sim.topologies import line, ring, waxman
+from accord.sim.trace import SimulationError
 from tests.sim.machines import S, Silent
 
 HOUR = 3_600 * S

@@ -25,8 +25,7 @@ from accord.apps.five_cities.cities import (
 from accord.core.overlay.options import OverlayOptions
 from accord.sim.checkers import Checker
 from accord.sim.faults import LinkDown, NodeDown, SlowDown, Timed
-from accord.sim.link_models import with_delays
-from accord.sim.links import LinkModel
+from accord.sim.links import LinkModel, with_delays
 from accord.sim.machine import ChannelSpec, Publication
 from accord.sim.node import OverlayNode, overlay_nodes
 from accord.sim.run import Options, Simulation

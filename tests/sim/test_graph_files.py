@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.sim.errors import GraphError
 from accord.sim.gml import parse_gml
 from accord.sim.graph import assemble
 from accord.sim.graph_files import parse_json, read_topology
 from accord.sim.graphml import parse_graphml
 from accord.sim.topology import Span, Topology
+from accord.sim.trace import GraphError
 
 DATA = Path(__file__).parent / "data"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from accord.sim.errors import GraphError
 from accord.sim.latencies import from_matrices, read_matrix, read_series
 from accord.sim.topologies import MIN_US
+from accord.sim.trace import GraphError
 
 DATA = Path(__file__).parent / "data"
 SEATTLE = [DATA / f"seattle_{number}.txt" for number in (1, 2, 3)]

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from accord.sim.delays import Constant, Lognormal, Normal, Recorded, Uniform
-from accord.sim.link_models import except_for, spread_around, with_delays
-from accord.sim.links import LinkModel
+from accord.sim.links import LinkModel, except_for, spread_around, with_delays
 from accord.sim.topology import Span
 
 MODEL = LinkModel(delay=Constant(7), loss=0.1)

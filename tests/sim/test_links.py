@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from accord.sim.delays import Constant, Uniform
-from accord.sim.errors import SimulationError
 from accord.sim.links import LinkModel
 from accord.sim.run import Simulation
 from accord.sim.topologies import line
+from accord.sim.trace import SimulationError
 from tests.sim.machines import S, Silent
 
 MS = 1_000

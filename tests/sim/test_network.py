@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from accord.sim.clock import Clock
-from accord.sim.errors import SimulationError
 from accord.sim.faults import Heal, LinkDown, LinkUp, NodeDown, NodeUp, Partition, SlowDown, Timed
 from accord.sim.links import LinkModel
 from accord.sim.network import Network
 from accord.sim.run import Simulation
 from accord.sim.topologies import line, ring
+from accord.sim.trace import SimulationError
 from tests.sim.machines import S, Silent
 from tests.sim.test_links import MS, Pair
 

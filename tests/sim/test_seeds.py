@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accord.sim.seeds import derive, stream
+from accord.sim.clock import derive, stream
 
 
 def test_a_stream_is_made_of_seed_and_names() -> None:

@@ -15,7 +15,7 @@ from accord.core.channels.reliable import Reliable
 from accord.core.channels.template import ALL, ONCE, SAME_ORDER, Context, Template
 from accord.core.channels.total_order import TotalOrder
 from accord.core.channels.tree_multicast import SingleSource, Unreliable
-from accord.core.channels.trees.spanner import Graph
+from accord.core.channels.trees.tree import Graph
 from accord.core.channels.trees.tree_cache import TreeCache
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.signalling import Carried

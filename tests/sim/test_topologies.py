@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.sim.errors import SimulationError
 from accord.sim.topologies import (
     MIN_US,
     barabasi_albert,
@@ -22,6 +21,7 @@ from accord.sim.topologies import (
     waxman,
 )
 from accord.sim.topology import Span, Topology
+from accord.sim.trace import SimulationError
 
 
 def degrees(topology: Topology) -> list[int]:

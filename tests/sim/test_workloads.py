@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from accord.sim.clock import Clock
-from accord.sim.errors import SimulationError
 from accord.sim.machine import Publication, Wish, number_of
+from accord.sim.trace import SimulationError
 from accord.sim.workloads import Choice, Publisher, Range, Subscriber, Workload
 from tests.sim.machines import S
 

@@ -23,8 +23,7 @@ from accord.core.router.router import Router
 from accord.core.tiers.child import Child
 from accord.core.tiers.child_receivers import ChildReceivers
 from accord.core.tiers.feedback_router import FeedbackRouter
-from accord.core.tiers.messages import ChannelLookup, DownstreamEvent, UpstreamEvent
-from accord.core.tiers.options import TierOptions
+from accord.core.tiers.messages import ChannelLookup, DownstreamEvent, TierOptions, UpstreamEvent
 from accord.core.tiers.parent import Parent
 from accord.sim.machine import Delivery, Make, Publication, Start, Wish
 from accord.sim.node import OverlayNode, _Event, noting_subscriber

@@ -9,8 +9,7 @@ from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.signalling import Carried
 from accord.core.quality.overlay_negotiation import TierNegotiation
 from accord.core.tiers.child import Child
-from accord.core.tiers.messages import ChannelLookup, ChannelLookupReply
-from accord.core.tiers.options import TierOptions
+from accord.core.tiers.messages import ChannelLookup, ChannelLookupReply, TierOptions
 from accord.core.tiers.parent import Parent
 from accord.sim.machine import Start
 from tests.sim.quality_nodes import QualityNode

@@ -202,7 +202,7 @@ def _unreachable(error: Exception, address: Address) -> UnreachableError:
 
 def unreachable(error: Exception, place: str, host: str) -> UnreachableError:
     """The error for an unreachable node, in terms of the command's options."""
-    from accord.client.failures import error_number, explain
+    from accord.client.errors import error_number, explain
 
     if error_number(error) != errno.ECONNREFUSED:
         return UnreachableError(explain(place, error, authority=AUTHORITY))

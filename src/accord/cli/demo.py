@@ -126,7 +126,7 @@ def _run(scenario: DemoScenario, seconds: str, *, is_plain: bool) -> None:
 
 async def _play(scenario: DemoScenario, seconds: float, *, is_live: bool) -> None:
     from accord.apps.demonstrations.runner import ScenarioRunner
-    from accord.cli.demo_node import start_node
+    from accord.cli.demo_process import start_node
     from accord.cli.screen import open_console, print_line
 
     console = open_console()

@@ -31,7 +31,7 @@ from accord.apps.five_cities.relays import Relay
 from accord.cli.demo_process import DemoError, NodeProcess
 from accord.cli.http_client import NodeHttpClient
 from accord.core.overlay.status import ASKED, FlowStatus, NetStatus
-from accord.http.net_schemas import NET
+from accord.http.schemas import NET
 
 WHOLE_S: Final = 30.0  # until all nodes know all links
 MEASURED_S: Final = 5.0  # additional time for accurate latencies

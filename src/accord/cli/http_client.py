@@ -20,9 +20,9 @@ from accord.cli.connection import (
     unreachable,
 )
 from accord.cli.errors import InputError
-from accord.client.failures import not_spoken
+from accord.client.errors import not_spoken
 from accord.core.model.errors import AccordError
-from accord.http.policy_schemas import Problem
+from accord.http.schemas import Problem
 
 PATIENCE_S: Final = 5.0
 MAX_ANSWER: Final = 16_000_000

@@ -14,7 +14,7 @@ from accord.core.monitoring.top import Top
 from accord.core.queries.report import Report
 from accord.http.event_schemas import REPORT
 from accord.http.ledger_schemas import EVENTS, LEDGER, TOP, DeliveryOutcomes, EventOutcomes
-from accord.http.policy_schemas import Problem
+from accord.http.schemas import Problem
 
 PATIENCE_S: Final = 30.0  # a search of the whole journal takes a while
 REPORT_PATIENCE_S: Final = 120.0  # so does starting a pipeline

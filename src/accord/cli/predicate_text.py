@@ -9,7 +9,7 @@ from typing import Final
 
 from accord.cli.errors import InputError
 from accord.core.model.channels import problem_with_filter
-from accord.core.model.times import parse_time
+from accord.core.model.units import parse_time
 from accord.predicates import Predicate, PredicateError, parse, parse_xpath
 
 _PREFIX: Final = re.compile(r"[^\W\d][\w.-]*")

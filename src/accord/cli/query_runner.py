@@ -21,7 +21,7 @@ from accord.cli.event_output import EventPrinter, show_json, to_fields
 from accord.cli.quantities import count_text, duration_text
 from accord.cli.screen import open_console, print_line, safe
 from accord.client.messages import ReceivedEvent
-from accord.client.query_messages import QueryStats
+from accord.client.query import QueryStats
 from accord.core.model.errors import file_problem
 
 

@@ -112,8 +112,8 @@ def _check_data(folder: Path | None) -> None:
 
 
 async def _run(config: Config, *, has_demo: bool) -> None:
-    from accord.runtime.allocator_settings import collect_seldom  # noqa: PLC0415
     from accord.runtime.node import Node  # noqa: PLC0415
+    from accord.runtime.process import collect_seldom  # noqa: PLC0415
     from accord.runtime.users import Users  # noqa: PLC0415
 
     stop = asyncio.Event()
@@ -267,7 +267,7 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 
 
 def _announce(node: Node, urls: list[str], demo_url: str | None) -> None:
-    from accord.core.router.build import BUILD  # noqa: PLC0415
+    from accord.core.router.limits import BUILD  # noqa: PLC0415
 
     listening = [
         f"{_scheme(listener)}://{address}"

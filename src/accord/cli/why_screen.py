@@ -13,7 +13,7 @@ from rich.text import Text
 from accord.cli.quantities import count_text
 from accord.cli.screen import safe
 from accord.cli.table import Table, fields, figures, whole
-from accord.core.monitoring.waiting import (
+from accord.core.monitoring.top import (
     ACKNOWLEDGEMENT,
     CONNECTION,
     CPU,

@@ -9,7 +9,7 @@ import msgspec
 
 from accord.client.errors import ChannelRefusedError
 from accord.client.messages import ReceivedEvent
-from accord.core.overlay.channel_schemas import Channel
+from accord.core.overlay.channel_directory import Channel
 from accord.core.router.rights import CHANNELS
 
 Ask = Callable[[str, bytes], Awaitable[ReceivedEvent]]

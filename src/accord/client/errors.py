@@ -1,6 +1,17 @@
-"""The exceptions of the client."""
+"""The exceptions of the client.
+
+Explains failed connections in one sentence that includes what to do.
+
+Shared by the client and by the commands, over MQTT, WebSocket and HTTP.
+"""
 
 from __future__ import annotations
+
+import os
+import re
+import socket
+import ssl
+from typing import Final
 
 from accord.core.model.errors import AccordError
 from accord.core.mqtt.codes import Reason
@@ -122,3 +133,73 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return 0.0
+
+
+CONTEXT: Final = "`tls=ssl.create_default_context(cafile=FILE)`"
+
+_WITHOUT_TLS: Final = {"mqtts": "mqtt", "wss": "ws", "https": "http"}
+_WITH_TLS: Final = {plain: encrypted for encrypted, plain in _WITHOUT_TLS.items()}
+# OpenSSL's verification codes.
+_NOT_YET_VALID: Final = 9
+_EXPIRED: Final = 10
+_OTHER_HOST: Final = (62, 64)  # host name mismatch, IP address mismatch
+_NUMBER: Final = re.compile(r"\[Errno (\d{1,4})\]")
+
+
+def explain(place: str, error: Exception, *, authority: str = CONTEXT) -> str:
+    """Explain why the URL `place` was not reached; `authority` is how users name a trusted CA."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate of {place} {_fault(error, authority)}"
+    plain = _WITHOUT_TLS.get(place.partition(":")[0])
+    if plain is not None and isinstance(error, ssl.SSLError | ConnectionError):
+        if isinstance(error, ConnectionRefusedError) or _is_alert(error):
+            return f"can't connect to {place}: {_words(error)}"
+        return f"{place} does not speak TLS; use {plain}://, or the port that does"
+    return f"can't connect to {place}: {_words(error)}"
+
+
+def not_spoken(place: str, protocol: str) -> str:
+    """Explain that the server at `place` does not speak the protocol of the URL."""
+    encrypted = _WITH_TLS.get(place.partition(":")[0])
+    advice = f"use {encrypted}:// if it has TLS, else check the port" if encrypted else "check it"
+    return f"{place} does not speak {protocol}; {advice}"
+
+
+def error_number(error: Exception) -> int:
+    """The errno of an error.
+
+    asyncio joins the errors for several addresses of a host into one text, without an errno.
+    """
+    found = _NUMBER.search(str(error))
+    return getattr(error, "errno", None) or (int(found[1]) if found else 0)
+
+
+def _fault(error: ssl.SSLCertVerificationError, authority: str) -> str:
+    if error.verify_code == _EXPIRED:
+        return "has expired; have the node use a new one"
+    if error.verify_code == _NOT_YET_VALID:
+        return "is not valid yet; check the clock of this machine"
+    if error.verify_code in _OTHER_HOST:
+        return "is for another host; use a name that it has, or have the node use another one"
+    return (
+        f"is not trusted ({error.verify_message}); name the certificate of its authority "
+        f"with {authority}"
+    )
+
+
+def _is_alert(error: Exception) -> bool:
+    """Whether the peer speaks TLS and sent an alert."""
+    return "ALERT" in (getattr(error, "reason", None) or "")
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time; check host and port"
+    if isinstance(error, socket.gaierror):
+        return "the host is unknown; check its name"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed ({error.reason or error}); see which versions and certificates it wants"
+    number = error_number(error)
+    if number > 0:
+        return f"{os.strerror(number).lower()}; check host and port"
+    return str(error) or type(error).__name__

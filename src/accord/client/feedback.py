@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from accord.client.inbox import ReceivedMessage
 from accord.client.messages import ReceivedEvent
-from accord.client.server_subscription import ServerSubscription
-from accord.client.subscription import Subscription
-from accord.core.mqtt.reserved_properties import NODE
+from accord.client.subscription import ServerSubscription, Subscription
+from accord.core.mqtt.properties import NODE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

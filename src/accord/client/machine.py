@@ -46,7 +46,6 @@ from accord.client.subscribe_protocol import SubscribeProtocol
 from accord.core.mqtt.codec import decode, encode
 from accord.core.mqtt.codes import V5, ProtocolError, Reason
 from accord.core.mqtt.event_mapping import EVENT_IDS, EVENT_NAMES
-from accord.core.mqtt.framing import Framer
 from accord.core.mqtt.packets import (
     Connack,
     Connect,
@@ -62,8 +61,8 @@ from accord.core.mqtt.packets import (
     Suback,
     Unsuback,
 )
-from accord.core.mqtt.properties import NO_PROPERTIES, Properties
-from accord.core.mqtt.reserved_properties import ENDED
+from accord.core.mqtt.properties import ENDED, NO_PROPERTIES, Properties
+from accord.core.mqtt.wire import Framer
 
 # Reason codes after which reconnecting makes sense.
 TRANSIENT: Final = frozenset(

@@ -15,9 +15,8 @@ from accord.core.model.values import Value
 from accord.core.mqtt.codes import Reason
 from accord.core.mqtt.event_mapping import EVENT, MAX_EXPIRY_S, from_event, to_event
 from accord.core.mqtt.packets import Publish
-from accord.core.mqtt.properties import NO_PROPERTIES, Properties
-from accord.core.mqtt.reserved_properties import CHANNEL, OWN, PUBLISHER, RECEIVED
-from accord.core.mqtt.reserved_properties import EVENT as KEPT_EVENT
+from accord.core.mqtt.properties import CHANNEL, NO_PROPERTIES, OWN, PUBLISHER, RECEIVED, Properties
+from accord.core.mqtt.properties import EVENT as KEPT_EVENT
 from accord.core.router.rights import FEEDBACK_PREFIX
 
 UTF8: Final = 1  # a payload format

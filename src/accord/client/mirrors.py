@@ -13,9 +13,9 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Final, TypeVar
 
-from accord.core.model.lru import LruMap
+from accord.core.model.bounded import LruMap
 from accord.core.mqtt.packets import Publish
-from accord.core.mqtt.reserved_properties import EVENT, NODE
+from accord.core.mqtt.properties import EVENT, NODE
 
 T = TypeVar("T")
 

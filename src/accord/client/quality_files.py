@@ -12,10 +12,9 @@ from pathlib import Path
 
 from accord.client.quality import Bounds, Capability, Cost, Coupling, Expectation, Line, Value
 from accord.core.quality import costs, profiles
-from accord.core.quality.errors import QualityError
 from accord.core.quality.expectations import Expectation as CoreExpectation
 from accord.core.quality.expectations import PropertyRequirement
-from accord.core.quality.properties import Better, PropertyRegistry
+from accord.core.quality.properties import Better, PropertyRegistry, QualityError
 from accord.core.quality.property_files import parse_properties
 from accord.core.quality.serialisation import (
     QualityDocument,

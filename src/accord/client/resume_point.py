@@ -21,9 +21,9 @@ from collections import Counter, deque
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from accord.core.model.times import parse_time
+from accord.core.model.units import parse_time
 from accord.core.mqtt.packets import Publish
-from accord.core.mqtt.reserved_properties import EVENT, NODE, OWN, RECEIVED
+from accord.core.mqtt.properties import EVENT, NODE, OWN, RECEIVED
 
 SINCE: Final = "since"  # a user property of SUBSCRIBE
 

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from accord.client.address import Address, parse_address
-from accord.client.errors import ConnectionFailedError
-from accord.client.failures import explain
+from accord.client.errors import ConnectionFailedError, explain
 from accord.client.transport import Stream, Transport
 
 

@@ -45,8 +45,7 @@ from accord.client.messages import (
 )
 from accord.client.quality import Capability, Coupling, Expectation, json_text
 from accord.client.quality_session import Expected, Publisher, QualitySession
-from accord.client.query import Query
-from accord.client.query_messages import Find, Moment, check_find, moment_text
+from accord.client.query import Find, Moment, Query, check_find, moment_text
 from accord.client.replies import Replies, SingleReply
 from accord.client.resume_point import SINCE
 from accord.client.servers import Servers
@@ -58,7 +57,7 @@ from accord.core.mqtt.codec import SHARED, problem_with_subscription
 from accord.core.mqtt.codes import Reason
 from accord.core.mqtt.packets import Publish, TopicFilter, Will
 from accord.core.mqtt.properties import Properties
-from accord.core.overlay.channel_schemas import Channel
+from accord.core.overlay.channel_directory import Channel
 from accord.core.router.rights import EXPECTATIONS, FEEDBACK
 
 QUEUE: Final = 1_000

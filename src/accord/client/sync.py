@@ -21,8 +21,7 @@ from accord.client.feedback import Answer, Answers
 from accord.client.messages import Outcome, ReceivedEvent
 from accord.client.quality import Capability, Expectation, ExpectationState, Usage, Value
 from accord.client.quality_session import Expected, OnAdvice, OnUsage, Publisher
-from accord.client.query import Query
-from accord.client.query_messages import QueryStats
+from accord.client.query import Query, QueryStats
 from accord.client.session import Session, connect
 from accord.client.subscription import Subscription
 

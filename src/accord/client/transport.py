@@ -12,8 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from accord.client.address import Address
-from accord.client.errors import ConnectionFailedError
-from accord.client.failures import not_spoken
+from accord.client.errors import ConnectionFailedError, not_spoken
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection

@@ -9,7 +9,7 @@ from typing import Final
 from accord.config.settings import ChannelSettings, Config, NetSettings
 from accord.config.toml_lines import Path
 from accord.core.model.channels import problem_with_filter
-from accord.core.queries.declared_attributes import problems_among
+from accord.core.queries.messages import problems_among
 from accord.runtime.addresses import WEBSOCKET_TLS, SocketAddress
 
 ENCRYPTED = ("mqtts", "websockets", "https")
@@ -135,7 +135,7 @@ def _problems_with_net(config: Config) -> Iterator[tuple[Path, str]]:
 def _problems_with_options(channel: ChannelSettings) -> Iterator[tuple[Path, str]]:
     """Check a channel's options, if its template is installed here; other nodes may have it."""
     # Imported only if there are options, because this loads all templates.
-    from accord.core.channels.option_checks import problem_with_options  # noqa: PLC0415
+    from accord.core.channels.template import problem_with_options  # noqa: PLC0415
     from accord.runtime.templates import find_template  # noqa: PLC0415
 
     options = channel.all_options

@@ -1,4 +1,7 @@
-"""Errors of a configuration: all problems at once, each with its location."""
+"""Errors of a configuration: all problems at once, each with its location.
+
+Sizes and durations as `accord.toml` writes them: `16 MB`, `64 MiB`, `24h`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from accord.core.model.errors import AccordError
+from accord.core.model.units import DURATIONS_S, SIZES, parse, render
 
 
 class ConfigProblem(Struct, frozen=True):
@@ -29,3 +33,22 @@ class ConfigError(AccordError):
 
     def parts(self) -> list[str]:
         return [str(mistake) for mistake in self.mistakes]
+
+
+def parse_size(text: str) -> int | None:
+    """Bytes, or None if `text` is not a whole number of them."""
+    return parse(text, SIZES)
+
+
+def parse_duration(text: str) -> int | None:
+    """Seconds, or None if `text` is not a whole number of them."""
+    return parse(text, DURATIONS_S)
+
+
+def format_size(size: int) -> str:
+    """The shortest way to write `size` exactly."""
+    return render(size, SIZES)
+
+
+def format_duration(duration_s: int) -> str:
+    return render(duration_s, DURATIONS_S, space="")

@@ -9,9 +9,8 @@ from accord.config.errors import ConfigError, ConfigProblem
 from accord.config.settings import ChannelSettings, Config, MulticastSettings
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.discovery import DiscoveryOptions
-from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.transport_selection import TransportRule
-from accord.runtime.link_transports import TransportOptions
+from accord.core.overlay.options import OverlayOptions, TransportRule
+from accord.runtime.dialler import TransportOptions
 from accord.runtime.multicast_links import MulticastOptions
 from accord.runtime.overlay_service import NetOptions
 from accord.runtime.transports.proxy import parse_proxy

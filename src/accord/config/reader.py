@@ -11,19 +11,19 @@ from typing import Any, Final, cast
 
 from msgspec import NODEFAULT, Struct, inspect, structs
 
+from accord.config.errors import format_duration, format_size, parse_duration, parse_size
 from accord.config.toml_lines import Path
-from accord.config.units import format_duration, format_size, parse_duration, parse_size
 from accord.core.model.channels import problem_with_filter
 from accord.core.model.units import BANDWIDTHS_BPS
 from accord.core.model.units import parse as parse_units
-from accord.core.overlay.channel_schemas import OPTION_EXPECTED, option_text
+from accord.core.overlay.channel_directory import OPTION_EXPECTED, option_text
 from accord.core.policy.policy import GUARANTEES
-from accord.core.queries.declared_attributes import problem_with
+from accord.core.queries.messages import problem_with
 from accord.runtime.addresses import SocketAddress, parse_address, parse_link_address
-from accord.runtime.origins import parse_origin
-from accord.runtime.transports.multicast import is_group
 from accord.runtime.transports.proxy import parse_proxy
+from accord.runtime.transports.udp import is_group
 from accord.runtime.users import problem_with_hash
+from accord.runtime.websocket import parse_origin
 
 _KINDS: Final = {
     dict: "a table",

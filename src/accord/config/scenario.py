@@ -17,7 +17,6 @@ from accord.config.load import dotted, parse_toml, read_text
 from accord.config.scenario_reader import ScenarioReader
 from accord.config.toml_lines import Path as KeyPath
 from accord.core.model.channels import problem_with_filter
-from accord.sim.errors import GraphError, SimulationError
 from accord.sim.machine import Make
 from accord.sim.run import Options, Simulation
 from accord.sim.scenario_builder import (
@@ -30,7 +29,7 @@ from accord.sim.scenario_builder import (
 )
 from accord.sim.scenario_settings import ANY, FaultSettings, ScenarioSettings
 from accord.sim.topology import Topology
-from accord.sim.trace import Trace
+from accord.sim.trace import GraphError, SimulationError, Trace
 
 FILE: Final = "scenario.toml"
 

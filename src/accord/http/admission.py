@@ -11,9 +11,8 @@ from msgspec import Struct
 from accord.core.admission.errors import AdmissionError
 from accord.core.admission.status import AdmissionStatus, DemandStatus
 from accord.core.model.errors import AccordError
-from accord.http.admission_paths import ADMISSION, NEED
-from accord.http.policy_schemas import Problem
 from accord.http.responses import json_response, response_schemas
+from accord.http.schemas import ADMISSION, NEED, Problem
 
 Channel = Annotated[str, Query(max_length=65_535, description="A channel, or a filter")]
 Where = Annotated[str, Query(max_length=10_000, description="A predicate; none for all events")]

@@ -12,7 +12,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import HTMLResponse, Response
 
 from accord.core.monitoring.measurement_registry import MeasurementRegistry
-from accord.core.router.build import BUILD
+from accord.core.router.limits import BUILD
 from accord.http.admission import AdmissionView, add_admission
 from accord.http.guard import Guard
 from accord.http.journal import add_journal

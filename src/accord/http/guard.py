@@ -25,12 +25,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from accord.core.queries.journal_http import JOURNAL
 from accord.core.router.rights import EVERYTHING, NO_RIGHTS, Rights
 from accord.http.event_schemas import QUERY
-from accord.http.net_schemas import CHANNELS
-from accord.http.policy_schemas import POLICIES
-from accord.http.quality_schemas import PROPERTIES
+from accord.http.schemas import CHANNELS, POLICIES, PROPERTIES
 from accord.runtime.addresses import SocketAddress, parse_address
-from accord.runtime.origins import is_named
 from accord.runtime.users import BusyError, Users
+from accord.runtime.websocket import is_named
 
 OPEN: Final = frozenset({"/health"})
 _ASKER: Final = "accord.asker"

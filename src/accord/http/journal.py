@@ -25,8 +25,8 @@ from accord.core.queries.journal_http import (
     encode_part,
 )
 from accord.http.guard import Caller, caller_of
-from accord.http.policy_schemas import Problem
 from accord.http.responses import NOT_STORED, json_response, response_schemas
+from accord.http.schemas import Problem
 from accord.journal.errors import JournalError
 from accord.journal.reader import Reader, Retired
 from accord.journal.record import MAX_OFFSET, Batch

@@ -13,8 +13,7 @@ from accord.core.model.channels import problem_with_filter
 from accord.core.model.errors import EventError
 from accord.core.monitoring.ledger import OUTCOMES, event_id, event_number
 from accord.core.monitoring.series import Summary
-from accord.core.monitoring.top import Top
-from accord.core.monitoring.waiting import Waiting
+from accord.core.monitoring.top import Top, Waiting
 from accord.http.ledger_schemas import (
     EVENTS,
     LEDGER,
@@ -26,10 +25,9 @@ from accord.http.ledger_schemas import (
     SeriesPoints,
     outcome_of,
 )
-from accord.http.policy_schemas import Problem
 from accord.http.responses import json_response, response_schemas
-from accord.journal.ledger_records import LedgerQuery
-from accord.journal.ledger_search import LedgerResult
+from accord.http.schemas import Problem
+from accord.journal.ledger_records import LedgerQuery, LedgerResult
 
 MAX_DESTINATIONS: Final = 10_000
 

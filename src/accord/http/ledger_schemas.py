@@ -20,7 +20,7 @@ from accord.core.monitoring.ledger import (
     read_detail,
 )
 from accord.core.monitoring.series import Summary
-from accord.core.monitoring.waiting import Waiting
+from accord.core.monitoring.top import Waiting
 from accord.journal.ledger_records import LedgerEntry
 
 EVENTS: Final = "/api/v1/events"

@@ -2,6 +2,17 @@
 
 Nothing is counted here: each scrape takes one snapshot. Shed events are labelled by cause only;
 client ids come from outside, and each would be a time series of its own.
+
+Admission of this node as Prometheus metrics, by resource; without client names.
+
+Bandwidth is reported by link, and for all clients together.
+
+A node's part in the overlay as Prometheus metrics.
+
+Each node reports only its own links, flows and arrivals, so scraping all nodes yields each once.
+Channels are labelled by their definitions, because their names come from outside.
+
+Negotiated quality as Prometheus metrics.
 """
 
 from __future__ import annotations
@@ -27,12 +38,158 @@ from accord.core.monitoring.statistics import (
     Statistics,
     Traffic,
 )
-from accord.core.overlay.status import NetStatus
+from accord.core.overlay.status import IN_USE, NetStatus, TransitCounts, shortfall
 from accord.core.quality.status import QualityTotals
-from accord.http.admission_metrics import admission_metrics
-from accord.http.net_metrics import net_metrics
-from accord.http.quality_metrics import quality_metrics
 from accord.http.view import NodeView
+
+
+def admission_metrics(status: AdmissionStatus) -> Iterator[Metric]:
+    mode = GaugeMetricFamily("accord_admission_info", "How it is decided", labels=["mode"])
+    mode.add_metric([status.mode], 1)
+    yield mode
+    for name, words, value in (
+        ("advertisements", "Advertisements of all nodes that are known", status.advertisements),
+        ("advertised_filters", "Different filters among them", status.filters_total),
+        ("promises", "Subscriptions of this node that something is promised", status.subscriptions),
+    ):
+        yield GaugeMetricFamily(f"accord_admission_{name}", words, value)
+    yield from _pools(status)
+    decided = CounterMetricFamily(
+        "accord_admission_decisions", "Subscriptions decided", labels=["state"]
+    )
+    for state, count in status.decided.items():
+        decided.add_metric([state], count)
+    refused = CounterMetricFamily(
+        "accord_admission_refused", "Subscriptions refused or withdrawn", labels=["resource"]
+    )
+    for resource, count in status.refused.items():
+        refused.add_metric([resource], count)
+    yield from (decided, refused)
+    beyond = "Events beyond what their publishers advertised"
+    yield CounterMetricFamily("accord_admission_limited_events", beyond, status.limited)
+
+
+def _pools(status: AdmissionStatus) -> Iterator[Metric]:
+    """Resource pools: bytes of memory, events per second of CPU, bits per second of bandwidth."""
+    labels = ["resource", "of"]
+    promised = GaugeMetricFamily("accord_admission_promised", "What is promised", labels=labels)
+    used = GaugeMetricFamily("accord_admission_used", "What is used", labels=labels)
+    capacity = GaugeMetricFamily("accord_admission_capacity", "What there is", labels=labels)
+    sums: dict[tuple[str, str], list[float]] = {}
+    for pool in status.pools:
+        if pool.node == status.node:
+            of = "clients" if pool.of.startswith("client ") else pool.of
+            values = sums.setdefault((pool.resource, of), [0.0, 0.0, 0.0, 0.0])
+            values[0] += pool.promised
+            values[1] += pool.used
+            if pool.capacity is not None:
+                values[2] += pool.capacity
+                values[3] = 1
+    for (resource, of), (was_promised, was_used, there, is_known) in sums.items():
+        promised.add_metric([resource, of], was_promised)
+        used.add_metric([resource, of], was_used)
+        if is_known:
+            capacity.add_metric([resource, of], there)
+    yield from (promised, used, capacity)
+
+
+def net_metrics(net: NetStatus) -> Iterator[Metric]:
+    yield from _nodes(net)
+    yield from _links(net)
+    yield from _flows(net)
+    yield from _carried(net.carried)
+    delivered = _counters("delivered", "Events that came from other nodes", "channel")
+    late = _counters("late", "Events that came after the maximum delay", "channel")
+    for each in net.in_time:
+        delivered.add_metric([each.channel], each.delivered)
+        late.add_metric([each.channel], each.late)
+    yield from (delivered, late)
+
+
+def _nodes(net: NetStatus) -> Iterator[Metric]:
+    reachable = sum(node.is_reachable for node in net.nodes)
+    nodes = GaugeMetricFamily("accord_net_nodes", "Nodes that are known", labels=["state"])
+    nodes.add_metric(["reachable"], reachable)
+    nodes.add_metric(["unreachable"], len(net.nodes) - reachable)
+    yield nodes
+    unlinked = "Neighbours that there is no link with"
+    yield GaugeMetricFamily("accord_net_unlinked", unlinked, len(net.unlinked))
+    widened = "Filters of clients that other nodes are told wider, for want of room"
+    yield GaugeMetricFamily("accord_net_needs_widened", widened, net.needs_widened)
+
+
+def _links(net: NetStatus) -> Iterator[Metric]:
+    up = _gauges("link_up", "1 while the link can be used", "neighbour")
+    latency = _gauges("link_latency_seconds", "One way, smoothed", "neighbour")
+    loss = _gauges("link_loss", "Share of pings that are not answered in time", "neighbour")
+    for link in net.links:
+        if link.source == net.node:
+            up.add_metric([link.target], link.is_used)
+            latency.add_metric([link.target], link.latency_us / 1e6)
+            loss.add_metric([link.target], link.loss)
+    yield from (up, latency, loss)
+
+
+def _flows(net: NetStatus) -> Iterator[Metric]:
+    """Flows by destination; there are several to one if channels have different requirements."""
+    flows = _gauges("flows", "Flows that begin here", "destination")
+    unmet = _gauges("flows_unmet", "Flows that lack something that is required", "destination")
+    routes = _gauges("routes", "Routes in use that begin here", "destination")
+    counts: dict[str, list[int]] = {}
+    for flow in net.flows:
+        if flow.source == net.node:
+            count = counts.setdefault(flow.destination, [0, 0, 0])
+            count[0] += 1
+            count[1] += bool(shortfall(flow))
+            count[2] += sum(route.state == IN_USE for route in flow.routes)
+    for destination, count in counts.items():
+        for family, value in zip((flows, unmet, routes), count, strict=True):
+            family.add_metric([destination], value)
+    yield from (flows, unmet, routes)
+
+
+def _carried(carried: TransitCounts) -> Iterator[Metric]:
+    for name, words, value in (
+        ("published", "Events of this node for others", carried.published),
+        ("sent_again", "Events that were not acknowledged in time", carried.sent_again),
+        ("events_sent", "Events sent over links", carried.sent),
+        ("events_sent_bytes", "Bytes of events sent over links", carried.sent_bytes),
+        ("events_received", "Events received over links", carried.received),
+        ("events_received_bytes", "Bytes of events received over links", carried.received_bytes),
+    ):
+        yield CounterMetricFamily(f"accord_net_{name}", words, value)
+    lost = _counters("lost", "Copies of events that did not get further", "cause")
+    for cause, count in carried.lost.items():
+        lost.add_metric([cause], count)
+    yield lost
+
+
+def _gauges(name: str, words: str, label: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"accord_net_{name}", words, labels=[label])
+
+
+def _counters(name: str, words: str, label: str) -> CounterMetricFamily:
+    return CounterMetricFamily(f"accord_net_{name}", words, labels=[label])
+
+
+def quality_metrics(totals: QualityTotals) -> Iterator[Metric]:
+    states = GaugeMetricFamily(
+        "accord_expectations", "Expectations, by how they stand", labels=["state"]
+    )
+    for state, count in totals.states.items():
+        states.add_metric([state], count)
+    yield states
+    yield GaugeMetricFamily("accord_profiles", "Profiles of publishers", totals.profiles)
+    words = "Properties of profiles that are moved now, or held where they were moved to"
+    yield GaugeMetricFamily("accord_reactions", words, totals.reactions)
+    for name, words, value in (
+        ("advice", "Advice for publishers", totals.advice),
+        ("states_told", "States told to subscribers", totals.told),
+        ("usages_told", "Usages told to publishers", totals.usages),
+        ("quality_acts", "What the node was to do for somebody's quality", totals.acts),
+        ("rate_filtered", "Events that subscribers did not need", totals.filtered),
+    ):
+        yield CounterMetricFamily(f"accord_{name}", words, value)
 
 
 class NodeCollector(Collector):

@@ -14,12 +14,10 @@ from fastapi.responses import Response
 from msgspec import Struct
 
 from accord.core.model.errors import PolicyError
-from accord.core.overlay.channel_schemas import Channel, ChannelList, ChannelRequest, channel_of
+from accord.core.overlay.channel_directory import Channel, ChannelList, ChannelRequest, channel_of
 from accord.core.overlay.status import NetStatus
-from accord.http.net_schemas import CHANNELS, NET, Deleted
-from accord.http.policy_schemas import JSON, Problem
-from accord.http.request_bodies import BodyRefused, read_body
-from accord.http.responses import json_response, response_schemas
+from accord.http.responses import BodyRefused, json_response, read_body, response_schemas
+from accord.http.schemas import CHANNELS, JSON, NET, Deleted, Problem
 from accord.runtime.channel_requests import MAX_BYTES, ChannelExistsError, ChannelView, define
 from accord.runtime.policy_requests import mistake
 
@@ -29,7 +27,7 @@ _TAKING: Final[dict[str, Any]] = {
     "openapi_extra": {
         "requestBody": {
             "required": True,
-            "content": {JSON: {"schema": {"$ref": "#/components/schemas/WantedChannel"}}},
+            "content": {JSON: {"schema": {"$ref": "#/components/schemas/ChannelRequest"}}},
         }
     },
 }

@@ -18,14 +18,19 @@ from fastapi.responses import Response
 from msgspec import Struct
 
 from accord.core.model.errors import AccordError, PolicyError
-from accord.core.policy.decoding import decode
-from accord.core.policy.explanation import Explanation
+from accord.core.policy.document_fields import decode
+from accord.core.policy.explain import Explanation
 from accord.core.policy.policy_parser import policy_from
 from accord.core.policy.policy_set import PolicySet, parse_policy_set, render_policy_set, write_json
 from accord.http.guard import caller_of
-from accord.http.policy_schemas import JSON, POLICIES, TOML, Changed, History, Problem
-from accord.http.request_bodies import BodyRefused, read_body
-from accord.http.responses import NOT_STORED, json_response, response_schemas
+from accord.http.responses import (
+    NOT_STORED,
+    BodyRefused,
+    json_response,
+    read_body,
+    response_schemas,
+)
+from accord.http.schemas import JSON, POLICIES, TOML, Changed, History, Problem
 from accord.runtime.policy_admin import (
     MAX_TEXT,
     ConflictError,

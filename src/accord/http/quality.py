@@ -12,12 +12,10 @@ from fastapi.responses import Response
 from msgspec import Struct
 
 from accord.core.model.channels import problem_with_filter
-from accord.core.quality.errors import QualityError
+from accord.core.quality.properties import QualityError
 from accord.core.quality.status import PropertyStatus, QualityStatus, QualityTotals
-from accord.http.policy_schemas import Problem
-from accord.http.quality_schemas import PROPERTIES, QUALITY, TEXT, Defined, PropertyList
-from accord.http.request_bodies import BodyRefused, read_body
-from accord.http.responses import json_response, response_schemas
+from accord.http.responses import BodyRefused, json_response, read_body, response_schemas
+from accord.http.schemas import PROPERTIES, QUALITY, TEXT, Defined, Problem, PropertyList
 
 MAX_BYTES: Final = 1_000_000
 

@@ -17,12 +17,10 @@ from fastapi.responses import Response
 from msgspec.structs import replace
 
 from accord.core.model.channels import problem_with_filter
-from accord.core.model.importance import DEFAULT_IMPORTANCE
-from accord.core.model.times import NOW, parse_time
+from accord.core.model.units import DEFAULT_IMPORTANCE, NOW, parse_time
 from accord.core.monitoring.measurement_registry import MeasurementRegistry
 from accord.core.policy.policies import Entity
-from accord.core.queries.messages import EventQuery, Page
-from accord.core.queries.page_tokens import MAX_TOKEN, encode_token
+from accord.core.queries.messages import MAX_TOKEN, EventQuery, Page, encode_token
 from accord.core.queries.report import Report
 from accord.core.router.rights import Rights
 from accord.http.event_schemas import (
@@ -34,11 +32,11 @@ from accord.http.event_schemas import (
     shown_events,
 )
 from accord.http.guard import Caller, caller_of
-from accord.http.policy_schemas import JSON, Problem
 from accord.http.responses import NOT_STORED, json_response, response_schemas
+from accord.http.schemas import JSON, Problem
 from accord.runtime.pipeline_options import Kind, PipelineError
 from accord.runtime.policy_admin import PolicyAdmin
-from accord.runtime.query_requests import (
+from accord.runtime.query_service import (
     QueryRequest,
     is_about_one,
     read_cursor,

@@ -23,8 +23,7 @@ from accord.journal import retention
 from accord.pipeline import register
 from accord.pipeline.archive_batch import READER, Archiver, BatchDone, summed
 from accord.pipeline.driver_lock import DriverLock, Holder
-from accord.pipeline.journal_identity import check_same_journal
-from accord.pipeline.journal_readers import is_remote, open_journal
+from accord.pipeline.journal_readers import check_same_journal, is_remote, open_journal
 from accord.pipeline.manifest import Manifest
 from accord.pipeline.session import ARCHIVE_POOL, is_connect, java_process, use_pool
 from accord.pipeline.slices import FORMAT, SliceOptions

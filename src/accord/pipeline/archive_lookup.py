@@ -22,10 +22,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from accord.pipeline.attributes import TYPES
 from accord.pipeline.columns import to_column
-from accord.pipeline.cursors import RemainingQuery
-from accord.pipeline.datasets.selection import selects, shows
+from accord.pipeline.datasets.losses import selects, shows
 from accord.pipeline.query_checks import CheckedQuery
-from accord.pipeline.scan_plan import ScanRange
+from accord.pipeline.scan_plan import RemainingQuery, ScanRange
 from accord.pipeline.session import QUERY_POOL, is_connect, use_pool
 from accord.pipeline.tables import FileEntry, by_declared, read_files
 from accord.pipeline.tail import StaleError

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from accord.core.queries.messages import QueryHit
-from accord.pipeline.cursors import SortRank
+from accord.pipeline.scan_plan import SortRank
 from accord.pipeline.tables import FileEntry
 from accord.pipeline.tail import size_of
 

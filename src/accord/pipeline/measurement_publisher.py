@@ -19,9 +19,8 @@ from accord.core.monitoring.measurement_registry import parts_of, subject_of
 from accord.core.queries.messages import Measure, MeasuredValues, WatchedPredicate
 from accord.pipeline.attributes import Declared
 from accord.pipeline.datasets.availability import availability
-from accord.pipeline.datasets.selection import between
+from accord.pipeline.datasets.losses import between, sources
 from accord.pipeline.datasets.selectivity import most_used, selectivity
-from accord.pipeline.datasets.usage import sources
 
 WINDOW_MS: Final = 10_000
 MOST: Final = 1_000  # subjects per kind

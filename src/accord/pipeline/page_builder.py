@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from accord.core.queries.messages import PageQuery
 from accord.pipeline.chunks import Chunk, Row
-from accord.pipeline.cursors import RemainingQuery, SortRank
 from accord.pipeline.query_checks import CheckedQuery
+from accord.pipeline.scan_plan import RemainingQuery, SortRank
 from accord.pipeline.tables import FileEntry
 from accord.pipeline.tail import Hit
 

@@ -16,13 +16,21 @@ import pyarrow as pa
 from accord.core.queries.messages import MAX_FRAME, Page, PageQuery, QueryHit
 from accord.pipeline.archive_lookup import ArchiveLookup
 from accord.pipeline.chunks import NO_ROWS, Chunk, Chunks, Row
-from accord.pipeline.cursors import RemainingQuery, rank_of, read_cursor, write_cursor
 from accord.pipeline.journal_readers import open_journal
 from accord.pipeline.manifest import Manifest, Snapshot
 from accord.pipeline.page_builder import PageBuilder, PageContext
 from accord.pipeline.pruning import select
 from accord.pipeline.query_checks import InvalidQueryError, check
-from accord.pipeline.scan_plan import GROWTH, first_target, next_scan_range, rows_of_chunk
+from accord.pipeline.scan_plan import (
+    GROWTH,
+    RemainingQuery,
+    first_target,
+    next_scan_range,
+    rank_of,
+    read_cursor,
+    rows_of_chunk,
+    write_cursor,
+)
 from accord.pipeline.tables import EVENTS, FileEntry, TablesError, read_payload
 from accord.pipeline.tail import Hit, StaleError, Tail
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from accord.core.model.errors import AccordError
-from accord.core.model.importance import IMPORTANCES
+from accord.core.model.units import IMPORTANCES
 from accord.core.queries.messages import FromPipeline, QueryFailure
 from accord.core.scheduling.tasks import Task, Tasks
 from accord.pipeline.query_checks import InvalidQueryError

@@ -30,11 +30,9 @@ from accord.core.queries.report import (
     SourceUse,
 )
 from accord.pipeline.attributes import Declared
-from accord.pipeline.datasets.losses import losses
+from accord.pipeline.datasets.losses import between, losses, of_channels, shows, source_use
 from accord.pipeline.datasets.quality import HISTOGRAM, aggregates, sums, with_delays, with_rates
-from accord.pipeline.datasets.selection import between, of_channels, shows
 from accord.pipeline.datasets.selectivity import most_used, selectivity
-from accord.pipeline.datasets.usage import source_use
 
 _MIN_BUCKET_MS: Final = 1_000
 _BY: Final = ("channel", "destination", "node", "bucket")

@@ -29,7 +29,7 @@ from accord.core.queries.messages import (
     WatchPredicates,
 )
 from accord.core.queries.report import encode_report
-from accord.core.router.build import BUILD
+from accord.core.router.limits import BUILD
 from accord.pipeline import tables
 from accord.pipeline.archive_batch import BatchDone
 from accord.pipeline.archive_job import ArchiveJob

@@ -28,8 +28,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from accord.pipeline.journal_identity import check_extent
-from accord.pipeline.journal_readers import estimate_bytes, offset_within, open_journal, split
+from accord.pipeline.journal_readers import (
+    check_extent,
+    estimate_bytes,
+    offset_within,
+    open_journal,
+    split,
+)
 from accord.pipeline.manifest import Manifest
 from accord.pipeline.slice_writer import SliceJob, write_slice
 from accord.pipeline.tables import FileEntry

@@ -9,7 +9,7 @@ import msgspec
 
 from accord.core.model.channels import problem_with_filter
 from accord.core.model.errors import AccordError
-from accord.core.model.times import parse_time
+from accord.core.model.units import parse_time
 from accord.journal.record import MAX_OFFSET
 from accord.pipeline.tables import (
     EVENTS,

@@ -24,10 +24,10 @@ from accord.journal.events import KeptEvent
 from accord.journal.reader import Retired
 from accord.journal.record import Batch
 from accord.pipeline.attributes import TYPES, to_row
-from accord.pipeline.cursors import RemainingQuery, SortRank
 from accord.pipeline.journal_readers import JournalReader, open_journal
 from accord.pipeline.query_checks import CheckedQuery
 from accord.pipeline.rows import decode_batch
+from accord.pipeline.scan_plan import RemainingQuery, SortRank
 from accord.pipeline.tables import LAST_MS
 
 BLOCK_RECORDS: Final = 2_048

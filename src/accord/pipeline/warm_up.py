@@ -11,9 +11,8 @@ from pyspark.sql import SparkSession
 
 from accord.core.queries.messages import EventQuery, PageQuery
 from accord.pipeline.archive_lookup import ArchiveLookup
-from accord.pipeline.cursors import RemainingQuery
 from accord.pipeline.query_checks import check
-from accord.pipeline.scan_plan import ScanRange
+from accord.pipeline.scan_plan import RemainingQuery, ScanRange
 from accord.pipeline.tables import EVENTS, FileEntry, arrow_events
 
 _FILE: Final = "warm.parquet"

@@ -37,18 +37,18 @@ from accord.core.broker.broker_context import NodeRequest
 from accord.core.broker.session import MqttSession
 from accord.core.broker.suback_results import refusal_text
 from accord.core.broker.subscription_admission import SubscriptionAdmission
-from accord.core.model.decoding import decode_or_none
-from accord.core.monitoring.counter_rates import CounterRates
+from accord.core.model.errors import decode_or_none
 from accord.core.monitoring.measurement_registry import MeasurementRegistry
+from accord.core.monitoring.series import CounterRates
+from accord.core.policy.document_fields import guarantee_text
 from accord.core.policy.policies import Entity
-from accord.core.policy.setting_text import guarantee_text
 from accord.core.predicates.predicate import parse
 from accord.runtime.admission_requests import answer
-from accord.runtime.clock import Clock
 from accord.runtime.connection_writer import clock_us
 from accord.runtime.logs import get_log
 from accord.runtime.monitor import Monitor
 from accord.runtime.overlay_service import OverlayService
+from accord.runtime.process import Clock
 from accord.runtime.secondary_service import SecondaryService
 
 log = get_log(__name__)

@@ -15,8 +15,12 @@ import msgspec
 from msgspec import Struct
 
 from accord.core.model.errors import PolicyError
-from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.channel_schemas import Channel, ChannelRequest, channel_of
+from accord.core.overlay.channel_directory import (
+    Channel,
+    ChannelDefinition,
+    ChannelRequest,
+    channel_of,
+)
 from accord.core.overlay.status import ChannelStatus
 from accord.runtime.policy_requests import mistake
 

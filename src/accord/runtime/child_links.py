@@ -10,8 +10,8 @@ import msgspec
 from accord.core.broker.child_bridge import ChildBridge
 from accord.core.broker.overlay_bridge import OverlayBridge
 from accord.core.overlay.overlay import Message
+from accord.core.overlay.status import ChildStatus
 from accord.core.overlay.tier_links import TierLinks
-from accord.core.overlay.tier_status import ChildStatus
 from accord.core.tiers.child_name_conflicts import ChildNameConflicts
 from accord.core.tiers.messages import DownstreamEvent, FromChild, FromParent
 from accord.core.tiers.parent import Parent

@@ -23,8 +23,8 @@ from accord.core.channels.history.messages import (
     HistoryPage,
     HistorySelector,
     PageRequest,
+    span_ms,
 )
-from accord.core.channels.history.options import span_ms
 from accord.core.model.channels import filter_selects
 from accord.core.model.errors import EventError, PredicateError
 from accord.core.mqtt.codes import ProtocolError

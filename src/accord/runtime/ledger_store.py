@@ -15,8 +15,15 @@ from typing import Final
 from accord.core.monitoring.ledger import Ledger
 from accord.core.monitoring.top import LedgerStatus
 from accord.journal.errors import JournalError
-from accord.journal.ledger_records import LedgerQuery, LedgerRecord, encode_ledger, record_of
-from accord.journal.ledger_search import LedgerResult, LedgerSearch, search_journal
+from accord.journal.ledger_records import (
+    LedgerQuery,
+    LedgerRecord,
+    LedgerResult,
+    LedgerSearch,
+    encode_ledger,
+    record_of,
+    search_journal,
+)
 from accord.journal.reader import Reader
 
 KEPT: Final = 100_000

@@ -3,6 +3,8 @@
 All links are served once per turn of the event loop, after all readable sockets have been read, so
 the overlay's resulting messages leave together. A single timer wakes the node for the next deadline
 of the overlay or of any link.
+
+Recently refused neighbours and why: logged once, and listed while they keep trying.
 """
 
 from __future__ import annotations
@@ -17,15 +19,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from accord.core.links.codec import LinkCodec
-from accord.core.links.duplicate_links import reason_to_refuse
 from accord.core.links.errors import CloseReason, LinkError
 from accord.core.links.handshake import LinkPeer, LocalIdentity, RemoteEndpoint
 from accord.core.links.messages import DATAGRAM_PORT, GROUP, NONCE_BYTES, SECONDARY
 from accord.core.links.multicast_group import GroupDatagram
-from accord.core.links.options import LinkOptions
-from accord.core.links.port import OverlayPort
-from accord.core.links.session import LinkSession
-from accord.core.links.traffic import no_traffic
+from accord.core.links.options import LinkOptions, OverlayPort, no_traffic
+from accord.core.links.session import LinkSession, reason_to_refuse
+from accord.core.overlay.status import RefusedLinkStatus
 from accord.runtime.addresses import ListenError, SocketAddress
 from accord.runtime.connection_writer import Alarm, clock_us
 from accord.runtime.dialler import Dialler, DialStatus
@@ -33,9 +33,61 @@ from accord.runtime.link_status import NeighboursStatus, link_status
 from accord.runtime.logs import get_log
 from accord.runtime.multicast_links import MulticastLinks
 from accord.runtime.neighbour_link import NeighbourLink
-from accord.runtime.refused_links import RefusedLinks
 from accord.runtime.transports.interface import LinkTransport, Listener
 from accord.runtime.transports.udp import UdpEndpoint
+
+_MOST: Final = 64
+_KEPT_US: Final = 90_000_000  # a neighbour retries within half a minute
+
+
+class _Refusal:
+    def __init__(self, error: LinkError, now_us: int) -> None:
+        self.error = error
+        self.first_us = self.last_us = now_us
+        self.attempts = 0
+
+
+class RefusedLinks:
+    def __init__(self) -> None:
+        self._by_name: dict[tuple[str, str], _Refusal] = {}  # latest last
+
+    def note(self, node: str, address: str, error: LinkError, now_us: int) -> bool:
+        """Record a refusal; returns whether it is new or has a new cause."""
+        self._forget(now_us)
+        known = self._by_name.pop((node, address), None)
+        is_news = known is None or str(known.error) != str(error)
+        if known is None or is_news:
+            known = _Refusal(error, now_us)
+        known.last_us = now_us
+        known.attempts += 1
+        self._by_name[node, address] = known
+        if len(self._by_name) > _MOST:
+            del self._by_name[next(iter(self._by_name))]
+        return is_news
+
+    def linked(self, node: str, address: str) -> None:
+        self._by_name.pop((node, address), None)
+
+    def status(self, now_us: int) -> tuple[RefusedLinkStatus, ...]:
+        self._forget(now_us)
+        return tuple(
+            RefusedLinkStatus(
+                node=node,
+                address=address,
+                problem=str(each.error),
+                remedy=each.error.remedy,
+                attempts=each.attempts,
+                since_s=(now_us - each.first_us) // 1_000_000,
+            )
+            for (node, address), each in self._by_name.items()
+        )
+
+    def _forget(self, now_us: int) -> None:
+        for at, each in list(self._by_name.items()):
+            if each.last_us + _KEPT_US > now_us:
+                return
+            del self._by_name[at]
+
 
 log = get_log(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from accord.core.links.traffic import LinkTraffic
+from accord.core.links.options import LinkTraffic
 from accord.core.overlay.status import RefusedLinkStatus
 from accord.runtime.dialler import DialStatus
 from accord.runtime.multicast_links import MulticastStatus

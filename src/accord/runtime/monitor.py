@@ -10,11 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
-from accord.core.model.importance import IMPORTANCES
+from accord.core.model.units import IMPORTANCES
 from accord.core.monitoring.channel_counts import ChannelTable
-from accord.core.monitoring.counter_rates import CounterRates, Counts, kbps, wait_quantile_ms
 from accord.core.monitoring.samplers import ChannelSampler, ClientSampler
-from accord.core.monitoring.series import SeriesRegistry, Summary
+from accord.core.monitoring.series import (
+    CounterRates,
+    Counts,
+    SeriesRegistry,
+    Summary,
+    kbps,
+    wait_quantile_ms,
+)
 from accord.core.monitoring.statistics import WAIT_BUCKETS, Statistics
 from accord.core.monitoring.top import (
     BinActivity,
@@ -24,12 +30,11 @@ from accord.core.monitoring.top import (
     Management,
     NodeLoad,
     Top,
+    Waiting,
 )
-from accord.core.monitoring.waiting import Waiting
-from accord.journal.ledger_records import LedgerQuery
-from accord.journal.ledger_search import LedgerResult
+from accord.journal.ledger_records import LedgerQuery, LedgerResult
 from accord.runtime.ledger_store import LedgerStore
-from accord.runtime.process_usage import ProcessUsage
+from accord.runtime.process import ProcessUsage
 
 _NO_WAITS: Final[Counts] = (0,) * WAIT_BUCKETS
 _CHANNEL: Final = (

@@ -10,12 +10,10 @@ from msgspec import Struct
 from accord.core.links.codec import LinkCodec
 from accord.core.links.handshake import LocalIdentity
 from accord.core.links.multicast_group import GroupDatagram, MulticastGroup
-from accord.core.links.options import LinkOptions
-from accord.core.links.port import MulticastPort
-from accord.core.links.traffic import FrameCounts
+from accord.core.links.options import FrameCounts, LinkOptions, MulticastPort
 from accord.runtime.addresses import ListenError, SocketAddress
 from accord.runtime.neighbour_link import NeighbourLink
-from accord.runtime.transports.multicast import MulticastEndpoint, open_multicast
+from accord.runtime.transports.udp import MulticastEndpoint, open_multicast
 
 _PIECE_BYTES: Final = 64 << 10
 

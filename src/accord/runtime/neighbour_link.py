@@ -21,7 +21,7 @@ from accord.core.links.session import LinkSession
 from accord.core.scheduling.link_estimator import LinkEstimator
 from accord.runtime.connection_writer import clock_us
 from accord.runtime.socket_gauge import SocketGauge
-from accord.runtime.transports.peer_info import remote_of
+from accord.runtime.transports.interface import remote_of
 from accord.runtime.transports.udp import UdpEndpoint
 
 AHEAD_BYTES: Final = 64 << 10

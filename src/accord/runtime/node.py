@@ -19,7 +19,7 @@ from accord.core.broker.connection import Connection
 from accord.core.broker.feedback import FeedbackHandler
 from accord.core.broker.handshake import LoginGate, MqttHandshake
 from accord.core.broker.session import MqttSession
-from accord.core.model.importance import IMPORTANCES
+from accord.core.model.units import IMPORTANCES
 from accord.core.monitoring.measurement_registry import MeasurementRegistry
 from accord.core.monitoring.statistics import ClientStatus, Statistics
 from accord.core.mqtt.codes import V5, Reason
@@ -29,26 +29,24 @@ from accord.core.router.rights import Rights
 from accord.journal.options import JournalOptions
 from accord.runtime.addresses import BACKLOG, SocketAddress, bound_address, listen_on
 from accord.runtime.admission import AdmissionService, NodeAdmissionOptions
-from accord.runtime.allocator_settings import keep_freed_memory
-from accord.runtime.clock import Clock
 from accord.runtime.durability import Durability
 from accord.runtime.fault_isolation import FaultIsolation
-from accord.runtime.history_driver import HistoryDriver
-from accord.runtime.history_service import HistoryService
+from accord.runtime.history_service import HistoryDriver, HistoryService
 from accord.runtime.incarnation import begin
 from accord.runtime.logs import get_log
-from accord.runtime.origins import ANY
 from accord.runtime.overlay_service import NetOptions, OverlayService
 from accord.runtime.pipeline import Pipeline
 from accord.runtime.pipeline_options import PipelineOptions
 from accord.runtime.policy_runtime import PolicyRuntime
 from accord.runtime.predicate_feed import feed_pipeline
+from accord.runtime.process import Clock, keep_freed_memory
 from accord.runtime.quality import QualityOptions, QualityService
 from accord.runtime.receipt_secret import load_receipt_secret
 from accord.runtime.secondary_service import SecondaryService
 from accord.runtime.server import MqttProtocol, Server
 from accord.runtime.system_topics import system_topics
 from accord.runtime.users import Users
+from accord.runtime.websocket import ANY
 
 log = get_log(__name__)
 

@@ -20,31 +20,29 @@ from accord.core.channels.channels import SHIPPED, Channels
 from accord.core.channels.history.messages import SERVICE as PAST
 from accord.core.channels.template import ALL
 from accord.core.links.codec import LinkCodec
-from accord.core.links.handshake import LinkPeer, LocalIdentity
-from accord.core.links.keys import SharedKey
+from accord.core.links.handshake import LinkPeer, LocalIdentity, SharedKey
 from accord.core.links.messages import SECONDARY
-from accord.core.links.traffic import FrameCounts
+from accord.core.links.options import FrameCounts
 from accord.core.overlay.channel_directory import ChannelDefinition, is_same
 from accord.core.overlay.discovery import DiscoveryOptions
-from accord.core.overlay.multicast_outbox import MulticastEvent
-from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.neighbour_outbox import MulticastEvent
+from accord.core.overlay.options import OverlayOptions, TransportRule, TransportSelector
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.signalling import Carried
 from accord.core.overlay.status import ChannelStatus, MissingLinkStatus, NetStatus
 from accord.core.overlay.status_snapshot import channel_statuses, net_status
 from accord.core.overlay.tier_links import TierLinks
-from accord.core.overlay.transport_selection import TransportRule, TransportSelector
 from accord.runtime.addresses import SocketAddress
 from accord.runtime.child_links import ChildLinks, LinkMessage
-from accord.runtime.clock import Clock
 from accord.runtime.connection_writer import clock_us
+from accord.runtime.dialler import LinkTransports, TransportOptions
 from accord.runtime.discovery_service import DiscoveryService
 from accord.runtime.fault_isolation import FaultIsolation
 from accord.runtime.link_manager import LinkManager
 from accord.runtime.link_status import LinkConnectionStatus
-from accord.runtime.link_transports import LinkTransports, TransportOptions
 from accord.runtime.logs import get_log
 from accord.runtime.multicast_links import MulticastOptions, MulticastStatus, open_group
+from accord.runtime.process import Clock
 from accord.runtime.server import Server
 from accord.runtime.templates import installed_templates
 from accord.runtime.transports.udp import open_datagrams

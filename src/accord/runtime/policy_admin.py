@@ -22,10 +22,9 @@ from msgspec import Struct
 from accord.core.model.errors import AccordError
 from accord.core.model.values import Value, infer
 from accord.core.policy.dry_run import Affected, OpenOperation, affected
-from accord.core.policy.explain import explain
-from accord.core.policy.explanation import Explanation
+from accord.core.policy.explain import Explanation, explain
 from accord.core.policy.grants import Grant
-from accord.core.policy.policies import Entity, Policies
+from accord.core.policy.policies import Entity, Policies, compile_in_slices, resolve_in_slices
 from accord.core.policy.policy import Policy
 from accord.core.policy.policy_set import (
     PolicySet,
@@ -36,7 +35,6 @@ from accord.core.policy.policy_set import (
     with_version,
     without_policy,
 )
-from accord.core.policy.policy_switch import compile_in_slices, resolve_in_slices
 from accord.runtime.logs import get_log
 from accord.runtime.policy_store import PolicyStore, Version
 from accord.shaping.checking import check_shapers

@@ -17,8 +17,13 @@ from msgspec import Struct
 
 from accord.core.model.errors import AccordError, PolicyError
 from accord.core.policy.policy_parser import policy_from
-from accord.core.policy.policy_set import PolicySet, book_from, document, parse_policy_set
-from accord.core.policy.policy_writer import policy_document
+from accord.core.policy.policy_set import (
+    PolicySet,
+    book_from,
+    document,
+    parse_policy_set,
+    policy_document,
+)
 from accord.runtime.logs import get_log
 from accord.runtime.policy_admin import MAX_TEXT, ExplainRequest, PolicyAdmin, UnknownPolicyError
 

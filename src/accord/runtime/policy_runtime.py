@@ -23,8 +23,7 @@ from accord.core.broker.connection import Connection
 from accord.core.broker.session import MqttSession
 from accord.core.model.values import Value
 from accord.core.monitoring.statistics import Statistics
-from accord.core.monitoring.top import ClientReading, Management
-from accord.core.monitoring.waiting import Waiting
+from accord.core.monitoring.top import ClientReading, Management, Waiting
 from accord.core.policy.dry_run import OpenOperation
 from accord.core.policy.policies import Entity, Policies
 from accord.core.policy.policy_set import PolicySet
@@ -40,7 +39,6 @@ from accord.journal.disk import OsDisk
 from accord.runtime.admission import AdmissionService
 from accord.runtime.channel_requests import ChannelView
 from accord.runtime.channel_requests import answer as answer_channels
-from accord.runtime.clock import Clock
 from accord.runtime.durability import EVENTS, Durability
 from accord.runtime.fault_isolation import FaultIsolation
 from accord.runtime.initial_policies import load_initial_policies
@@ -51,6 +49,7 @@ from accord.runtime.pipeline import Pipeline
 from accord.runtime.policy_admin import PolicyAdmin, PolicyHost
 from accord.runtime.policy_requests import answer
 from accord.runtime.policy_store import PolicyStore
+from accord.runtime.process import Clock
 from accord.runtime.quality import QualityService
 from accord.runtime.query_service import QueryService
 from accord.runtime.server import Server

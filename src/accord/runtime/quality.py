@@ -23,13 +23,12 @@ from accord.core.broker.quality_status import quality_status, quality_totals
 from accord.core.channels.channels import ROUTED
 from accord.core.channels.template import IN_ORDER, SAME_ORDER
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.quality.errors import QualityError
 from accord.core.quality.mechanisms import SHIPPED
+from accord.core.quality.messages import ApplyMechanism, MechanismStep
 from accord.core.quality.meters import ORDERED, SAME_FOR_ALL, UNORDERED
 from accord.core.quality.negotiation import Negotiation, NegotiationOptions
-from accord.core.quality.notices import ApplyMechanism, MechanismStep
 from accord.core.quality.overlay_negotiation import SERVICE, OverlayNegotiation, TierNegotiation
-from accord.core.quality.properties import Property
+from accord.core.quality.properties import Property, QualityError
 from accord.core.quality.property_files import MAX_CHARACTERS, parse_properties, render_properties
 from accord.core.quality.status import PropertyStatus, QualityStatus, QualityTotals
 from accord.core.quality.strategies import strategy_named

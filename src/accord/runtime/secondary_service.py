@@ -12,24 +12,23 @@ import msgspec
 from accord.core.broker.broker import Broker
 from accord.core.broker.parent_bridge import ParentBridge
 from accord.core.links.codec import LinkCodec
-from accord.core.links.handshake import LocalIdentity
-from accord.core.links.keys import SharedKey
+from accord.core.links.handshake import LocalIdentity, SharedKey
 from accord.core.links.messages import SECONDARY
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.status import ChannelStatus, MissingLinkStatus, NetStatus, TransitCounts
 from accord.core.overlay.tier_links import TierLinks
 from accord.core.tiers.child import Child
-from accord.core.tiers.options import TierOptions
+from accord.core.tiers.messages import TierOptions
 from accord.runtime.addresses import SocketAddress
 from accord.runtime.child_links import LinkMessage
-from accord.runtime.clock import Clock
 from accord.runtime.connection_writer import clock_us
+from accord.runtime.dialler import LinkTransports
 from accord.runtime.fault_isolation import FaultIsolation
 from accord.runtime.link_manager import LinkManager
 from accord.runtime.link_status import LinkConnectionStatus
-from accord.runtime.link_transports import LinkTransports
 from accord.runtime.logs import get_log
 from accord.runtime.overlay_service import NetOptions
+from accord.runtime.process import Clock
 from accord.runtime.server import Server
 
 log = get_log(__name__)

@@ -26,11 +26,11 @@ from accord.core.broker.handshake import LOST, LoginGate, MqttHandshake
 from accord.core.broker.runs import ACK_BYTES
 from accord.core.mqtt.codes import Reason
 from accord.core.router.rights import Rights
-from accord.runtime.clock import Clock
 from accord.runtime.connect_limiter import ConnectLimiter
 from accord.runtime.connection_writer import WRITE_BYTES, ConnectionWriter, NodeBandwidth
 from accord.runtime.fault_isolation import FaultIsolation
 from accord.runtime.logs import get_log
+from accord.runtime.process import Clock
 from accord.runtime.socket_gauge import BandwidthLimits
 from accord.runtime.users import BusyError
 

@@ -13,7 +13,7 @@ from accord.core.broker.message_shaping import ShapingOrder
 from accord.core.broker.publish_handler import PublishTask
 from accord.core.broker.runs import MessageRun
 from accord.core.broker.session import HeldDelivery, MqttSession, is_tracked
-from accord.core.monitoring.waiting import (
+from accord.core.monitoring.top import (
     ACKNOWLEDGEMENT,
     CLIENT_LIMIT,
     CONNECTION,

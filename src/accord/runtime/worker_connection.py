@@ -12,7 +12,7 @@ from typing import Final, cast
 import msgspec
 
 from accord.core.model.errors import AccordError
-from accord.runtime.worker_messages import LENGTH, MAX_FRAME, Ready, Reply, Work, frame, read_reply
+from accord.runtime.worker_jobs import LENGTH, MAX_FRAME, Ready, Reply, Work, frame, read_reply
 
 START_LIMIT_S: Final = 60.0  # the machine may be busy; a worker that hangs is abandoned then
 _END_S: Final = 5.0

@@ -11,8 +11,8 @@ from accord.core.broker.message_shaping import ShapingOrder, shaped_message
 from accord.core.broker.publish_handler import ConditionsOrder
 from accord.core.model.document import Condition
 from accord.core.scheduling.tasks import Tasks
-from accord.runtime.clock import Clock
 from accord.runtime.logs import get_log
+from accord.runtime.process import Clock
 from accord.runtime.worker_jobs import JobFailure, JobPriority, Values, shape_job, xpath_job
 from accord.runtime.workers import WorkerLimits, Workers
 from accord.shaping.content import Content

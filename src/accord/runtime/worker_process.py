@@ -23,7 +23,7 @@ from accord.core.model.document import parse_xml
 from accord.core.model.errors import AccordError
 from accord.core.predicates.xpath import run_xpath
 from accord.core.scheduling.shaping_decision import ShapingTarget
-from accord.runtime.worker_messages import (
+from accord.runtime.worker_jobs import (
     LENGTH,
     ConditionEvaluated,
     Evaluated,

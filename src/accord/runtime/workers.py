@@ -15,19 +15,22 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from accord.core.scheduling.tasks import Task, Tasks
-from accord.core.scheduling.worker_jobs import WorkerJob
-from accord.runtime.clock import Clock
+from accord.core.scheduling.tasks import Task, Tasks, WorkerJob
 from accord.runtime.logs import get_log
+from accord.runtime.process import Clock
 from accord.runtime.worker_connection import WorkerConnection, WorkerDiedError
-from accord.runtime.worker_jobs import UNKNOWN_US, FailureKind, JobFailure, JobOutcome, Values
-from accord.runtime.worker_messages import (
+from accord.runtime.worker_jobs import (
+    UNKNOWN_US,
     ConditionEvaluated,
     Evaluated,
     Failed,
+    FailureKind,
+    JobFailure,
+    JobOutcome,
     Reply,
     Shaped,
     ShapeWork,
+    Values,
     Work,
     XPathWork,
 )

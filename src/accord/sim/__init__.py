@@ -19,7 +19,6 @@ from accord.sim.checkers import (
     QueueChecker,
 )
 from accord.sim.delays import Constant, Delay, Lognormal, Normal, Recorded, Uniform
-from accord.sim.errors import GraphError, SimulationError
 from accord.sim.faults import (
     ChangeLoss,
     Fault,
@@ -35,8 +34,7 @@ from accord.sim.faults import (
 )
 from accord.sim.graph_files import read_topology
 from accord.sim.latencies import from_matrices, read_matrix, read_series
-from accord.sim.link_models import except_for, spread_around, with_delays
-from accord.sim.links import LinkModel
+from accord.sim.links import LinkModel, except_for, spread_around, with_delays
 from accord.sim.machine import ChannelSpec, Delivery, Machine, Make, Node, Publication, Start, Wish
 from accord.sim.node import OverlayNode, overlay_nodes
 from accord.sim.results import rows, write
@@ -54,7 +52,7 @@ from accord.sim.topologies import (
     waxman,
 )
 from accord.sim.topology import Span, Topology
-from accord.sim.trace import Trace
+from accord.sim.trace import GraphError, SimulationError, Trace
 from accord.sim.workloads import Choice, Publisher, Range, Subscriber, Workload
 
 __all__ = [

@@ -19,8 +19,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from accord.core.channels.trees.spanner import Graph, distances
-from accord.core.channels.trees.tree import Tree
+from accord.core.channels.trees.tree import Graph, Tree, distances
 from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.delays import Constant
 from accord.sim.guarantee_checkers import what

@@ -7,7 +7,7 @@ from random import Random
 
 from msgspec import Struct
 
-from accord.sim.errors import SimulationError
+from accord.sim.trace import SimulationError
 
 
 class Constant(Struct, frozen=True, tag="constant"):

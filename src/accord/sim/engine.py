@@ -13,13 +13,12 @@ from typing import Any, Final
 
 from accord.sim.checkers import Finding
 from accord.sim.clock import Clock
-from accord.sim.errors import SimulationError
 from accord.sim.faults import Disk
 from accord.sim.hosts import NEVER, Host
 from accord.sim.links import Link
 from accord.sim.machine import Machine, Make
 from accord.sim.network import Network
-from accord.sim.trace import Trace
+from accord.sim.trace import SimulationError, Trace
 
 MAX_SPINS: Final = 10_000  # calls of one machine at one time, after which it counts as stuck
 

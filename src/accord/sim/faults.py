@@ -13,10 +13,10 @@ from typing import Final, Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.sim.errors import SimulationError
+from accord.sim.clock import stream
 from accord.sim.network import Network
-from accord.sim.seeds import stream
 from accord.sim.topology import Topology
+from accord.sim.trace import SimulationError
 
 MAX_FAULTS: Final = 1_000_000
 

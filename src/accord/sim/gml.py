@@ -6,8 +6,8 @@ import re
 from html import unescape
 from typing import Final
 
-from accord.sim.errors import GraphError
 from accord.sim.graph import Graph, GraphEdge, GraphNode
+from accord.sim.trace import GraphError
 
 MAX_DEPTH: Final = 32
 

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Final
 
-from accord.sim.errors import GraphError
 from accord.sim.gml import parse_gml
 from accord.sim.graph import Graph, GraphEdge, GraphNode, assemble, read_bytes
 from accord.sim.graphml import parse_graphml
 from accord.sim.topology import Topology
+from accord.sim.trace import GraphError
 
 
 def read_topology(path: str | Path) -> Topology:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lxml import etree
 
-from accord.sim.errors import GraphError
 from accord.sim.graph import Graph, GraphEdge, GraphNode
+from accord.sim.trace import GraphError
 
 
 def parse_graphml(data: bytes, file: str) -> Graph:

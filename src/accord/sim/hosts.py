@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final, cast
 
 from accord.journal.faults import FaultDisk
-from accord.sim.errors import SimulationError
+from accord.sim.clock import stream
 from accord.sim.faults import Disk
 from accord.sim.links import Link
 from accord.sim.machine import ChannelSpec, Machine, Make, Node, Start, Wish
-from accord.sim.seeds import stream
+from accord.sim.trace import SimulationError
 
 NEVER: Final = 1 << 62
 # Wall clock at the start: an arbitrary day, the same in each run.

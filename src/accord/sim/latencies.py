@@ -17,11 +17,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from accord.sim.errors import GraphError
+from accord.sim.clock import stream
 from accord.sim.graph import MAX_BYTES, read_bytes
-from accord.sim.seeds import stream
 from accord.sim.topologies import MIN_US, names
 from accord.sim.topology import Span, Topology
+from accord.sim.trace import GraphError
 
 MAX_ROWS: Final = 2_000
 MAX_FILES: Final = 1_000

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from accord.sim.clock import Clock
-from accord.sim.errors import SimulationError
 from accord.sim.links import STREAM, Arrive, Link, LinkModel
+from accord.sim.trace import SimulationError
 
 # (node, its neighbour, whether the link is up, now_us)
 Tell = Callable[[str, str, bool, int], None]

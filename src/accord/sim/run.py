@@ -14,15 +14,13 @@ from msgspec import Struct
 from accord.sim.checkers import Checker
 from accord.sim.delivery_oracle import DeliveryOracle
 from accord.sim.engine import Engine
-from accord.sim.errors import SimulationError
 from accord.sim.faults import Fault, Timed, problem_with
 from accord.sim.hosts import Host
-from accord.sim.link_models import with_delays
-from accord.sim.links import LinkModel
+from accord.sim.links import LinkModel, with_delays
 from accord.sim.machine import ChannelSpec, Machine, Make, Publication, Wish, number_of
 from accord.sim.run_outcome import Outcome
 from accord.sim.topology import Span, Topology
-from accord.sim.trace import Trace
+from accord.sim.trace import SimulationError, Trace
 from accord.sim.workloads import Workload
 
 Model = LinkModel | Callable[[Span], LinkModel]

@@ -16,6 +16,7 @@ from accord.sim.checkers import (
     OrderChecker,
     QueueChecker,
 )
+from accord.sim.clock import stream
 from accord.sim.delays import Constant
 from accord.sim.faults import (
     ChangeLoss,
@@ -32,8 +33,7 @@ from accord.sim.faults import (
 )
 from accord.sim.graph_files import read_topology
 from accord.sim.latencies import from_matrices, read_matrix
-from accord.sim.link_models import except_for, with_delays
-from accord.sim.links import LinkModel
+from accord.sim.links import LinkModel, except_for, with_delays
 from accord.sim.machine import ChannelSpec
 from accord.sim.scenario_settings import (
     ANY,
@@ -42,7 +42,6 @@ from accord.sim.scenario_settings import (
     ScenarioSettings,
     TopologySettings,
 )
-from accord.sim.seeds import stream
 from accord.sim.topology import Span, Topology
 from accord.sim.workloads import Publisher, Subscriber, Workload
 

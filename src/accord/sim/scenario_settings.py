@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from accord.sim.faults import Disk
-from accord.sim.link_models import Shape
+from accord.sim.links import Shape
 from accord.sim.topologies import DELAY_US, SIZE_KM
 from accord.sim.topology import MAX_NODES
 from accord.sim.workloads import FOREVER, S

@@ -13,9 +13,9 @@ from itertools import pairwise
 from random import Random
 from typing import Final
 
-from accord.sim.errors import SimulationError
-from accord.sim.seeds import stream
+from accord.sim.clock import stream
 from accord.sim.topology import MAX_NODES, Span, Topology
+from accord.sim.trace import SimulationError
 
 MAX_PLACED: Final = 3_000  # all pairs are examined
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from accord.sim.errors import SimulationError
+from accord.sim.trace import SimulationError
 
 MAX_NODES: Final = 10_000
 MAX_SPANS: Final = 200_000

@@ -3,6 +3,8 @@
 Two runs with the same seed have the same hash, in any process, on any machine, with any hash seed:
 a difference means that something depended on the clock, on randomness or on the order of a set.
 Times are virtual; messages are represented by the checksum of their contents.
+
+Errors of the simulator.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ import hashlib
 from collections import deque
 from collections.abc import Callable
 from typing import Final
+
+from accord.core.model.errors import AccordError
 
 _BATCH: Final = 1_024
 
@@ -50,3 +54,16 @@ class Trace:
             self._sink(text)
         self.length += len(waiting)
         waiting.clear()
+
+
+class SimulationError(AccordError):
+    """A simulation can't be set up, or a machine breaks its contract."""
+
+
+class GraphError(AccordError):
+    """A topology or latency file can't be used: `place` is the location in it."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        self.place = place
+        self.problem = problem
+        super().__init__(f"{place}: {problem}")

@@ -13,10 +13,9 @@ from typing import Final, Literal, Protocol
 from msgspec import Struct
 
 from accord.core.model.values import Value
-from accord.sim.clock import Clock
-from accord.sim.errors import SimulationError
+from accord.sim.clock import Clock, stream
 from accord.sim.machine import NUMBER_BYTES, Publication, Wish, payload_of
-from accord.sim.seeds import stream
+from accord.sim.trace import SimulationError
 
 FOREVER: Final = 1 << 62
 S: Final = 1_000_000

@@ -17,8 +17,8 @@ from accord.cli.bench.frames import (
 )
 from accord.core.mqtt.codec import decode, encode
 from accord.core.mqtt.codes import V5, PacketType
-from accord.core.mqtt.framing import Framer
 from accord.core.mqtt.packets import Packet, Puback, Publish, Pubrel
+from accord.core.mqtt.wire import Framer
 from tests.mqtt_strategies import packets
 
 

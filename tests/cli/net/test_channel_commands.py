@@ -11,8 +11,7 @@ import pytest
 from tests.cli.net_server import lines, run, serving
 from tests.fake_net import FakeNet
 
-from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.channel_schemas import ChannelList
+from accord.core.overlay.channel_directory import ChannelDefinition, ChannelList
 from accord.core.router.rights import Rights
 from accord.runtime.users import User, Users
 

@@ -18,19 +18,19 @@ from tests.cli.test_terminal import ACCORD, ENVIRONMENT
 from tests.cli.watching import watch
 from tests.fake_net import FakeNet, five_cities, flow, link, route
 
-from accord.cli.net.recent_rates import WINDOW_S, RecentRates
 from accord.cli.net.route_trace import traces, why_no_routes
 from accord.cli.net.screen import draw_net
-from accord.cli.net.text import required_text, share_text, time_text
+from accord.cli.net.text import WINDOW_S, RecentRates, required_text, share_text, time_text
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.status import (
     ChannelStatus,
     NetStatus,
+    ParentStatus,
     RefusedLinkStatus,
+    TierStatus,
     TransitCounts,
     TransportStatus,
 )
-from accord.core.overlay.tier_status import ParentStatus, TierStatus
 from accord.core.router.rights import Rights
 from accord.runtime.users import User, Users
 

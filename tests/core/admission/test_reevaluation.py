@@ -1,6 +1,11 @@
 from __future__ import annotations
 
-from accord.core.admission.reevaluation import AT_A_TIME, PAUSE_US, ReevaluationQueue, Which
+from accord.core.admission.subscription_requests import (
+    AT_A_TIME,
+    PAUSE_US,
+    ReevaluationQueue,
+    Which,
+)
 
 SETTLE = 1_000
 EVERYONE: list[Which] = [("ann", number) for number in range(AT_A_TIME + 5)]

@@ -19,7 +19,6 @@ from accord.core.broker.session import MqttSession
 from accord.core.broker.session_recovery import RecoveredState, restore, snapshot
 from accord.core.mqtt.codec import decode, encode
 from accord.core.mqtt.codes import V5
-from accord.core.mqtt.framing import Framer
 from accord.core.mqtt.packets import (
     Connack,
     Connect,
@@ -31,6 +30,7 @@ from accord.core.mqtt.packets import (
     Will,
 )
 from accord.core.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.wire import Framer
 from accord.core.router.limits import Limits
 from accord.core.router.rights import EVERYTHING, Rights
 

@@ -17,8 +17,7 @@ from accord.core.mqtt.codec import encode
 from accord.core.mqtt.codes import Reason
 from accord.core.mqtt.event_mapping import EVENT_NAMES
 from accord.core.mqtt.packets import Puback, Publish, Suback, Subscribe, TopicFilter
-from accord.core.mqtt.properties import Properties
-from accord.core.mqtt.reserved_properties import EVENT, NODE, RECEIVED
+from accord.core.mqtt.properties import EVENT, NODE, RECEIVED, Properties
 from accord.core.queries.messages import Page, QueryHit
 from accord.journal.events import decode_event, encode_kept, kept_message
 

@@ -28,10 +28,10 @@ from accord.core.mqtt.packets import (
 from accord.core.mqtt.properties import NO_PROPERTIES, Properties
 from accord.core.policy.policies import Policies
 from accord.core.policy.policy_set import parse_policy_set
-from accord.core.quality.active_mechanisms import FILTERED
+from accord.core.quality.mechanisms import FILTERED
+from accord.core.quality.messages import ApplyMechanism, MechanismStep, WithdrawMechanism
 from accord.core.quality.meters import UNORDERED
 from accord.core.quality.negotiation import Negotiation
-from accord.core.quality.notices import ApplyMechanism, MechanismStep, WithdrawMechanism
 from accord.core.router.rights import ADVICE, CAPABILITIES, EXPECTATIONS, PROPERTIES, Rights
 
 RATE = {"rate": {"range": [1, 50], "current": 2}}

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.core.broker.dialogue import Peer, Table
 from tests.mqtt_strategies import packets
 
-from accord.core.broker.enhanced_auth import AuthExchange, AuthStep
-from accord.core.broker.handshake import LoginGate
+from accord.core.broker.handshake import AuthExchange, AuthStep, LoginGate
 from accord.core.mqtt.codec import encode
 from accord.core.mqtt.codes import V5, V311, ProtocolError, Reason
 from accord.core.mqtt.packets import (

@@ -18,7 +18,7 @@ from accord.core.broker.feedback import (
     FeedbackHandler,
 )
 from accord.core.feedback.receipts import ReceiptSigner
-from accord.core.model.importance import DEFAULT_IMPORTANCE
+from accord.core.model.units import DEFAULT_IMPORTANCE
 from accord.core.monitoring.ledger import OUTCOMES
 from accord.core.mqtt.codes import V311, Reason
 from accord.core.mqtt.packets import Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Will

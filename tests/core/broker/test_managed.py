@@ -17,8 +17,15 @@ from accord.core.monitoring.ledger import OUTCOMES, event_id, read_detail
 from accord.core.mqtt.codec import encode
 from accord.core.mqtt.codes import V5, V311, Reason
 from accord.core.mqtt.packets import Connect, Puback, Publish, Pubrec, Pubrel, TopicFilter
-from accord.core.mqtt.properties import NO_PROPERTIES, Properties
-from accord.core.mqtt.reserved_properties import CHANNEL, EVENT, NODE, PUBLISHER, RECEIVED
+from accord.core.mqtt.properties import (
+    CHANNEL,
+    EVENT,
+    NO_PROPERTIES,
+    NODE,
+    PUBLISHER,
+    RECEIVED,
+    Properties,
+)
 from accord.core.policy.policies import Entity, Policies
 from accord.core.policy.policy_set import parse_policy_set
 from accord.core.queries.messages import QueryHit

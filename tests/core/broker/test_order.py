@@ -12,7 +12,7 @@ from tests.core.broker.test_managed import decide, listener, outcomes, payloads
 
 from accord.core.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from accord.core.mqtt.properties import Properties
-from accord.core.overlay.channel_traits import ChannelTraits
+from accord.core.overlay.channel_directory import ChannelTraits
 
 IN_ORDER: Final = ChannelTraits(keeps_order=True)
 MANAGED: Final = """

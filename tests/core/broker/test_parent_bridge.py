@@ -14,13 +14,13 @@ from accord.core.broker.parent_bridge import ParentBridge
 from accord.core.broker.persistent_history import HistorySubscriptions
 from accord.core.channels.history.history_client import PeerState
 from accord.core.channels.history.messages import (
+    PERSISTENT,
     CutReply,
     CutRequest,
     HistoryEvent,
     HistoryPage,
     PageRequest,
 )
-from accord.core.channels.history.options import PERSISTENT
 from accord.core.mqtt.event_mapping import EVENT_NAMES
 from accord.core.mqtt.packets import Publish
 from accord.core.mqtt.properties import Properties
@@ -37,9 +37,9 @@ from accord.core.tiers.messages import (
     RelayedHistoryReply,
     RelayedHistoryRequest,
     TemplateTraits,
+    TierOptions,
     UpstreamEvent,
 )
-from accord.core.tiers.options import TierOptions
 from accord.journal.events import decode_event, encode_event, kept_message
 
 S: Final = 1_000_000

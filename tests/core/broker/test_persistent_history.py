@@ -17,14 +17,18 @@ from accord.core.broker.persistent_history import MISSED, HistorySubscriptions
 from accord.core.broker.session_recovery import restore
 from accord.core.channels.channels import Channels
 from accord.core.channels.history.history_protocol import HistoryProtocol
-from accord.core.channels.history.journal_reads import MakeCut, ReadPage
-from accord.core.channels.history.messages import SERVICE, HistoryEvent, HistoryPage
-from accord.core.channels.history.options import PERSISTENT
+from accord.core.channels.history.messages import (
+    PERSISTENT,
+    SERVICE,
+    HistoryEvent,
+    HistoryPage,
+    MakeCut,
+    ReadPage,
+)
 from accord.core.model.channels import filter_selects
 from accord.core.mqtt.event_mapping import EVENT_NAMES
 from accord.core.mqtt.packets import Puback, Publish, Suback, Subscribe, TopicFilter
-from accord.core.mqtt.properties import Properties
-from accord.core.mqtt.reserved_properties import EVENT, NODE, RECEIVED
+from accord.core.mqtt.properties import EVENT, NODE, RECEIVED, Properties
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay

@@ -21,7 +21,7 @@ from accord.core.policy.policies import Policies
 from accord.core.policy.policy_set import parse_policy_set
 from accord.core.router.rights import FEEDBACK
 from accord.core.tiers.child import NO_ROOM
-from accord.core.tiers.options import TierOptions
+from accord.core.tiers.messages import TierOptions
 
 
 def tiers(options: TierOptions | None = None) -> TierNet:

@@ -14,7 +14,7 @@ from accord.core.broker.parent_bridge import ParentBridge
 from accord.core.feedback.receipts import SECRET_BYTES
 from accord.core.router.limits import Limits
 from accord.core.tiers.child import Child
-from accord.core.tiers.options import TierOptions
+from accord.core.tiers.messages import TierOptions
 
 
 class Secondary:

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 import msgspec
 
 from accord.core.channels.channels import NONE, SHIPPED, UNKNOWN, Channels, Load
-from accord.core.channels.local import Local
+from accord.core.channels.routed import Local
 from accord.core.channels.streams.source_stream import NEVER
 from accord.core.channels.template import Template
-from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.channel_traits import DEFAULT_TRAITS, ChannelTraits
+from accord.core.overlay.channel_directory import DEFAULT_TRAITS, ChannelDefinition, ChannelTraits
 from accord.core.overlay.interests import Need
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Control, Overlay

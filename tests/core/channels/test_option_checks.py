@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accord.core.channels.channels import SHIPPED, Channels
-from accord.core.channels.option_checks import number, one_of, problem_with_options, whole_number
+from accord.core.channels.template import number, one_of, problem_with_options, whole_number
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.channels.channels import SHIPPED, Channels
+from accord.core.channels.channels import FAILED, PAUSE_US, SHIPPED, Channels
 from accord.core.channels.template import Context, Template
-from accord.core.channels.template_failures import FAILED, PAUSE_US
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay

@@ -34,7 +34,7 @@ from accord.core.channels.streams.messages import NOTHING, StreamHeader
 from accord.core.channels.streams.source_stream import WINDOW, BufferedEvent
 from accord.core.channels.streams.stream_sender import MAX_BYTES
 from accord.core.channels.total_order import MAX_CHANNELS, TOO_LATE, TOO_MANY, TotalOrder
-from accord.core.model.decoding import decode_or_none
+from accord.core.model.errors import decode_or_none
 from accord.core.overlay.interests import Need
 from accord.core.overlay.signalling import Carried
 

@@ -14,7 +14,7 @@ from accord.core.channels.tree_multicast import (
     Unreliable,
     factor_of,
 )
-from accord.core.channels.trees.spanner import FACTOR
+from accord.core.channels.trees.tree import FACTOR
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.signalling import Carried
 

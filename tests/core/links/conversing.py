@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from accord.core.links.codec import LinkCodec
 from accord.core.links.errors import LinkError
-from accord.core.links.handshake import Admit, LinkPeer, LocalIdentity, RemoteEndpoint
-from accord.core.links.keys import SharedKey
+from accord.core.links.handshake import Admit, LinkPeer, LocalIdentity, RemoteEndpoint, SharedKey
 from accord.core.links.options import LinkOptions
 from accord.core.links.session import LinkSession
 

@@ -6,10 +6,9 @@ import pytest
 from tests.core.links.conversing import CODEC, Ends, Load, Note, S, Source, encode, linked, load
 
 from accord.core.links.datagrams import Datagrams, Opener, Sealer
-from accord.core.links.handshake import RemoteEndpoint
-from accord.core.links.keys import DatagramKey
+from accord.core.links.handshake import DatagramKey, RemoteEndpoint
 from accord.core.links.messages import DatagramReport
-from accord.core.links.traffic import FrameCounts
+from accord.core.links.options import FrameCounts
 
 KEY = DatagramKey(b"12345678", b"secret")
 

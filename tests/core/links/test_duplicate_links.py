@@ -4,10 +4,9 @@ from itertools import product
 
 import pytest
 
-from accord.core.links.duplicate_links import reason_to_refuse
 from accord.core.links.errors import CloseReason
-from accord.core.links.handshake import LinkPeer
-from accord.core.links.keys import DatagramKey
+from accord.core.links.handshake import DatagramKey, LinkPeer
+from accord.core.links.session import reason_to_refuse
 
 NO_KEY = DatagramKey(b"", b"")
 

@@ -4,9 +4,8 @@ from random import Random
 
 import pytest
 
-from accord.core.links.codec import CONTROL, DATA, LINK, frame
+from accord.core.links.codec import CONTROL, DATA, LINK, LinkFramer, frame
 from accord.core.links.errors import CloseReason, LinkError
-from accord.core.links.framing import LinkFramer
 
 
 def take_all(framer: LinkFramer, data: bytes) -> list[tuple[int, bytes]]:

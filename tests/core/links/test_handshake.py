@@ -7,8 +7,7 @@ from tests.core.links.conversing import AFAR, CODEC, HERE, KEY, Ends, admit_all,
 
 from accord.core.links.codec import LINK, frame
 from accord.core.links.errors import CloseReason, LinkError
-from accord.core.links.handshake import LinkPeer, LocalIdentity, RemoteEndpoint
-from accord.core.links.keys import SharedKey
+from accord.core.links.handshake import LinkPeer, LocalIdentity, RemoteEndpoint, SharedKey
 from accord.core.links.messages import (
     MAGIC,
     Hello,

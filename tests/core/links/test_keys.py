@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.links.keys import DIALER, LISTENER, SharedKey, transcript_of
+from accord.core.links.handshake import DIALER, LISTENER, SharedKey, transcript_of
 
 TRANSCRIPT = transcript_of(b"one greeting", b"another")
 

@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from tests.core.links.conversing import CODEC, Load, encode
 
 from accord.core.links.errors import LinkError
-from accord.core.links.handshake import LocalIdentity, RemoteEndpoint
-from accord.core.links.keys import SharedKey
+from accord.core.links.handshake import LocalIdentity, RemoteEndpoint, SharedKey
 from accord.core.links.messages import GROUP, NONCE_BYTES, MulticastReport
 from accord.core.links.multicast_group import MAX_ADDRESSES, MulticastGroup, MulticastPeer
 from accord.core.links.options import LinkOptions

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.links.names import name_problem
+from accord.core.links.options import name_problem
 
 
 @pytest.mark.parametrize("name", ["a", "los-angeles.1", "zürich", "x" * 64])

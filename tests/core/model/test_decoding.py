@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from accord.core.model.decoding import decode_or_none
+from accord.core.model.errors import decode_or_none
 
 DECODER = msgspec.msgpack.Decoder(tuple[str, int])
 

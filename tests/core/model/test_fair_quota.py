@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.model.fair_quota import FairQuota
+from accord.core.model.bounded import FairQuota
 
 
 def greedy(shares: FairQuota, who: str, size: int = 0) -> int:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.model.lru import LruMap, find_evictable
+from accord.core.model.bounded import LruMap, find_evictable
 
 
 def test_what_was_used_lately_stays() -> None:

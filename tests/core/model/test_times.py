@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.model.times import parse_time
+from accord.core.model.units import parse_time
 
 NOW_MS = 1_763_278_200_000
 

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.monitoring.bounded_counts import OTHER, BoundedCounts, TopCounts
+from accord.core.monitoring.counters import OTHER, BoundedCounts, TopCounts
 
 CLIENTS = st.sampled_from([f"client-{n}" for n in range(12)])
 CAUSES = st.sampled_from(["queue full", "expired"])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.monitoring.channel_counts import ChannelCounts
-from accord.core.monitoring.counter_rates import SAMPLES, CounterRates, wait_quantile_ms
+from accord.core.monitoring.series import SAMPLES, CounterRates, wait_quantile_ms
 
 
 def test_rates_are_those_of_the_last_looks() -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accord.core.monitoring.channel_counts import ChannelTable
-from accord.core.monitoring.counter_rates import SAMPLES
 from accord.core.monitoring.samplers import ChannelSampler, ClientSampler
+from accord.core.monitoring.series import SAMPLES
 from accord.core.monitoring.top import ChannelActivity, ClientReading
 
 

@@ -7,7 +7,6 @@ from tests.mqtt_strategies import packets
 
 from accord.core.mqtt.codec import decode, encode, problem_with_subscription
 from accord.core.mqtt.codes import V5, V311, PacketType, ProtocolError, Reason
-from accord.core.mqtt.framing import Framer
 from accord.core.mqtt.packets import (
     Auth,
     Connack,
@@ -29,6 +28,7 @@ from accord.core.mqtt.packets import (
     Will,
 )
 from accord.core.mqtt.properties import Properties
+from accord.core.mqtt.wire import Framer
 
 VERSIONS = [V311, V5]
 

@@ -7,8 +7,8 @@ from tests.mqtt_strategies import packets
 
 from accord.core.mqtt.codec import decode, encode
 from accord.core.mqtt.codes import V5, ProtocolError, Reason
-from accord.core.mqtt.framing import Framer
 from accord.core.mqtt.packets import Pingreq, Publish
+from accord.core.mqtt.wire import Framer
 
 
 @given(some=st.lists(packets(V5), max_size=6), data=st.data())

@@ -11,8 +11,7 @@ from tests.core.broker.tier_net import TierNet
 from accord.core.mqtt.codes import V311
 from accord.core.mqtt.event_mapping import EVENT_NAMES
 from accord.core.mqtt.packets import Connack, Connect, Publish
-from accord.core.mqtt.properties import Properties
-from accord.core.mqtt.reserved_properties import EVENT, NODE
+from accord.core.mqtt.properties import EVENT, NODE, Properties
 
 ASKING: Final = Properties(user=(EVENT_NAMES,))
 WITH_ALIAS: Final = Properties(user=(EVENT_NAMES,), topic_alias_maximum=4)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from accord.core.overlay.delta_requests import DeltaRequests
+from accord.core.overlay.gossip import DeltaRequests
 from accord.core.overlay.state_messages import StateOptions
 
 MS = 1_000

@@ -95,8 +95,8 @@ def test_stores_become_equal_to_the_truth(batch: int) -> None:
         network.run(network.now_us + 5 * S)
         network.sent.clear()
         network.run(network.now_us + 20 * S)
-        assert list(network.sent) == ["Digest"], f"seed {seed}: {network.sent}"
-        assert network.sent["Digest"] <= 2 * len(network.links) * 23, f"seed {seed}"
+        assert list(network.sent) == ["StateDigest"], f"seed {seed}: {network.sent}"
+        assert network.sent["StateDigest"] <= 2 * len(network.links) * 23, f"seed {seed}"
         assert network.is_converged(), f"seed {seed}"
         for node in network.nodes.values():
             node.store.check_invariants()
@@ -196,7 +196,7 @@ def test_sides_of_a_long_partition_forget_each_other_and_find_back(loss: float) 
             assert sorted(network.nodes[name].store.origins()) == names[4:]
         network.sent.clear()
         network.run(230 * S)
-        assert list(network.sent) == ["Digest"], "nobody brings the forgotten back"
+        assert list(network.sent) == ["StateDigest"], "nobody brings the forgotten back"
         network.join("n3", "n4")
         assert network.run(330 * S, network.is_converged), f"seed {seed}"
         network.run(network.now_us + 60 * S)
@@ -235,6 +235,6 @@ def test_a_change_reaches_forty_nodes_with_little_said() -> None:
     start_us = network.now_us
     assert network.run(start_us + 10 * S, network.is_converged)
     network.run(network.now_us + S)
-    assert network.sent["Facts"] <= 2 * len(network.links)
+    assert network.sent["StateDelta"] <= 2 * len(network.links)
     for node in network.nodes.values():
         node.store.check_invariants()

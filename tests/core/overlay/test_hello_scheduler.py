@@ -5,8 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.overlay_network import OverlayNetwork
 
-from accord.core.overlay.hello_scheduler import PING_BYTES, HelloScheduler, intervals
-from accord.core.overlay.liveness import LivenessOptions, NeighbourLiveness, Ping, Pong, pong_for
+from accord.core.overlay.liveness import (
+    PING_BYTES,
+    HelloScheduler,
+    LivenessOptions,
+    NeighbourLiveness,
+    Ping,
+    Pong,
+    intervals,
+    pong_for,
+)
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.signalling import Carried

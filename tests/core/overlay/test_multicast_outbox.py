@@ -3,18 +3,20 @@ from __future__ import annotations
 import msgspec
 
 from accord.core.overlay.budgets import Budgets
-from accord.core.overlay.multicast_outbox import (
+from accord.core.overlay.neighbour_outbox import (
+    EXPIRED,
+    LINK_DOWN,
     MAX_SHARES,
+    QUEUE_FULL,
     MulticastEvent,
     MulticastOutbox,
+    NeighbourOutboxes,
     RecipientPart,
     share_of,
 )
-from accord.core.overlay.neighbour_outbox import EXPIRED, LINK_DOWN, QUEUE_FULL, NeighbourOutboxes
-from accord.core.overlay.options import OverlayOptions
+from accord.core.overlay.options import MULTICAST, OverlayOptions, TransportRule, TransportSelector
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.signalling import Carried
-from accord.core.overlay.transport_selection import MULTICAST, TransportRule, TransportSelector
 
 EVENT = Carried("a", 1, 1, (), "video", b"frame")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.overlay.origin_replica import OriginReplica, stamp_hash, told_bytes, whole_replica
+from accord.core.overlay.replica_set import OriginReplica, stamp_hash, told_bytes, whole_replica
 from accord.core.overlay.state_messages import StateRecord
 
 # A key, and whether it is dropped or put; None: old tombstones are forgotten.

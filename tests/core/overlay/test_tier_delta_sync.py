@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from accord.core.overlay.change_log import ChangeLog, DeltaLimits
-from accord.core.overlay.tier_delta_sync import TierDeltaSender
-from accord.core.overlay.tier_links import TierLink, TierLinks
+from accord.core.overlay.tier_links import TierDeltaSender, TierLink, TierLinks
 
 AGAIN_US = 1_000
 LINK = TierLink(1_000, is_active=True)

@@ -4,15 +4,15 @@ import pytest
 
 from accord.core.overlay.budgets import Budgets
 from accord.core.overlay.neighbour_outbox import NeighbourOutboxes
-from accord.core.overlay.signalling import Carried
-from accord.core.overlay.status import TransportStatus
-from accord.core.overlay.transport_selection import (
+from accord.core.overlay.options import (
     MULTICAST,
     TCP,
     UDP,
     TransportRule,
     TransportSelector,
 )
+from accord.core.overlay.signalling import Carried
+from accord.core.overlay.status import TransportStatus
 
 
 def event(channel: str, *, qos: int = 0, may_be_lost: bool = False, template: str = "") -> Carried:

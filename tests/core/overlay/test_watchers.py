@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.overlay.watchers import Watchers
+from accord.core.overlay.state_store import Watchers
 
 
 def test_who_fails_keeps_nobody_from_hearing() -> None:

@@ -20,8 +20,13 @@ from tests.policy_strategies import (
 from accord.core.model.errors import PolicyError
 from accord.core.model.values import Value
 from accord.core.policy.applicability import UnmetCondition
-from accord.core.policy.explain import Explanation, explain
-from accord.core.policy.explanation import GrantedSettings, Overridden, SettingDecision
+from accord.core.policy.explain import (
+    Explanation,
+    GrantedSettings,
+    Overridden,
+    SettingDecision,
+    explain,
+)
 from accord.core.policy.policies import Entity, Grant, Policies
 from accord.core.policy.policy_set import PolicySet, policy_from
 

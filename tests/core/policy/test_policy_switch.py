@@ -6,9 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.policy_strategies import CHANNELS, ENTITIES, POLICY_BOOKS
 
-from accord.core.policy.policies import NO_SIDE, Entity, Policies
+from accord.core.policy.policies import (
+    NO_SIDE,
+    Entity,
+    Policies,
+    compile_in_slices,
+    resolve_in_slices,
+)
 from accord.core.policy.policy_set import PolicySet, policy_from, with_policy
-from accord.core.policy.policy_switch import compile_in_slices, resolve_in_slices
 
 BOOK = PolicySet(
     policies=tuple(

@@ -11,7 +11,7 @@ from tests.strategies import TEXTS, documents
 
 from accord.core.model.document import Document
 from accord.core.model.errors import PredicateError
-from accord.core.model.xpath_numbers import xpath_number
+from accord.core.model.values import xpath_number
 from accord.core.predicates.predicate import parse_xpath
 from accord.core.predicates.tree import And, Expr, PathTest, XPath, walk
 from accord.core.predicates.xpath import compile_xpath

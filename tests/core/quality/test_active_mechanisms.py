@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from accord.core.policy.grants import DEFAULT_GRANT, Grant
-from accord.core.quality.active_mechanisms import HIGHER, ActiveMechanisms
-from accord.core.quality.notices import ApplyMechanism, MechanismStep
+from accord.core.quality.mechanisms import HIGHER, ActiveMechanisms
+from accord.core.quality.messages import ApplyMechanism, MechanismStep
 
 PLACE = ("lab/t", "sensor")
 SCALED = Grant(3, 0, "scaling", 0, 0, True, "images")

@@ -5,12 +5,11 @@ import pytest
 from accord.core.quality.balancer import Balancer, Candidate, UnmetDemand, target_of
 from accord.core.quality.costs import ConstantCost, LinearCost, TableCost
 from accord.core.quality.dependencies import ProfileDependencies
-from accord.core.quality.errors import QualityError
 from accord.core.quality.match_groups import ProfileCopy
 from accord.core.quality.mechanisms import Direction, Effect, Mechanism, MechanismRepository
-from accord.core.quality.notices import AdaptationDecision, MechanismStep
+from accord.core.quality.messages import AdaptationDecision, MechanismStep
 from accord.core.quality.profiles import Capability, Coupling, ScoredCapability, offers_of
-from accord.core.quality.properties import PropertyRegistry
+from accord.core.quality.properties import PropertyRegistry, QualityError
 from accord.core.quality.strategies import (
     STRATEGIES,
     AdaptationCase,

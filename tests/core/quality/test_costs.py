@@ -16,8 +16,7 @@ from accord.core.quality.costs import (
     cost_at,
     places_of,
 )
-from accord.core.quality.errors import QualityError
-from accord.core.quality.properties import PropertyRegistry
+from accord.core.quality.properties import PropertyRegistry, QualityError
 
 RATE = PropertyRegistry().get("rate")
 TRUST = PropertyRegistry().get("trust")

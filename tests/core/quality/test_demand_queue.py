@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from accord.core.quality.demand_queue import DemandQueue
+from accord.core.quality.demands import DemandQueue
 
 
 def test_what_is_urgent_comes_first_and_each_once() -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from accord.core.quality.errors import QualityError
 from accord.core.quality.expectations import (
     LIFE,
     MAX_ALTERNATIVES,
@@ -13,7 +12,7 @@ from accord.core.quality.expectations import (
     PropertyRequirement,
     wanted_of,
 )
-from accord.core.quality.properties import PropertyRegistry
+from accord.core.quality.properties import PropertyRegistry, QualityError
 
 REGISTRY = PropertyRegistry()
 X = Expectation(

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.quality.costs import FREE, ConstantCost, LinearCost, TableCost
-from accord.core.quality.errors import QualityError
 from accord.core.quality.expectations import PropertyRequirement
 from accord.core.quality.json_forms import (
     ExpectationForm,
@@ -27,8 +26,8 @@ from accord.core.quality.json_forms import (
     usage_form,
 )
 from accord.core.quality.matching import MatchState, UnmetReason
-from accord.core.quality.notices import AdaptationDecision, Advice, StateChanged, UsageChanged
-from accord.core.quality.properties import PropertyRegistry
+from accord.core.quality.messages import AdaptationDecision, Advice, StateChanged, UsageChanged
+from accord.core.quality.properties import PropertyRegistry, QualityError
 
 REGISTRY = PropertyRegistry()
 VALUES = st.none() | st.floats(0, 100)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.quality.errors import QualityError
 from accord.core.quality.mechanisms import (
     DECLARED,
     SHIPPED,
@@ -13,8 +12,8 @@ from accord.core.quality.mechanisms import (
     better_way,
     worse_way,
 )
-from accord.core.quality.notices import MechanismStep
-from accord.core.quality.properties import PropertyRegistry
+from accord.core.quality.messages import MechanismStep
+from accord.core.quality.properties import PropertyRegistry, QualityError
 
 REGISTRY = PropertyRegistry()
 UP, DOWN = Direction.UP, Direction.DOWN

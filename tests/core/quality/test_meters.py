@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from accord.core.monitoring.channel_counts import ChannelCounts
-from accord.core.quality.active_mechanisms import RateFilter
+from accord.core.quality.mechanisms import RateFilter
 from accord.core.quality.meters import ORDERED, UNORDERED, ChannelMeter, RateMeter, differs
 
 S = 1_000_000

@@ -3,12 +3,10 @@ from __future__ import annotations
 import pytest
 
 from accord.core.quality.costs import ConstantCost, Cost, LinearCost
-from accord.core.quality.errors import QualityError
 from accord.core.quality.expectations import Expectation, Lifecycle, PropertyRequirement
 from accord.core.quality.matching import MatchState, UnmetReason
 from accord.core.quality.measurements import Measurement
-from accord.core.quality.negotiation import Negotiation, NegotiationOptions
-from accord.core.quality.notices import (
+from accord.core.quality.messages import (
     AdaptationDecision,
     Advice,
     ApplyMechanism,
@@ -18,8 +16,9 @@ from accord.core.quality.notices import (
     UsageChanged,
     WithdrawMechanism,
 )
+from accord.core.quality.negotiation import Negotiation, NegotiationOptions
 from accord.core.quality.profiles import Capability, Coupling, Profile
-from accord.core.quality.properties import Better, Property
+from accord.core.quality.properties import Better, Property, QualityError
 from accord.core.quality.strategies import Pareto
 
 S = 1_000_000

@@ -13,15 +13,15 @@ from accord.core.quality.costs import ConstantCost, LinearCost
 from accord.core.quality.expectations import Expectation, Lifecycle, PropertyRequirement
 from accord.core.quality.matching import MatchState, UnmetReason, match
 from accord.core.quality.measurements import Measurement
-from accord.core.quality.messages import QualityMessage
-from accord.core.quality.negotiation import Negotiation, NegotiationOptions
-from accord.core.quality.notices import (
+from accord.core.quality.messages import (
     AdaptationDecision,
     Advice,
     Notice,
+    QualityMessage,
     SendToNeighbour,
     StateChanged,
 )
+from accord.core.quality.negotiation import Negotiation, NegotiationOptions
 from accord.core.quality.profiles import Capability, Coupling, Profile
 from accord.core.quality.properties import SHIPPED, Better, Property, PropertyRegistry
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.quality.costs import ConstantCost, TableCost
-from accord.core.quality.errors import QualityError
 from accord.core.quality.expectations import Expectation, PropertyRequirement
 from accord.core.quality.messages import (
     ForwardedProfile,
@@ -22,11 +21,11 @@ from accord.core.quality.messages import (
     QualityMessage,
     QualityRejection,
     QualityRequest,
+    SendToNeighbour,
 )
 from accord.core.quality.negotiation import Negotiation
-from accord.core.quality.notices import SendToNeighbour
 from accord.core.quality.profiles import Capability, Profile
-from accord.core.quality.properties import Better, Property
+from accord.core.quality.properties import Better, Property, QualityError
 
 NODES = st.sampled_from(("n", "m", "k", ""))
 PATHS = st.lists(NODES, max_size=4).map(tuple)

@@ -15,9 +15,15 @@ from accord.core.overlay.tier_links import TierLink, TierLinks
 from accord.core.quality.expectations import Expectation, PropertyRequirement
 from accord.core.quality.matching import MatchState, UnmetReason
 from accord.core.quality.measurements import Measurement
-from accord.core.quality.messages import ForwardedProfile, NegotiationChange, NegotiationDelta
+from accord.core.quality.messages import (
+    AdaptationDecision,
+    Advice,
+    ForwardedProfile,
+    NegotiationChange,
+    NegotiationDelta,
+    StateChanged,
+)
 from accord.core.quality.negotiation import Negotiation
-from accord.core.quality.notices import AdaptationDecision, Advice, StateChanged
 from accord.core.quality.overlay_negotiation import SERVICE, OverlayNegotiation, TierNegotiation
 from accord.core.quality.profiles import Capability, Profile
 

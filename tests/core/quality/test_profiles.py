@@ -4,7 +4,6 @@ import pytest
 from msgspec.structs import replace
 
 from accord.core.quality.costs import LinearCost, TableCost
-from accord.core.quality.errors import QualityError
 from accord.core.quality.local_profiles import LocalProfiles
 from accord.core.quality.measurements import EVERYBODY, Measurement
 from accord.core.quality.profiles import (
@@ -15,7 +14,7 @@ from accord.core.quality.profiles import (
     offers_of,
     vector_of,
 )
-from accord.core.quality.properties import PropertyRegistry
+from accord.core.quality.properties import PropertyRegistry, QualityError
 
 REGISTRY = PropertyRegistry()
 RATE = Capability("rate", 1.0, 60.0, 2.0, LinearCost(0.0, 1.0))

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.quality.errors import QualityError
 from accord.core.quality.properties import (
     MAX_PROPERTIES,
     SHIPPED,
@@ -14,6 +13,7 @@ from accord.core.quality.properties import (
     HopEffect,
     Property,
     PropertyRegistry,
+    QualityError,
     Value,
 )
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.quality.errors import QualityError
-from accord.core.quality.properties import SHIPPED, Better, HopEffect, Property
+from accord.core.quality.properties import SHIPPED, Better, HopEffect, Property, QualityError
 from accord.core.quality.property_files import parse_properties, render_properties
 
 TEXT = """\

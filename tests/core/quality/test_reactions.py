@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from accord.core.quality.mechanisms import Direction, Mechanism, MechanismRepository, better_way
-from accord.core.quality.notices import (
+from accord.core.quality.messages import (
     Advice,
     ApplyMechanism,
     MechanismStep,

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.quality.costs import ConstantCost, Cost, LinearCost, TableCost
-from accord.core.quality.errors import QualityError
 from accord.core.quality.expectations import Expectation, PropertyRequirement
 from accord.core.quality.profiles import Capability, Coupling, Profile
-from accord.core.quality.properties import PropertyRegistry
+from accord.core.quality.properties import PropertyRegistry, QualityError
 from accord.core.quality.serialisation import (
     QualityDocument,
     read_json,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.queries.declared_attributes import (
+from accord.core.queries.messages import (
     MAX_DECLARED,
     TYPES,
     problem_with,

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.queries.messages import EventQuery
-from accord.core.queries.page_tokens import decode_token, encode_token
+from accord.core.queries.messages import EventQuery, decode_token, encode_token
 
 ASK = EventQuery(channel="uav/#", where="a > 1", since_ms=5, is_newest_first=True, limit=7)
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.model.importance import IMPORTANCES
-from accord.core.scheduling.bins import BINS, CostEstimate, bin_of
+from accord.core.model.units import IMPORTANCES
+from accord.core.scheduling.lanes import BINS, CostEstimate, bin_of
 
 
 def test_more_important_is_better_and_light_before_heavy() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from accord.core.scheduling.importance_rates import ImportanceRates
+from accord.core.scheduling.shaping_decision import ImportanceRates
 from accord.core.scheduling.strategies import FIFO, STRICT, WEIGHTED_FAIR, Discipline
 
 

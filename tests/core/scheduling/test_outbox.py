@@ -19,13 +19,13 @@ from hypothesis.stateful import (
 )
 
 from accord.core.broker.runs import MessageRun
-from accord.core.model.importance import IMPORTANCES
+from accord.core.model.units import IMPORTANCES
 from accord.core.monitoring.channel_counts import ChannelCounts
 from accord.core.mqtt.codec import encode
 from accord.core.mqtt.codes import V311
 from accord.core.mqtt.packets import Publish
 from accord.core.policy.grants import Grant
-from accord.core.scheduling.bins import BINS
+from accord.core.scheduling.lanes import BINS
 from accord.core.scheduling.outbox import EventRun, Outbox, QueueEntry
 from accord.core.scheduling.pacing import Gate, Pacer
 from accord.core.scheduling.queue_entries import ANY_NUMBER, due_ms

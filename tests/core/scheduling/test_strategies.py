@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.core.model.importance import IMPORTANCES
+from accord.core.model.units import IMPORTANCES
 from accord.core.policy import policy_set
-from accord.core.scheduling.bins import BINS
-from accord.core.scheduling.lanes import Bin
+from accord.core.scheduling.lanes import BINS, Bin
 from accord.core.scheduling.queue_entries import NEVER
 from accord.core.scheduling.strategies import (
     FIFO,

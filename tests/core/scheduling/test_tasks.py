@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from accord.core.model.importance import IMPORTANCES
+from accord.core.model.units import IMPORTANCES
 from accord.core.scheduling.strategies import FIFO, LAXITY, STRICT, WEIGHTED_FAIR, Discipline
 from accord.core.scheduling.tasks import CHANNELS_LIMIT, UNKNOWN_US, Task, Tasks
 

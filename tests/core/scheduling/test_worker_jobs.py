@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from accord.core.scheduling.tasks import Tasks
-from accord.core.scheduling.worker_jobs import WorkerJob
+from accord.core.scheduling.tasks import Tasks, WorkerJob
 
 
 def test_a_job_waits_as_a_task_and_tells_its_outcome() -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
-from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.channel_traits import ChannelTraits
+from accord.core.overlay.channel_directory import ChannelDefinition, ChannelTraits
 from accord.core.tiers.channel_cache import ChannelCache
-from accord.core.tiers.messages import ChannelLookup, ChannelLookupReply, TemplateTraits
-from accord.core.tiers.options import TierOptions
+from accord.core.tiers.messages import (
+    ChannelLookup,
+    ChannelLookupReply,
+    TemplateTraits,
+    TierOptions,
+)
 
 TRAITS = {
     "routed": TemplateTraits(),

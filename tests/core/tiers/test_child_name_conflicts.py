@@ -20,8 +20,7 @@ from accord.core.tiers.child_name_conflicts import SURE_US, ChildNameConflicts
 from accord.core.tiers.child_receivers import ChildReceivers
 from accord.core.tiers.custody import CustodyBuffer
 from accord.core.tiers.feedback_router import CHILD, FeedbackRouter
-from accord.core.tiers.messages import NUMBERS
-from accord.core.tiers.options import TierOptions
+from accord.core.tiers.messages import NUMBERS, TierOptions
 
 EARLY, LATE = 1_000, 2_000  # when each of them was started
 

@@ -5,8 +5,7 @@ from msgspec.structs import replace
 from accord.core.overlay.neighbour_outbox import EXPIRED
 from accord.core.overlay.signalling import Carried
 from accord.core.tiers.custody import NO_ROOM, CustodyBuffer
-from accord.core.tiers.messages import InventoryReply
-from accord.core.tiers.options import TierOptions
+from accord.core.tiers.messages import InventoryReply, TierOptions
 
 OPTIONS = TierOptions(kept_events=4)
 ALL = 1 << 30

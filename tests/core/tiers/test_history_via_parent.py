@@ -19,18 +19,23 @@ from accord.core.channels.history.messages import (
 from accord.core.channels.history.peer_list import Nodes
 from accord.core.overlay.signalling import Carried
 from accord.core.tiers.child import Child
-from accord.core.tiers.history_relay import AGAIN_US, MAX_BYTES, HistoryRelay
-from accord.core.tiers.history_via_parent import SHED_US, HistoryViaParent
-from accord.core.tiers.interest_log import InterestLog
+from accord.core.tiers.history_via_parent import (
+    AGAIN_US,
+    MAX_BYTES,
+    SHED_US,
+    HistoryRelay,
+    HistoryViaParent,
+)
 from accord.core.tiers.messages import (
     ChildHeartbeat,
     DownstreamEvent,
+    InterestLog,
     ParentHeartbeat,
     PeerListUpdate,
     RelayedHistoryReply,
     RelayedHistoryRequest,
+    TierOptions,
 )
-from accord.core.tiers.options import TierOptions
 from accord.core.tiers.parent import Parent
 
 S = 1_000_000

@@ -5,8 +5,7 @@ from random import Random
 import pytest
 
 from accord.core.overlay.interests import Need
-from accord.core.tiers.interest_log import InterestLog
-from accord.core.tiers.messages import InterestDelta
+from accord.core.tiers.messages import InterestDelta, InterestLog
 
 ALL = 1 << 30
 PLAIN = ("", "")

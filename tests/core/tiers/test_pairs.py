@@ -10,7 +10,7 @@ from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.interests import Need
 from accord.core.overlay.signalling import Carried
 from accord.core.router.rights import FEEDBACK
-from accord.core.tiers import interest_log
+from accord.core.tiers import messages
 from accord.core.tiers.child import NO_ROOM, Child
 from accord.core.tiers.messages import (
     ChannelLookup,
@@ -19,9 +19,9 @@ from accord.core.tiers.messages import (
     DownstreamEvent,
     InterestDelta,
     TemplateTraits,
+    TierOptions,
     UpstreamEvent,
 )
-from accord.core.tiers.options import TierOptions
 from accord.core.tiers.parent import Parent
 
 OPTIONS = TierOptions(up_events=8, kept_events=64, return_us=2_000_000, behind_us=1_000_000)
@@ -182,7 +182,7 @@ def test_both_parents_know_what_the_child_needs() -> None:
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a message about needs, and to remember of those that are gone."""
-    monkeypatch.setattr(interest_log, "_LIMITS", DeltaLimits(changes=2, bytes=1_000, gone=4))
+    monkeypatch.setattr(messages, "_LIMITS", DeltaLimits(changes=2, bytes=1_000, gone=4))
 
 
 @pytest.mark.usefixtures("little")

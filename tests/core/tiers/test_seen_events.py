@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.tiers.seen_events import SeenEvents
+from accord.core.tiers.custody import SeenEvents
 
 
 def test_what_comes_again_is_known() -> None:

@@ -4,8 +4,8 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline.frames import at, entry, ledger_frame
 
+from accord.pipeline.datasets.losses import slow_subscriptions
 from accord.pipeline.datasets.quality import quality, quality_over_time
-from accord.pipeline.datasets.slow_subscriptions import slow_subscriptions
 
 
 def test_each_entry_counts_for_all_its_events(spark: SparkSession) -> None:

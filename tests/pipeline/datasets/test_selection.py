@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from tests.pipeline.frames import START_MS, entry, event, event_frame, ledger_frame
 
 from accord.core.model.channels import filter_selects, filter_shows
-from accord.pipeline.datasets.selection import between, of_channels, selects, shows
+from accord.pipeline.datasets.losses import between, of_channels, selects, shows
 
 CHANNELS = (
     *("uav", "uav/imagery", "uav/imagery/raw", "uav/", "/uav", "uavs", "uav.imagery", "a+b"),

@@ -5,7 +5,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from tests.pipeline.frames import at, entry, ledger_frame
 
-from accord.pipeline.datasets.streaming_quality import live_quality
+from accord.pipeline.datasets.quality import live_quality
 
 
 def test_a_stretch_of_time_comes_once_it_is_over(spark: SparkSession, tmp_path: Path) -> None:

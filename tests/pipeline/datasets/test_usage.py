@@ -3,7 +3,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 from tests.pipeline.frames import at, entry, event, event_frame, ledger_frame
 
-from accord.pipeline.datasets.usage import channel_rates, source_use
+from accord.pipeline.datasets.losses import channel_rates, source_use
 
 
 def test_use_of_sources(spark: SparkSession) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.runtime.transports.recording import Recorder, until
 
+from accord.runtime.transports.interface import remote_of
 from accord.runtime.transports.memory import MemoryNetwork
-from accord.runtime.transports.peer_info import remote_of
 
 
 async def pair(network: MemoryNetwork, *, keeps_open: bool = False) -> tuple[Recorder, Recorder]:

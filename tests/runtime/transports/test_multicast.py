@@ -8,7 +8,7 @@ import pytest
 from benchmarks.ports import free_port
 from tests.runtime.transports.recording import until
 
-from accord.runtime.transports.multicast import MulticastEndpoint, is_group, open_multicast
+from accord.runtime.transports.udp import MulticastEndpoint, is_group, open_multicast
 
 GROUP = "239.255.77.1"
 HERE = "127.0.0.1"

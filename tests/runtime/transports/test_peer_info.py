@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from accord.runtime.transports.peer_info import certified_names, is_loopback, remote_of
+from accord.runtime.transports.interface import certified_names, is_loopback, remote_of
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"])

@@ -8,7 +8,7 @@ import pytest
 from tests.certificates import make_certificate
 from tests.runtime.transports.recording import Recorder, until
 
-from accord.runtime.transports.peer_info import remote_of
+from accord.runtime.transports.interface import remote_of
 from accord.runtime.transports.tcp import TcpTransport
 
 

@@ -11,9 +11,8 @@ from websockets.client import ClientProtocol
 from websockets.uri import parse_uri
 
 from accord.runtime.transports import websocket
-from accord.runtime.transports.peer_info import remote_of
-from accord.runtime.transports.websocket import WebSocketTransport
-from accord.runtime.transports.websocket_connection import MESSAGE_BYTES, SUBPROTOCOL
+from accord.runtime.transports.interface import remote_of
+from accord.runtime.transports.websocket import MESSAGE_BYTES, SUBPROTOCOL, WebSocketTransport
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 UPGRADE = (

@@ -11,7 +11,6 @@ from accord.core.broker.broker import Broker
 from accord.core.broker.connection import Connection
 from accord.core.mqtt.codec import encode
 from accord.core.mqtt.codes import V5, V311
-from accord.core.mqtt.framing import Framer
 from accord.core.mqtt.packets import (
     Auth,
     Connack,
@@ -33,7 +32,7 @@ from accord.core.mqtt.packets import (
     Will,
 )
 from accord.core.mqtt.properties import NO_PROPERTIES, Properties
-from accord.core.mqtt.wire import varint_bytes
+from accord.core.mqtt.wire import Framer, varint_bytes
 from accord.core.router.limits import Limits
 
 CLIENTS: Final = 400  # so few names that clients now and then take over each other's sessions

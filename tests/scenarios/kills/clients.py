@@ -12,9 +12,9 @@ from typing import Final
 
 from accord.core.mqtt.codec import decode, encode
 from accord.core.mqtt.codes import V5
-from accord.core.mqtt.framing import Framer
 from accord.core.mqtt.packets import Connack, Connect, Packet
 from accord.core.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.wire import Framer
 from tests.brokers import HOST
 
 EXPIRY_S: Final = 86_400

@@ -12,10 +12,9 @@ from msgspec import Struct
 
 from accord.core.model.channels import problem_with_channel
 from accord.core.model.errors import AccordError, file_problem
-from accord.core.quality.errors import QualityError
 from accord.core.quality.json_forms import expect_object, read_capabilities, read_couplings
 from accord.core.quality.profiles import Capability, Coupling
-from accord.core.quality.properties import Value, shown
+from accord.core.quality.properties import QualityError, Value, shown
 
 MAX_BYTES: Final = 1_000_000
 RESTART: Final = "restart"

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from accord.cli.http_client import NodeHttpClient
 from accord.core.admission.status import AdmissionStatus, DemandStatus
-from accord.http.admission_paths import ADMISSION, NEED
+from accord.http.schemas import ADMISSION, NEED
 
 _PATIENCE_S: Final = 15.0  # the node may have to ask others
 _ADVICE: Final = {

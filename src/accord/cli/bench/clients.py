@@ -15,7 +15,6 @@ from accord.cli.connection import ConnectionTarget, unreachable
 from accord.core.model.errors import AccordError
 from accord.core.mqtt.codec import decode, encode
 from accord.core.mqtt.codes import V5, PacketType, Reason
-from accord.core.mqtt.framing import Framer
 from accord.core.mqtt.packets import (
     Connack,
     Connect,
@@ -26,6 +25,7 @@ from accord.core.mqtt.packets import (
     TopicFilter,
 )
 from accord.core.mqtt.properties import Properties
+from accord.core.mqtt.wire import Framer
 
 PATIENCE_S: Final = 10.0
 READ: Final = 1 << 18

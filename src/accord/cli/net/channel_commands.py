@@ -14,7 +14,7 @@ from accord.cli.connection import DEFAULT_HTTP_URL, Authority, HttpUrl, User
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from accord.core.overlay.channel_schemas import Channel
+    from accord.core.overlay.channel_directory import Channel
 
 Name = Annotated[
     str,
@@ -86,7 +86,7 @@ def create(  # noqa: PLR0913 (a parameter per option)
     from accord.cli.net.client import NetClient
     from accord.cli.predicate_text import check_filter
     from accord.cli.quantities import read_duration_s
-    from accord.core.overlay.channel_schemas import ChannelRequest
+    from accord.core.overlay.channel_directory import ChannelRequest
 
     check_filter(name, "NAME")
     delay_s = 0.0
@@ -118,7 +118,7 @@ def ls(
     from accord.cli.net.channel_screen import draw_channels
     from accord.cli.net.client import NetClient
     from accord.cli.screen import open_console, print_line
-    from accord.core.overlay.channel_schemas import ChannelList
+    from accord.core.overlay.channel_directory import ChannelList
 
     found = NetClient(url, user, authority).channels()
     if is_json:
@@ -181,7 +181,7 @@ app.command("remove", hidden=True)(rm)
 def _options(texts: Sequence[str], *, has_datagrams: bool, keeps_all: bool) -> dict[str, str]:
     from accord.cli.errors import InputError
     from accord.cli.policy.edits import read_pairs
-    from accord.core.channels.history.options import PERSISTENT, problem_with
+    from accord.core.channels.history.messages import PERSISTENT, problem_with
 
     options: dict[str, str] = {}
     for name, value in read_pairs(texts, "--option"):

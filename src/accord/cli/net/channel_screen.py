@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from accord.cli.net.screen import met_text
 from accord.cli.net.text import required_text, share_text
 from accord.cli.table import NOTHING, Table, figures
-from accord.core.overlay.channel_schemas import Channel
+from accord.core.overlay.channel_directory import Channel
 
 
 def draw_channels(channels: Sequence[Channel]) -> Table:

@@ -9,10 +9,9 @@ from urllib.parse import quote
 import msgspec
 
 from accord.cli.http_client import NodeHttpClient
-from accord.core.overlay.channel_schemas import Channel, ChannelList, ChannelRequest
+from accord.core.overlay.channel_directory import Channel, ChannelList, ChannelRequest
 from accord.core.overlay.status import NetStatus
-from accord.http.net_schemas import CHANNELS, NET, Deleted
-from accord.http.policy_schemas import JSON
+from accord.http.schemas import CHANNELS, JSON, NET, Deleted
 
 _ADVICE: Final = {
     401: "give --user and ACCORD_PASSWORD",

@@ -14,7 +14,7 @@ from accord.cli.connection import DEFAULT_HTTP_URL, Authority, HttpUrl, User
 
 if TYPE_CHECKING:
     from accord.cli.net.client import NetClient
-    from accord.cli.net.recent_rates import RecentRates
+    from accord.cli.net.text import RecentRates
     from accord.core.overlay.status import NetStatus
 
 _FRAME: Final = 14  # lines of a full screen that are not rows
@@ -50,7 +50,7 @@ def net(  # noqa: PLR0913 (a parameter per option)
         _check_place(context)
         return
     from accord.cli.net.client import NetClient
-    from accord.cli.net.recent_rates import RecentRates
+    from accord.cli.net.text import RecentRates
     from accord.cli.quantities import read_duration_s
     from accord.cli.screen import open_console
 
@@ -135,8 +135,8 @@ def _watch(node: NetClient, every_s: float) -> None:
     from rich.text import Text
 
     from accord.cli.connection import UnreachableError
-    from accord.cli.net.recent_rates import RecentRates
     from accord.cli.net.screen import draw_net
+    from accord.cli.net.text import RecentRates
     from accord.cli.screen import open_console, safe
 
     console = open_console()

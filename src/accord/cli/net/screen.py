@@ -8,8 +8,7 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from accord.cli.net.recent_rates import RecentRates
-from accord.cli.net.text import LOCAL, path_text, required_text, share_text, time_text
+from accord.cli.net.text import LOCAL, RecentRates, path_text, required_text, share_text, time_text
 from accord.cli.net.tier_screen import draw_children, draw_parents, tier_words
 from accord.cli.quantities import count_text, rate_text
 from accord.cli.screen import safe

@@ -1,11 +1,16 @@
-"""Formats requirements, times and shares of the overlay."""
+"""Formats requirements, times and shares of the overlay.
+
+Recent delivery rates and shares in time, from successive samples.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 from accord.cli.quantities import latency_text
 from accord.cli.table import NOTHING
+from accord.core.overlay.status import ArrivalStatus, NetStatus
 
 LOCAL: Final = "local"
 ROUTED: Final = "routed"
@@ -46,3 +51,37 @@ def share_text(part: int, whole: int) -> str:
 
 def path_text(path: tuple[str, ...]) -> str:
     return " → ".join(path)
+
+
+WINDOW_S: Final = 10.0
+
+_Key = tuple[str, str, str]
+
+
+class RecentRates:
+    """Over the last `WINDOW_S` seconds, or since the first sample."""
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, dict[_Key, ArrivalStatus]]] = deque()
+
+    def look(self, status: NetStatus, now_s: float) -> None:
+        self._looks.append((now_s, {_key(each): each for each in status.arrivals}))
+        while len(self._looks) > 2 and self._looks[1][0] <= now_s - WINDOW_S:
+            self._looks.popleft()
+
+    def rate_hz(self, arrival: ArrivalStatus) -> float:
+        took_s = self._looks[-1][0] - self._looks[0][0] if self._looks else 0.0
+        return self.counts(arrival)[0] / took_s if took_s > 0 else 0.0
+
+    def counts(self, arrival: ArrivalStatus) -> tuple[int, int]:
+        """Events delivered, and how many of them late."""
+        if not self._looks:
+            return 0, 0
+        before = self._looks[0][1].get(_key(arrival))
+        if before is None or before.delivered > arrival.delivered:  # the node restarted
+            return (arrival.delivered, arrival.late) if len(self._looks) > 1 else (0, 0)
+        return arrival.delivered - before.delivered, arrival.late - before.late
+
+
+def _key(arrival: ArrivalStatus) -> _Key:
+    return arrival.node, arrival.source, arrival.channel

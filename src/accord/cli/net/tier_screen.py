@@ -10,7 +10,7 @@ from accord.cli.net.text import time_text
 from accord.cli.quantities import count_text
 from accord.cli.screen import safe
 from accord.cli.table import NOTHING, Table, figures
-from accord.core.overlay.tier_status import ChildStatus, ParentStatus, TierStatus
+from accord.core.overlay.status import ChildStatus, ParentStatus, TierStatus
 
 ACTIVE = Text("active", "green")
 STANDBY = Text("standby")

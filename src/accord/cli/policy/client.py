@@ -11,9 +11,9 @@ import msgspec
 
 from accord.cli.http_client import HttpReply, NodeHttpClient
 from accord.core.model.errors import AccordError, PolicyError
-from accord.core.policy.explanation import Explanation
+from accord.core.policy.explain import Explanation
 from accord.core.policy.policy_set import PolicySet, book_from
-from accord.http.policy_schemas import JSON, POLICIES, TOML, Changed, History, Problem
+from accord.http.schemas import JSON, POLICIES, TOML, Changed, History, Problem
 from accord.runtime.policy_admin import DryRun, ExplainRequest
 from accord.runtime.policy_store import Version
 

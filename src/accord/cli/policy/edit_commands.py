@@ -122,7 +122,7 @@ def set_(  # noqa: PLR0913 (a parameter per option)
 ) -> None:
     """Change what is given of the policy NAME, or add it. An empty value removes a part."""
     from accord.cli.policy.edits import edited
-    from accord.core.policy.policy_writer import policy_document
+    from accord.core.policy.policy_set import policy_document
 
     given: dict[str, object] = {
         "importance": importance,

@@ -11,7 +11,7 @@ from accord.cli.policy.files import read_policies, read_text
 from accord.cli.quantities import count_text
 from accord.cli.screen import print_line, safe
 from accord.cli.table import Table
-from accord.core.policy.explanation import Explanation, SettingDecision
+from accord.core.policy.explain import Explanation, SettingDecision
 from accord.runtime.policy_admin import ExplainRequest, PolicyAdmin, PolicyHost
 from accord.runtime.policy_store import PolicyStore
 

@@ -15,8 +15,12 @@ from accord.config.toml_lines import TomlLines
 from accord.core.model.errors import PolicyError, file_problem
 from accord.core.policy.policy import Policy
 from accord.core.policy.policy_parser import policy_from
-from accord.core.policy.policy_set import PolicySet, parse_policy_set, render_policy_set
-from accord.core.policy.policy_writer import policy_document
+from accord.core.policy.policy_set import (
+    PolicySet,
+    parse_policy_set,
+    policy_document,
+    render_policy_set,
+)
 from accord.runtime.policy_admin import MAX_TEXT
 from accord.shaping.checking import check_shapers
 

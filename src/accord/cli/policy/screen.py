@@ -17,7 +17,7 @@ from accord.cli.policy.text import (
 )
 from accord.cli.screen import print_line
 from accord.cli.table import Table, fields, figures, whole
-from accord.core.model.importance import DEFAULT_IMPORTANCE
+from accord.core.model.units import DEFAULT_IMPORTANCE
 from accord.core.policy.policy_set import PolicySet
 from accord.core.policy.preferences import PRESETS
 from accord.runtime.policy_admin import DryRun

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from accord.core.model.units import BANDWIDTHS_BPS, DURATIONS_MS, SIZES, render
+from accord.core.policy.document_fields import guarantee_text
 from accord.core.policy.policy import Policy
 from accord.core.policy.policy_set import PolicySet
 from accord.core.policy.preferences import Preferences
-from accord.core.policy.setting_text import guarantee_text
 
 
 def context_words(policy: Policy) -> str:

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from accord.cli.http_client import NodeHttpClient
 from accord.core.quality.status import PropertyStatus, QualityStatus
-from accord.http.quality_schemas import PROPERTIES, QUALITY, TEXT, Defined, PropertyList
+from accord.http.schemas import PROPERTIES, QUALITY, TEXT, Defined, PropertyList
 
 _ADVICE: Final = {
     401: "give --user and ACCORD_PASSWORD",

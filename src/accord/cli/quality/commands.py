@@ -67,7 +67,7 @@ def properties(
     from accord.cli.quality.client import QualityClient
     from accord.cli.quality.screen import draw_properties
     from accord.cli.screen import open_console
-    from accord.http.quality_schemas import PropertyList
+    from accord.http.schemas import PropertyList
 
     found = QualityClient(url, user, authority).properties()
     if is_json:

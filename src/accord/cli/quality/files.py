@@ -7,8 +7,7 @@ from typing import Final
 
 from accord.cli.errors import InputError
 from accord.core.model.errors import file_problem
-from accord.core.quality.errors import QualityError
-from accord.core.quality.properties import PropertyRegistry
+from accord.core.quality.properties import PropertyRegistry, QualityError
 from accord.core.quality.property_files import parse_properties
 from accord.core.quality.serialisation import (
     QualityDocument,

@@ -23,7 +23,6 @@ from accord.core.admission.filter_poset import PER_HZ, FilterPoset, to_hz, to_un
 from accord.core.admission.messages import AdmissionMessage, FlowSpec, NodeVerdict
 from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind, Mode
 from accord.core.admission.rate_enforcement import Compliance, RateEnforcement, RateViolation
-from accord.core.admission.reevaluation import ReevaluationQueue, Which
 from accord.core.admission.released_legs import Leg
 from accord.core.admission.reservation import ReservationDecision, ReservationState
 from accord.core.admission.reservation_protocol import ReservationProtocol
@@ -40,8 +39,10 @@ from accord.core.admission.resources import (
 from accord.core.admission.source_paths import Path, SourcePath
 from accord.core.admission.subscription_requests import (
     AdmissionOutcome,
+    ReevaluationQueue,
     SubscriptionRequest,
     SubscriptionRequests,
+    Which,
 )
 from accord.core.admission.transit_reservations import Sent
 from accord.core.model.document import Document

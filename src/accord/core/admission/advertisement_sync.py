@@ -14,8 +14,7 @@ from typing import Final
 import msgspec
 
 from accord.core.overlay.change_log import ChangeLog, DeltaLimits
-from accord.core.overlay.tier_delta_sync import TierDeltaSender
-from accord.core.overlay.tier_links import TierLinks
+from accord.core.overlay.tier_links import TierDeltaSender, TierLinks
 
 AGAIN_US: Final = 500_000
 MOST: Final = 100_000  # advertisements per child

@@ -24,7 +24,7 @@ from accord.core.admission.remote_advertisements import (
     RemoteAdvertisements,
     publisher_of,
 )
-from accord.core.model.decoding import decode_or_none
+from accord.core.model.errors import decode_or_none
 from accord.core.overlay.state_store import StateStore
 from accord.core.overlay.tier_links import TierLinks
 

@@ -29,8 +29,8 @@ from accord.core.admission.released_legs import Leg, ReleasedLegs
 from accord.core.admission.reservation import ReservationDecision, ReservationState
 from accord.core.admission.resources import MEMORY
 from accord.core.admission.transit_reservations import Sent, is_replacing
+from accord.core.model.bounded import FairQuota
 from accord.core.model.errors import AccordError
-from accord.core.model.fair_quota import FairQuota
 
 MAX_CHILD_RESERVATIONS: Final = MAX_REQUESTS // 2  # the rest is for clients of this node
 MAX_BYTES: Final = 64 << 20  # of flow specs

@@ -31,8 +31,7 @@ from accord.core.admission.networked_admission import NetworkedAdmission, drain
 from accord.core.admission.remote_advertisements import RemoteAdvertisements
 from accord.core.admission.source_paths import SourcePath, path_from
 from accord.core.channels.template import Context, Template
-from accord.core.model.decoding import decode_or_none
-from accord.core.model.errors import AccordError
+from accord.core.model.errors import AccordError, decode_or_none
 from accord.core.overlay.state_store import StateStore
 from accord.core.overlay.tier_links import TierLinks
 from accord.core.predicates.predicate import parse

@@ -29,8 +29,8 @@ from accord.core.admission.messages import (
 )
 from accord.core.admission.released_legs import Leg, ReleasedLegs
 from accord.core.admission.resources import MEMORY, Amounts, Pool, ReservationTable, Shortage
+from accord.core.model.bounded import FairQuota
 from accord.core.model.errors import AccordError
-from accord.core.model.fair_quota import FairQuota
 
 MAX_PATH: Final = 64
 MAX_LEGS: Final = 1_024  # per request

@@ -26,12 +26,11 @@ from accord.core.broker.subscription_admission import SubscriptionAdmission
 from accord.core.channels.history.messages import HistorySelector
 from accord.core.model.channels import problem_with_filter
 from accord.core.model.errors import EventError, PredicateError
-from accord.core.model.times import NOW, parse_time
+from accord.core.model.units import NOW, parse_time
 from accord.core.mqtt.codes import Reason
 from accord.core.mqtt.event_mapping import DEADLINE, KEY
 from accord.core.mqtt.packets import TopicFilter, Will
-from accord.core.mqtt.properties import NO_PROPERTIES, Properties, passed_on_block
-from accord.core.mqtt.reserved_properties import OWN
+from accord.core.mqtt.properties import NO_PROPERTIES, OWN, Properties, passed_on_block
 from accord.core.mqtt.wire import string_bytes
 from accord.core.policy.policies import Entity, Grant, Policies
 from accord.core.policy.policy_set import PolicySet

@@ -20,7 +20,7 @@ from accord.core.channels.channels import UNKNOWN
 from accord.core.channels.history.history_protocol import HistoryProtocol
 from accord.core.channels.history.messages import SERVICE, HistoryReply
 from accord.core.model.errors import EventError
-from accord.core.model.importance import IMPORTANCES
+from accord.core.model.units import IMPORTANCES
 from accord.core.overlay.interests import Need
 from accord.core.overlay.signalling import Carried
 from accord.core.overlay.tier_links import TierLinks
@@ -28,8 +28,12 @@ from accord.core.overlay.validation import DAMAGED
 from accord.core.policy.policies import Entity
 from accord.core.router.rights import FEEDBACK
 from accord.core.tiers.child_receivers import ChildReceivers
-from accord.core.tiers.messages import ChannelLookup, ChannelLookupReply, RelayedHistoryReply
-from accord.core.tiers.options import TierOptions
+from accord.core.tiers.messages import (
+    ChannelLookup,
+    ChannelLookupReply,
+    RelayedHistoryReply,
+    TierOptions,
+)
 from accord.core.tiers.parent import Parent
 
 

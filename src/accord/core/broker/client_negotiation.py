@@ -24,7 +24,6 @@ from accord.core.quality.client_quality import (
     ClientQuality,
     NegotiatedItem,
 )
-from accord.core.quality.errors import QualityError
 from accord.core.quality.expectations import MAX_ALTERNATIVES, Expectation, Lifecycle, wanted_of
 from accord.core.quality.json_forms import (
     MAX_OWN_ID,
@@ -38,8 +37,7 @@ from accord.core.quality.json_forms import (
     usage_form,
 )
 from accord.core.quality.matching import MatchState
-from accord.core.quality.negotiation import Negotiation
-from accord.core.quality.notices import (
+from accord.core.quality.messages import (
     Advice,
     ApplyMechanism,
     Notice,
@@ -47,9 +45,10 @@ from accord.core.quality.notices import (
     UsageChanged,
     WithdrawMechanism,
 )
+from accord.core.quality.negotiation import Negotiation
 from accord.core.quality.overlay_negotiation import TierNegotiation
 from accord.core.quality.profiles import Profile, check_profile
-from accord.core.quality.properties import Property
+from accord.core.quality.properties import Property, QualityError
 from accord.core.router.rights import ADVICE, EXPECTATIONS
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import msgspec
 from accord.core.broker.broker_context import NodeRequest
 from accord.core.broker.message import MqttMessage
 from accord.core.broker.session import MqttSession
-from accord.core.model.importance import IMPORTANCES
+from accord.core.model.units import IMPORTANCES
 from accord.core.mqtt.properties import Properties, passed_on_block
 from accord.core.mqtt.wire import string_bytes
 from accord.core.policy.policies import Grant

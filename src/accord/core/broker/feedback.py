@@ -21,16 +21,23 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from accord.core.broker.delivery_accounting import record_unrouted
-from accord.core.broker.message import MqttMessage
+from accord.core.broker.message import MqttMessage, properties_of_transit_event
 from accord.core.broker.session import MqttSession
-from accord.core.broker.transit_properties import properties_of_transit_event
 from accord.core.feedback.receipts import Receipt, ReceiptError, ReceiptSigner, parse_receipt
 from accord.core.model.errors import EventError
-from accord.core.model.importance import DEFAULT_IMPORTANCE
+from accord.core.model.units import DEFAULT_IMPORTANCE
 from accord.core.monitoring.ledger import REFUSED, event_id
 from accord.core.mqtt.codes import Reason
-from accord.core.mqtt.properties import MAX_USER, Properties, passed_on_block
-from accord.core.mqtt.reserved_properties import CHANNEL, EVENT, NODE, OWN, PUBLISHER
+from accord.core.mqtt.properties import (
+    CHANNEL,
+    EVENT,
+    MAX_USER,
+    NODE,
+    OWN,
+    PUBLISHER,
+    Properties,
+    passed_on_block,
+)
 from accord.core.mqtt.wire import string_bytes
 from accord.core.overlay.signalling import Carried
 from accord.core.policy.policies import Entity, Grant

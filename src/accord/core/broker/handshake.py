@@ -2,6 +2,8 @@
 
 The driver checks user name and password (`LoginGate.logins`, concluded by `admit`), because that is
 slow by design. Enhanced authentication is an `AuthExchange` of AUTH packets.
+
+Enhanced authentication: the interface of methods such as SCRAM.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from typing import Final
 
 from accord.core.broker.broker import FOREVER, Broker
 from accord.core.broker.broker_context import HeldReply
-from accord.core.broker.enhanced_auth import AuthExchange
 from accord.core.broker.publish_handler import PublishHandler
 from accord.core.broker.reply_queue import CONNECT, EXCHANGE, GONE, LOGIN, NOTHING
 from accord.core.broker.session import MqttSession
@@ -20,10 +21,27 @@ from accord.core.mqtt.codec import encode
 from accord.core.mqtt.codes import REASONS, V5, PacketType, ProtocolError, Reason, violation
 from accord.core.mqtt.event_mapping import EVENT_IDS, EVENT_NAMES
 from accord.core.mqtt.packets import Auth, Connack, Connect, Disconnect
-from accord.core.mqtt.properties import NO_PROPERTIES, Properties
-from accord.core.mqtt.reserved_properties import ENDED
+from accord.core.mqtt.properties import ENDED, NO_PROPERTIES, Properties
 from accord.core.router.rights import Rights
 from accord.core.scheduling.timers import Timer
+
+
+class AuthExchange:
+    """One authentication in progress; each method is a subclass."""
+
+    def step(self, data: bytes) -> AuthStep:
+        """Process the client's data; raises ProtocolError if it is wrong."""
+        raise NotImplementedError
+
+
+class AuthStep:
+    """The next step of an exchange; with `rights` the client is authenticated."""
+
+    def __init__(self, data: bytes, rights: Rights | None = None, user: str = "") -> None:
+        self.data = data
+        self.rights = rights
+        self.user = user
+
 
 LOST: Final = "connection lost"
 

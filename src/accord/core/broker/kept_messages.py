@@ -16,8 +16,17 @@ import msgspec
 from accord.core.broker.message import MqttMessage
 from accord.core.monitoring.channel_counts import ChannelCounts
 from accord.core.monitoring.ledger import event_id
-from accord.core.mqtt.properties import Properties, passed_on_block, read_block
-from accord.core.mqtt.reserved_properties import CHANNEL, EVENT, NODE, ORIGIN, PUBLISHER, RECEIVED
+from accord.core.mqtt.properties import (
+    CHANNEL,
+    EVENT,
+    NODE,
+    ORIGIN,
+    PUBLISHER,
+    RECEIVED,
+    Properties,
+    passed_on_block,
+    read_block,
+)
 from accord.core.mqtt.wire import string_bytes
 from accord.core.overlay.validation import MAX_NUMBER
 from accord.core.queries.messages import QueryHit

@@ -3,6 +3,8 @@
 Most receivers of a message get the same bytes, so encoded frames are cached. The cache excludes the
 expiry, which shrinks while a message is queued, and what is specific to one receiver (packet and
 subscription identifiers, topic aliases).
+
+MQTT properties of transit events.
 """
 
 from __future__ import annotations
@@ -10,16 +12,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from accord.core.model.document import Document
 from accord.core.model.event import Event
 from accord.core.model.values import Value
 from accord.core.monitoring.channel_counts import ChannelCounts
 from accord.core.monitoring.ledger import event_id
-from accord.core.mqtt.codes import V5
+from accord.core.mqtt.codes import V5, ProtocolError
 from accord.core.mqtt.event_mapping import to_event, to_values
-from accord.core.mqtt.properties import NO_PROPERTIES, Properties
-from accord.core.mqtt.reserved_properties import EVENT, NODE
+from accord.core.mqtt.properties import EVENT, NO_PROPERTIES, NODE, Properties, read_passed_on
 from accord.core.mqtt.wire import string_bytes, varint_bytes
+from accord.core.overlay.signalling import Carried
+from accord.core.overlay.validation import problem_with_event
 from accord.core.router.message import Message
 from accord.core.scheduling.shaping_decision import ShapingTarget
 
@@ -198,3 +203,16 @@ class MqttMessage(Message):
         if alias:
             block += _ALIAS + alias.to_bytes(2, "big")
         return varint_bytes(len(block)) + block
+
+
+def properties_of_transit_event(event: Carried) -> Properties | None:
+    """The event's properties with its expiry; None if no node could have sent such an event."""
+    if problem_with_event(event) is not None:
+        return None
+    try:
+        properties = read_passed_on(event.block)
+    except ProtocolError:
+        return None
+    if event.expiry_s >= 0:
+        properties = msgspec.structs.replace(properties, message_expiry_s=event.expiry_s)
+    return properties

@@ -13,12 +13,10 @@ from msgspec.structs import replace
 from accord.core.broker.broker_context import BrokerContext, ShapingWaiter, WorkerOrder
 from accord.core.broker.delivery import ClientDelivery
 from accord.core.broker.message import MqttMessage
-from accord.core.mqtt.properties import passed_on, passed_on_block, read_block
-from accord.core.mqtt.reserved_properties import OWN
-from accord.core.scheduling.importance_rates import ImportanceRates
+from accord.core.mqtt.properties import OWN, passed_on, passed_on_block, read_block
 from accord.core.scheduling.link_estimator import LinkEstimator
 from accord.core.scheduling.outbox import Outbox
-from accord.core.scheduling.shaping_decision import ShapingTarget, choose_shape
+from accord.core.scheduling.shaping_decision import ImportanceRates, ShapingTarget, choose_shape
 
 SHAPED_FROM: Final = "shaped-from"
 _MOST: Final = 1_000  # conversions in progress

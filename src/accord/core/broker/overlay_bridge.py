@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from accord.core.broker.feedback import UNKNOWN_NODE
-from accord.core.broker.message import MqttMessage
-from accord.core.broker.transit_properties import properties_of_transit_event
+from accord.core.broker.message import MqttMessage, properties_of_transit_event
 from accord.core.channels.channels import TEMPLATE, Channels
 from accord.core.feedback.receipts import Receipt
 from accord.core.model.channels import problem_with_channel

@@ -15,12 +15,12 @@ from accord.core.broker.message import MqttMessage
 from accord.core.broker.session import MqttSession
 from accord.core.model.channels import filter_selects
 from accord.core.monitoring.ledger import SHED
-from accord.core.quality.active_mechanisms import FILTERED, ActiveMechanisms
 from accord.core.quality.client_quality import ClientProfile, ClientQuality
 from accord.core.quality.measurements import Measurement
+from accord.core.quality.mechanisms import FILTERED, ActiveMechanisms
+from accord.core.quality.messages import Notice
 from accord.core.quality.meters import ORDERED, ChannelMeter, RateMeter, differs
 from accord.core.quality.negotiation import Negotiation
-from accord.core.quality.notices import Notice
 from accord.core.quality.profiles import Profile
 from accord.core.router.fan_out import MessageOverride, PublisherFanOut, Receiver
 

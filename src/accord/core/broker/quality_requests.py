@@ -17,7 +17,6 @@ from accord.core.broker.broker_context import NodeRequest
 from accord.core.broker.client_negotiation import ClientNegotiation
 from accord.core.broker.session import MqttSession
 from accord.core.quality.client_quality import ClientExpectation, ClientProfile
-from accord.core.quality.errors import QualityError
 from accord.core.quality.json_forms import (
     Json,
     capabilities_form,
@@ -28,7 +27,7 @@ from accord.core.quality.json_forms import (
     render_expectation,
 )
 from accord.core.quality.profiles import Capability, Profile
-from accord.core.quality.properties import Property, shown
+from accord.core.quality.properties import Property, QualityError, shown
 from accord.core.quality.property_files import parse_properties
 from accord.core.router.rights import CAPABILITIES, EXPECTATIONS
 

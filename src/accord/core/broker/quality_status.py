@@ -10,7 +10,7 @@ from accord.core.quality.client_quality import ClientExpectation
 from accord.core.quality.expectations import Lifecycle
 from accord.core.quality.json_forms import render_expectation
 from accord.core.quality.match_groups import ProfileCopy
-from accord.core.quality.notices import AdaptationDecision
+from accord.core.quality.messages import AdaptationDecision
 from accord.core.quality.profiles import ScoredCapabilities
 from accord.core.quality.status import (
     CapabilityStatus,

@@ -65,10 +65,10 @@ from accord.core.native import cut, number, rewrite
 from accord.core.policy.policies import Entity, Grant
 from accord.core.router.fan_out import Receiver, RouterSubscription
 from accord.core.router.message import Message
-from accord.core.scheduling.importance_rates import ImportanceRates
 from accord.core.scheduling.link_estimator import LinkEstimator
 from accord.core.scheduling.outbox import EventRun, Outbox, QueueEntry
 from accord.core.scheduling.pacing import Gate
+from accord.core.scheduling.shaping_decision import ImportanceRates
 from accord.core.scheduling.timers import Timer
 
 _LAST_PACKET_ID: Final = 65_535

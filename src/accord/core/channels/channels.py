@@ -1,4 +1,13 @@
-"""The templates of one node, and which of them serves which channel."""
+"""The templates of one node, and which of them serves which channel.
+
+Fault isolation for templates that raise an exception.
+
+In a simulation the exception propagates. A live node continues. A third-party template is in an
+unknown state then: it is not called again, and publishing to its channels is refused with the
+exception's text. A template that ships with Accord stays in use, after a pause if its timers
+failed: otherwise one malformed message of a neighbour would end all channels of a kind. Either way
+the driver finds the exception in `new` and reports it.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +16,58 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from accord.core.channels.history.options import is_persistent
-from accord.core.channels.local import Local
-from accord.core.channels.option_checks import problem_with_options
+from accord.core.channels.history.messages import is_persistent
 from accord.core.channels.reliable import LAGGARDS, Reliable, patience_us
-from accord.core.channels.routed import Routed
+from accord.core.channels.routed import Local, Routed
 from accord.core.channels.streams.source_stream import NEVER
-from accord.core.channels.template import ALL, IN_ORDER, Context, Template
-from accord.core.channels.template_failures import FAILED, UNLOADED, TemplateFailures
+from accord.core.channels.template import ALL, IN_ORDER, Context, Template, problem_with_options
 from accord.core.channels.total_order import TotalOrder
 from accord.core.channels.tree_multicast import SingleSource, Unreliable
 from accord.core.model.channels import MAX_CHANNEL_BYTES, filter_selects
-from accord.core.model.decoding import decode_or_none
-from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.channel_traits import ChannelTraits
+from accord.core.model.errors import decode_or_none
+from accord.core.overlay.channel_directory import ChannelDefinition, ChannelTraits
 from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.route_manager import Requirement
 from accord.core.overlay.signalling import Carried, TemplateMessage
+
+FAILED: Final = "template failed"
+PAUSE_US: Final = 1_000_000
+UNLOADED: Final = "it can't be loaded, its log says why"
+_NEW: Final = 100  # failures held for the driver
+_TEXT: Final = 200
+
+
+class TemplateFailures:
+    """`off` maps disabled templates to the text of what they raised."""
+
+    def __init__(self, *, contains: bool) -> None:
+        self.new: list[tuple[str, Exception]] = []
+        self.off: dict[str, str] = {}
+        self._contains = contains
+        self._paused: dict[str, int] = {}  # until when
+
+    def note(self, template: str, error: Exception, *, ends: bool) -> None:
+        """Record `error`, and disable the template if `ends`; re-raise without fault isolation."""
+        if not self._contains:
+            raise error
+        if len(self.new) < _NEW:
+            self.new.append((template, error))
+        if ends:
+            self.off[template] = f"{type(error).__name__}: {error}"[:_TEXT].removesuffix(": ")
+
+    def pause(self, template: str, now_us: int) -> None:
+        self._paused[template] = now_us + PAUSE_US
+
+    def paused_us(self, template: str) -> int:
+        """Until when the template's timers are ignored."""
+        return self._paused.get(template, 0) if self._paused else 0
+
+    def take(self) -> list[tuple[str, Exception]]:
+        """Return and clear the new failures."""
+        new, self.new = self.new, []
+        return new
+
 
 ROUTED: Final = "routed"
 SHIPPED: Final[Mapping[str, type[Template]]] = {

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from accord.core.channels.trees.spanner import Graph, distances, graph_of
+from accord.core.channels.trees.tree import Graph, distances, graph_of
 from accord.core.overlay.duplicate_filter import Duplicates
 from accord.core.overlay.link_state import LinkStateMap
 

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from accord.core.model.channels import ChannelMap
-from accord.core.model.decoding import decode_or_none
+from accord.core.model.errors import decode_or_none
 from accord.core.overlay.interests import Need
 from accord.core.overlay.validation import problem_with_need
 

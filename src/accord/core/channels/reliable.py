@@ -18,7 +18,6 @@ from typing import ClassVar, Final
 import msgspec
 
 from accord.core.channels.members import NEED, Members
-from accord.core.channels.option_checks import Check, one_of, whole_number
 from accord.core.channels.streams.in_flight import InFlightBudget
 from accord.core.channels.streams.inbound_streams import InboundStreams
 from accord.core.channels.streams.messages import (
@@ -38,10 +37,19 @@ from accord.core.channels.streams.outbound_streams import OutboundStreams
 from accord.core.channels.streams.source_stream import NEVER, BufferedEvent, SourceStream
 from accord.core.channels.streams.stream_relay import StreamRelay
 from accord.core.channels.streams.stream_sender import StreamSender
-from accord.core.channels.template import ALL, IN_ORDER, ONCE, Context, Template
+from accord.core.channels.template import (
+    ALL,
+    IN_ORDER,
+    ONCE,
+    Check,
+    Context,
+    Template,
+    one_of,
+    whole_number,
+)
 from accord.core.channels.tree_multicast import TreeMulticast, factor_of
 from accord.core.channels.trees.tree_cache import TreeCache
-from accord.core.model.decoding import decode_or_none
+from accord.core.model.errors import decode_or_none
 from accord.core.overlay.anti_entropy import earlier
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.neighbour_outbox import EXPIRED

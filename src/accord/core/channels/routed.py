@@ -1,4 +1,7 @@
-"""Events over routes that keep a maximum delay, on several paths if the channel requires it."""
+"""Events over routes that keep a maximum delay, on several paths if the channel requires it.
+
+Events that stay at the node where they are published.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from accord.core.channels.option_checks import Check, one_of
-from accord.core.channels.template import Template
+from accord.core.channels.template import Check, Template, one_of
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.route_manager import Requirement
 from accord.core.overlay.signalling import Carried
@@ -32,3 +34,7 @@ class Routed(Template):
         if event.qos == 0 and definition.options.get(DATAGRAMS) == "true":
             event = msgspec.structs.replace(event, may_be_lost=True)
         self.context.carry(event, destinations, requirement)
+
+
+class Local(Template):
+    """Does nothing: the node's own router has already delivered the events."""

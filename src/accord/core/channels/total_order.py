@@ -45,9 +45,8 @@ from accord.core.channels.ordering.messages import (
     stamp_of,
 )
 from accord.core.channels.ordering.ordered_receiver import OrderedReceiver
-from accord.core.channels.ordering.own_positions import OwnPositions
 from accord.core.channels.ordering.sequencer_manager import SequencerManager
-from accord.core.channels.ordering.source_queue import SourceQueue
+from accord.core.channels.ordering.source_queue import OwnPositions, SourceQueue
 from accord.core.channels.reliable import (
     FORGET_US,
     LAGGARDS,
@@ -59,7 +58,7 @@ from accord.core.channels.streams.messages import NOTHING, Message, StreamHeader
 from accord.core.channels.streams.source_stream import NEVER, BufferedEvent, SourceStream
 from accord.core.channels.streams.stream_sender import StreamSender, fitting
 from accord.core.channels.template import SAME_ORDER, Context
-from accord.core.model.decoding import decode_or_none
+from accord.core.model.errors import decode_or_none
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.signalling import Carried
 

@@ -13,14 +13,12 @@ from typing import ClassVar, Final
 import msgspec
 
 from accord.core.channels.members import Members
-from accord.core.channels.option_checks import Check, number
 from accord.core.channels.rendezvous import Rendezvous
-from accord.core.channels.template import BEST_EFFORT, ONCE, Context, Template
+from accord.core.channels.template import BEST_EFFORT, ONCE, Check, Context, Template, number
 from accord.core.channels.trees.known_trees import KnownTrees
-from accord.core.channels.trees.spanner import FACTOR
-from accord.core.channels.trees.tree import Digest, Tree, problem_with_tree
+from accord.core.channels.trees.tree import FACTOR, Digest, Tree, problem_with_tree
 from accord.core.channels.trees.tree_cache import TreeCache
-from accord.core.model.decoding import decode_or_none
+from accord.core.model.errors import decode_or_none
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.duplicate_filter import Duplicates
 from accord.core.overlay.signalling import Carried

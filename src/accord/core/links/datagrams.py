@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from accord.core.links.codec import LinkCodec, body_of
 from accord.core.links.errors import LinkError
-from accord.core.links.keys import ID_BYTES, DatagramKey
+from accord.core.links.handshake import ID_BYTES, DatagramKey
 from accord.core.links.messages import DatagramReport
-from accord.core.links.traffic import FrameCounts
+from accord.core.links.options import FrameCounts
 
 NUMBER_BYTES: Final = 8
 _MAC_BYTES: Final = 16

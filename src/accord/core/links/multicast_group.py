@@ -34,10 +34,9 @@ from accord.core.links.datagrams import (
     mac_of,
 )
 from accord.core.links.errors import LinkError
-from accord.core.links.keys import ID_BYTES, DatagramKey
+from accord.core.links.handshake import ID_BYTES, DatagramKey
 from accord.core.links.messages import MulticastReport
-from accord.core.links.names import name_problem
-from accord.core.links.traffic import FrameCounts
+from accord.core.links.options import FrameCounts, name_problem
 
 MAX_ADDRESSES: Final = 8
 ADDRESS_CHARACTERS: Final = 300

@@ -13,8 +13,7 @@ from typing import Final
 
 from accord.core.links.codec import CONTROL, DATA, FRAME_BYTES, LAST, LINK, PART, frame, frame_of
 from accord.core.links.errors import CloseReason, LinkError
-from accord.core.links.options import LinkOptions
-from accord.core.links.traffic import LinkTraffic
+from accord.core.links.options import LinkOptions, LinkTraffic
 
 # Returns encoded messages of about the given number of bytes, or a little more.
 Pull = Callable[[int], list[bytes]]

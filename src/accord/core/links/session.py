@@ -2,6 +2,13 @@
 
 A session never raises on bad input: when it has ended, `ended` holds the reason, and all that is
 left to send is a `LinkClose`. The driver closes the connection after sending it.
+
+Resolves duplicate links: one connection per pair of nodes.
+
+If both ends dial, the connection dialled by the node with the smaller name stays: both ends decide
+alike, whichever they see first. A node that dials a second connection itself has lost the first. A
+different incarnation means either a restarted node or a name conflict. In the first case the old
+link is silent; so while the existing link is alive, another incarnation is refused.
 """
 
 from __future__ import annotations
@@ -10,10 +17,18 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from accord.core.links.codec import CONTROL, DATA, LAST, LINK, PART, LinkCodec
+from accord.core.links.codec import (
+    CONTROL,
+    DATA,
+    HEADER_BYTES,
+    LAST,
+    LINK,
+    PART,
+    LinkCodec,
+    LinkFramer,
+)
 from accord.core.links.datagrams import Datagrams, Opener, Sealer
 from accord.core.links.errors import CloseReason, LinkError
-from accord.core.links.framing import HEADER_BYTES, LinkFramer
 from accord.core.links.handshake import (
     Admit,
     LinkHandshake,
@@ -34,9 +49,8 @@ from accord.core.links.messages import (
     encode_link_message,
 )
 from accord.core.links.multicast_group import MulticastGroup, MulticastPeer
-from accord.core.links.options import LinkOptions
+from accord.core.links.options import LinkOptions, no_traffic
 from accord.core.links.send_queue import LinkSendQueue, Pull
-from accord.core.links.traffic import no_traffic
 
 _DEFAULTS: Final = LinkOptions()
 _MIN_MESSAGE_BYTES: Final = 4_096
@@ -344,3 +358,23 @@ def _features(local: LocalIdentity, remote: RemoteEndpoint, options: LinkOptions
     features[MESSAGE_BYTES] = options.message_bytes
     features[KEEPALIVE_US] = options.keepalive_us
     return features
+
+
+def reason_to_refuse(
+    own: str, standing: LinkPeer | None, new: LinkPeer, *, is_heard: bool
+) -> LinkError | None:
+    """Why `new` is refused; None if it replaces `standing`.
+
+    `is_heard`: a message arrived over `standing` recently.
+    """
+    if standing is None:
+        return None
+    if new.incarnation != standing.incarnation:
+        if not is_heard:
+            return None
+        return LinkError(
+            CloseReason.SAME_NAME, f"another node {new.node} is linked with {own}, and alive"
+        )
+    if new.is_dialed in (standing.is_dialed, own < new.node):
+        return None
+    return LinkError(CloseReason.DUPLICATE, f"nodes {own} and {new.node} are linked already")

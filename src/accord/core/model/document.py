@@ -22,8 +22,7 @@ from typing import Final
 from lxml import etree
 
 from accord.core.model.errors import EventError
-from accord.core.model.values import Value, infer
-from accord.core.model.xpath_numbers import xpath_number
+from accord.core.model.values import Value, infer, xpath_number
 
 MAX_BYTES: Final = 256 * 1024
 MAX_DEPTH: Final = 32

@@ -1,6 +1,13 @@
-"""Errors at Accord's edges, with the facts a caller needs to show or act on."""
+"""Errors at Accord's edges, with the facts a caller needs to show or act on.
+
+Decodes messages from other nodes, tolerating malformed ones.
+"""
 
 from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
 
 
 class AccordError(Exception):
@@ -67,3 +74,17 @@ class PolicyError(AccordError):
         self.place = place
         self.problem = problem
         super().__init__(f"{place}: {problem}")
+
+
+T = TypeVar("T")
+
+
+def decode_or_none(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T | None:
+    """Returns None for data that `decoder` does not accept.
+
+    All of msgspec's own errors are ValueErrors; so is what it raises for text that is not UTF-8.
+    """
+    try:
+        return decoder.decode(data)
+    except (ValueError, RecursionError, OverflowError):
+        return None

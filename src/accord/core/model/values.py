@@ -3,6 +3,8 @@
 A value is a string, an integer (64 bits), a float (finite), a boolean or a timestamp (an instant,
 to the microsecond). Integers and floats are one *kind*: they compare with each other. Values of
 unlike kinds never compare; a predicate that tries gets unknown.
+
+Conversion of text to numbers as in XPath.
 """
 
 from __future__ import annotations
@@ -113,3 +115,21 @@ def parse_timestamp(text: str) -> datetime | None:
         return moment.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+# What libxml2 accepts as a number: XPath 1.0's form, and an exponent.
+_NUMBER: Final = re.compile(
+    r"[ \t\r\n]*(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:[eE]([+-]?[0-9]*))?[ \t\r\n]*"
+)
+
+
+def xpath_number(text: str) -> float:
+    """XPath's number() of a string; NaN if it is not a number.
+
+    As libxml2 does it, except that no exponent makes its arithmetic overflow on the way.
+    """
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        return math.nan
+    digits, exponent = found.groups()
+    return float(digits if exponent in (None, "", "+", "-") else f"{digits}e{exponent}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.model.channels import is_internal
-from accord.core.monitoring.bounded_counts import OTHER
+from accord.core.monitoring.counters import OTHER
 from accord.core.monitoring.statistics import WAIT_BUCKETS
 
 LIGHT_BYTES: Final = 8_192

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from accord.core.monitoring.channel_counts import ChannelCounts, ChannelTable
-from accord.core.monitoring.counter_rates import CounterRates, Counts, Look, kbps, wait_quantile_ms
+from accord.core.monitoring.series import CounterRates, Counts, Look, kbps, wait_quantile_ms
 from accord.core.monitoring.statistics import WAIT_BUCKETS
 from accord.core.monitoring.top import ChannelActivity, ClientActivity, ClientReading
 

@@ -3,6 +3,10 @@
 One table defines the properties, their types and the packets they may occur in; decoding dispatches
 on it by identifier. Of the standard's two error classes, unknown or misplaced identifiers and
 broken values are malformed packets, repetitions and values out of range are protocol errors.
+
+User properties reserved for the node, on kept events it sends, replies and DISCONNECT.
+
+Clients can't set them.
 """
 
 from __future__ import annotations
@@ -285,3 +289,15 @@ def passed_on_block(properties: Properties) -> bytes:
     """The properties of `passed_on`, encoded without length prefix."""
     encoded = encode_properties(passed_on(properties))
     return encoded[read_varint(encoded, 0, len(encoded))[1] :]
+
+
+OWN: Final = "accord-"  # their common prefix
+CHANNEL: Final = "accord-channel"
+EVENT: Final = "accord-event"
+RECEIVED: Final = "accord-received-ms"
+PUBLISHER: Final = "accord-publisher"
+NODE: Final = "accord-node"  # the publisher's node
+ORIGIN: Final = "accord-origin"  # in a journal, the event ID if it differs: NUMBER@NODE
+PAGE: Final = "accord-page"  # the message after the events of a page: (PAGE, END)
+END: Final = "end"
+ENDED: Final = "accord-ended"  # in a DISCONNECT: the filter of a subscription that the node ended

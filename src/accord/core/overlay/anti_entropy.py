@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from accord.core.overlay.delta_requests import DeltaRequests
-from accord.core.overlay.gossip import Gossip, Sends
+from accord.core.overlay.gossip import DeltaRequests, Gossip, Sends
 from accord.core.overlay.name_conflicts import NameConflicts
-from accord.core.overlay.origin_replica import Change, OriginReplica
-from accord.core.overlay.replica_set import ReplicaSet
+from accord.core.overlay.replica_set import Change, OriginReplica, ReplicaSet
 from accord.core.overlay.state_messages import (
     NOTHING,
     DeltaRequest,

@@ -8,19 +8,26 @@ another node writes a tombstone with a later time, which stays until the name is
 that a node that was unreachable does not bring the old definition back.
 
 Clocks differ, so a creation or deletion always gets a later time than the entries it replaces.
+
+Traits of a channel: what its template requires of a node where clients publish to it.
+
+Request and reply bodies for channels, used over HTTP and on `$accord/channels` alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from math import isfinite
-from typing import Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
+from msgspec import Meta, Struct
 
 from accord.core.model.channels import ChannelMap, problem_with_filter
+from accord.core.model.errors import PolicyError
 from accord.core.overlay.state_messages import MAX_KEY, MAX_STAMP
 from accord.core.overlay.state_store import StateStore
+from accord.core.overlay.status import ChannelStatus
 
 CHANNEL: Final = "channel"
 MAX_PATHS: Final = 8
@@ -265,3 +272,112 @@ def specificity(definition: ChannelDefinition) -> tuple[int, ...]:
     """Sort key, level by level: a name above `+`, that above `#`; the end above all of them."""
     kinds = {"#": 0, "+": 1}
     return (*(kinds.get(level, 2) for level in definition.name.split("/")), 3)
+
+
+class ChannelTraits(NamedTuple):
+    """Requirements of a channel's template; the defaults require nothing."""
+
+    is_ordered: bool = False  # the template alone decides when local clients get events
+    can_be_full: bool = False  # publishers may be paused
+    problem: str = ""  # why clients cannot publish here
+    is_persistent: bool = False  # all events published here are kept, here or at the parent
+    goes_up: bool = False  # events are sent to a parent, regardless of interests
+    keeps_order: bool = False  # no event overtakes another on its way to a client
+
+
+DEFAULT_TRAITS: Final = ChannelTraits()
+
+
+MAX_DELAY_MS: Final = 3_600_000
+OPTION_EXPECTED: Final = "expected text, true, false or a number"
+
+
+class ChannelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Definition of a channel: 0 ms means any delay, a resiliency of 0 uses all paths.
+
+    The template defines its `options`: a routed one has `datagrams`, true if its QoS 0 events may
+    be sent over UDP. Each value is text, true, false or a number.
+    """
+
+    template: str = "routed"
+    max_delay_ms: Annotated[float, Meta(ge=0, le=MAX_DELAY_MS)] = 0
+    paths: Annotated[int, Meta(ge=1, le=MAX_PATHS)] = 1
+    resiliency: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    options: dict[str, Any] = {}
+
+    def definition(self, name: str) -> ChannelDefinition:
+        """The channel definition; raises `PolicyError` for an option of another type."""
+        return ChannelDefinition(
+            name=name,
+            template=self.template,
+            max_delay_us=round(self.max_delay_ms * 1_000),
+            paths=self.paths,
+            resiliency=self.resiliency,
+            options={option: _text(option, value) for option, value in self.options.items()},
+        )
+
+
+class Channel(Struct, frozen=True, kw_only=True):
+    """Definition of a channel or a filter, the node that made it, and its traffic.
+
+    `flows` lead from publishing nodes to interested nodes; `flows_met` of them meet the
+    requirements. `delivered` and `late` count arrivals at all nodes.
+    """
+
+    name: str
+    template: str
+    max_delay_ms: float
+    paths: int
+    resiliency: float
+    node: str
+    options: dict[str, str] = {}
+    flows: int = 0
+    flows_met: int = 0
+    delivered: int = 0
+    late: int = 0
+    missing_at: tuple[str, ...] = ()  # nodes where its template is not installed
+
+
+class ChannelList(Struct, frozen=True, kw_only=True):
+    """All defined channels, sorted by name."""
+
+    channels: tuple[Channel, ...]
+
+
+def channel_of(status: ChannelStatus) -> Channel:
+    return Channel(
+        name=status.name,
+        template=status.template,
+        max_delay_ms=status.max_delay_us / 1_000,
+        paths=status.paths,
+        resiliency=status.resiliency,
+        node=status.node,
+        options=status.options,
+        flows=status.flows,
+        flows_met=status.flows_met,
+        delivered=status.delivered,
+        late=status.late,
+        missing_at=status.missing_at,
+    )
+
+
+def option_text(value: object) -> str | None:
+    """An option's value as text for templates; None if it has another type."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float() if isfinite(value):
+            return f"{value:.15g}"
+        case _:
+            return None
+
+
+def _text(option: str, value: object) -> str:
+    text = option_text(value)
+    if text is None:
+        raise PolicyError(f"options.{option[:40]}", OPTION_EXPECTED)
+    return text

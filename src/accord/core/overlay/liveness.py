@@ -18,17 +18,105 @@ mistake its own pause for the silence of others.
 
 Availability is the share of the last day during which the neighbour was up. A prior with the weight
 of one hour stands in for unknown time.
+
+Hello scheduler: ping rate per neighbour where the bandwidth for pings is limited.
+
+While the allowance suffices, every neighbour is pinged at the full rate, that of `ping_us`.
+Otherwise rates are weighted: a neighbour that routes in use pass, or that events are sent to, has
+eight times the weight of another, and one of the nearer half twice that of the rest (near
+neighbours are likely to be used next). Rates are proportional to weight, between the full rate and
+a minimum at which a failure is detected before unacknowledged events time out. The minimum rate
+holds even if the allowance is too small for it.
+
+A neighbour that misses a ping is pinged at the full rate until it replies or is down (`liveness`),
+so a rarely pinged one is not uncertain for longer than others.
+
+Round-trip time estimator: smoothed mean and deviation as in TCP (RFC 6298), with outliers.
+
+A lasting change of the round-trip time must be adopted after a few samples, and a single delayed
+sample must not look like one. So an outlier is held back until the next sample. If that is an
+outlier in the same direction, the nearer of the two becomes the mean at once, and the next may move
+it further; otherwise the outlier is clipped to the usual range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Final
 
 import msgspec
 
-from accord.core.overlay.rtt_estimator import RttEstimator
+_MEAN_SHARE: Final = 1 / 8
+_DEVIATION_SHARE: Final = 1 / 4
+_DEVIATIONS: Final = 4
+_LATENESS_US: Final = 10_000  # delay that a timer, an event loop or a kernel may always add
+
+
+class RttEstimator:
+    """Mean and deviation of the round-trip time; `mean_us` is 0 before the first sample."""
+
+    __slots__ = ("_doubted_us", "deviation_us", "is_measured", "mean_us")
+
+    def __init__(self) -> None:
+        self.mean_us = 0.0
+        self.deviation_us = 0.0
+        self.is_measured = False
+        self._doubted_us: int | None = None  # the last sample, if it was an outlier
+
+    def copy(self) -> RttEstimator:
+        copied = RttEstimator()
+        copied.mean_us = self.mean_us
+        copied.deviation_us = self.deviation_us
+        copied.is_measured = self.is_measured
+        copied._doubted_us = self._doubted_us
+        return copied
+
+    def begin_anew(self) -> None:
+        """The network path may have changed: the next sample replaces the old values."""
+        self.is_measured = False
+        self._doubted_us = None
+
+    def usual_us(self) -> float:
+        """Upper limit of the usual range."""
+        return self.mean_us + self._spread_us()
+
+    def measure(self, took_us: int) -> None:
+        if not self.is_measured:
+            self.is_measured = True
+            self.mean_us = float(took_us)
+            self.deviation_us = took_us / 2
+            return
+        doubted_us, self._doubted_us = self._doubted_us, None
+        side = self._side(took_us)
+        if doubted_us is not None and side and self._side(doubted_us) == side:
+            self.mean_us = float((min if side > 0 else max)(took_us, doubted_us))
+            # The nearer one may have been sent when only one direction had changed.
+            self._doubted_us = took_us
+            return
+        if doubted_us is not None:
+            self._smooth(doubted_us)
+        if side:
+            self._doubted_us = took_us
+        else:
+            self._smooth(took_us)
+
+    def _smooth(self, took_us: int) -> None:
+        spread_us = self._spread_us()
+        off_us = min(max(took_us - self.mean_us, -spread_us), spread_us)
+        self.deviation_us += (abs(off_us) - self.deviation_us) * _DEVIATION_SHARE
+        self.mean_us += off_us * _MEAN_SHARE
+
+    def _side(self, took_us: int) -> int:
+        """Side of the mean of an outlier: 1 or -1; 0 if it is none."""
+        off_us = took_us - self.mean_us
+        return 0 if abs(off_us) <= self._spread_us() else 1 if off_us > 0 else -1
+
+    def _spread_us(self) -> float:
+        """Half-width of the usual range around the mean."""
+        return max(_DEVIATIONS * self.deviation_us, _LATENESS_US)
+
 
 MIN_PING_US: Final = 10_000
 _LOSS_SHARE: Final = 1 / 16
@@ -308,3 +396,76 @@ def _sent_until(pings: dict[int, int], until_us: int) -> list[int]:
             break
         found.append(number)
     return found
+
+
+# Approximate size of a ping and its pong with TCP and IP headers.
+PING_BYTES: Final = 160
+_CRITICAL: Final = 8
+_NEAR: Final = 2
+_PLAN_US: Final = 1_000_000
+_ROUNDS: Final = 48  # bisection steps until the rates are exact enough
+_S: Final = 1_000_000
+
+
+class HelloScheduler:
+    """Plans ping intervals; `bytes_per_s` is the allowance, 0 for unlimited."""
+
+    def __init__(self, *, ping_us: int, misses: int, give_up_us: int, bytes_per_s: int) -> None:
+        if bytes_per_s < 0:
+            raise ValueError(f"bytes_per_s: expected 0 or more, got {bytes_per_s}")
+        self.ping_us = ping_us
+        self.longest_us = max(ping_us, give_up_us // (misses + 1))
+        self.bytes_per_s = bytes_per_s
+        self._plan_us = 0
+
+    def is_due(self, now_us: int) -> bool:
+        """Whether to plan again; never without an allowance."""
+        return self.bytes_per_s > 0 and now_us >= self._plan_us
+
+    def next_due_us(self) -> int | None:
+        return self._plan_us if self.bytes_per_s else None
+
+    def plan(self, latencies_us: Mapping[str, int], critical: Mapping[str, None], now_us: int) -> (
+        dict[str, int]
+    ):  # fmt: skip
+        """Ping interval of each neighbour in `latencies_us`."""
+        self._plan_us = now_us + _PLAN_US
+        weights = _weights(latencies_us, critical)
+        return intervals(
+            weights,
+            ping_us=self.ping_us,
+            longest_us=self.longest_us,
+            pings_per_s=self.bytes_per_s / PING_BYTES,
+        )
+
+
+def intervals(
+    weights: Mapping[str, int], *, ping_us: int, longest_us: int, pings_per_s: float
+) -> dict[str, int]:
+    """Intervals by weight, within `pings_per_s` in total as far as the bounds allow."""
+    most, least = _S / ping_us, _S / longest_us
+    if len(weights) * most <= pings_per_s:
+        return dict.fromkeys(weights, ping_us)
+    if len(weights) * least >= pings_per_s:
+        return dict.fromkeys(weights, longest_us)
+    low, high = 0.0, most  # of the rate for a weight of 1
+    for _ in range(_ROUNDS):
+        middle = (low + high) / 2
+        total = sum(min(max(middle * weight, least), most) for weight in weights.values())
+        if total > pings_per_s:
+            high = middle
+        else:
+            low = middle
+    return {
+        name: min(ceil(round(_S / min(max(low * weight, least), most), 3)), longest_us)
+        for name, weight in weights.items()
+    }
+
+
+def _weights(latencies_us: Mapping[str, int], critical: Mapping[str, None]) -> dict[str, int]:
+    ordered = sorted(latencies_us.values())
+    near_us = ordered[(len(ordered) - 1) // 2] if ordered else 0
+    return {
+        name: (_CRITICAL if name in critical else 1) * (_NEAR if latency_us <= near_us else 1)
+        for name, latency_us in latencies_us.items()
+    }

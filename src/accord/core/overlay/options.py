@@ -1,8 +1,23 @@
-"""Timers and limits of a node in the overlay."""
+"""Timers and limits of a node in the overlay.
+
+Selects the transport by which this node sends the events of a channel, by rules of its site.
+
+The first rule that selects a channel applies; without one, events that may be lost are sent as
+datagrams and all others over TCP. No rule makes delivery less reliable than required: events with
+QoS 1 or 2 stay on TCP, unless their template declares that they may be lost, or itself retransmits
+what links lose. Events kept on TCP against a rule are counted, for operators.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Final
+
 import msgspec
+
+from accord.core.model.channels import filter_selects
+from accord.core.overlay.signalling import Carried
+from accord.core.overlay.status import TransportStatus
 
 
 class OverlayOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,3 +37,77 @@ class OverlayOptions(msgspec.Struct, frozen=True, kw_only=True):
     absent_us: int = 86_400_000_000  # records of an unreachable node expire
     tell_flows_us: int = 200_000  # minimum interval between publications of flows; 0: never
     tell_arrivals_us: int = 2_000_000  # the same for arrival counts
+
+
+TCP: Final = "tcp"
+UDP: Final = "udp"
+MULTICAST: Final = "multicast"
+TRANSPORTS: Final = (TCP, UDP, MULTICAST)
+_REMEMBERED: Final = 4_096  # channels
+_NONE: Final = -1
+
+
+class TransportRule(msgspec.Struct, frozen=True):
+    """Filters of channels, and the transport they use where possible."""
+
+    channels: tuple[str, ...]
+    transport: str
+
+
+class TransportSelector:
+    """Applies the rules; `repairs` returns whether a template retransmits what links lose."""
+
+    def __init__(
+        self, rules: Sequence[TransportRule] = (), repairs: Callable[[str], bool] | None = None
+    ) -> None:
+        for rule in rules:
+            if rule.transport not in TRANSPORTS:
+                raise ValueError(f"transport: expected one of {TRANSPORTS}, got {rule.transport}")
+        self.rules = tuple(rules)
+        self._repairs = repairs
+        self._by_channel: dict[str, int] = {}
+        self._carried = [0] * len(rules)
+        self._kept = [0] * len(rules)
+
+    def way(self, event: Carried, copies: int = 1) -> str:
+        """Transport of an event from here to `copies` neighbours."""
+        number = self._rule(event.channel) if self.rules else _NONE
+        if number == _NONE:
+            return UDP if event.may_be_lost else TCP
+        transport = self.rules[number].transport
+        if transport != TCP and not self._may_be_lost(event):
+            self._kept[number] += copies
+            return TCP
+        self._carried[number] += copies
+        return transport
+
+    def status(self) -> tuple[TransportStatus, ...]:
+        return tuple(
+            TransportStatus(
+                channels=rule.channels, transport=rule.transport, copies=copies, kept=kept
+            )
+            for rule, copies, kept in zip(self.rules, self._carried, self._kept, strict=True)
+        )
+
+    def check_invariants(self) -> None:
+        assert len(self._by_channel) <= _REMEMBERED
+        assert all(_NONE <= each < len(self.rules) for each in self._by_channel.values())
+
+    def _may_be_lost(self, event: Carried) -> bool:
+        if event.may_be_lost or event.qos == 0:
+            return True
+        return bool(event.template) and self._repairs is not None and self._repairs(event.template)
+
+    def _rule(self, channel: str) -> int:
+        found = self._by_channel.get(channel)
+        if found is None:
+            if len(self._by_channel) >= _REMEMBERED:
+                self._by_channel.clear()
+            found = self._by_channel[channel] = self._find(channel)
+        return found
+
+    def _find(self, channel: str) -> int:
+        for number, rule in enumerate(self.rules):
+            if any(filter_selects(pattern, channel) for pattern in rule.channels):
+                return number
+        return _NONE

@@ -16,17 +16,30 @@ from typing import Final
 
 import msgspec
 
-from accord.core.model.decoding import decode_or_none
+from accord.core.model.errors import decode_or_none
 from accord.core.overlay.budgets import Budgets
 from accord.core.overlay.channel_directory import ChannelDirectory
 from accord.core.overlay.duplicate_filter import Duplicates
 from accord.core.overlay.forwarding_table import ForwardingTable
-from accord.core.overlay.hello_scheduler import HelloScheduler
 from accord.core.overlay.interests import BUDGET, InterestTable, Need, PredicateText
 from accord.core.overlay.link_state import LinkStateMap
-from accord.core.overlay.liveness import LivenessOptions, NeighbourLiveness, Ping, Pong, pong_for
-from accord.core.overlay.multicast_outbox import MulticastEvent, MulticastOutbox, share_of
-from accord.core.overlay.neighbour_outbox import EXPIRED, LINK_DOWN, NeighbourOutboxes, Passed
+from accord.core.overlay.liveness import (
+    HelloScheduler,
+    LivenessOptions,
+    NeighbourLiveness,
+    Ping,
+    Pong,
+    pong_for,
+)
+from accord.core.overlay.neighbour_outbox import (
+    EXPIRED,
+    LINK_DOWN,
+    MulticastEvent,
+    MulticastOutbox,
+    NeighbourOutboxes,
+    Passed,
+    share_of,
+)
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.retransmission import ReceiveWindow
 from accord.core.overlay.route_manager import Flow, Requirement, RouteManager

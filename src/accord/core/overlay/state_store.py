@@ -10,6 +10,11 @@ each of them, and `delta_requests` what to pull from which.
 The records of a node that has been unreachable for long expire. Other nodes expire them earlier or
 later and must not bring them back: versions not newer than the expired one are ignored until the
 origin is recalled. An origin is recalled when a reachable node reports it as its neighbour.
+
+Callbacks for changes of state records, called in order even if a callback causes changes.
+
+A failing watcher does not keep others, or itself, from later changes: the first error is raised
+after all changes have been reported to all watchers.
 """
 
 from __future__ import annotations
@@ -17,8 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from accord.core.overlay.anti_entropy import AntiEntropy, earlier
-from accord.core.overlay.origin_replica import OriginReplica
-from accord.core.overlay.replica_set import ReplicaSet
+from accord.core.overlay.replica_set import Change, OriginReplica, ReplicaSet
 from accord.core.overlay.state_messages import (
     MAX_NAME,
     MAX_STAMP,
@@ -33,7 +37,42 @@ from accord.core.overlay.state_messages import (
     is_fact,
     is_name,
 )
-from accord.core.overlay.watchers import Watcher, Watchers
+
+Watcher = Callable[[str, str, bytes | None], None]  # origin, key, value
+
+
+class Watchers:
+    """Watchers of one state store, by kind of record."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[str, list[Watcher]] = {}
+        self._changes: list[tuple[str, Change]] = []
+        self._is_telling = False
+
+    def add(self, kind: str, watcher: Watcher) -> None:
+        self._by_kind.setdefault(kind, []).append(watcher)
+
+    def tell(self, origin: str, changes: list[Change]) -> None:
+        """Report changes to the watchers of their kind; reentrant calls are queued."""
+        self._changes += [(origin, each) for each in changes if each[0] in self._by_kind]
+        if self._is_telling:
+            return
+        self._is_telling = True
+        failure: Exception | None = None
+        try:
+            while self._changes:
+                told, self._changes = self._changes, []
+                for by, (kind, key, value) in told:
+                    for watcher in list(self._by_kind[kind]):
+                        try:
+                            watcher(by, key, value)
+                        except Exception as error:  # the remaining watchers are called anyway
+                            failure = failure or error
+        finally:
+            self._is_telling = False
+        if failure is not None:
+            raise failure
+
 
 __all__ = [
     "DeltaRequest",

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from accord.core.model.decoding import decode_or_none
+from accord.core.model.errors import decode_or_none
 from accord.core.overlay import route_manager
 from accord.core.overlay.arrival_counts import ArrivalRecord
 from accord.core.overlay.channel_directory import ChannelDefinition, ChannelDirectory

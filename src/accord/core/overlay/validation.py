@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from accord.core.model.channels import MAX_CHANNEL_BYTES, problem_with_filter
-from accord.core.model.importance import IMPORTANCES
+from accord.core.model.units import IMPORTANCES
 from accord.core.overlay.interests import MAX_CONDITION_BYTES, MAX_FILTER_BYTES, MAX_LEVELS, Need
 from accord.core.overlay.signalling import Carried
 

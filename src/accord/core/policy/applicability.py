@@ -1,18 +1,23 @@
-"""Finds the first condition of a policy that an operation does not meet, and the actual value."""
+"""Finds the first condition of a policy that an operation does not meet, and the actual value.
+
+The distinct conditions of a policy set, each with a bit that is set while it holds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
 
 from accord.core.model.channels import filter_selects
+from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.core.policy.contexts import OPERATION_BITS, Names
 from accord.core.policy.entity import Entity
 from accord.core.policy.policy import PAYLOAD_BYTES
 from accord.core.policy.rules import Rule
+from accord.core.predicates.predicate import Predicate
 from accord.core.predicates.tree import render_value
 
 # In order of evaluation.
@@ -104,3 +109,60 @@ def _values(names: list[str], values: Mapping[str, Value]) -> str:
         f"{name} = {'unknown' if value is None else render_value(value)}"
         for name, value in zip(names, found, strict=True)
     )
+
+
+class Condition:
+    """One condition; policies with equal canonical conditions share its bit."""
+
+    def __init__(self, bit: int, predicate: Predicate) -> None:
+        self.bit: Final = bit
+        self.predicate: Final = predicate
+
+
+class Conditions:
+    """Conditions by canonical text."""
+
+    def __init__(self) -> None:
+        self._by_text: dict[str, Condition] = {}
+
+    def add(self, predicate: Predicate | None) -> int:
+        """Returns the bit of `predicate`, 0 for None."""
+        if predicate is None:
+            return 0
+        text = str(predicate)
+        condition = self._by_text.get(text)
+        if condition is None:
+            condition = Condition(1 << len(self._by_text), predicate)
+            self._by_text[text] = condition
+        return condition.bit
+
+    def get(self, predicate: Predicate) -> Condition:
+        """The condition of a predicate that was added."""
+        return self._by_text[str(predicate)]
+
+    def all(self) -> list[Condition]:
+        return list(self._by_text.values())
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._by_text
+
+    def carry(self, others: Conditions, holding: int) -> int:
+        """Translates the bits of `others` to these; a condition that they lack does not hold."""
+        bits = 0
+        for text, condition in self._by_text.items():
+            other = others._by_text.get(text)
+            if other is not None and other.bit & holding:
+                bits |= condition.bit
+        return bits
+
+
+def bits_of(
+    conditions: Iterable[Condition], values: Mapping[str, Value], document: Document | None = None
+) -> int:
+    """The bits of conditions that are true; unknown does not count."""
+    bits = 0
+    for condition in conditions:
+        if condition.predicate.evaluate(values, document) is True:
+            bits |= condition.bit
+    return bits

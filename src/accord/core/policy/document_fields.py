@@ -1,15 +1,26 @@
-"""Parsers for single values of a policy document; problems carry location and expectation."""
+"""Parsers for single values of a policy document; problems carry location and expectation.
+
+The four settings that policies decide, in words: for explanations and dry runs.
+
+Decodes TOML and JSON text to a document of plain values; problems carry their location.
+"""
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Final
+
+import msgspec
 
 from accord.core.model.channels import problem_with_filter
 from accord.core.model.errors import PolicyError
 from accord.core.model.units import BANDWIDTHS_BPS, DURATIONS_MS, SIZES, parse, render
 from accord.core.model.values import problem_with_text
+from accord.core.policy.contexts import UNSET, PolicyContext
+from accord.core.policy.grants import Grant
 
 MAX_TEXT: Final = 16_384
 MAX_NAME: Final = 256
@@ -162,3 +173,83 @@ def _unknown(found: str, known: Collection[str]) -> str:
     close = get_close_matches(found[:_MAX_SHOWN], known, n=1)
     hint = f"did you mean {close[0]}?" if close else f"expected some of {', '.join(known)}"
     return f"unknown; {hint}"
+
+
+GUARANTEE: Final = "guarantee"  # of subscriptions, if a policy decides it
+SETTINGS: Final = ("importance", "deadline", "shaping", "replacement")
+
+
+def settings_of(context: PolicyContext) -> dict[str, str]:
+    """Each setting that a policy decides, in words."""
+    said: dict[str, str] = {}
+    if context.importance != UNSET:
+        said["importance"] = str(context.importance)
+    if context.deadline_ms != UNSET:
+        said["deadline"] = _deadline(context.deadline_ms)
+    if context.shaping is not None:
+        said["shaping"] = _shaping(context.shaping, context.max_bytes, context.max_pixels)
+    if context.replacement != UNSET:
+        said["replacement"] = _replacement(context.replacement == 1)
+    if context.guarantee is not None:
+        said[GUARANTEE] = guarantee_text(context.guarantee)
+    return said
+
+
+def granted_by(grant: Grant) -> dict[str, str]:
+    return {
+        "importance": str(grant.importance),
+        "deadline": _deadline(grant.deadline_ms),
+        "shaping": _shaping(grant.shaping, grant.max_bytes, grant.max_pixels),
+        "replacement": _replacement(grant.is_replacing),
+    }
+
+
+def guarantee_text(guarantee: str | float) -> str:
+    return guarantee if isinstance(guarantee, str) else f"{100 * guarantee:g} %"
+
+
+def _deadline(deadline_ms: int) -> str:
+    return render(deadline_ms, DURATIONS_MS) if deadline_ms else "none"
+
+
+def _shaping(shaping: str, max_bytes: int, max_pixels: int) -> str:
+    targets = [f"{max_bytes} bytes"] * bool(max_bytes) + [f"{max_pixels} pixels"] * bool(max_pixels)
+    to = f", to at most {' and '.join(targets)}" if targets else ""
+    return f"{shaping or 'none'}{to}"
+
+
+def _replacement(is_replacing: bool) -> str:
+    return "on" if is_replacing else "off"
+
+
+MAX_CHARACTERS: Final = 64 * 2**20
+
+_LINE: Final = re.compile(r" \(at (line \d+, column \d+|end of document)\)$")
+
+
+def decode(text: str, *, is_json: bool) -> object:
+    if len(text) > MAX_CHARACTERS:
+        raise PolicyError("policies", f"more than {MAX_CHARACTERS} characters")
+    return _decoded_json(text) if is_json else _decoded_toml(text)
+
+
+def _decoded_toml(text: str) -> object:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        place = _LINE.search(str(error))
+        problem = _LINE.sub("", str(error))
+        raise PolicyError(place[1] if place else "policies", f"not TOML: {problem}") from None
+    except (RecursionError, ValueError) as error:
+        raise PolicyError("policies", f"not TOML: {_first_line(error)}") from None
+
+
+def _decoded_json(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise PolicyError("policies", f"not JSON: {_first_line(error)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from accord.core.model.values import Value
+from accord.core.policy.document_fields import SETTINGS, granted_by, settings_of
 from accord.core.policy.policies import NO_SIDE, Entity, Grant, Policies, PolicySide
-from accord.core.policy.setting_text import SETTINGS, granted_by, settings_of
 
 
 @dataclass(frozen=True, slots=True)

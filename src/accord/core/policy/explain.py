@@ -2,6 +2,8 @@
 
 It evaluates every policy with each of its conditions: slower than deciding, and independent of the
 index used for that.
+
+Values of an explanation, serialised to JSON as they are.
 """
 
 from __future__ import annotations
@@ -9,26 +11,99 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from accord.core.model.channels import problem_with_channel
 from accord.core.model.errors import PolicyError
 from accord.core.model.values import Value
 from accord.core.policy.applicability import CONDITIONS, OperationFacts, UnmetCondition, first_unmet
 from accord.core.policy.contexts import PolicyContext
-from accord.core.policy.document_fields import choice
-from accord.core.policy.explanation import (
-    ApplicablePolicy,
-    Conditional,
-    Explanation,
-    GrantedSettings,
-    Overridden,
-    SettingDecision,
-    Specificity,
-)
+from accord.core.policy.document_fields import GUARANTEE, SETTINGS, choice, granted_by, settings_of
 from accord.core.policy.grants import Grant, decide
 from accord.core.policy.policies import Entity, Policies
 from accord.core.policy.policy import NODE_RESOURCES, OPERATIONS, PAYLOAD_BYTES
 from accord.core.policy.rules import Rule
-from accord.core.policy.setting_text import GUARANTEE, SETTINGS, granted_by, settings_of
+
+
+class Specificity(Struct, frozen=True):
+    """Specificity of a context; the first number that differs counts. See `contexts`."""
+
+    conditions: int
+    exact: int
+    lists: int
+    levels: int
+
+
+class ApplicablePolicy(Struct, frozen=True, kw_only=True):
+    """A policy that applies: to which operation, and which settings it decides."""
+
+    policy: str
+    operation: str
+    precedence: int
+    specificity: Specificity
+    decides: tuple[str, ...]
+
+
+class Conditional(Struct, frozen=True, kw_only=True):
+    """A policy that applies to events that meet its `where`, and what it then decides."""
+
+    policy: str
+    operation: str
+    where: str
+    precedence: int
+    specificity: Specificity
+    decides: dict[str, str]
+
+
+class Overridden(Struct, frozen=True, kw_only=True):
+    """A policy that could have decided; `rule` is precedence, specificity or order."""
+
+    policy: str
+    value: str
+    rule: str
+    reason: str
+
+
+class SettingDecision(Struct, frozen=True, kw_only=True):
+    """One setting: its value, the policy that decided ("" for the default), and why that one."""
+
+    setting: str
+    value: str
+    policy: str
+    reason: str
+    overridden: tuple[Overridden, ...]
+
+
+class GrantedSettings(Struct, frozen=True, kw_only=True):
+    """The decisions as numbers; 0 and "" mean none."""
+
+    importance: int
+    deadline_ms: int
+    shaping: str
+    max_bytes: int
+    max_pixels: int
+    is_replacing: bool
+    policy: str
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    """An explanation; `unmet` lists the policies closest to applying first, of `unmet_count`."""
+
+    version: int
+    operation: str
+    channel: str
+    client: str
+    user: str
+    groups: tuple[str, ...]
+    node: str
+    publisher: str
+    granted: GrantedSettings
+    decisions: tuple[SettingDecision, ...]
+    applying: tuple[ApplicablePolicy, ...]
+    conditional: tuple[Conditional, ...]
+    unmet: tuple[UnmetCondition, ...]
+    unmet_count: int
+
 
 __all__ = ["Explanation", "explain"]
 

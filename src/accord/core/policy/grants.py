@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.model.importance import DEFAULT_IMPORTANCE
+from accord.core.model.units import DEFAULT_IMPORTANCE
 from accord.core.policy.contexts import UNSET
 from accord.core.policy.rules import Rule
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from accord.core.model.errors import PolicyError
-from accord.core.model.importance import IMPORTANCES
+from accord.core.model.units import IMPORTANCES
 from accord.core.policy import document_fields
 from accord.core.policy.document_fields import under
 from accord.core.policy.policy import ENTITY_NAMES, GUARANTEES, OPERATIONS, Policy

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.core.model.document import Document
 from accord.core.model.values import EXACT_MAX, Kind, Value
-from accord.core.predicates.rest import TEXT_PER_STEP, rest_of
-from accord.core.predicates.terms import Term
+from accord.core.predicates.terms import TEXT_PER_STEP, Term, rest_of
 from accord.core.predicates.tree import PathTest
 from accord.core.predicates.value_sets import Bound, ValueSet, compared
 

@@ -24,8 +24,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.core.model.values import EXACT_MAX, Kind
-from accord.core.model.xpath_numbers import xpath_number
+from accord.core.model.values import EXACT_MAX, Kind, xpath_number
 from accord.core.predicates.clause import PATH, AxisKey, Bits, Clause, EventView
 from accord.core.predicates.value_sets import LOWEST
 

@@ -5,6 +5,8 @@ paths are separate (see `tree`: they can't be merged), and the rest remains as n
 with a literal prefix, the set is slightly too large and the node also stays in `rest`.
 
 A predicate whose disjunctions would multiply beyond `MAX_TERMS` keeps them in `rest` undivided.
+
+The rest of a term: what Python evaluates after an index has checked single attributes.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from accord.core.model.values import Kind
+from accord.core.model.document import Document
+from accord.core.model.values import Kind, Value
 from accord.core.predicates import value_sets
-from accord.core.predicates.like import split_prefix
+from accord.core.predicates.evaluate import Evaluator, compile_node
+from accord.core.predicates.like import pattern_weight, split_prefix
 from accord.core.predicates.tree import (
     And,
     Attribute,
@@ -27,6 +31,7 @@ from accord.core.predicates.tree import (
     Literal,
     Or,
     PathTest,
+    walk,
 )
 from accord.core.predicates.value_sets import Range, ValueSet
 
@@ -179,3 +184,34 @@ def _alike(node: Like) -> tuple[ValueSet, bool]:
     if wildcards == "%":
         return value_sets.with_prefix("") - alike if node.is_negated else alike, True
     return value_sets.with_prefix("") if node.is_negated else alike, False
+
+
+# One step of work is a simple test, or one pass over this much text.
+TEXT_PER_STEP: Final = 64
+
+
+class Rest:
+    """A conjunction, compiled when first used.
+
+    `weight` is the number of passes over the texts of an event: with their length it gives the
+    cost, so that a limit on work holds for long texts too.
+    """
+
+    __slots__ = ("_evaluate", "_nodes", "weight")
+
+    def __init__(self, nodes: tuple[Expr, ...]) -> None:
+        self._nodes = nodes
+        self._evaluate: Evaluator | None = None
+        patterns = (node for root in nodes for node in walk(root) if isinstance(node, Like))
+        self.weight = sum(pattern_weight(node.pattern) for node in patterns)
+
+    def __call__(self, values: Mapping[str, Value], document: Document | None) -> Value | None:
+        if self._evaluate is None:
+            self._evaluate = compile_node(And(self._nodes))
+        return self._evaluate(values, document)
+
+
+def rest_of(term: Term) -> Rest | None:
+    """The part of `term` that its sets do not express, or None if they express it all."""
+    nodes = (*term.paths, *term.rest)
+    return Rest(nodes) if nodes else None

@@ -23,7 +23,7 @@ from lxml import etree
 
 from accord.core.model.document import Condition, Document
 from accord.core.model.errors import PredicateError
-from accord.core.model.xpath_numbers import xpath_number
+from accord.core.model.values import xpath_number
 from accord.core.predicates.tree import (
     MIRRORED,
     And,

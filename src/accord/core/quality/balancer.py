@@ -17,7 +17,7 @@ from accord.core.quality.costs import cheapest
 from accord.core.quality.dependencies import ProfileDependencies, RequiredScores
 from accord.core.quality.match_groups import ProfileCopy
 from accord.core.quality.mechanisms import Mechanism, MechanismRepository, advises, better_way
-from accord.core.quality.notices import AdaptationDecision
+from accord.core.quality.messages import AdaptationDecision
 from accord.core.quality.profiles import Coupling, ScoredCapabilities, ScoredCapability
 from accord.core.quality.properties import Better, Property
 from accord.core.quality.strategies import (

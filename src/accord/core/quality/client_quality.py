@@ -16,8 +16,8 @@ from typing import Protocol
 from accord.core.quality.expectations import Expectation, Lifecycle
 from accord.core.quality.json_forms import ExpectationForm
 from accord.core.quality.matching import MatchState
+from accord.core.quality.messages import Notice
 from accord.core.quality.negotiation import Negotiation
-from accord.core.quality.notices import Notice
 from accord.core.quality.profiles import Profile
 
 

@@ -14,8 +14,7 @@ from typing import Final
 
 import msgspec
 
-from accord.core.quality.errors import QualityError
-from accord.core.quality.properties import MAX_NUMBER, Property, Value, shown
+from accord.core.quality.properties import MAX_NUMBER, Property, QualityError, Value, shown
 
 MAX_POINTS: Final = 256
 

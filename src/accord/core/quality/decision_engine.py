@@ -14,13 +14,12 @@ from sys import maxsize
 from typing import Final
 
 from accord.core.quality.balancer import MAX_OPTIONS, Balancer, Candidate, UnmetDemand
-from accord.core.quality.demand_queue import DemandQueue
-from accord.core.quality.demands import Demand, Demands, state_of
+from accord.core.quality.demands import Demand, DemandQueue, Demands, state_of
 from accord.core.quality.dependencies import ProfileDependencies
 from accord.core.quality.local_profiles import LocalProfiles
 from accord.core.quality.match_groups import ProfileCopy
 from accord.core.quality.matching import MatchState, UnmetReason
-from accord.core.quality.notices import AdaptationDecision, Notice, StateChanged
+from accord.core.quality.messages import AdaptationDecision, Notice, StateChanged
 from accord.core.quality.profiles import ScoredCapabilities
 from accord.core.quality.reactions import ReactionCoordinator
 from accord.core.quality.strategies import AdaptationStrategy, Option

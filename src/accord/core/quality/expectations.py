@@ -17,8 +17,7 @@ from typing import Final
 import msgspec
 
 from accord.core.model.channels import problem_with_filter
-from accord.core.quality.errors import QualityError
-from accord.core.quality.properties import Better, PropertyRegistry, Value, shown
+from accord.core.quality.properties import Better, PropertyRegistry, QualityError, Value, shown
 
 MAX_ID: Final = 256
 MAX_REQUIREMENTS: Final = 16

@@ -19,11 +19,10 @@ from typing import Any, Final
 import msgspec
 
 from accord.core.quality.costs import FREE, ConstantCost, Cost, LinearCost, TableCost
-from accord.core.quality.errors import QualityError
 from accord.core.quality.expectations import PropertyRequirement
-from accord.core.quality.notices import AdaptationDecision, Advice, StateChanged, UsageChanged
+from accord.core.quality.messages import AdaptationDecision, Advice, StateChanged, UsageChanged
 from accord.core.quality.profiles import Capability, Coupling
-from accord.core.quality.properties import Better, PropertyRegistry, Value, shown
+from accord.core.quality.properties import Better, PropertyRegistry, QualityError, Value, shown
 
 MAX_TEXT: Final = 16_384
 MAX_OWN_ID: Final = 200

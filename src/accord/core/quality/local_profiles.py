@@ -7,10 +7,9 @@ from typing import Final
 
 import msgspec
 
-from accord.core.quality.errors import QualityError
 from accord.core.quality.measurements import EVERYBODY, Measurement, Measurements
 from accord.core.quality.profiles import Profile, ScoredCapabilities, check_profile, offers_of
-from accord.core.quality.properties import PropertyRegistry, shown
+from accord.core.quality.properties import PropertyRegistry, QualityError, shown
 from accord.core.quality.reactions import ProfileRef
 
 MAX_PROFILES: Final = 100_000

@@ -16,9 +16,8 @@ from typing import Final
 import msgspec
 
 from accord.core.quality.costs import FREE
-from accord.core.quality.errors import QualityError
 from accord.core.quality.profiles import Capability
-from accord.core.quality.properties import Better, Property, PropertyRegistry, Value
+from accord.core.quality.properties import Better, Property, PropertyRegistry, QualityError, Value
 
 EVERYBODY: Final = ""
 

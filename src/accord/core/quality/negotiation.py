@@ -16,7 +16,6 @@ import msgspec
 from accord.core.quality.decision_engine import DecisionEngine
 from accord.core.quality.delta_sync import DeltaSender
 from accord.core.quality.demands import Demand, local_demand
-from accord.core.quality.errors import QualityError
 from accord.core.quality.expectations import (
     Expectation,
     ExpectationTable,
@@ -29,11 +28,16 @@ from accord.core.quality.match_groups import ProfileCopy, Scope
 from accord.core.quality.matching import MatchState, UnmetReason
 from accord.core.quality.measurements import Measurement
 from accord.core.quality.mechanisms import MechanismRepository
-from accord.core.quality.messages import QualityMessage
+from accord.core.quality.messages import AdaptationDecision, Notice, QualityMessage, SendToNeighbour
 from accord.core.quality.neighbour_protocol import NeighbourProtocol
-from accord.core.quality.notices import AdaptationDecision, Notice, SendToNeighbour
 from accord.core.quality.profiles import Profile
-from accord.core.quality.properties import MAX_PROPERTIES, Property, PropertyRegistry, shown
+from accord.core.quality.properties import (
+    MAX_PROPERTIES,
+    Property,
+    PropertyRegistry,
+    QualityError,
+    shown,
+)
 from accord.core.quality.reactions import PATIENCE_US, ReactionCoordinator
 from accord.core.quality.strategies import AdaptationStrategy, strategy_named
 from accord.core.quality.supersets import SuperSets

@@ -9,6 +9,7 @@ from accord.core.quality.delta_sync import DeltaReceiver
 from accord.core.quality.demands import remote_demand
 from accord.core.quality.matching import MatchState
 from accord.core.quality.messages import (
+    AdaptationDecision,
     ForwardedProfile,
     NegotiationAck,
     NegotiationEntry,
@@ -17,7 +18,6 @@ from accord.core.quality.messages import (
     QualityRejection,
     QualityRequest,
 )
-from accord.core.quality.notices import AdaptationDecision
 from accord.core.quality.properties import PropertyRegistry
 from accord.core.quality.supersets import SuperSets
 from accord.core.quality.upstream_requests import NeighbourDemand, UpstreamRequests

@@ -19,13 +19,11 @@ from typing import Final
 import msgspec
 
 from accord.core.channels.template import Context, Template
-from accord.core.model.decoding import decode_or_none
+from accord.core.model.errors import decode_or_none
 from accord.core.overlay.tier_links import TierLinks
-from accord.core.quality.errors import QualityError
-from accord.core.quality.messages import QualityMessage
+from accord.core.quality.messages import Notice, QualityMessage, SendToNeighbour
 from accord.core.quality.negotiation import Negotiation
-from accord.core.quality.notices import Notice, SendToNeighbour
-from accord.core.quality.properties import PropertyRegistry
+from accord.core.quality.properties import PropertyRegistry, QualityError
 from accord.core.quality.property_sync import PropertySync
 from accord.core.quality.validation import Qualities
 

@@ -15,12 +15,12 @@ import msgspec
 
 from accord.core.model.channels import problem_with_channel
 from accord.core.quality.costs import FREE, Cost, check_cost, cost_at, places_of
-from accord.core.quality.errors import QualityError
 from accord.core.quality.properties import (
     MAX_NUMBER,
     Better,
     Property,
     PropertyRegistry,
+    QualityError,
     Value,
     shown,
 )

@@ -7,6 +7,8 @@ levels are not in alphabetical order. Values therefore compare only through thei
 
 Measured properties may change from hop to hop: every hop adds to a latency and reduces a
 reliability. All hop effects are monotonic, so what is better before a hop is no worse after it.
+
+Errors in properties, expectations and profiles.
 """
 
 from __future__ import annotations
@@ -19,7 +21,17 @@ from typing import Final, TypeGuard
 
 import msgspec
 
-from accord.core.quality.errors import QualityError
+from accord.core.model.errors import AccordError
+
+
+class QualityError(AccordError):
+    """The input is refused: `place` is its location, `problem` what is wrong or was expected."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        self.place = place
+        self.problem = problem
+        super().__init__(f"{place}: {problem}")
+
 
 MAX_NAME: Final = 64
 MAX_UNIT: Final = 16

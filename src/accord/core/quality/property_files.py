@@ -19,12 +19,12 @@ from __future__ import annotations
 import enum
 from typing import Final, TypeVar
 
-from accord.core.quality.errors import QualityError
 from accord.core.quality.properties import (
     MAX_PROPERTIES,
     Better,
     HopEffect,
     Property,
+    QualityError,
     read_number,
     shown,
 )

@@ -12,10 +12,9 @@ from typing import Final
 
 import msgspec
 
-from accord.core.model.decoding import decode_or_none
+from accord.core.model.errors import decode_or_none
 from accord.core.overlay.change_log import ChangeLog, DeltaLimits
-from accord.core.overlay.tier_delta_sync import TierDeltaSender
-from accord.core.overlay.tier_links import MAX_BYTES, TierLinks
+from accord.core.overlay.tier_links import MAX_BYTES, TierDeltaSender, TierLinks
 from accord.core.quality.properties import MAX_PROPERTIES
 
 SERVICE: Final = "$properties"

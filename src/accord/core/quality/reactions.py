@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from accord.core.quality.mechanisms import Mechanism, MechanismRepository, advises, worse_way
-from accord.core.quality.notices import (
+from accord.core.quality.messages import (
     Advice,
     ApplyMechanism,
     MechanismStep,

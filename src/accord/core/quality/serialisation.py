@@ -8,10 +8,16 @@ from typing import TypeVar
 import msgspec
 
 from accord.core.quality.costs import FREE, ConstantCost, Cost, LinearCost, TableCost
-from accord.core.quality.errors import QualityError
 from accord.core.quality.expectations import Expectation, PropertyRequirement, wanted_of
 from accord.core.quality.profiles import Capability, Coupling, Profile, check_profile
-from accord.core.quality.properties import Property, PropertyRegistry, Value, read_number, shown
+from accord.core.quality.properties import (
+    Property,
+    PropertyRegistry,
+    QualityError,
+    Value,
+    read_number,
+    shown,
+)
 from accord.core.quality.stored_records import (
     ROOT,
     StoredRecord,

@@ -22,8 +22,7 @@ from lxml import etree
 
 from accord.core.model.document import parse_xml
 from accord.core.model.errors import EventError
-from accord.core.quality.errors import QualityError
-from accord.core.quality.properties import shown
+from accord.core.quality.properties import QualityError, shown
 
 MAX_CHARACTERS: Final = 2**20
 MAX_RECORDS: Final = 10_000

@@ -11,11 +11,10 @@ from typing import Final, Protocol
 
 import msgspec
 
-from accord.core.quality.errors import QualityError
 from accord.core.quality.match_groups import ProfileCopy
 from accord.core.quality.mechanisms import Mechanism
-from accord.core.quality.notices import AdaptationDecision
-from accord.core.quality.properties import shown
+from accord.core.quality.messages import AdaptationDecision
+from accord.core.quality.properties import QualityError, shown
 
 
 class PropertyMove(msgspec.Struct, frozen=True):

@@ -18,7 +18,6 @@ import msgspec
 
 from accord.core.quality.delta_sync import DeltaSender
 from accord.core.quality.dependencies import ProfileDependencies, RequiredScores
-from accord.core.quality.errors import QualityError
 from accord.core.quality.expectations import (
     MAX_ID,
     MAX_REQUIREMENTS,
@@ -29,7 +28,7 @@ from accord.core.quality.expectations import (
 from accord.core.quality.match_groups import ProfileCopy
 from accord.core.quality.matching import UnmetReason
 from accord.core.quality.messages import QualityRejection, QualityRequest
-from accord.core.quality.properties import Better, HopEffect, PropertyRegistry
+from accord.core.quality.properties import Better, HopEffect, PropertyRegistry, QualityError
 from accord.core.quality.validation import Qualities, is_path
 
 

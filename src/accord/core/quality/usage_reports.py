@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accord.core.quality.notices import Notice, UsageChanged
+from accord.core.quality.messages import Notice, UsageChanged
 from accord.core.quality.reactions import NEVER_US, ProfileRef
 
 Usage = tuple[int, float]  # number of expectations, and their total utility

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from accord.core.model.channels import problem_with_filter
-from accord.core.quality.errors import QualityError
 from accord.core.quality.expectations import MAX_ID, MAX_PUBLISHERS, MAX_REQUIREMENTS
 from accord.core.quality.match_groups import Path, Scope
 from accord.core.quality.measurements import is_close
@@ -18,7 +17,7 @@ from accord.core.quality.profiles import (
     check_capabilities,
     offers_of,
 )
-from accord.core.quality.properties import HopEffect, PropertyRegistry, Value, shown
+from accord.core.quality.properties import HopEffect, PropertyRegistry, QualityError, Value, shown
 
 MAX_LEVELS: Final = 64  # of a filter: each takes far more memory than its name is long
 

@@ -15,7 +15,7 @@ from typing import Final
 from accord.core.model.channels import selects_any
 from accord.core.model.document import Document
 from accord.core.monitoring.channel_counts import ChannelCounts
-from accord.core.overlay.channel_traits import DEFAULT_TRAITS
+from accord.core.overlay.channel_directory import DEFAULT_TRAITS
 from accord.core.policy.policies import DEFAULT_GRANT, ChannelPolicies, Entity, Grant
 from accord.core.predicates.predicate import Predicate
 from accord.core.router.message import Message

@@ -2,10 +2,13 @@
 
 Each limit has a range, against which configuration is validated, and a description, from which the
 documentation is generated.
+
+The running build of this package; reported by nodes and pipelines, and checked by tests.
 """
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
@@ -119,3 +122,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     will_bytes: Annotated[
         int, Meta(ge=0, le=MAX_PACKET_BYTES, description="Largest payload of a client's will.")
     ] = 1_000_000
+
+
+NATIVE: Final = "native extension"
+WITHOUT: Final = "no native extension"
+BUILD: Final = NATIVE if find_spec("accord.core.native._native") else WITHOUT

@@ -17,7 +17,7 @@ from typing import Final
 from accord.core.model.channels import ChannelMap
 from accord.core.model.errors import EventError
 from accord.core.monitoring.channel_counts import ChannelTable
-from accord.core.overlay.channel_traits import DEFAULT_TRAITS, ChannelTraits
+from accord.core.overlay.channel_directory import DEFAULT_TRAITS, ChannelTraits
 from accord.core.policy.policies import (
     DEFAULT_GRANT,
     NO_SIDE,

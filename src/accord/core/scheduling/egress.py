@@ -18,8 +18,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from accord.core.scheduling.bins import BINS
-from accord.core.scheduling.lanes import Bin
+from accord.core.scheduling.lanes import BINS, Bin
 from accord.core.scheduling.pacing import Gate
 from accord.core.scheduling.queue_entries import NEVER, QueueEntry, due_ms
 from accord.core.scheduling.strategies import FIFO, LAXITY, Discipline

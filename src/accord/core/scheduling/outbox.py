@@ -21,7 +21,7 @@ Several outboxes may hold the same entry. Only an entry in a single outbox may b
 
 from __future__ import annotations
 
-from accord.core.model.importance import IMPORTANCES
+from accord.core.model.units import IMPORTANCES
 from accord.core.scheduling.lanes import Bin, Lane
 from accord.core.scheduling.pacing import Gate
 from accord.core.scheduling.queue_entries import ANY_NUMBER, EventRun, QueueEntry, due_ms

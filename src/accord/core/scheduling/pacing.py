@@ -29,8 +29,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.scheduling.bins import BINS
-from accord.core.scheduling.lanes import Bin
+from accord.core.scheduling.lanes import BINS, Bin
 from accord.core.scheduling.strategies import FIFO, Discipline
 
 WINDOW_S: Final = 30

@@ -10,9 +10,8 @@ nothing. Equals always stay in order of arrival.
 
 from __future__ import annotations
 
-from accord.core.model.importance import IMPORTANCES
-from accord.core.scheduling.bins import BINS
-from accord.core.scheduling.lanes import Bin
+from accord.core.model.units import IMPORTANCES
+from accord.core.scheduling.lanes import BINS, Bin
 from accord.core.scheduling.queue_entries import QueueEntry, due_ms
 from accord.core.scheduling.strategies import FIFO, LAXITY, Discipline
 

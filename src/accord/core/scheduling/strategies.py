@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.model.importance import IMPORTANCES
+from accord.core.model.units import IMPORTANCES
 from accord.core.scheduling.lanes import Bin
 
 STRICT: Final = 0

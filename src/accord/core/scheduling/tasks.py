@@ -4,15 +4,17 @@ The cost is time here instead of bytes, and a task's cost is estimated per chann
 are queued like any entry. Promised tasks (`is_promised`) are queued regardless of the limits and
 never shed; callers check `is_pressed` before they accept more, so overload reaches unimportant
 publishers as backpressure before anything is shed, and important ones last.
+
+Work for a worker process, queued like any other task.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
-from accord.core.model.importance import IMPORTANCES
-from accord.core.scheduling.bins import LIGHT_US, CostEstimate, bin_of
-from accord.core.scheduling.lanes import Bin, Lane
+from accord.core.model.units import IMPORTANCES
+from accord.core.scheduling.lanes import LIGHT_US, Bin, CostEstimate, Lane, bin_of
 from accord.core.scheduling.queue_entries import QueueEntry
 from accord.core.scheduling.queues import Queues
 from accord.core.scheduling.strategies import Discipline
@@ -217,3 +219,28 @@ class Tasks(Queues):
         if task.is_promised:
             self._promised -= 1
             self._promised_bytes -= task.size
+
+
+class WorkerJob(Task):
+    """A job; `work` describes it in terms of its executor.
+
+    `done` is called exactly once with the outcome and the microseconds spent. The cost of jobs is
+    estimated per `channel`.
+    """
+
+    def __init__(
+        self,
+        work: Any,
+        done: Callable[[Any, int], None],
+        size: int,
+        cost_us: int,
+        importance: int,
+        queued_ms: int,
+        due_ms: int = 0,
+        channel: str = "",
+        number: int = 0,
+    ) -> None:
+        super().__init__(size, cost_us, importance, queued_ms, due_ms, number=number)
+        self.work = work
+        self.done = done
+        self.channel = channel

@@ -11,17 +11,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.channels.history.options import is_persistent
+from accord.core.channels.history.messages import is_persistent
+from accord.core.model.bounded import LruMap
 from accord.core.model.channels import ChannelMap, filter_selects
-from accord.core.model.lru import LruMap
 from accord.core.overlay.channel_directory import (
     ChannelDefinition,
+    ChannelTraits,
     problem_with_definition,
     specificity,
 )
-from accord.core.overlay.channel_traits import ChannelTraits
-from accord.core.tiers.messages import MAX_ASKED, ChannelLookup, ChannelLookupReply, TemplateTraits
-from accord.core.tiers.options import TierOptions
+from accord.core.tiers.messages import (
+    MAX_ASKED,
+    ChannelLookup,
+    ChannelLookupReply,
+    TemplateTraits,
+    TierOptions,
+)
 
 NEVER: Final = 1 << 62
 LOCAL: Final = "local"

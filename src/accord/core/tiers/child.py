@@ -16,15 +16,15 @@ from typing import Final
 import msgspec
 
 from accord.core.channels.history.messages import HistoryRequest
-from accord.core.overlay.channel_traits import ChannelTraits
+from accord.core.overlay.channel_directory import ChannelTraits
 from accord.core.overlay.interests import PredicateText
 from accord.core.overlay.signalling import Carried, TemplateMessage
+from accord.core.overlay.status import TierStatus
 from accord.core.overlay.tier_links import TierLink, TierLinks
-from accord.core.overlay.tier_status import TierStatus
 from accord.core.predicates.predicate import Predicate
 from accord.core.tiers.channel_cache import ChannelCache
+from accord.core.tiers.custody import SeenEvents
 from accord.core.tiers.history_via_parent import HistoryViaParent
-from accord.core.tiers.interest_log import InterestLog
 from accord.core.tiers.messages import (
     NUMBERS,
     ChannelLookupReply,
@@ -32,18 +32,18 @@ from accord.core.tiers.messages import (
     DownstreamEvent,
     EventId,
     FromChild,
+    InterestLog,
     Inventory,
     InventoryReply,
     ParentHeartbeat,
     PeerListUpdate,
     RelayedHistoryReply,
     RelayedHistoryRequest,
+    TierOptions,
     UpstreamEvent,
     event_id_of,
 )
-from accord.core.tiers.options import TierOptions
 from accord.core.tiers.parent_selection import NEVER, ParentSelector, ParentState
-from accord.core.tiers.seen_events import SeenEvents
 from accord.core.tiers.sliding_windows import InboundWindow, OutboundWindow
 
 NO_ROOM: Final = "no room on the way to a parent"

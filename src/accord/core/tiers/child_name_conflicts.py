@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from accord.core.model.decoding import decode_or_none
+from accord.core.model.errors import decode_or_none
 from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.state_store import StateStore
 from accord.core.tiers.feedback_router import CHILD

@@ -12,13 +12,14 @@ from typing import Final
 
 from accord.core.channels.channels import ROUTED, Channels
 from accord.core.channels.streams.source_stream import NEVER
-from accord.core.model.lru import LruMap
+from accord.core.model.bounded import LruMap
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.interests import Need
 from accord.core.overlay.signalling import Carried
 from accord.core.router.remote_interests import RemoteInterests, predicate_of
 from accord.core.router.rights import FEEDBACK
 from accord.core.router.router import Router
+from accord.core.tiers.custody import SeenEvents
 from accord.core.tiers.feedback_router import FeedbackRouter
 from accord.core.tiers.messages import (
     ChannelLookup,
@@ -27,7 +28,6 @@ from accord.core.tiers.messages import (
     child_incarnation_of,
     event_id_of,
 )
-from accord.core.tiers.seen_events import SeenEvents
 
 _PAGE: Final = 64
 _PAGE_BYTES: Final = 32_768

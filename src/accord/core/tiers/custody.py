@@ -13,6 +13,12 @@ The buffer is bounded in bytes and events. For channels that must not lose event
 at half the bound (`is_full`); the other half absorbs what could not be stopped in time. Other
 channels use the rest and shed the least important first. An event evicted nevertheless leaves its
 ID where the child may get it from the other parent, and is lost only if the child lacks it.
+
+Duplicate filter: remembers the IDs of recent events in two generations.
+
+Event IDs are unique, so an event that arrives again by another path is recognised. When the younger
+generation is full it becomes the older one, which is discarded. So at least one generation of IDs
+is remembered, whatever their sources.
 """
 
 from __future__ import annotations
@@ -31,10 +37,10 @@ from accord.core.tiers.messages import (
     Inventory,
     InventoryReply,
     Ranges,
+    TierOptions,
     child_incarnation_of,
     event_id_of,
 )
-from accord.core.tiers.options import TierOptions
 from accord.core.tiers.priority_lanes import PriorityLanes
 from accord.core.tiers.sliding_windows import WINDOW
 
@@ -398,3 +404,37 @@ def _by_last(offers: list[Inventory]) -> dict[int, Inventory]:
 def _is_expired(entry: CustodyEntry, now_us: int) -> bool:
     event = entry.event
     return event is not None and 0 < event.deadline_us <= event.age_us + now_us - entry.at_us
+
+
+GENERATION: Final = 32_768
+
+
+class SeenEvents:
+    """Set of recent event IDs of bounded size."""
+
+    def __init__(self, generation: int = GENERATION) -> None:
+        if generation < 1:
+            raise ValueError(f"generation: expected at least 1, got {generation}")
+        self._generation = generation
+        self._younger: dict[EventId, bool] = {}
+        self._older: dict[EventId, bool] = {}
+
+    def is_new(self, key: EventId) -> bool:
+        """Whether the ID was not seen before; it is added."""
+        if key in self:
+            return False
+        self._younger[key] = True
+        if len(self._younger) >= self._generation:
+            self._older = self._younger
+            self._younger = {}
+        return True
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._younger or key in self._older
+
+    def __len__(self) -> int:
+        return len(self._younger) + len(self._older)
+
+    def check_invariants(self) -> None:
+        assert len(self._younger) < self._generation
+        assert len(self._older) in (0, self._generation)

@@ -8,6 +8,10 @@ in one parent epoch only.
 
 The active parent relays a child's history requests to other nodes, and the replies back. Either may
 be lost; the child retries.
+
+Timers and limits of the protocol between secondary nodes and their parents.
+
+A child's interests as a versioned change log, acknowledged by each parent up to a version.
 """
 
 from __future__ import annotations
@@ -18,8 +22,9 @@ import msgspec
 
 from accord.core.channels.history.history_client import PeerState
 from accord.core.channels.history.messages import HistoryReply, HistoryRequest, Stamp
+from accord.core.overlay.change_log import ChangeLog, DeltaLimits
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.interests import Need
+from accord.core.overlay.interests import InterestTable, Need
 from accord.core.overlay.signalling import Carried, TemplateMessage
 
 # Limits per message.
@@ -233,3 +238,55 @@ def child_incarnation_of(event: Carried) -> int:
     in which nothing has arrived yet.
     """
     return event.original // NUMBERS
+
+
+class TierOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Times in microseconds; limits of the custody buffer and of the child's upstream window."""
+
+    pulse_us: int = 300_000  # maximum interval between a child's heartbeats
+    dead_us: int = 3_000_000  # silence after which a parent has failed
+    soon_us: int = 20_000  # maximum delay of an acknowledgement
+    again_us: int = 3_000_000  # delay of a nack: links are normally lossless
+    offer_us: int = 200_000  # interval of a standby's inventories
+    behind_us: int = 5_000_000  # how long an active parent may lack what the standby has
+    return_us: int = 10_000_000  # how long a preferred parent must be standby to become active
+    quiet_us: int = 10_000_000  # silence of a child after which services stop using its link
+    lease_us: int = 30_000_000  # silence after which a child has left
+    kept_bytes: int = 8 << 20  # custody buffer of one child
+    kept_events: int = 8_192
+    up_bytes: int = 4 << 20  # events that the parents have not confirmed
+    up_events: int = 4_096
+    decide_us: int = 2_000_000  # timeout of a channel lookup that delays an event
+    refresh_us: int = 30_000_000  # refresh interval of channel definitions
+
+
+_LIMITS: Final = DeltaLimits(changes=MAX_CHANGES, bytes=MAX_CHANGES_TEXT, gone=4_096)
+BUDGET: Final = 16 << 20  # bytes of interests, no more than a parent accepts
+
+
+class InterestLog(ChangeLog[str, Need]):
+    """Change log of the child's interest table."""
+
+    def __init__(self, incarnation: int) -> None:
+        super().__init__(_LIMITS, lambda _, need: text_of(need))
+        self.needs = InterestTable(BUDGET)
+        self._incarnation = incarnation
+
+    def update(self, now_us: int) -> bool:
+        """Log the changes of the table; return whether there are any."""
+        changes = self.needs.changes(now_us)
+        for key, need in changes:
+            self.put(key, need)
+        return bool(changes)
+
+    def since(self, version: int, most: int) -> InterestDelta | None:
+        """The next delta for a parent at `version`, up to version `most`."""
+        last, changes = self.after(version, most)
+        if last <= version:
+            return None
+        told = tuple((key, need) for _, key, need in changes)
+        return InterestDelta(self._incarnation, version, last, told)
+
+    def check_invariants(self, known: int = 0) -> None:
+        super().check_invariants(known)
+        self.needs.check_invariants()

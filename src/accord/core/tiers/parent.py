@@ -24,14 +24,14 @@ from accord.core.channels.history.messages import HistoryPage, PageInProgress, P
 from accord.core.model.channels import ChannelMap
 from accord.core.overlay.interests import Need, size_of
 from accord.core.overlay.signalling import Carried, TemplateMessage
+from accord.core.overlay.status import ChildStatus
 from accord.core.overlay.tier_links import TierLink, TierLinks
-from accord.core.overlay.tier_status import ChildStatus
 from accord.core.overlay.validation import problem_with_need
 from accord.core.router.rights import FEEDBACK
 from accord.core.tiers.custody import NO_ROOM, CustodyBuffer
-from accord.core.tiers.history_relay import HistoryPort, HistoryRelay
-from accord.core.tiers.interest_log import BUDGET
+from accord.core.tiers.history_via_parent import HistoryPort, HistoryRelay
 from accord.core.tiers.messages import (
+    BUDGET,
     ChannelLookup,
     ChannelLookupReply,
     ChildHeartbeat,
@@ -43,10 +43,10 @@ from accord.core.tiers.messages import (
     ParentHeartbeat,
     RelayedHistoryReply,
     RelayedHistoryRequest,
+    TierOptions,
     UpstreamEvent,
     exceeds_limits,
 )
-from accord.core.tiers.options import TierOptions
 from accord.core.tiers.sliding_windows import WINDOW, InboundWindow
 
 NEVER: Final = 1 << 62

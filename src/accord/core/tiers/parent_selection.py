@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Final
 
-from accord.core.overlay.rtt_estimator import RttEstimator
-from accord.core.overlay.tier_status import ParentStatus
-from accord.core.tiers.messages import EventId, ParentHeartbeat
-from accord.core.tiers.options import TierOptions
+from accord.core.overlay.liveness import RttEstimator
+from accord.core.overlay.status import ParentStatus
+from accord.core.tiers.messages import EventId, ParentHeartbeat, TierOptions
 
 NEVER: Final = 1 << 62
 _MAX_DOUBLINGS: Final = 5

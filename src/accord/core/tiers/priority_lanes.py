@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.model.importance import IMPORTANCES
+from accord.core.model.units import IMPORTANCES
 
 _MOST: Final = IMPORTANCES - 1
 _ORDERED: Final = -1

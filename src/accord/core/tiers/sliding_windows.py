@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
-from accord.core.model.importance import IMPORTANCES
+from accord.core.model.units import IMPORTANCES
 from accord.core.tiers.messages import MAX_RANGES, Ranges
 from accord.core.tiers.priority_lanes import PriorityLanes
 

@@ -9,8 +9,7 @@ import asyncio
 from collections import deque
 from typing import Any, Final
 
-from accord.runtime.transports.interface import Factory, Listener
-from accord.runtime.transports.peer_info import IS_LOCAL
+from accord.runtime.transports.interface import IS_LOCAL, Factory, Listener
 
 _HIGH: Final = 64 << 10
 _READ_BYTES: Final = 256 << 10

@@ -9,16 +9,19 @@ from accord.core.channels.channels import Channels
 from accord.core.channels.control_unicast import UnicastMessage
 from accord.core.channels.history.history_client import FORGET_US, LOOK_US, MAX_GONE
 from accord.core.channels.history.history_protocol import HistoryProtocol
-from accord.core.channels.history.journal_reads import BUSY, MAX_READING, MakeCut, ReadPage
 from accord.core.channels.history.messages import (
+    BUSY,
+    MAX_READING,
     MAX_ROWS,
     SERVICE,
     CutRequest,
     HistoryPage,
     HistorySelector,
+    MakeCut,
     PageInProgress,
     PageRequest,
     PageUnavailable,
+    ReadPage,
     bodies,
     encode,
     problem_with_question,

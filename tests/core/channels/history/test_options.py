@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.channels.history.options import PERSISTENT, is_persistent, problem_with, span_ms
+from accord.core.channels.history.messages import PERSISTENT, is_persistent, problem_with, span_ms
 from accord.core.overlay.channel_directory import ChannelDefinition
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.channels.streams.response_times import ResponseTimes
+from accord.core.channels.streams.stream_sender import ResponseTimes
 
 MS = 1_000
 S = 1_000_000

@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.channels.trees.official import OfficialTree
+from accord.core.channels.trees.tree import OfficialTree
 from accord.core.overlay.link_state import LinkStateMap
 
 NODES = "abcdefgh"

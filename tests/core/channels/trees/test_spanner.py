@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.channels.trees.spanner import DOWN, Graph, distances, graph_of, spanner
-from accord.core.channels.trees.tree import build_tree
+from accord.core.channels.trees.tree import DOWN, Graph, build_tree, distances, graph_of, spanner
 from accord.core.overlay.link_state import LinkStateMap
 
 NODES = "abcdefgh"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from accord.core.model.lru import LruMap
+from accord.core.model.bounded import LruMap
 
 MAX_ORIGINALS: Final = 20_000
 _SPELLS: Final = 64

@@ -15,7 +15,6 @@ import msgspec
 
 from accord.core.channels.control_unicast import ControlUnicast, HopAck, UnicastMessage
 from accord.core.channels.history.history_client import HistoryClient, PeerState
-from accord.core.channels.history.journal_reads import JournalReads, MakeCut, ReadPage
 from accord.core.channels.history.messages import (
     SERVICE,
     Body,
@@ -24,9 +23,12 @@ from accord.core.channels.history.messages import (
     HistoryPage,
     HistoryReply,
     HistoryRequest,
+    JournalReads,
+    MakeCut,
     PageInProgress,
     PageRequest,
     PageUnavailable,
+    ReadPage,
     Stamp,
     bodies,
     encode,
@@ -35,7 +37,7 @@ from accord.core.channels.history.messages import (
 )
 from accord.core.channels.history.peer_list import Nodes, PeerList
 from accord.core.channels.template import Context, Template
-from accord.core.model.decoding import decode_or_none
+from accord.core.model.errors import decode_or_none
 from accord.core.overlay.interests import InterestTable
 from accord.core.overlay.route_manager import Requirement
 from accord.core.overlay.signalling import Carried

@@ -4,24 +4,38 @@ The source requests no more positions than it can send events at once, so that n
 position whose source is itself blocked. Events without a position wait here, bounded in number and
 bytes. The queue also holds what any node knows of the order: the latest epoch seen, and the last
 position received.
+
+Positions that this node holds as a source, for replies to sequencers and members.
+
+The node holds a position for each event that some member may lack, and may yet be granted those it
+has requested. Earlier positions matter to no node any more.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from itertools import islice
 from typing import Final
+
+import msgspec
 
 from accord.core.channels.ordering.messages import (
     MAX_PLACES,
     NO_EPOCH,
     Epoch,
+    OrderPosition,
     PositionGrant,
+    PositionPending,
     PositionRange,
     PositionRequest,
+    PositionVoid,
+    epoch_of,
+    merged,
 )
 from accord.core.channels.streams.source_stream import NEVER, size_of
-from accord.core.channels.streams.stream_sender import MAX_BYTES
+from accord.core.channels.streams.stream_sender import MAX_BYTES, StreamSender
+from accord.core.channels.template import Context
 from accord.core.overlay.signalling import Carried
 
 _ASK_US: Final = 500_000
@@ -124,3 +138,60 @@ class SourceQueue:
         assert self._count <= min(len(self.pending), MAX_PLACES)
         assert self.pending or self.asks_us == NEVER
         assert not self._count or self.asks_us < NEVER
+
+
+class OwnPositions:
+    """Positions of one node on all channels."""
+
+    def __init__(
+        self,
+        context: Context,
+        desks: Mapping[str, SourceQueue],
+        senders: Mapping[str, StreamSender],
+    ) -> None:
+        self._context = context
+        self._desks = desks
+        self._senders = senders
+
+    def is_own(self, held: PositionRange) -> bool:
+        """Whether the range belongs to this incarnation of this node."""
+        own = (self._context.name, self._context.incarnation)
+        return (held.source, held.incarnation) == own
+
+    def all(self, channel: str) -> tuple[PositionRange, ...]:
+        """One range per epoch in which the node holds positions."""
+        return tuple(merged(self._place(stamp) for stamp in self._sent_after(channel, 0)))
+
+    def whether(
+        self, member: str, channel: str, held: PositionRange
+    ) -> PositionPending | PositionVoid:
+        """Whether events at these positions will arrive at that member."""
+        first = self._first_to_come(member, channel, held) if self.is_own(held) else None
+        if first is None:
+            return PositionVoid(held)
+        if first > held.first:
+            return PositionVoid(msgspec.structs.replace(held, last=first - 1))
+        return PositionPending(held)
+
+    def _first_to_come(self, member: str, channel: str, held: PositionRange) -> int | None:
+        """The first of these positions whose event is, or may be, on its way to the member."""
+        coming = [self._desks[channel].next_place(held)]
+        sender = self._senders.get(channel)
+        progress = None if sender is None else sender.members.get(member)
+        if progress is not None:
+            sent = self._sent_after(channel, progress.acked)
+            coming += [each[3] for each in sent if epoch_of(each) == held.epoch]
+        places = [each for each in coming if each is not None and held.first <= each <= held.last]
+        return min(places, default=None)
+
+    def _sent_after(self, channel: str, number: int) -> list[OrderPosition]:
+        """Positions of events after `number` that some member may lack."""
+        sender = self._senders.get(channel)
+        notes = [] if sender is None else sender.notes_after(number)
+        return [note.stamp for note in notes if note.stamp is not None]
+
+    def _place(self, stamp: OrderPosition) -> PositionRange:
+        place = stamp[3]
+        return PositionRange(
+            epoch_of(stamp), place, place, self._context.name, self._context.incarnation
+        )

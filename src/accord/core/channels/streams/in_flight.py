@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.model.fair_quota import FairQuota
+from accord.core.model.bounded import FairQuota
 
 ENOUGH: Final = 65_536
 ENOUGH_BYTES: Final = 256 << 20

@@ -14,7 +14,7 @@ from typing import Final
 from accord.core.channels.streams.messages import StreamId
 from accord.core.channels.streams.source_stream import SourceStream, StreamCheckpoint
 from accord.core.channels.streams.stream_relay import QUIET_US
-from accord.core.model.lru import find_evictable
+from accord.core.model.bounded import find_evictable
 
 MOST: Final = 16_384
 _MORE: Final = 8  # as many checkpoints as streams

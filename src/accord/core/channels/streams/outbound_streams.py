@@ -11,7 +11,7 @@ from typing import Final
 
 from accord.core.channels.streams.messages import StreamId
 from accord.core.channels.streams.stream_sender import StreamSender
-from accord.core.model.lru import find_evictable
+from accord.core.model.bounded import find_evictable
 
 MOST: Final = 16_384
 _TELLING: Final = 1_024  # idle streams kept for dropped members

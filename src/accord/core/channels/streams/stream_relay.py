@@ -23,7 +23,6 @@ from accord.core.channels.streams.messages import (
     StreamState,
     encode,
 )
-from accord.core.channels.streams.response_times import ResponseTimes
 from accord.core.channels.streams.source_stream import (
     MAX_ASKED,
     NEVER,
@@ -31,6 +30,7 @@ from accord.core.channels.streams.source_stream import (
     HeartbeatBackoff,
     SourceStream,
 )
+from accord.core.channels.streams.stream_sender import ResponseTimes
 from accord.core.channels.template import Context
 from accord.core.channels.trees.known_trees import KnownTrees
 from accord.core.channels.trees.tree import problem_with_tree

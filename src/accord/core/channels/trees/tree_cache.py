@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accord.core.channels.trees.spanner import Graph, graph_of, spanner
-from accord.core.channels.trees.tree import Digest, Tree, build_tree
+from accord.core.channels.trees.tree import Digest, Graph, Tree, build_tree, graph_of, spanner
 from accord.core.overlay.link_state import LinkStateMap
 
 REFRESH_US: Final = 60_000_000

@@ -1,8 +1,0 @@
-"""HTTP paths of admission."""
-
-from __future__ import annotations
-
-from typing import Final
-
-ADMISSION: Final = "/api/v1/admission"
-NEED: Final = "/api/v1/admission/need"
