@@ -60,11 +60,12 @@ hunt: build $(DEVELOPMENT) ## look for failures with new random examples, longer
 peers: ## install the real clients and brokers that tests and benchmarks use, as far as can be
 	@scripts/peers
 
-check: $(DEVELOPMENT) ## formatting, lint, types, import direction
+check: $(DEVELOPMENT) ## formatting, lint, types, import direction, names
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PYTHONPATH=src $(BIN)/lint-imports
+	$(BIN)/python scripts/names.py
 
 format: $(DEVELOPMENT) ## format the code and apply safe lint fixes
 	$(BIN)/ruff format .

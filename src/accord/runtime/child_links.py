@@ -9,6 +9,7 @@ import msgspec
 
 from accord.core.broker.child_bridge import ChildBridge
 from accord.core.broker.overlay_bridge import OverlayBridge
+from accord.core.model.units import NEVER_US
 from accord.core.overlay.overlay import Message
 from accord.core.overlay.status import ChildStatus
 from accord.core.overlay.tier_links import TierLinks
@@ -24,7 +25,6 @@ log = get_log(__name__)
 # All messages of a link: a backbone node has neighbours of both tiers.
 LinkMessage = Message | FromChild | FromParent
 _encode: Final = msgspec.msgpack.Encoder().encode
-_NEVER: Final = 1 << 62
 
 
 class ChildLinks:
@@ -101,7 +101,7 @@ class ChildLinks:
 
     def next_due_us(self) -> int:
         due_us = self._parent.next_due_us()
-        return _NEVER if due_us is None else due_us
+        return NEVER_US if due_us is None else due_us
 
     def status(self) -> tuple[ChildStatus, ...]:
         problems = self.namesakes.problems

@@ -52,8 +52,8 @@ from accord.runtime.policy_store import PolicyStore
 from accord.runtime.process import Clock
 from accord.runtime.quality import QualityService
 from accord.runtime.query_service import QueryService
+from accord.runtime.queue_inspection import find_waiting
 from accord.runtime.server import Server
-from accord.runtime.waiting import find_waiting
 from accord.runtime.worker_orders import WorkerDispatcher
 
 log = get_log(__name__)

@@ -11,10 +11,11 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, Final
 
+from accord.core.model.units import NEVER_US
 from accord.sim.checkers import Finding
 from accord.sim.clock import Clock
 from accord.sim.faults import Disk
-from accord.sim.hosts import NEVER, Host
+from accord.sim.hosts import Host
 from accord.sim.links import Link
 from accord.sim.machine import Machine, Make
 from accord.sim.network import Network
@@ -124,7 +125,7 @@ class Engine:
     def _wake(self, now_us: int, host: Host) -> None:
         if now_us != host.wake_us:
             return  # called since then, with another deadline
-        host.wake_us = NEVER
+        host.wake_us = NEVER_US
         machine = host.machine
         assert machine is not None
         if host.due_us > now_us:
@@ -160,7 +161,7 @@ class Engine:
         if host.node is not None and host.node.deliveries:
             self.deliver(host, now_us)
         due_us = machine.next_due_us()
-        host.due_us = NEVER if due_us is None else due_us
+        host.due_us = NEVER_US if due_us is None else due_us
         if host.due_us < host.wake_us:
             # A past deadline is due now; if the clock adjusted it, it would not be recognised.
             host.wake_us = host.due_us if host.due_us > now_us else now_us

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, cast
 
+from accord.core.model.units import NEVER_US
 from accord.journal.faults import FaultDisk
 from accord.sim.clock import stream
 from accord.sim.faults import Disk
@@ -11,7 +12,6 @@ from accord.sim.links import Link
 from accord.sim.machine import ChannelSpec, Machine, Make, Node, Start, Wish
 from accord.sim.trace import SimulationError
 
-NEVER: Final = 1 << 62
 # Wall clock at the start: an arbitrary day, the same in each run.
 BEGIN_MS: Final = 1_750_000_000_000
 
@@ -34,8 +34,8 @@ class Host:
         self.machine: Machine | None = None
         self.node: Node | None = None  # the machine, if clients can use it
         self.started_us = 0
-        self.due_us = NEVER  # the machine's next deadline
-        self.wake_us = NEVER  # when it is scheduled
+        self.due_us = NEVER_US  # the machine's next deadline
+        self.wake_us = NEVER_US  # when it is scheduled
         self.spins = 0  # calls at the same time
         self.wishes: dict[tuple[str, str], Wish] = {}
         self.disk = self._new_disk(seed)
@@ -65,13 +65,13 @@ class Host:
         is_node = hasattr(machine, "publish") and hasattr(machine, "deliveries")
         self.node = cast("Node", machine) if is_node else None
         self.started_us = now_us
-        self.due_us = self.wake_us = NEVER
+        self.due_us = self.wake_us = NEVER_US
         return machine
 
     def crash(self, disk: Disk) -> None:
         """Lose the machine's state; its disk keeps what the fault specifies."""
         self.machine = self.node = None
-        self.due_us = self.wake_us = NEVER
+        self.due_us = self.wake_us = NEVER_US
         if disk == "lost":
             self.disk = self._new_disk(self._seed + self._starts)
         elif disk == "torn":

@@ -6,8 +6,8 @@ import msgspec
 
 from accord.core.channels.channels import NONE, SHIPPED, UNKNOWN, Channels, Load
 from accord.core.channels.routed import Local
-from accord.core.channels.streams.source_stream import NEVER
 from accord.core.channels.template import Template
+from accord.core.model.units import NEVER_US
 from accord.core.overlay.channel_directory import DEFAULT_TRAITS, ChannelDefinition, ChannelTraits
 from accord.core.overlay.interests import Need
 from accord.core.overlay.options import OverlayOptions
@@ -236,7 +236,7 @@ def test_who_does_not_get_on_is_waited_for_as_a_channel_says() -> None:
     node = a_node("a", "reliable")
     assert node.patience_us("uav/imagery") == 60_000_000
     assert node.patience_us("sea") == 0
-    for options, patience_us in (({"patience_ms": "5"}, 5_000), ({"laggards": "wait"}, NEVER)):
+    for options, patience_us in (({"patience_ms": "5"}, 5_000), ({"laggards": "wait"}, NEVER_US)):
         definition = ChannelDefinition(name="uav/#", template="reliable", options=options)
         assert node.overlay.registry.create(definition, replace=True) is None
         assert node.patience_us("uav/imagery") == patience_us

@@ -22,9 +22,10 @@ from accord.core.channels.streams.in_flight import InFlightBudget
 from accord.core.channels.streams.inbound_streams import InboundStreams
 from accord.core.channels.streams.messages import Ack, Nack, StreamHeartbeat, messages
 from accord.core.channels.streams.outbound_streams import OutboundStreams
-from accord.core.channels.streams.source_stream import NEVER, WINDOW, SourceStream
+from accord.core.channels.streams.source_stream import WINDOW, SourceStream
 from accord.core.channels.streams.stream_relay import StreamRelay
 from accord.core.channels.streams.stream_sender import StreamSender
+from accord.core.model.units import NEVER_US
 from accord.core.overlay.neighbour_outbox import EXPIRED
 from accord.core.overlay.signalling import Carried
 
@@ -430,7 +431,7 @@ def test_and_one_in_which_all_is_done_does_at_once() -> None:
 def test_many_senders_are_looked_at_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that nothing else waits for all of them; and all of them are."""
     monkeypatch.setattr("accord.core.channels.reliable._AT_A_TIME", 4)
-    monkeypatch.setattr(SourceStream, "next_due_us", lambda _: NEVER)
+    monkeypatch.setattr(SourceStream, "next_due_us", lambda _: NEVER_US)
     net = Net(Reliable, "ab")
     net.wanted = "#"
     net.join("b")

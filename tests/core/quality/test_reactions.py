@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from accord.core.model.units import NEVER_US
 from accord.core.quality.mechanisms import Direction, Mechanism, MechanismRepository, better_way
 from accord.core.quality.messages import (
     Advice,
@@ -12,7 +13,7 @@ from accord.core.quality.messages import (
 )
 from accord.core.quality.profiles import Capability, ScoredCapability
 from accord.core.quality.properties import PropertyRegistry
-from accord.core.quality.reactions import NEVER_US, ProfileRef, ReactionCoordinator
+from accord.core.quality.reactions import ProfileRef, ReactionCoordinator
 from accord.core.quality.strategies import PropertyMove
 
 REGISTRY = PropertyRegistry()

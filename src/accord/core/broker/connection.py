@@ -18,7 +18,13 @@ from accord.core.broker import session_records
 from accord.core.broker.broker import Broker, SubscriptionPredicate
 from accord.core.broker.broker_context import HeldReply
 from accord.core.broker.handshake import LoginGate, MqttHandshake
-from accord.core.broker.reply_queue import CONNECT, EXCHANGE, GONE, LOGIN, NOTHING
+from accord.core.broker.reply_queue import (
+    AUTHENTICATING,
+    AWAITING_CONNECT,
+    AWAITING_LOGIN,
+    CLOSED,
+    OPEN,
+)
 from accord.core.broker.runs import ACK_BYTES, CutThrough
 from accord.core.broker.session import MqttSession
 from accord.core.broker.suback_results import SubackResult
@@ -80,7 +86,7 @@ class Connection(MqttHandshake):
 
     def receive(self, data: bytes, *, now_ms: int) -> None:
         """Handle bytes read from the network."""
-        if self.waits_for == GONE:
+        if self.state == CLOSED:
             return
         self.hub.now_ms = now_ms
         self.received_ms = now_ms
@@ -110,7 +116,7 @@ class Connection(MqttHandshake):
         publisher = self.session
         size = len(data)
         if (
-            self.waits_for != NOTHING
+            self.state != OPEN
             or self._topics_at != hub.router.changes
             or hub.overloaded
             or publisher is None
@@ -170,7 +176,7 @@ class Connection(MqttHandshake):
             data[:2] != _PUBACK
             or session is None
             or self._partial
-            or self.waits_for != NOTHING
+            or self.state != OPEN
             or session.is_durable
             or session.outbox.tracked
             or not session.acknowledged(data[2] << 8 | data[3])
@@ -201,7 +207,7 @@ class Connection(MqttHandshake):
 
     def _keep_rest(self, data: bytes, rest: int) -> None:
         """Keep the beginning of an incomplete packet."""
-        if rest < len(data) and self.waits_for != GONE:
+        if rest < len(data) and self.state != CLOSED:
             kept = data[rest:] if rest else data
             self._partial = [kept]
             self.is_lone = False
@@ -216,18 +222,18 @@ class Connection(MqttHandshake):
         """Handle the complete packets in `data`; returns the offset of the rest."""
         at = 0
         size = len(data)
-        is_open = self.waits_for == NOTHING
+        is_open = self.state == OPEN
         limit = self.broker.limits.packet_bytes if is_open else self._packet_limit()
         packets = 0
         mistake: ProtocolError | None = None
         self._wanted = 0
         self.is_plain = True
-        if self.waits_for == CONNECT and size and data[0] >> 4 != PacketType.CONNECT:
+        if self.state == AWAITING_CONNECT and size and data[0] >> 4 != PacketType.CONNECT:
             # Before the packet is complete: a client of another protocol may never complete one.
             raise violation("expected CONNECT first")
         while at + 2 <= size:
             first = data[at]
-            if self.waits_for == NOTHING:
+            if self.state == OPEN:
                 # Frequent packets are handled as runs.
                 count = 0
                 if first == 0x30 or first == 0x32:  # noqa: PLR1714 - faster than a set
@@ -282,14 +288,14 @@ class Connection(MqttHandshake):
                 self._wanted = end - at
                 break
             packets += 1
-            if 0x30 <= first < 0x40 and self.waits_for == NOTHING:
+            if 0x30 <= first < 0x40 and self.state == OPEN:
                 self._on_publish(data, at, body, end, now_ms)
                 if self.is_stalled:
                     at = end
                     self.has_rest = at < size
                     break
             else:
-                if self.waits_for == LOGIN:
+                if self.state == AWAITING_LOGIN:
                     if size - at > _EARLY_BYTES:
                         raise ProtocolError(Reason.PACKET_TOO_LARGE, "too much before the login")
                     self._wanted = size + 1
@@ -303,7 +309,7 @@ class Connection(MqttHandshake):
                     self.has_rest = at < size
                     break
             at = end
-            if self.waits_for == GONE:
+            if self.state == CLOSED:
                 return size
         self.hub.counters.packets_received += packets
         if mistake is not None:
@@ -319,20 +325,20 @@ class Connection(MqttHandshake):
     def _packet_limit(self) -> int:
         """Maximum packet size; smaller before login."""
         limits = self.broker.limits
-        if self.waits_for == NOTHING:
+        if self.state == OPEN:
             return limits.packet_bytes
         return min(limits.packet_bytes, _EARLY_BYTES + limits.will_bytes)
 
     def _on_packet(self, first: int, body: bytes) -> None:
         kind = first >> 4
-        if self.waits_for == CONNECT and kind != PacketType.CONNECT:
+        if self.state == AWAITING_CONNECT and kind != PacketType.CONNECT:
             raise violation("expected CONNECT first")
         if kind in _FROM_SERVERS:
             raise violation(f"{PacketType(kind).name} is for clients to receive")
-        if self.waits_for == EXCHANGE and kind != PacketType.AUTH:
+        if self.state == AUTHENTICATING and kind != PacketType.AUTH:
             raise violation("expected AUTH")
         if kind == PacketType.CONNECT:
-            if self.waits_for != CONNECT:
+            if self.state != AWAITING_CONNECT:
                 raise violation("a second CONNECT")
             if body[:7] == _CONNECT_5:
                 self.version = V5  # so that the refusal carries a reason

@@ -14,7 +14,13 @@ from typing import Final
 from accord.core.broker.broker import FOREVER, Broker
 from accord.core.broker.broker_context import HeldReply
 from accord.core.broker.publish_handler import PublishHandler
-from accord.core.broker.reply_queue import CONNECT, EXCHANGE, GONE, LOGIN, NOTHING
+from accord.core.broker.reply_queue import (
+    AUTHENTICATING,
+    AWAITING_CONNECT,
+    AWAITING_LOGIN,
+    CLOSED,
+    OPEN,
+)
 from accord.core.broker.session import MqttSession
 from accord.core.model.channels import RESPONSES
 from accord.core.mqtt.codec import encode
@@ -119,7 +125,7 @@ class MqttHandshake(PublishHandler):
             self._exchange = make()
             self._step(connect.properties.authentication_data or b"")
         elif self.gate is not None:
-            self.waits_for = LOGIN
+            self.state = AWAITING_LOGIN
             self.gate.logins.append(self)
         else:
             self._open(connect)
@@ -127,7 +133,7 @@ class MqttHandshake(PublishHandler):
     def _on_auth(self, packet: Auth) -> None:
         if packet.properties.authentication_method != self._method or not self._method:
             raise violation("AUTH with another method than CONNECT")
-        if self.waits_for == NOTHING:
+        if self.state == OPEN:
             if packet.reason == Reason.REAUTHENTICATE:
                 assert self.gate is not None
                 self._exchange = self.gate.methods[self._method]()
@@ -150,15 +156,15 @@ class MqttHandshake(PublishHandler):
             authentication_method=self._method, authentication_data=step.data or None
         )
         if step.rights is None:
-            if self.waits_for == CONNECT:
-                self.waits_for = EXCHANGE
+            if self.state == AWAITING_CONNECT:
+                self.state = AUTHENTICATING
             self.reply(encode(Auth(Reason.CONTINUE_AUTHENTICATION, properties), V5))
             return
         self._exchange = None
         self.user = step.user
         self._rights = step.rights.bound(user=self.user, client=self.client_id)
         self._forget_ways()
-        if self.waits_for == NOTHING:
+        if self.state == OPEN:
             if self.session is not None:
                 self.session.deny(self._rights.denied.subscribe)
             self.reply(encode(Auth(Reason.SUCCESS, properties), V5))
@@ -173,7 +179,7 @@ class MqttHandshake(PublishHandler):
 
         `user` is empty for a client that was not verified.
         """
-        if self.waits_for != LOGIN:
+        if self.state != AWAITING_LOGIN:
             return
         self.hub.now_ms = now_ms
         connect = self.connect
@@ -222,7 +228,7 @@ class MqttHandshake(PublishHandler):
         self._drop_forbidden(session)
         self._tells_events = self.version == V5 and EVENT_IDS in asked.user
         self.session = session
-        self.waits_for = NOTHING
+        self.state = OPEN
         self.connected_ms = self.hub.now_ms
         self.hub.counters.connected()
         if self.version == V5:
@@ -281,7 +287,7 @@ class MqttHandshake(PublishHandler):
         """Send the CONNACK, then attach the session."""
         session = self.session
         connect = self.connect
-        if session is None or connect is None or self.waits_for != NOTHING:
+        if session is None or connect is None or self.state != OPEN:
             return
         self._control = [frame, *self._control]
         self._answers += 1
@@ -319,9 +325,9 @@ class MqttHandshake(PublishHandler):
         `ended` is the filter of a subscription that ends with it: MQTT has no other way to report
         that.
         """
-        if self.waits_for == GONE:
+        if self.state == CLOSED:
             return
-        if self.waits_for < NOTHING:
+        if self.state < OPEN:
             is_version_known = self.connect is not None or self.version == V5
             if is_version_known or reason == Reason.UNSUPPORTED_PROTOCOL_VERSION:
                 self._refuse(reason, problem)
@@ -340,10 +346,10 @@ class MqttHandshake(PublishHandler):
         self._close(why, is_will_wanted=True)
 
     def _close(self, why: str, *, is_will_wanted: bool) -> None:
-        if self.waits_for == GONE:
+        if self.state == CLOSED:
             return
-        was_open = self.waits_for == NOTHING
-        self.waits_for = GONE
+        was_open = self.state == OPEN
+        self.state = CLOSED
         self.reason = why
         self.is_closing = True
         self._forget_ways()
@@ -401,7 +407,7 @@ class ClientTimer(Timer):
 
     def fire(self, now: int) -> None:
         handshake = self.handshake
-        if handshake.waits_for < NOTHING:
+        if handshake.state < OPEN:
             handshake.end(Reason.MAXIMUM_CONNECT_TIME, "no complete CONNECT in time")
         elif handshake.is_silent(now):
             handshake.end(Reason.KEEP_ALIVE_TIMEOUT)

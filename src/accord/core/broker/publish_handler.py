@@ -27,7 +27,7 @@ from accord.core.broker.delivery_accounting import record_unrouted
 from accord.core.broker.feedback import TOPIC as FEEDBACK_TOPIC
 from accord.core.broker.feedback import FeedbackHandler
 from accord.core.broker.message import DUPLICATE, RETAINED, MqttMessage
-from accord.core.broker.reply_queue import NOTHING, ReplyQueue
+from accord.core.broker.reply_queue import OPEN, ReplyQueue
 from accord.core.broker.runs import RunForwarder, divide
 from accord.core.broker.session import MqttSession
 from accord.core.channels.channels import UNKNOWN
@@ -160,7 +160,7 @@ class PublishHandler(ReplyQueue):
                 counters.unmatched += count
             self.is_lone = count == 1 and selection.only is not None
             (self._forwards or self._forwarding()).forward_all(frames)
-            if qos and self.waits_for == NOTHING:
+            if qos and self.state == OPEN:
                 code = _TAKEN if selection.copies else _UNWANTED
                 self._settle(frames.acks(code), appended, count)
             return
@@ -208,7 +208,7 @@ class PublishHandler(ReplyQueue):
                 counters.unmatched += count
                 codes[label] = Reason.NO_MATCHING_SUBSCRIBERS
         self._forwarding().forward(frames, labels, numbers)
-        if frames.qos and self.waits_for == NOTHING:
+        if frames.qos and self.state == OPEN:
             self._settle(frames.acks(bytes(codes)), appended, answered)
 
     def _forwarding(self) -> RunForwarder:
@@ -358,7 +358,7 @@ class PublishHandler(ReplyQueue):
         record_unrouted(
             hub, number, channel, self.client_id, outcome, hub.now_ms, 0, _OVERLOAD, count
         )
-        if frames.qos and self.waits_for == NOTHING:
+        if frames.qos and self.state == OPEN:
             self._settle(frames.acks(bytes((Reason.QUOTA_EXCEEDED,))), hub.appended, count)
 
     def _on_publish(self, data: bytes, start: int, body: int, end: int, now_ms: int) -> None:
@@ -590,7 +590,7 @@ class PublishHandler(ReplyQueue):
             if session.is_durable:
                 self._record_taken(session, packet_id, recorded)
         answering = self.answering(session, qos)
-        if answering.waits_for == NOTHING:
+        if answering.state == OPEN:
             answering.acknowledge(message, qos, packet_id, reached, appended)
 
     def _record_taken(self, session: MqttSession, packet_id: int, recorded: int) -> None:
@@ -607,7 +607,7 @@ class PublishHandler(ReplyQueue):
         A client that has reconnected meanwhile repeats QoS 2 messages until they are acknowledged.
         """
         line = session.line
-        if qos == 2 and self.waits_for != NOTHING and isinstance(line, PublishHandler):
+        if qos == 2 and self.state != OPEN and isinstance(line, PublishHandler):
             return line
         return self
 
@@ -634,7 +634,7 @@ class PublishHandler(ReplyQueue):
         if qos == 2:
             session.received.pop(packet_id, None)
         answering = self.answering(session, qos)
-        if answering.waits_for == NOTHING:
+        if answering.state == OPEN:
             answering._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, _OVERLOAD)
 
     def _note_shed(self, message: MqttMessage, qos: int, cause: str) -> None:
@@ -711,7 +711,7 @@ class PublishHandler(ReplyQueue):
         hub.number += 1
         problem = str(error)[:200]
         record_unrouted(hub, hub.number, channel, self.client_id, REFUSED, hub.now_ms, 0, problem)
-        if self.waits_for == NOTHING:
+        if self.state == OPEN:
             self._answer(qos, packet_id, Reason.PAYLOAD_FORMAT_INVALID, str(error))
 
     def _refuse_channel(self, channel: str, problem: str, qos: int, packet_id: int) -> None:

@@ -16,12 +16,14 @@ from accord.core.mqtt.properties import NO_PROPERTIES, Properties
 from accord.core.scheduling.pacing import Gate
 from accord.core.scheduling.queue_entries import QueueEntry
 
-# What a connection waits for.
-CONNECT: Final = 0
-LOGIN: Final = 1  # the driver's check of user name and password
-EXCHANGE: Final = 2  # the client's next AUTH
-NOTHING: Final = 3  # it is open
-GONE: Final = 4
+# States of a connection, each entered from the one before it, or CLOSED from any:
+# AWAITING_CONNECT -> AWAITING_LOGIN where users are configured, AUTHENTICATING where CONNECT names
+# an authentication method, else OPEN; AWAITING_LOGIN and AUTHENTICATING -> OPEN.
+AWAITING_CONNECT: Final = 0
+AWAITING_LOGIN: Final = 1  # the driver checks user name and password
+AUTHENTICATING: Final = 2  # the client's next AUTH is expected
+OPEN: Final = 3
+CLOSED: Final = 4
 
 _PUBACK: Final = 0x40
 _NO_FRAMES: Final[list[bytes]] = []  # shared and never modified
@@ -48,8 +50,8 @@ class ReplyQueue(ClientConnection):
         "is_stalled",
         "packet_limit",
         "session",
+        "state",
         "version",
-        "waits_for",
     )
 
     def __init__(self, broker: Broker, address: str) -> None:
@@ -57,7 +59,7 @@ class ReplyQueue(ClientConnection):
         self.broker = broker
         self.hub = broker.hub
         self.address = address
-        self.waits_for = CONNECT
+        self.state = AWAITING_CONNECT
         self.version = V311
         self.client_id = ""
         self.session: MqttSession | None = None
@@ -86,7 +88,7 @@ class ReplyQueue(ClientConnection):
 
     def take_uncounted(self, bytes_wanted: int) -> list[bytes]:
         """As `take`, for callers that call `count_taken` themselves once the frames are written."""
-        if self.connect is not None and self.waits_for == NOTHING:
+        if self.connect is not None and self.state == OPEN:
             return []  # nothing before the CONNACK
         frames = self._control
         if frames:
@@ -97,7 +99,7 @@ class ReplyQueue(ClientConnection):
             frames = []
         session = self.session
         self.has_more = False
-        if bytes_wanted > 0 and session is not None and self.waits_for == NOTHING:
+        if bytes_wanted > 0 and session is not None and self.state == OPEN:
             outbox = session.outbox
             if outbox.bytes or outbox.tracked:
                 session.pull(bytes_wanted, frames)
@@ -106,14 +108,14 @@ class ReplyQueue(ClientConnection):
 
     def peek(self, gate: Gate | None) -> QueueEntry | None:
         """The entry the session would send first, if it may send now."""
-        if self.waits_for != NOTHING or self.connect is not None or self.session is None:
+        if self.state != OPEN or self.connect is not None or self.session is None:
             return None
         return self.session.peek(gate)
 
     def has_waiting(self) -> bool:
         if self._control:
             return True
-        return self.waits_for == NOTHING and self.session is not None and self.session.has_waiting()
+        return self.state == OPEN and self.session is not None and self.session.has_waiting()
 
     def is_urgent(self, importance: int) -> bool:
         """Whether sending must not wait for tasks of this importance.
@@ -152,7 +154,7 @@ class ReplyQueue(ClientConnection):
 
     def released(self, frames: bytes, count: int) -> None:
         self._held -= count
-        if self.waits_for == NOTHING:
+        if self.state == OPEN:
             if frames[0] == _PUBACK:
                 self._unanswered -= count
             self.reply(frames, count)

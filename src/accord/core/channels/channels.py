@@ -19,12 +19,12 @@ import msgspec
 from accord.core.channels.history.messages import is_persistent
 from accord.core.channels.reliable import LAGGARDS, Reliable, patience_us
 from accord.core.channels.routed import Local, Routed
-from accord.core.channels.streams.source_stream import NEVER
 from accord.core.channels.template import ALL, IN_ORDER, Context, Template, problem_with_options
 from accord.core.channels.total_order import TotalOrder
 from accord.core.channels.tree_multicast import SingleSource, Unreliable
 from accord.core.model.channels import MAX_CHANNEL_BYTES, filter_selects
 from accord.core.model.errors import decode_or_none
+from accord.core.model.units import NEVER_US
 from accord.core.overlay.channel_directory import ChannelDefinition, ChannelTraits
 from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.overlay import Overlay
@@ -253,7 +253,7 @@ class Channels:
         is_promised = template is not None and ALL in template.promises
         if not is_promised:
             return 0
-        return NEVER if definition.options.get(LAGGARDS) == "wait" else patience_us(definition)
+        return NEVER_US if definition.options.get(LAGGARDS) == "wait" else patience_us(definition)
 
     def trait(self, name: str) -> ChannelTraits | None:
         """Return what a template requires of publishers; None if it is not installed."""

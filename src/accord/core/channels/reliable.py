@@ -34,7 +34,7 @@ from accord.core.channels.streams.messages import (
     notes,
 )
 from accord.core.channels.streams.outbound_streams import OutboundStreams
-from accord.core.channels.streams.source_stream import NEVER, BufferedEvent, SourceStream
+from accord.core.channels.streams.source_stream import BufferedEvent, SourceStream
 from accord.core.channels.streams.stream_relay import StreamRelay
 from accord.core.channels.streams.stream_sender import StreamSender
 from accord.core.channels.template import (
@@ -50,6 +50,7 @@ from accord.core.channels.template import (
 from accord.core.channels.tree_multicast import TreeMulticast, factor_of
 from accord.core.channels.trees.tree_cache import TreeCache
 from accord.core.model.errors import decode_or_none
+from accord.core.model.units import NEVER_US
 from accord.core.overlay.anti_entropy import earlier
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.neighbour_outbox import EXPIRED
@@ -180,7 +181,7 @@ class Reliable(Template):
         self.streams.check_invariants()
         for stream in (*self.streams.values(), *(each.stream for each in self.senders.values())):
             due_us = stream.next_due_us()
-            assert due_us == NEVER or (stream.timer and 0 < stream.timer.queued <= due_us)
+            assert due_us == NEVER_US or (stream.timer and 0 < stream.timer.queued <= due_us)
 
     # ----------------------------------------------------------------------------- extension points
 
@@ -442,7 +443,7 @@ class Reliable(Template):
 
     def _plan(self, stream: SourceStream) -> None:
         due_us = stream.next_due_us()
-        if due_us < NEVER:
+        if due_us < NEVER_US:
             stream.timer = stream.timer or StreamTimer(self, stream)
             self._timers.set(stream.timer, due_us)
         elif stream.timer is not None:

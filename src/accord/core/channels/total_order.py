@@ -55,10 +55,11 @@ from accord.core.channels.reliable import (
     patience_us,
 )
 from accord.core.channels.streams.messages import NOTHING, Message, StreamHeader, StreamState
-from accord.core.channels.streams.source_stream import NEVER, BufferedEvent, SourceStream
+from accord.core.channels.streams.source_stream import BufferedEvent, SourceStream
 from accord.core.channels.streams.stream_sender import StreamSender, fitting
 from accord.core.channels.template import SAME_ORDER, Context
 from accord.core.model.errors import decode_or_none
+from accord.core.model.units import NEVER_US
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.signalling import Carried
 
@@ -164,7 +165,7 @@ class TotalOrder(Reliable):
                 self._tend_desk(channel, desk, now_us)
             if member is not None and (member.gap is not None or member.held_us <= now_us):
                 self._tend_member(channel, member, now_us)
-            if self._order_due_us(channel) == NEVER:
+            if self._order_due_us(channel) == NEVER_US:
                 del self._restless[channel]
 
     def next_due_us(self) -> int | None:
@@ -177,11 +178,11 @@ class TotalOrder(Reliable):
                 soonest_us = own_us
         for channel in self._restless:
             soonest_us = min(soonest_us, self._order_due_us(channel))
-        return None if soonest_us == NEVER else soonest_us
+        return None if soonest_us == NEVER_US else soonest_us
 
     def _order_due_us(self, channel: str) -> int:
         desk, member = self.desks.get(channel), self.ordered.get(channel)
-        asks_us = NEVER if desk is None else desk.asks_us
+        asks_us = NEVER_US if desk is None else desk.asks_us
         return asks_us if member is None else min(asks_us, member.next_due_us())
 
     def has_room(self, channel: str) -> bool:
@@ -227,7 +228,7 @@ class TotalOrder(Reliable):
             assert not sender.backlog
             assert all(stamp in self.ordered[channel] for stamp in sender.stream.held_back)
         for channel in (*self.desks, *self.ordered):
-            assert channel in self._restless or self._order_due_us(channel) == NEVER
+            assert channel in self._restless or self._order_due_us(channel) == NEVER_US
         assert len(self.desks) <= MAX_CHANNELS
         assert len(self.positions) <= MAX_POSITIONS
         assert not any(channel in self.ordered for channel in self.positions)
@@ -447,7 +448,7 @@ class TotalOrder(Reliable):
         member = self.ordered.get(channel)
         if member is None:
             return
-        member.held_us = NEVER
+        member.held_us = NEVER_US
         while self.context.takes(channel) or member.is_in_a_hurry():
             found = member.ready(now_us, 1)
             if not found:
@@ -478,7 +479,7 @@ class TotalOrder(Reliable):
         """How long an event waits for earlier ones: half of its own source's timeout."""
         definition = self.context.definition(channel) or _UNDEFINED
         if definition.options.get(LAGGARDS) == "wait":
-            return NEVER
+            return NEVER_US
         return patience_us(definition) // 2
 
     # --------------------------------------------------------------------------------------- timers

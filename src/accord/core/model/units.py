@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
 
+NEVER_US: Final = 1 << 62  # later than any time of any clock
 BANDWIDTHS_BPS: Final = {"bit/s": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9}
 DURATIONS_S: Final = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 DURATIONS_MS: Final = {"ms": 1, **{unit: 1_000 * value for unit, value in DURATIONS_S.items()}}

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from accord.core.model.units import NEVER_US
 from accord.core.overlay.change_log import ChangeLog
 from accord.core.overlay.signalling import TemplateMessage
 
@@ -105,9 +106,6 @@ def _role(link: TierLink) -> tuple[bool, int, int]:
     return link.is_active, link.life, link.turn
 
 
-_NEVER: Final = 2**62
-
-
 class TierPeerCursor:
     """Progress of one neighbour, which has acknowledged all changes up to `version`."""
 
@@ -155,7 +153,7 @@ class TierDeltaSender:
     def next_due_us(self) -> int:
         if self._tiers.version != self._seen:
             return 0
-        return min((reader.due_us for _, reader in self._behind()), default=_NEVER)
+        return min((reader.due_us for _, reader in self._behind()), default=NEVER_US)
 
     def check_invariants(self) -> None:
         self._log.check_invariants()

@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from accord.core.model.units import NEVER_US
 from accord.core.overlay.change_log import ChangeLog, DeltaLimits
 from accord.core.quality.costs import TableCost
 from accord.core.quality.messages import (
@@ -43,7 +44,6 @@ MAX_SAID: Final = 200_000
 MAX_HEARD_BYTES: Final = 128 << 20  # entries of one neighbour
 MAX_BYTES: Final = 128_000  # of one message, approximately
 
-_NEVER: Final = 2**62
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 Replacement = tuple[
@@ -80,7 +80,7 @@ class DeltaSender:
         limits = DeltaLimits(changes=MAX_CHANGES, bytes=MAX_BYTES, gone=limit)
         self._log: ChangeLog[EntryKey, NegotiationEntry] = ChangeLog(limits, _bytes_of)
         self._listeners: dict[str, _PeerCursor] = {}
-        self._flush_us = _NEVER
+        self._flush_us = NEVER_US
 
     @property
     def version(self) -> int:
@@ -135,7 +135,7 @@ class DeltaSender:
 
     def next_due_us(self) -> int:
         behind = [e.due_us for e in self._listeners.values() if self._is_behind(e)]
-        return min([self._flush_us, *behind]) if self._listeners else _NEVER
+        return min([self._flush_us, *behind]) if self._listeners else NEVER_US
 
     def take(self, now_us: int) -> list[tuple[str, NegotiationDelta]]:
         """Returns the deltas to send now, by neighbour."""
@@ -154,7 +154,7 @@ class DeltaSender:
                 if listener.sent == listener.heard:  # else its timer runs already
                     listener.due_us = now_us + listener.resend_us
                 sends.append((neighbour, self._next(listener)))
-        self._flush_us = _NEVER
+        self._flush_us = NEVER_US
         return sends
 
     def check_invariants(self) -> None:
@@ -232,7 +232,7 @@ class DeltaReceiver:
         return NegotiationAck(self.incarnation, self.version, self.session)
 
     def next_due_us(self) -> int:
-        return _NEVER if self.is_spoken_to else self.due_us
+        return NEVER_US if self.is_spoken_to else self.due_us
 
     def greet(self, now_us: int) -> NegotiationAck | None:
         """Returns the session open to send now, if one is due."""

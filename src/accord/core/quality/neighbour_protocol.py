@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import TypeVar
 
+from accord.core.model.units import NEVER_US
 from accord.core.quality.decision_engine import DecisionEngine
 from accord.core.quality.delta_sync import DeltaReceiver
 from accord.core.quality.demands import remote_demand
@@ -22,8 +23,6 @@ from accord.core.quality.properties import PropertyRegistry
 from accord.core.quality.supersets import SuperSets
 from accord.core.quality.upstream_requests import NeighbourDemand, UpstreamRequests
 from accord.core.quality.validation import Qualities
-
-NEVER_US: Final = 2**62
 
 T = TypeVar("T")
 

@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from accord.core.model.units import NEVER_US
 from accord.core.quality.mechanisms import Mechanism, MechanismRepository, advises, worse_way
 from accord.core.quality.messages import (
     Advice,
@@ -33,7 +34,6 @@ from accord.core.quality.profiles import ScoredCapabilities, ScoredCapability
 from accord.core.quality.strategies import PropertyMove
 
 PATIENCE_US: Final = 5_000_000
-NEVER_US: Final = 2**62
 
 PropertyRef = tuple[str, str]  # a source and a property
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from accord.core.model.units import NEVER_US
 from accord.core.quality.messages import Notice, UsageChanged
-from accord.core.quality.reactions import NEVER_US, ProfileRef
+from accord.core.quality.reactions import ProfileRef
 
 Usage = tuple[int, float]  # number of expectations, and their total utility
 

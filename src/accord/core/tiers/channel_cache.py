@@ -14,6 +14,7 @@ from typing import Final
 from accord.core.channels.history.messages import is_persistent
 from accord.core.model.bounded import LruMap
 from accord.core.model.channels import ChannelMap, filter_selects
+from accord.core.model.units import NEVER_US
 from accord.core.overlay.channel_directory import (
     ChannelDefinition,
     ChannelTraits,
@@ -28,7 +29,6 @@ from accord.core.tiers.messages import (
     TierOptions,
 )
 
-NEVER: Final = 1 << 62
 LOCAL: Final = "local"
 _UNDEFINED: Final = ChannelDefinition(name="#")
 _MOST: Final = 4_096  # definitions, and channels
@@ -53,7 +53,7 @@ class ChannelCache:
         self._page: list[tuple[ChannelDefinition, str]] = []
         self._after: str | None = None  # start of the requested page; None: no fetch under way
         self._fetched_us = 0
-        self._ask_us = NEVER
+        self._ask_us = NEVER_US
 
     # --------------------------------------------------------------------------- cached definitions
 
@@ -128,7 +128,7 @@ class ChannelCache:
             return None
         channels = tuple(list(self._wanted)[:MAX_ASKED])
         is_asking = bool(channels) or self._after is not None
-        self._ask_us = now_us + _AGAIN_US if is_asking else NEVER
+        self._ask_us = now_us + _AGAIN_US if is_asking else NEVER_US
         return ChannelLookup(channels, self._after) if is_asking else None
 
     def told(self, message: ChannelLookupReply, now_us: int) -> None:
@@ -145,7 +145,7 @@ class ChannelCache:
         if self._wanted or self._after is not None:
             self._ask_us = now_us
         else:
-            self._ask_us = NEVER
+            self._ask_us = NEVER_US
 
     def next_due_us(self) -> int:
         return self._ask_us
@@ -155,7 +155,7 @@ class ChannelCache:
         assert len(self._found) <= _MOST
         assert len(self._wanted) <= 2 * _MOST
         assert len(self._page) <= _MOST
-        assert self._ask_us < NEVER or (not self._wanted and self._after is None)
+        assert self._ask_us < NEVER_US or (not self._wanted and self._after is None)
         for name in self.definitions:
             assert self._defined.get(name) is not None
 

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from accord.core.channels.history.messages import HistoryRequest
+from accord.core.model.units import NEVER_US
 from accord.core.overlay.channel_directory import ChannelTraits
 from accord.core.overlay.interests import PredicateText
 from accord.core.overlay.signalling import Carried, TemplateMessage
@@ -43,7 +44,7 @@ from accord.core.tiers.messages import (
     UpstreamEvent,
     event_id_of,
 )
-from accord.core.tiers.parent_selection import NEVER, ParentSelector, ParentState
+from accord.core.tiers.parent_selection import ParentSelector, ParentState
 from accord.core.tiers.sliding_windows import InboundWindow, OutboundWindow
 
 NO_ROOM: Final = "no room on the way to a parent"
@@ -227,7 +228,7 @@ class Child:
     def next_due_us(self) -> int | None:
         if self._log.needs.has_changed():
             return 0
-        due_us = min(self.roles.next_due_us(), self._log.needs.next_due_us() or NEVER)
+        due_us = min(self.roles.next_due_us(), self._log.needs.next_due_us() or NEVER_US)
         for known in self.roles.used():
             if self._is_to_tell(known):
                 due_us = min(due_us, known.told_us + self._again_us(known))
@@ -237,7 +238,7 @@ class Child:
             due_us = min(due_us, self._undecided[0][1] + self._options.decide_us)
         recall_us = self.recalling.next_due_us()
         due_us = due_us if recall_us is None else min(due_us, recall_us)
-        return None if due_us == NEVER else due_us
+        return None if due_us == NEVER_US else due_us
 
     def leave(self) -> None:
         """Notify the parents that this node leaves."""
@@ -322,7 +323,7 @@ class Child:
         self._look_at_links(now_us)
         if message.version != parent.version:
             parent.version = message.version
-            parent.told_us = -NEVER
+            parent.told_us = -NEVER_US
             self._log.all_know(min(each.version for each in (parent, *self.roles.used())))
         if parent.name == self.roles.active and message.turn == self.roles.turn:
             self._flows(parent, message, now_us)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 from accord.core.channels.channels import ROUTED, Channels
-from accord.core.channels.streams.source_stream import NEVER
 from accord.core.model.bounded import LruMap
+from accord.core.model.units import NEVER_US
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.interests import Need
 from accord.core.overlay.signalling import Carried
@@ -110,7 +110,7 @@ class ChildReceivers:
         return self._channels.unsettled(channel)
 
     def patience_us(self, channel: str) -> int:
-        return NEVER if channel == FEEDBACK else self._channels.patience_us(channel)
+        return NEVER_US if channel == FEEDBACK else self._channels.patience_us(channel)
 
     def directory(self) -> int:
         return self._channels.overlay.registry.version

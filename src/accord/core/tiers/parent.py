@@ -22,6 +22,7 @@ import msgspec
 
 from accord.core.channels.history.messages import HistoryPage, PageInProgress, PageRequest
 from accord.core.model.channels import ChannelMap
+from accord.core.model.units import NEVER_US
 from accord.core.overlay.interests import Need, size_of
 from accord.core.overlay.signalling import Carried, TemplateMessage
 from accord.core.overlay.status import ChildStatus
@@ -49,7 +50,6 @@ from accord.core.tiers.messages import (
 )
 from accord.core.tiers.sliding_windows import WINDOW, InboundWindow
 
-NEVER: Final = 1 << 62
 _LOSSES: Final = 1_000  # losses held for the driver
 _PAUSES: Final = 8
 MAX_CHILDREN: Final = 1_024  # the maximum number of links
@@ -113,7 +113,7 @@ class _ChildState:
         self.at_us = 0
         self.turned_us = now_us  # start of the parent epoch
         self.asked: ChannelLookup | None = None  # unanswered
-        self.serve_us = NEVER
+        self.serve_us = NEVER_US
         self.relaying = HistoryRelay()
 
     def wants(self, channel: str) -> bool:
@@ -175,8 +175,8 @@ class Parent:
         self._port = port
         self._children: dict[str, _ChildState] = {}
         self._links: dict[str, bool] = {}
-        self._offer_us = NEVER
-        self._settle_us = NEVER
+        self._offer_us = NEVER_US
+        self._settle_us = NEVER_US
         self._pause_us = options.soon_us
         self._most_unsettled = 2 * options.up_events + WINDOW  # of one child, at most
 
@@ -310,7 +310,7 @@ class Parent:
             due_us = min(due_us, state.serve_us, state.heard_us + silent_us)
             if state.asked is not None or state.changes:
                 return 0
-        return None if due_us == NEVER else due_us
+        return None if due_us == NEVER_US else due_us
 
     def incarnation_of(self, child: str) -> int:
         """The child's incarnation; 0 if the child is unknown."""
@@ -480,7 +480,7 @@ class Parent:
 
     def _settle(self, now_us: int) -> None:
         """Find out which events are confirmed, and report them to the children."""
-        self._settle_us = NEVER
+        self._settle_us = NEVER_US
         found: dict[str, dict[int, bool]] = {}
         has_moved = False
         for child, state in self._children.items():
@@ -510,7 +510,7 @@ class Parent:
             state.unsettled.popleft()
 
     def _offer(self, now_us: int) -> None:
-        self._offer_us = NEVER
+        self._offer_us = NEVER_US
         for child, state in self._children.items():
             keeping = state.keeping
             keeping.advance(now_us)
@@ -544,7 +544,7 @@ class Parent:
             keeping.lost.get(NO_ROOM, 0),
         )
         state.at_us = 0  # later replies are not round-trip samples
-        state.serve_us = state.up.ask_us(again_us) or NEVER
+        state.serve_us = state.up.ask_us(again_us) or NEVER_US
         self._note_losses(child, keeping)
         self._send(child, serve)
 

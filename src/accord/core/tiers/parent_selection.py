@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Final
 
+from accord.core.model.units import NEVER_US
 from accord.core.overlay.liveness import RttEstimator
 from accord.core.overlay.status import ParentStatus
 from accord.core.tiers.messages import EventId, ParentHeartbeat, TierOptions
 
-NEVER: Final = 1 << 62
 _MAX_DOUBLINGS: Final = 5
 _UNBORN: Final = (0, 0)
 
@@ -32,8 +32,8 @@ class ParentState:
         self.life = _UNBORN  # its incarnation, and the start of its state for this child
         self.version = 0  # acknowledged version of the interests
         self.floor = 0  # floor of the interest log when the parent had none of it
-        self.told_us = -NEVER  # time of the last interest delta
-        self.attend_us = NEVER  # time of the next heartbeat
+        self.told_us = -NEVER_US  # time of the last interest delta
+        self.attend_us = NEVER_US  # time of the next heartbeat
         self.through = 0  # acknowledged number upstream
         self.turn = 0  # last parent epoch it has replied in
         self.waiting = 0
@@ -85,7 +85,7 @@ class ParentSelector:
         known.is_linked = True
         known.heard_us = known.steady_us = now_us
         known.turn = 0
-        known.told_us = -NEVER
+        known.told_us = -NEVER_US
         known.round_trip.begin_anew()
         if parent == self.active:
             self._begin_turn(now_us)
@@ -97,7 +97,7 @@ class ParentSelector:
         known = self.parents.get(parent)
         if known is not None and known.is_linked:
             known.is_linked = False
-            known.attend_us = NEVER
+            known.attend_us = NEVER_US
             self.choose(now_us)
 
     def served(self, parent: ParentState, message: ParentHeartbeat, now_us: int) -> bool:
@@ -144,7 +144,7 @@ class ParentSelector:
             self._set_standby(standby if self.active else "", now_us)
 
     def next_due_us(self) -> int:
-        due_us = NEVER
+        due_us = NEVER_US
         for each in self.used():
             if each.is_linked:
                 due_us = min(due_us, each.attend_us)
@@ -222,7 +222,7 @@ class ParentSelector:
     def _set_standby(self, parent: str, now_us: int) -> None:
         before = self.parents.get(self.standby)
         if before is not None and before.name != self.active:
-            before.attend_us = NEVER
+            before.attend_us = NEVER_US
             self.left.append(before.name)
         self.standby = parent
         self._lacks = None

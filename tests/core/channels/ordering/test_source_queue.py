@@ -4,8 +4,8 @@ from tests.channel_nets import event
 
 from accord.core.channels.ordering.messages import PositionGrant, PositionRange
 from accord.core.channels.ordering.source_queue import SourceQueue
-from accord.core.channels.streams.source_stream import NEVER
 from accord.core.channels.streams.stream_sender import MAX_BYTES
+from accord.core.model.units import NEVER_US
 
 EPOCH = (2, "q", 1)
 
@@ -54,7 +54,7 @@ def test_places_of_an_epoch_that_is_over_are_not_taken() -> None:
     assert again.request == 2
     assert again.latest == (3, "r", 1)
     assert len(desk.granted(PositionGrant(2, PositionRange((4, "q", 1), 1, 1, "a", 1)), 8)) == 1
-    assert desk.asks_us == NEVER
+    assert desk.asks_us == NEVER_US
 
 
 def test_publishers_are_held_back_by_the_size_of_what_waits() -> None:
@@ -80,7 +80,7 @@ def test_no_more_places_are_asked_for_than_there_is_room_to_send() -> None:
     for text in "xyz":
         desk.put(event(text), 0)
     assert desk.ask(0, 0) is None
-    assert desk.asks_us == NEVER
+    assert desk.asks_us == NEVER_US
     desk.check_invariants()
     desk.go_on(5)
     assert desk.asks_us == 5

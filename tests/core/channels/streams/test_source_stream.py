@@ -8,12 +8,12 @@ from tests.channel_nets import event
 from accord.core.channels.streams.messages import NOTHING, StreamHeader, StreamId
 from accord.core.channels.streams.source_stream import (
     MAX_BYTES,
-    NEVER,
     WINDOW,
     BufferedEvent,
     HeartbeatBackoff,
     SourceStream,
 )
+from accord.core.model.units import NEVER_US
 
 KEY = StreamId("a", 1, 1)
 NOTE = StreamHeader(NOTHING)
@@ -68,7 +68,7 @@ def test_the_end_may_be_missing_too() -> None:
     stream.hear(1, 5)
     assert stream.missing() == ((1, 1), (3, 5))
     stream.seek(0)
-    assert 0 < stream.nack_us < NEVER
+    assert 0 < stream.nack_us < NEVER_US
 
 
 def test_who_was_given_up_goes_on_from_the_base_and_knows() -> None:

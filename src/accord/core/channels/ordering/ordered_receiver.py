@@ -33,7 +33,8 @@ from accord.core.channels.ordering.messages import (
     PositionVoid,
     epoch_of,
 )
-from accord.core.channels.streams.source_stream import HELD_US, NEVER, BufferedEvent
+from accord.core.channels.streams.source_stream import HELD_US, BufferedEvent
+from accord.core.model.units import NEVER_US
 
 FIRST_ASK_US: Final = 100_000
 ASK_US: Final = 400_000
@@ -63,7 +64,7 @@ class OrderedReceiver:
     def __init__(self, patience_us: int, position: OrderPosition | None = None) -> None:
         self.position = position
         self.patience_us = patience_us
-        self.held_us = NEVER  # when to check again whether this node has room
+        self.held_us = NEVER_US  # when to check again whether this node has room
         self.gap: Gap | None = None
         self._waiting: dict[OrderPosition, tuple[BufferedEvent, int]] = {}  # with time of arrival
         self._heap: list[OrderPosition] = []
@@ -96,7 +97,7 @@ class OrderedReceiver:
 
     def hold(self, now_us: int) -> None:
         """Note that this node has no room; the time without room does not count as waiting."""
-        self.held_us = now_us + HELD_US if self._heap else NEVER
+        self.held_us = now_us + HELD_US if self._heap else NEVER_US
         self._had_no_room_us = now_us
 
     def hurry(self, stamp: OrderPosition) -> None:
@@ -171,7 +172,7 @@ class OrderedReceiver:
         self._heap.clear()
         self.gap = None
         self._hurry = None
-        self.held_us = NEVER
+        self.held_us = NEVER_US
         return waiting
 
     def __contains__(self, stamp: OrderPosition) -> bool:

@@ -24,8 +24,8 @@ from accord.core.channels.ordering.messages import (
 from accord.core.channels.ordering.sequencer import COLLECT_US, Sequencer
 from accord.core.channels.ordering.source_queue import SourceQueue
 from accord.core.channels.rendezvous import Rendezvous
-from accord.core.channels.streams.source_stream import NEVER
 from accord.core.channels.template import Context
+from accord.core.model.units import NEVER_US
 
 STARTUP_GRACE_US: Final = 3_000_000
 
@@ -119,7 +119,7 @@ class SequencerManager:
                 self._collect(channel, sequencer, now_us)
 
     def next_due_us(self) -> int:
-        due_us = NEVER
+        due_us = NEVER_US
         for channel in self._asking:
             sequencer = self.sequencers.get(channel)
             if sequencer is not None and sequencer.is_asking:

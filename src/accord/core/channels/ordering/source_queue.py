@@ -33,9 +33,10 @@ from accord.core.channels.ordering.messages import (
     epoch_of,
     merged,
 )
-from accord.core.channels.streams.source_stream import NEVER, size_of
+from accord.core.channels.streams.source_stream import size_of
 from accord.core.channels.streams.stream_sender import MAX_BYTES, StreamSender
 from accord.core.channels.template import Context
+from accord.core.model.units import NEVER_US
 from accord.core.overlay.signalling import Carried
 
 _ASK_US: Final = 500_000
@@ -51,7 +52,7 @@ class SourceQueue:
         self.latest: Epoch = NO_EPOCH
         self.pending: deque[tuple[Carried, int]] = deque()
         self.used_us = now_us
-        self.asks_us = NEVER  # next request; never while the window is full
+        self.asks_us = NEVER_US  # next request; never while the window is full
         self.bytes = 0  # of `pending`
         self._taken: tuple[Epoch, int] = (NO_EPOCH, 0)  # the last granted position
         self._told_us = -_TELL_US  # when `CurrentEpoch` was last sent
@@ -75,7 +76,7 @@ class SourceQueue:
 
     def go_on(self, now_us: int) -> None:
         """Resume requests: the window may have room again."""
-        if self.pending and self.asks_us == NEVER:
+        if self.pending and self.asks_us == NEVER_US:
             self.asks_us = now_us
 
     def next_events(self) -> list[Carried]:
@@ -89,7 +90,7 @@ class SourceQueue:
             self._count = min(len(self.pending), MAX_PLACES, room)
             self._request += 1
         if not self._count:
-            self.asks_us = NEVER
+            self.asks_us = NEVER_US
             return None
         self.asks_us = now_us + _ASK_US
         return PositionRequest(self._incarnation, self._request, self._count, self.latest)
@@ -116,7 +117,7 @@ class SourceQueue:
         events = [self.pending.popleft() for _ in range(self._count)]
         self.bytes -= sum(size_of(event) for event, _ in events)
         self._count = 0
-        self.asks_us = now_us if self.pending else NEVER
+        self.asks_us = now_us if self.pending else NEVER_US
         return events
 
     def heard_of(self, epoch: Epoch, now_us: int) -> None:
@@ -136,8 +137,8 @@ class SourceQueue:
         assert len(self.pending) <= _MORE * _ENOUGH
         assert self.bytes == sum(size_of(event) for event, _ in self.pending)
         assert self._count <= min(len(self.pending), MAX_PLACES)
-        assert self.pending or self.asks_us == NEVER
-        assert not self._count or self.asks_us < NEVER
+        assert self.pending or self.asks_us == NEVER_US
+        assert not self._count or self.asks_us < NEVER_US
 
 
 class OwnPositions:

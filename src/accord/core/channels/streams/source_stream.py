@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from accord.core.channels.streams.messages import Stamp, StreamHeader, StreamId
 from accord.core.channels.trees.tree import Digest
+from accord.core.model.units import NEVER_US
 from accord.core.overlay.signalling import Carried
 from accord.core.scheduling.timers import Timer
 
@@ -30,7 +31,6 @@ _MIN_NACK_US: Final = 60_000
 _NACKS: Final = 4  # nacks without progress before the interval doubles
 _SLOWEST: Final = 2  # maximum number of doublings
 _MAX_SYNC_US: Final = 600_000
-NEVER: Final = 1 << 62
 
 
 class BufferedEvent:
@@ -49,7 +49,7 @@ class HeartbeatBackoff:
 
     __slots__ = ("due_us", "pause_us", "said_us")
 
-    def __init__(self, due_us: int, pause_us: int, said_us: int = -NEVER) -> None:
+    def __init__(self, due_us: int, pause_us: int, said_us: int = -NEVER_US) -> None:
         self.due_us = due_us
         self.pause_us = pause_us
         self.said_us = said_us  # time of the last heartbeat
@@ -94,13 +94,13 @@ class SourceStream:
         self.is_wanted = False  # this node has been a member since some earlier hand-over
         self._handed = 0  # delivered up to here before the checkpoint
         self.skipped = 0  # sequence numbers that will never arrive
-        self.ack_us = NEVER
+        self.ack_us = NEVER_US
         # Send time of the parent's heartbeat, by its clock, while it is unanswered.
         self.asked_us = 0
         self.unacked = 0  # events since the last ack
-        self.nack_us = NEVER
+        self.nack_us = NEVER_US
         self.in_vain = 0  # nacks since the last arrival
-        self.held_us = NEVER
+        self.held_us = NEVER_US
         self.timer: Timer | None = None  # created on first use
 
     @property
@@ -168,14 +168,14 @@ class SourceStream:
 
     def hold(self, now_us: int) -> None:
         """Schedule another delivery attempt if an event is waiting."""
-        self.held_us = now_us + HELD_US if self.through + 1 in self.events else NEVER
+        self.held_us = now_us + HELD_US if self.through + 1 in self.events else NEVER_US
 
     def lacks(self) -> bool:
         return self.through < self.top
 
     def has_nothing_to_do(self) -> bool:
         """Whether all events have arrived here and beyond, and the parent knows it."""
-        return not self.lacks() and not self.events and self.next_due_us() == NEVER
+        return not self.lacks() and not self.events and self.next_due_us() == NEVER_US
 
     def missing(self) -> tuple[tuple[int, int], ...]:
         """Ranges of sequence numbers to nack."""
@@ -198,8 +198,8 @@ class SourceStream:
     def seek(self, now_us: int) -> None:
         """Schedule a nack if events are missing."""
         if not self.lacks():
-            self.nack_us = NEVER
-        elif self.nack_us == NEVER:
+            self.nack_us = NEVER_US
+        elif self.nack_us == NEVER_US:
             self.nack_us = now_us + _FIRST_NACK_US
 
     def sought(self, pause_us: int, now_us: int) -> None:
@@ -229,7 +229,7 @@ class SourceStream:
         assert len(self.events) <= WINDOW
         assert self.bytes == sum(size_of(kept.event) for kept in self.events.values())
         assert all(self.base <= number <= self.top for number in self.events)
-        assert self.held_us < NEVER or self.through + 1 not in self.events
+        assert self.held_us < NEVER_US or self.through + 1 not in self.events
         assert list(self.held_back.values()) == sorted(self.held_back.values())
         assert self.done <= self.through
 

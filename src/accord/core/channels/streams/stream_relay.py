@@ -25,7 +25,6 @@ from accord.core.channels.streams.messages import (
 )
 from accord.core.channels.streams.source_stream import (
     MAX_ASKED,
-    NEVER,
     BufferedEvent,
     HeartbeatBackoff,
     SourceStream,
@@ -34,6 +33,7 @@ from accord.core.channels.streams.stream_sender import ResponseTimes
 from accord.core.channels.template import Context
 from accord.core.channels.trees.known_trees import KnownTrees
 from accord.core.channels.trees.tree import problem_with_tree
+from accord.core.model.units import NEVER_US
 
 QUIET_US: Final = 10_000_000
 _ACK_US: Final = 40_000
@@ -69,7 +69,7 @@ class StreamRelay:
             stream.digest = state.digest
             stream.paces.clear()
             stream.in_vain = 0
-            stream.nack_us = min(stream.nack_us, now_us) if stream.lacks() else NEVER
+            stream.nack_us = min(stream.nack_us, now_us) if stream.lacks() else NEVER_US
         if is_known and state.turn == stream.turn:
             stream.parent = self.trees.towards(stream.digest, stream.key.source) or neighbour
         if is_other or neighbour == stream.parent:
@@ -226,10 +226,10 @@ class StreamRelay:
             pause_us = self.answering.pause_us(stream.parent, now_us)
             stream.sought(max(3 * self._latency_us(stream.parent), pause_us), now_us)
         else:
-            stream.nack_us = NEVER
+            stream.nack_us = NEVER_US
 
     def _ack(self, stream: SourceStream, now_us: int) -> None:
-        stream.ack_us = NEVER
+        stream.ack_us = NEVER_US
         stream.unacked = 0
         through = {self.context.name: stream.done}
         for each in self.trees.next_to(stream.digest, now_us) or ():
