@@ -53,7 +53,7 @@ from tests.scenarios.fuzzing.corpus import make_corpus
 from tests.scenarios.fuzzing.mutations import mutate
 
 from accord.core.model.values import Value
-from accord.core.predicates.compiled import UNDECIDED, attributes
+from accord.core.predicates.frames import UNDECIDED, attributes
 from accord.core.predicates.index import FrameMatches, Index
 from accord.core.predicates.interpreted import Interpreted
 from accord.core.predicates.predicate import Predicate, parse

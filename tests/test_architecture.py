@@ -29,7 +29,7 @@ def _lines(page: Path, *, is_fenced: bool) -> Lines:
     """The numbered lines of a page, either inside or outside its fenced blocks."""
     is_inside = False
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
-        if line.startswith("```"):
+        if line.lstrip().startswith("```"):
             is_inside = not is_inside
         elif is_inside == is_fenced:
             yield number, line

@@ -1,7 +1,4 @@
-"""A node in a process of its own, on free ports, with temporary data.
-
-The node of a demonstration, from its administrator's view.
-"""
+"""A demonstration's node in a process of its own, on free ports, with temporary data."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`accord demo five-cities`: combines network, scenario and screen.
+"""`accord demo five-cities`: combines network and scenario, and draws their course.
 
-Output of the five-cities demonstration: the paths of each phase, text, and a summary.
+The screen shows the paths of each phase, text, and a summary.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The exceptions of the client.
+"""The exceptions of the client, and explanations of failed connections.
 
-Explains failed connections in one sentence that includes what to do.
-
-Shared by the client and by the commands, over MQTT, WebSocket and HTTP.
+An explanation is one sentence that includes what to do. Client and commands share them, over MQTT,
+WebSocket and HTTP.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""`Session.query`: kept events, in pages.
+"""`Session.query`: kept events, in pages, and the messages of the query protocol.
 
 A page is requested with the cursor of the previous one, and arrives as one message per event, then
 one that ends the page. While the consumer works on a page the next is prefetched, but no more: at
 most two are queued here. When the connection breaks inside a page, the page is requested again and
 the events received before are filtered out by event ID. So each event is delivered once, in order,
 across any number of reconnections.
-
-Messages of the query protocol: requests for pages of kept events, and the end of a page.
 """
 
 from __future__ import annotations

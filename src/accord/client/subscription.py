@@ -1,7 +1,4 @@
-"""The public subscription object: a context manager, and an iterator over events.
-
-A subscription at one server.
-"""
+"""Subscriptions: the public object, an iterator over events, and its state at each server."""
 
 from __future__ import annotations
 

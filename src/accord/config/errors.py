@@ -1,6 +1,7 @@
-"""Errors of a configuration: all problems at once, each with its location.
+"""Values and errors of a configuration.
 
-Sizes and durations as `accord.toml` writes them: `16 MB`, `64 MiB`, `24h`.
+An error carries all problems at once, each with its location. Sizes and durations are parsed as
+`accord.toml` writes them: `16 MB`, `64 MiB`, `24h`.
 """
 
 from __future__ import annotations

@@ -1,18 +1,11 @@
-"""A node's statistics as Prometheus metrics.
+"""A node's statistics as Prometheus metrics: clients, queues, overlay, admission, quality.
 
-Nothing is counted here: each scrape takes one snapshot. Shed events are labelled by cause only;
-client ids come from outside, and each would be a time series of its own.
-
-Admission of this node as Prometheus metrics, by resource; without client names.
-
-Bandwidth is reported by link, and for all clients together.
-
-A node's part in the overlay as Prometheus metrics.
+Nothing is counted here: each scrape takes one snapshot. Client IDs and channel names come from
+outside, and each would be a time series of its own: shed events are labelled by cause only,
+channels by their definitions, and admission by resource, with bandwidth by link and for all clients
+together.
 
 Each node reports only its own links, flows and arrivals, so scraping all nodes yields each once.
-Channels are labelled by their definitions, because their names come from outside.
-
-Negotiated quality as Prometheus metrics.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""JSON responses from structs, and their description in OpenAPI, which FastAPI cannot derive.
+"""JSON bodies over HTTP: responses from structs, and bounded reading of requests.
 
-Reads request bodies, limited in type, size and time.
+Responses are described in OpenAPI, which FastAPI cannot derive. Requests are limited in type, size
+and time.
 """
 
 from __future__ import annotations

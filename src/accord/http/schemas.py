@@ -1,11 +1,4 @@
-"""Paths and schemas of channels over HTTP. Light: commands import it too.
-
-Schemas of requests and replies about policies. Light: commands import it too.
-
-Schemas of replies about quality. Light: commands import it too.
-
-HTTP paths of admission.
-"""
+"""Paths and schemas of the HTTP API. Light: commands import it too."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Ledger entries as records of the journal, one batch per record.
+"""Ledger entries as records of the journal, and the search for them.
 
-A record's header has the range of event numbers in it, so that a search skips most records without
-decoding them, and `newest`, the highest number in the ledger so far: if that is below the number
-searched for, no older record can contain it. Rows stay as they were added, relative to the first:
-55 bytes each with names of usual length, and a tenth of a microsecond to encode.
+A record holds one batch. Its header has the range of event numbers in it, so that a search skips
+most records without decoding them, and `newest`, the highest number in the ledger so far: if that
+is below the number searched for, no older record can contain it. Rows stay as they were added,
+relative to the first: 55 bytes each with names of usual length, and a tenth of a microsecond to
+encode.
 
-Searches a journal for ledger entries, from its end backwards.
-
-Segments are read newest first, each from its beginning. A search ends when it has enough entries,
-when older records cannot match, or when it has read `max_bytes`; the result states how far back it
-went. Records that are damaged or of unknown kind are skipped and counted.
+A search goes backwards from the journal's end. Segments are read newest first, each from its
+beginning. A search ends when it has enough entries, when older records cannot match, or when it has
+read `max_bytes`; the result states how far back it went. Records that are damaged or of unknown
+kind are skipped and counted.
 """
 
 from __future__ import annotations

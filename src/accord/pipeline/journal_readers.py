@@ -1,13 +1,13 @@
-"""Journals as the pipeline reads them: from a directory, or over HTTP from the node that writes it.
+"""Journals as the pipeline reads them, and the check that an archive was built from one.
 
-Both kinds have `extent` and `read` like `journal.reader.Reader`, and estimate the size of their
-records, so that work can be split into parts of bounded size without reading them.
+A journal is read from a directory, or over HTTP from the node that writes it. Both readers have
+`extent` and `read` like `journal.reader.Reader`, and estimate the size of their records, so that
+work can be split into parts of bounded size without reading them.
 
-Checks that an archive was built from this journal; continuing with another would mix histories.
-
-The journal may have been deleted while the archive was kept, or the wrong one configured. A journal
-shorter than the archived offset is a different journal. A longer one must hold, at the offset of
-the last archived event it still has, an event with the archive's number and time.
+Continuing an archive with another journal would mix histories. The journal may have been deleted
+while the archive was kept, or the wrong one configured. A journal shorter than the archived offset
+is a different journal. A longer one must hold, at the offset of the last archived event it still
+has, an event with the archive's number and time.
 """
 
 from __future__ import annotations

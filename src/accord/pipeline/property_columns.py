@@ -1,15 +1,14 @@
-"""Properties of many kept events, decoded column by column.
+"""Columnar decoder of the MQTT properties of many kept events.
 
 Attributes are entries: their row, and indices into the distinct names and distinct values. Arrow
 finds equal texts, and each distinct one is parsed once. What the fast path can't handle takes the
 slow path, `KeptEvent.event`, and joins the same entries: XML metadata, properties in an unusual
 order, repeated names, texts that do not parse as their type.
 
-Columnar decoder: splits many blocks of MQTT properties at once with numpy.
-
-The blocks are ranges of one buffer. Each step reads one property of every block that has one left,
-so the number of steps is that of the longest block's properties, not the number of blocks. Results
-are positions in the buffer; nothing is copied.
+`PropertyBlocks` splits many blocks of properties at once with numpy. The blocks are ranges of one
+buffer. Each step reads one property of every block that has one left, so the number of steps is
+that of the longest block's properties, not the number of blocks. Results are positions in the
+buffer; nothing is copied.
 
 A block that does not have the form a node writes is flagged odd and left to the full decoder:
 properties in another order or of another kind, lengths that do not fit, more user properties than

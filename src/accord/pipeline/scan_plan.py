@@ -1,15 +1,13 @@
-"""Scan planning: the next time range of the archive to read, with about a given number of rows.
+"""Scan planning: the next time range of the archive to read, and cursors between pages.
 
 Results are found in output order, so the archive is scanned range by range until a page is full.
-The best length depends on how many rows match, which is unknown beforehand. The first range is
-short if all rows match, and otherwise as long as a quick reply allows; whenever one yields too
-little, the next is longer by a factor.
+Each range has about a given number of rows. The best length depends on how many rows match, which
+is unknown beforehand. The first range is short if all rows match, and otherwise as long as a quick
+reply allows; whenever one yields too little, the next is longer by a factor.
 
-Cursors: the end of a page as text, sufficient to continue with the next page.
-
-Events are ordered by time of receipt, then by offset: a total order in which no event ever moves. A
-position in it therefore stays valid after files are compacted, records archived, or the service
-restarted.
+A cursor is the end of a page as text, sufficient to continue with the next page. Events are ordered
+by time of receipt, then by offset: a total order in which no event ever moves. A position in it
+therefore stays valid after files are compacted, records archived, or the service restarted.
 """
 
 from __future__ import annotations

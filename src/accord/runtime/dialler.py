@@ -1,6 +1,6 @@
-"""Dials an address until there is a link, and again with backoff whenever it ends.
+"""Dials neighbours: an address until there is a link, and again with backoff when it ends.
 
-Selects the transport of a link by the scheme of its address.
+The scheme of the address selects the transport.
 """
 
 from __future__ import annotations

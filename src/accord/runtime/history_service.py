@@ -1,6 +1,7 @@
-"""History of persistent channels at a backbone node: serves its journal and requests others'.
+"""History of persistent channels at a node: its journal for others, theirs for its clients.
 
-Drives the history that this node's clients receive, and persists its progress.
+`HistoryDriver` drives the history that this node's clients receive, and persists its progress. A
+backbone node also serves its journal (`HistoryService`).
 """
 
 from __future__ import annotations

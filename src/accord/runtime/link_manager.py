@@ -4,7 +4,7 @@ All links are served once per turn of the event loop, after all readable sockets
 the overlay's resulting messages leave together. A single timer wakes the node for the next deadline
 of the overlay or of any link.
 
-Recently refused neighbours and why: logged once, and listed while they keep trying.
+Recently refused neighbours are logged once, and listed while they keep trying.
 """
 
 from __future__ import annotations

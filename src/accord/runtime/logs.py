@@ -3,18 +3,12 @@
     log = get_log(__name__)
     log.warning("client sent a malformed packet", client="raven-7", problem="…")
 
-Logs must not harm the node: `log_limiter` bounds their cost, `log_lines` escapes foreign values.
-
-Formats log records as text.
+Logs must not harm the node. A separate thread writes records from a bounded queue, because a full
+pipe or a stopped terminal would otherwise block the event loop. Repeats of a message are suppressed
+after the first few and summarised later.
 
 Foreign values (client IDs, channels, reasons) are escaped, so that they can't inject log lines or
 terminal commands.
-
-Bounds the cost of logging.
-
-A separate thread writes records from a bounded queue, because a full pipe or a stopped terminal
-would otherwise block the event loop. Repeats of a message are suppressed after the first few and
-summarised later.
 """
 
 from __future__ import annotations

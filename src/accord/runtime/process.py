@@ -1,8 +1,7 @@
-"""The node's clock: starts at wall-clock time and is monotonic from then on.
+"""This process: clock, CPU and memory usage, and memory settings.
 
-CPU and memory usage of this process.
-
-Allocator settings for a process with short-lived blocks of many sizes that must not pause.
+The clock starts at wall-clock time and is monotonic from then on. The allocator is set for
+short-lived blocks of many sizes and a process that must not pause.
 """
 
 from __future__ import annotations

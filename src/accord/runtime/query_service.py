@@ -4,9 +4,8 @@ Pages come from the data pipeline. Their events go to the client's outbox like p
 importance, within limits, shaped if necessary, and only as fast as the client accepts them. The
 message that ends a page is queued in the same bin after them.
 
-A request is a JSON object whose `do` selects one of the structs below.
-
-Query requests for kept events, by MQTT or HTTP, and their validation.
+A request is a JSON object whose `do` selects one of the structs below. `QueryRequest` and its
+validation serve MQTT and HTTP.
 """
 
 from __future__ import annotations

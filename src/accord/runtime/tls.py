@@ -1,15 +1,13 @@
-"""TLS for the node's listeners, from files.
+"""TLS for the node's listeners and links, from files.
 
 A certificate that is expired, or not meant for servers, loads without error and then fails for
 each client. The files are therefore tried in an in-memory handshake with this process: whatever a
 client would reject is an error at start.
 
-TLS for links: one certificate identifies a node, whichever side opened the connection.
-
-A node's certificate is for its name, not for a host. If the nodes' authority is configured, the
-transport only checks that the certificate was issued by it, and the link's handshake compares the
-names. Without an authority, the system's trust store and host names apply, and a shared key is
-needed as well.
+On links, one certificate identifies a node, whichever side opened the connection. It is for the
+node's name, not for a host. If the nodes' authority is configured, the transport only checks that
+the certificate was issued by it, and the link's handshake compares the names. Without an authority,
+the system's trust store and host names apply, and a shared key is needed as well.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""MQTT over WebSocket: the same connections, with their bytes in binary WebSocket messages.
+"""MQTT over WebSocket, and the origins of web pages that may use it.
 
-The standard lets a message hold any part of the byte stream, and clients may send theirs so. They
-receive one packet per message: some (Paho C 1.3) do not look for a second one.
+Connections are the same, with their bytes in binary WebSocket messages. The standard lets a message
+hold any part of the byte stream, and clients may send theirs so. They receive one packet per
+message: some (Paho C 1.3) do not look for a second one.
 
 A page of any site, in a browser on this machine, can open a WebSocket to a loopback address. If
 clients need no password, only pages of this machine and of configured sites are accepted.
-
-Origins of web pages that may use a node.
 
 Browsers send the origin with each cross-site request: scheme, host and port of the page's site, or
 `null` (some: `file://`) for a page without one.

@@ -1,6 +1,4 @@
-"""Jobs for worker processes, and their outcomes.
-
-Messages between a node and its worker processes, and their framing.
+"""Jobs for worker processes: their messages, framing and outcomes.
 
 A frame is a length in four bytes and a message in MessagePack. To each order a worker replies with
 any number of `ConditionEvaluated`, then one `Shaped`, `Evaluated` or `Failed`.

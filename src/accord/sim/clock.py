@@ -1,12 +1,12 @@
-"""Virtual clock: a queue of actions ordered by due time, then by order of scheduling.
+"""Virtual clock and seeded randomness of a simulation.
 
-Time jumps from one action to the next, so idle hours cost nothing. An entry is a function with its
-argument, not a closure: a long run creates millions of them.
+The clock is a queue of actions ordered by due time, then by order of scheduling. Time jumps from
+one action to the next, so idle hours cost nothing. An entry is a function with its argument, not a
+closure: a long run creates millions of them.
 
-Independent random streams derived from one seed.
-
-Each use of randomness has a stream of its own, named after its purpose. So an extra message on one
-link changes nothing on the others, and two variants of a scenario meet the same faults and loads.
+Each use of randomness has a stream of its own, derived from one seed, named after its purpose. So
+an extra message on one link changes nothing on the others, and two variants of a scenario meet the
+same faults and loads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One direction of a link: delay, loss, queueing and connections.
+"""Simulated links: delay, loss, queueing and connections of one direction, and link models.
 
 Two transports. *Stream* is like TCP: in order, exactly once. A lost message is retransmitted after
 about a round trip, then after twice that, and so on; later messages wait for it (head-of-line
@@ -10,7 +10,7 @@ A link with a rate has a queue. Control messages enter it at once; data is pulle
 only when the queue is empty, a few milliseconds' worth at a time, so that control never waits
 behind much data. Congestion control is not modelled: a stream has its rate whatever is lost.
 
-Link models of a topology: common behaviour, and exceptions per link.
+The link models of a topology are a common behaviour, and exceptions per link.
 """
 
 from __future__ import annotations

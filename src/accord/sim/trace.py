@@ -1,10 +1,8 @@
-"""Trace of a run: a line per step, and a hash over all lines.
+"""Trace of a run (a line per step, and a hash over all lines), and errors of the simulator.
 
 Two runs with the same seed have the same hash, in any process, on any machine, with any hash seed:
 a difference means that something depended on the clock, on randomness or on the order of a set.
 Times are virtual; messages are represented by the checksum of their contents.
-
-Errors of the simulator.
 """
 
 from __future__ import annotations

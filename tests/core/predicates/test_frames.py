@@ -15,7 +15,7 @@ from tests.strategies import MIXED, TEXTS, TIMESTAMPS, TYPED, trees
 from accord.core.model.values import Value
 from accord.core.mqtt import event_mapping
 from accord.core.mqtt.properties import Properties
-from accord.core.predicates.compiled import UNDECIDED, attributes
+from accord.core.predicates.frames import UNDECIDED, attributes
 from accord.core.predicates.index import FrameMatches, Index
 from accord.core.predicates.interpreted import Interpreted
 from accord.core.predicates.predicate import Predicate, parse

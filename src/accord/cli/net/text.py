@@ -1,6 +1,6 @@
-"""Formats requirements, times and shares of the overlay.
+"""Requirements, times, shares and recent rates of the overlay as text.
 
-Recent delivery rates and shares in time, from successive samples.
+Recent delivery rates and shares in time come from successive samples.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Subscriptions of a node's clients and the outcome of each.
+"""Subscriptions of a node's clients: the outcome of each, and its re-evaluation.
 
 A client that subscribes again under the same key keeps its old reservation until the new one is
 admitted; if that is refused, the old one stays.
-
-Re-evaluation of reservations after changes of advertisements or links.
 
 Demand and paths are computed when a subscription is requested, and change later as publishers
 advertise and leave and links come up and fail. Some time after a change all subscriptions are

@@ -1,9 +1,8 @@
 """Opening and closing a connection: CONNECT, authentication, CONNACK, and the end.
 
 The driver checks user name and password (`LoginGate.logins`, concluded by `admit`), because that is
-slow by design. Enhanced authentication is an `AuthExchange` of AUTH packets.
-
-Enhanced authentication: the interface of methods such as SCRAM.
+slow by design. Enhanced authentication is an `AuthExchange` of AUTH packets, with a subclass for
+each method, such as SCRAM.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""A published message in MQTT terms, and its encoded frames.
+"""A published message in MQTT terms: its encoded frames, and the properties of transit events.
 
 Most receivers of a message get the same bytes, so encoded frames are cached. The cache excludes the
 expiry, which shrinks while a message is queued, and what is specific to one receiver (packet and
 subscription identifiers, topic aliases).
-
-MQTT properties of transit events.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""The templates of one node, and which of them serves which channel.
+"""The templates of one node: which serves which channel, and isolation of their faults.
 
-Fault isolation for templates that raise an exception.
-
-In a simulation the exception propagates. A live node continues. A third-party template is in an
-unknown state then: it is not called again, and publishing to its channels is refused with the
-exception's text. A template that ships with Accord stays in use, after a pause if its timers
-failed: otherwise one malformed message of a neighbour would end all channels of a kind. Either way
-the driver finds the exception in `new` and reports it.
+When a template raises an exception in a simulation, the exception propagates. A live node
+continues. A third-party template is in an unknown state then: it is not called again, and
+publishing to its channels is refused with the exception's text. A template that ships with Accord
+stays in use, after a pause if its timers failed: otherwise one malformed message of a neighbour
+would end all channels of a kind. Either way the driver finds the exception in `new` and reports it.
 """
 
 from __future__ import annotations

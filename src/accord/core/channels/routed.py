@@ -1,6 +1,6 @@
-"""Events over routes that keep a maximum delay, on several paths if the channel requires it.
+"""The templates `Routed` and `Local`: events over routes, and events that stay at their node.
 
-Events that stay at the node where they are published.
+Routes keep a maximum delay, and follow several paths if the channel requires it.
 """
 
 from __future__ import annotations

@@ -6,10 +6,9 @@ neighbours, and acts through its `context`: it sends events and template message
 delivers events to local clients, and watches the state of the overlay. Templates do no I/O and take
 time as an argument; the simulator runs the same objects as a live node.
 
-Validation of channel options: each template names the options it knows, each with a check.
-
-Options are checked where a channel is defined, so that the author sees the problem. Definitions
-from other nodes are accepted as they are: a template uses its defaults for values it cannot use.
+Each template names the channel options it knows, each with a check. Options are checked where a
+channel is defined, so that the author sees the problem. Definitions from other nodes are accepted
+as they are: a template uses its defaults for values it cannot use.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Encodes messages into frames and decodes them.
+"""Codec of a link: splits a byte stream into frames, encodes and decodes their messages.
+
+A frame is a length of four bytes, then one byte for its class and its body; the length covers both.
 
 A control or data frame holds several messages as one msgpack array: encoded messages are just
 concatenated, and a whole frame is decoded at once. A message larger than a piece is fragmented: all
 but its last piece are sent in frames of class PART, the last as LAST. Control frames may be
 interleaved, data frames may not.
-
-Splits a byte stream into frames, however it was segmented.
-
-A frame is a length of four bytes, then one byte for its class and its body; the length covers both.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ for both. Either end may close at any step, with a reason.
 Without a shared key, trust follows from the connection alone: nodes on the same machine are
 trusted, and nodes whose certificate, verified by the transport, is for the name they give.
 
-Keys that authenticate the ends of a link and protect its datagrams.
-
 A proof is an HMAC over both Hello messages, exactly as sent, and the role of its sender. Each Hello
 contains a fresh nonce, so a proof cannot be replayed in another session; as the roles differ, it
 cannot be reflected to its sender. Each Hello names the supported versions, so an attacker in the

@@ -1,10 +1,6 @@
-"""Timers and limits of a link.
+"""Common definitions of links: options, node names, traffic counters, and ports.
 
-Validation of node names.
-
-Ports between a node's links and what is above them: the overlay, or a fake in tests.
-
-Traffic counters of a link, by class of frame.
+A port is the interface of a node's links to what is above them: the overlay, or a fake in tests.
 """
 
 from __future__ import annotations

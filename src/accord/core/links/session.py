@@ -3,12 +3,11 @@
 A session never raises on bad input: when it has ended, `ended` holds the reason, and all that is
 left to send is a `LinkClose`. The driver closes the connection after sending it.
 
-Resolves duplicate links: one connection per pair of nodes.
-
-If both ends dial, the connection dialled by the node with the smaller name stays: both ends decide
-alike, whichever they see first. A node that dials a second connection itself has lost the first. A
-different incarnation means either a restarted node or a name conflict. In the first case the old
-link is silent; so while the existing link is alive, another incarnation is refused.
+There is one connection per pair of nodes. If both ends dial, the connection dialled by the node
+with the smaller name stays: both ends decide alike, whichever they see first. A node that dials a
+second connection itself has lost the first. A different incarnation means either a restarted node
+or a name conflict. In the first case the old link is silent; so while the existing link is alive,
+another incarnation is refused.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Bounded map with least-recently-used eviction.
+"""Bounded containers: a map with least-recently-used eviction, and a fair quota of a pool.
 
-Fair quota of a shared pool: no user may hold more of it than is left for all others.
-
-So a greedy user gets at most half of the pool, the next one a quarter, and some is left for
-everyone. The number of users need not be known, and nothing is revoked.
+With a fair quota, no user may hold more of a shared pool than is left for all others. So a greedy
+user gets at most half of the pool, the next one a quarter, and some is left for everyone. The
+number of users need not be known, and nothing is revoked.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Errors at Accord's edges, with the facts a caller needs to show or act on.
 
-Decodes messages from other nodes, tolerating malformed ones.
+Malformed messages from other nodes are not errors: `decode_or_none` tolerates them.
 """
 
 from __future__ import annotations

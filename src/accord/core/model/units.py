@@ -1,8 +1,6 @@
-"""Bandwidths, durations and sizes as operators write them: `800 kbit/s`, `200 ms`, `40 KB`.
+"""Quantities and times as operators write them: `800 kbit/s`, `200 ms`, `40 KB`, `-24h`, `now`.
 
-Importance: how much something matters to the mission, as a number that only policies grant.
-
-Times as operators write them: `-24h`, `now`, an ISO 8601 time, a day.
+Importance is how much something matters to the mission, as a number that only policies grant.
 """
 
 from __future__ import annotations

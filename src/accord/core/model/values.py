@@ -4,7 +4,7 @@ A value is a string, an integer (64 bits), a float (finite), a boolean or a time
 to the microsecond). Integers and floats are one *kind*: they compare with each other. Values of
 unlike kinds never compare; a predicate that tries gets unknown.
 
-Conversion of text to numbers as in XPath.
+Text converts to numbers as in XPath.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ They are plain integers and lists that hot code changes in place (`counters.pack
 without an allocation per message. Gauges (`connections`, `sessions`, queue depths, …) are either
 kept up to date by their owner or set just before a snapshot.
 
-Counters by name with bounded size, because names are external input.
+Counters by name are bounded in size, because names are external input.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Time series with summaries over a window: last value, mean, deviation and trend.
+"""Time series with summaries over a window, and rates of counters.
 
 A series is a pair of ring buffers. Adding takes constant time; a summary is computed on demand over
-the few points of the window, because running sums would lose precision over days. The trend is the
-slope of the least-squares line, in units per second.
+the few points of the window, because running sums would lose precision over days. A summary has
+last value, mean, deviation and trend; the trend is the slope of the least-squares line, in units
+per second.
 
-Rates of counters: the increase between the first and the last of a few samples.
-
-A few samples and not two, because the rate of rare or large events would fluctuate.
+The rate of a counter is the increase between the first and the last of a few samples: with only
+two, the rate of rare or large events would fluctuate.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Values shown by `accord top`: the busiest channels, clients and queues of a node.
+"""Values shown by `accord top`: the busiest channels, clients and queues, and queued events.
 
 Rates (`_hz`, `_kbps`) are over the last few seconds.
 
-Position of a queued event, found on demand by scanning all queues.
+The position of a queued event is found on demand by scanning all queues.
 """
 
 from __future__ import annotations

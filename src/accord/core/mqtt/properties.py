@@ -1,12 +1,11 @@
-"""The properties of MQTT 5 packets.
+"""The properties of MQTT 5 packets, and the user properties reserved for the node.
 
 One table defines the properties, their types and the packets they may occur in; decoding dispatches
 on it by identifier. Of the standard's two error classes, unknown or misplaced identifiers and
 broken values are malformed packets, repetitions and values out of range are protocol errors.
 
-User properties reserved for the node, on kept events it sends, replies and DISCONNECT.
-
-Clients can't set them.
+Reserved user properties are on kept events that the node sends, on replies and on DISCONNECT;
+clients can't set them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Primitive wire types: integers, variable byte integers, strings, binary data.
+"""Wire format: integers, variable byte integers, strings, binary data, and packet framing.
 
 A `read_…` function takes the data, the start, and the end of the packet (or of the part of it), and
 returns the value with the position after it. Data beyond the end is malformed. A `…_bytes` function
 is the inverse; a value that does not fit is the caller's error (ValueError).
-
-Splits a byte stream into packets.
 """
 
 from __future__ import annotations

@@ -9,9 +9,8 @@ that a node that was unreachable does not bring the old definition back.
 
 Clocks differ, so a creation or deletion always gets a later time than the entries it replaces.
 
-Traits of a channel: what its template requires of a node where clients publish to it.
-
-Request and reply bodies for channels, used over HTTP and on `$accord/channels` alike.
+The traits of a channel are what its template requires of a node where clients publish to it.
+Request and reply bodies for channels are the same over HTTP and on `$accord/channels`.
 """
 
 from __future__ import annotations

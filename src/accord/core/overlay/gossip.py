@@ -1,7 +1,7 @@
-"""Push side of state replication: deltas to all neighbours, replies to requests, digests.
+"""State replication between neighbours: deltas pushed and pulled, repaired by anti-entropy.
 
-Deltas are pushed while that is cheap. Large ones, or too many at a time, are only offered by
-version: most neighbours also get them elsewhere and need not get them twice. After a loss, the
+*Push.* Deltas are pushed while that is cheap. Large ones, or too many at a time, are only offered
+by version: most neighbours also get them elsewhere and need not get them twice. After a loss, the
 periodic digests of two neighbours differ until it is repaired (anti-entropy): one sends its version
 vector, the other pushes or offers what it has beyond it, and each requests what it lacks.
 
@@ -10,11 +10,10 @@ in a large network, so it needs credit: every digest that differs earns a few en
 once if the digests were equal before, or if a request for an old change shows that something was
 lost.
 
-Pull side of state replication: requests for origins that neighbours offer in newer versions.
-
-Each origin is requested from one neighbour, a few at a time. So a node that joins or returns gets
-everything once, and no faster than it can process, however many neighbours have it. A request that
-times out is retried, perhaps at another neighbour.
+*Pull.* Origins that neighbours offer in newer versions are requested: each from one neighbour, a
+few at a time. So a node that joins or returns gets everything once, and no faster than it can
+process, however many neighbours have it. A request that times out is retried, perhaps at another
+neighbour.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Local interests: the clients' subscriptions, reduced to what is announced to other nodes.
+"""Local interests: the clients' subscriptions, reduced and aggregated for announcement.
 
 An interest is a filter with an optional predicate. A covered interest is not announced: a filter
 inside a wider one without predicate, or a predicate covered by another on the same filter. A filter
 with many predicates is announced without them. So too much may arrive, never too little.
 
-Announcements have a byte budget. Beyond it, interests are aggregated (`interest_aggregation`), as
-if a client had subscribed to the covering filter, until there is room again.
-
-Aggregation of interests that exceed the announcement budget, as IP prefixes are aggregated.
+Announcements have a byte budget. Beyond it, interests are aggregated until there is room again, as
+IP prefixes are: as if a client had subscribed to the covering filter.
 
 A wider interest is always correct: more events arrive, and the receiving node's router selects. So
 predicates are omitted, or all interests below a common prefix are replaced by one, `a/b/#`. Filters

@@ -1,17 +1,13 @@
-"""Failure detector for one neighbour: up or down, round-trip time, loss and availability.
+"""Neighbour liveness: failure detection by pings, round-trip time, loss and availability.
 
 Pings are sent every `ping_us`, each up to a tenth earlier so that nodes do not synchronise, never
-later. A ping is missed when its pong takes longer than the mean round trip plus four deviations
-(`rtt_estimator`, as TCP's retransmission timeout). Three missed in a row mean that the neighbour is
-down, so a link failure is detected after three intervals and a round trip at most. A longer timeout
-would only delay that: a late pong marks the neighbour up like any other, so a slow neighbour that
-replies within two intervals is never considered down. Late pongs also count for the mean. But when
-several late pongs arrive together, the link was blocked and is free again: all of them adjust the
-timeout, but only the newest the round-trip time.
-
-Where the bandwidth for pings is limited, a neighbour may be pinged less often (`pace`,
-`hello_scheduler`). From the first miss it is pinged every `ping_us` nevertheless, until it replies
-or is down.
+later. A ping is missed when its pong takes longer than the mean round trip plus four deviations (as
+TCP's retransmission timeout). Three missed in a row mean that the neighbour is down, so a link
+failure is detected after three intervals and a round trip at most. A longer timeout would only
+delay that: a late pong marks the neighbour up like any other, so a slow neighbour that replies
+within two intervals is never considered down. Late pongs also count for the mean. But when several
+late pongs arrive together, the link was blocked and is free again: all of them adjust the timeout,
+but only the newest the round-trip time.
 
 A node that was itself suspended sends one ping afterwards, not all the overdue ones: it cannot
 mistake its own pause for the silence of others.
@@ -19,24 +15,22 @@ mistake its own pause for the silence of others.
 Availability is the share of the last day during which the neighbour was up. A prior with the weight
 of one hour stands in for unknown time.
 
-Hello scheduler: ping rate per neighbour where the bandwidth for pings is limited.
+`HelloScheduler` paces the pings (`pace`) where their bandwidth is limited. While the allowance
+suffices, every neighbour is pinged at the full rate, that of `ping_us`. Otherwise rates are
+weighted: a neighbour that routes in use pass, or that events are sent to, has eight times the
+weight of another, and one of the nearer half twice that of the rest (near neighbours are likely to
+be used next). Rates are proportional to weight, between the full rate and a minimum at which a
+failure is detected before unacknowledged events time out. The minimum rate holds even if the
+allowance is too small for it.
 
-While the allowance suffices, every neighbour is pinged at the full rate, that of `ping_us`.
-Otherwise rates are weighted: a neighbour that routes in use pass, or that events are sent to, has
-eight times the weight of another, and one of the nearer half twice that of the rest (near
-neighbours are likely to be used next). Rates are proportional to weight, between the full rate and
-a minimum at which a failure is detected before unacknowledged events time out. The minimum rate
-holds even if the allowance is too small for it.
+A neighbour that misses a ping is pinged at the full rate until it replies or is down, so a rarely
+pinged one is not uncertain for longer than others.
 
-A neighbour that misses a ping is pinged at the full rate until it replies or is down (`liveness`),
-so a rarely pinged one is not uncertain for longer than others.
-
-Round-trip time estimator: smoothed mean and deviation as in TCP (RFC 6298), with outliers.
-
-A lasting change of the round-trip time must be adopted after a few samples, and a single delayed
-sample must not look like one. So an outlier is held back until the next sample. If that is an
-outlier in the same direction, the nearer of the two becomes the mean at once, and the next may move
-it further; otherwise the outlier is clipped to the usual range.
+`RttEstimator` is TCP's smoothed mean and deviation (RFC 6298), with a filter of outliers. A lasting
+change of the round-trip time must be adopted after a few samples, and a single delayed sample must
+not look like one. So an outlier is held back until the next sample. If that is an outlier in the
+same direction, the nearer of the two becomes the mean at once, and the next may move it further;
+otherwise the outlier is clipped to the usual range.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Outbox in front of each neighbour: transit events by importance, then by due time.
+"""Outboxes of transit events: one for each neighbour, and one for a multicast group on a LAN.
 
-The time an event may spend at a hop is the hop's share of its route's delay margin; this gives its
-due time here. An event past its due time is still sent: only its own deadline makes it expire.
+Events leave by importance, then by due time. The time an event may spend at a hop is the hop's
+share of its route's delay margin; this gives its due time here. An event past its due time is still
+sent: only its own deadline makes it expire.
 
-Multicast outbox: events sent to several neighbours in one datagram, by IP multicast on a LAN.
-
-Copies of an event for several neighbours differ only in their routes and in the template's note. So
-the event is queued once, with a `RecipientPart` per neighbour, by importance and due time as for a
-single neighbour. An event that turns out to have one recipient only, and recipients that the group
-no longer reaches, are served through their own outboxes.
+The multicast outbox sends an event to several neighbours in one datagram. Copies of an event for
+several neighbours differ only in their routes and in the template's note. So the event is queued
+once, with a `RecipientPart` per neighbour, by importance and due time as for a single neighbour. An
+event that turns out to have one recipient only, and recipients that the group no longer reaches,
+are served through their own outboxes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Timers and limits of a node in the overlay.
+"""Options of a node in the overlay: timers, limits, and rules that select transports.
 
-Selects the transport by which this node sends the events of a channel, by rules of its site.
-
-The first rule that selects a channel applies; without one, events that may be lost are sent as
-datagrams and all others over TCP. No rule makes delivery less reliable than required: events with
-QoS 1 or 2 stay on TCP, unless their template declares that they may be lost, or itself retransmits
-what links lose. Events kept on TCP against a rule are counted, for operators.
+The rules of a site select the transport for the events of a channel. The first rule that selects a
+channel applies; without one, events that may be lost are sent as datagrams and all others over TCP.
+No rule makes delivery less reliable than required: events with QoS 1 or 2 stay on TCP, unless their
+template declares that they may be lost, or itself retransmits what links lose. Events kept on TCP
+against a rule are counted, for operators.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Replicas of all origins within memory limits, with a digest.
+"""Replicas of all origins' state records, within memory limits, with a digest.
 
 The digest is updated incrementally with every change: it is the XOR of one hash per origin.
 
-Replica of one origin's state records at exactly one of its versions.
-
-An origin counts its changes. A replica at version v holds the last change up to v of each key, so
-its delta (base, v] is all that a replica at base lacks. Every replica therefore always equals its
-origin's state at some time, whatever the paths and order of messages.
+The replica of one origin is at exactly one of its versions. An origin counts its changes. A replica
+at version v holds the last change up to v of each key, so its delta (base, v] is all that a replica
+at base lacks. Every replica therefore always equals its origin's state at some time, whatever the
+paths and order of messages.
 
 A deleted record leaves a tombstone for replicas that still have it. Tombstones expire: `floor` is
 the highest version of a discarded one. A replica below it gets a snapshot instead, and deletes

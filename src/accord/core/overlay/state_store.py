@@ -3,18 +3,17 @@
 A state record is a value under a kind and a key. Only its origin may change it, so no consensus is
 needed: of two states of an origin, the one with the higher version is newer. A version is the
 origin's incarnation (its start time in milliseconds) and the count of its changes, so a node that
-restarts without its state replaces all its earlier records. `origin_replica` holds the records of
-one origin, `anti_entropy` handles the messages of neighbours, `gossip` selects what to push to
-each of them, and `delta_requests` what to pull from which.
+restarts without its state replaces all its earlier records. `replica_set` holds the records by
+origin, `anti_entropy` handles the messages of neighbours, and `gossip` selects what to push to each
+of them and what to pull from which.
 
 The records of a node that has been unreachable for long expire. Other nodes expire them earlier or
 later and must not bring them back: versions not newer than the expired one are ignored until the
 origin is recalled. An origin is recalled when a reachable node reports it as its neighbour.
 
-Callbacks for changes of state records, called in order even if a callback causes changes.
-
-A failing watcher does not keep others, or itself, from later changes: the first error is raised
-after all changes have been reported to all watchers.
+Watchers are called in the order of changes, even if a callback causes changes. A failing watcher
+does not keep others, or itself, from later changes: the first error is raised after all changes
+have been reported to all watchers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Status of the overlay as one node knows it, for operators.
-
-Status of parents and children, for operators.
-"""
+"""Status of the overlay as one node knows it, its parents and children included, for operators."""
 
 from __future__ import annotations
 

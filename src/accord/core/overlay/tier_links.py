@@ -1,14 +1,13 @@
-"""Links between a secondary node and its parents, as used by services.
+"""Links between secondary nodes and their parents, and the change logs replicated over them.
 
 A service sends the same messages to a node of the other tier as to a neighbour in the overlay:
 unreliable and of bounded size. Which nodes are present, and the delay of events from them, both
 ends know from the protocol between child and parent.
 
-Replicates a change log to the neighbours of the other tier.
-
-Each neighbour is sent the changes after the version it has acknowledged, retransmitted until it
-acknowledges more. Each link starts a session, which begins with a snapshot; so does a reset, when
-tombstones that a neighbour needs have been discarded.
+`TierDeltaSender` replicates a change log to the neighbours of the other tier. Each is sent the
+changes after the version it has acknowledged, retransmitted until it acknowledges more. Each link
+starts a session, which begins with a snapshot; so does a reset, when tombstones that a neighbour
+needs have been discarded.
 """
 
 from __future__ import annotations

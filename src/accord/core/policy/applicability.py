@@ -1,6 +1,7 @@
-"""Finds the first condition of a policy that an operation does not meet, and the actual value.
+"""Conditions of policies: which of them hold, and the first that an operation does not meet.
 
-The distinct conditions of a policy set, each with a bit that is set while it holds.
+Each distinct condition of a policy set has a bit that is set while it holds. For explanations,
+`first_unmet` also returns the actual value.
 """
 
 from __future__ import annotations

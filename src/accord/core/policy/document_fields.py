@@ -1,8 +1,7 @@
-"""Parsers for single values of a policy document; problems carry location and expectation.
+"""Values in policy documents: decoding of TOML and JSON, parsers of fields, settings in words.
 
-The four settings that policies decide, in words: for explanations and dry runs.
-
-Decodes TOML and JSON text to a document of plain values; problems carry their location.
+Problems carry their location, and what was expected. The words of settings serve explanations and
+dry runs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Explains the settings of an operation or delivery: which policy decided, over which, and why.
+"""Explanations of an operation's or delivery's settings: which policy decided, over which, and why.
 
-It evaluates every policy with each of its conditions: slower than deciding, and independent of the
-index used for that.
-
-Values of an explanation, serialised to JSON as they are.
+`explain` evaluates every policy with each of its conditions: slower than deciding, and independent
+of the index used for that. Its result is serialised to JSON as it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Policy decisions, resolved when something is opened and looked up from then on.
+"""Policy decisions, resolved when something is opened, and the switch to another policy set.
 
 Three steps, each with a cache:
 - a *view* of a channel holds the rules whose filters select it, still grouped by entity;
@@ -13,11 +13,9 @@ of the policy set. Those on resources select the rules of a side; those on event
 grant. A view evaluates only the conditions that one of its sides depends on. A side must therefore
 be created before `matching` is called, or its conditions do not count for that event.
 
-Switches to another policy set under load: preparation in slices, the switch itself at once.
-
-The driver runs one slice per turn of its event loop. `compile_in_slices` compiles the new policies,
-reusing what did not change; `resolve_in_slices` then resolves them for everything that is open.
-After that only lookups remain.
+A switch under load is prepared in slices and happens at once. The driver runs one slice per turn of
+its event loop. `compile_in_slices` compiles the new policies, reusing what did not change;
+`resolve_in_slices` then resolves them for everything that is open. After that only lookups remain.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The policy set: everything an administrator decides, versioned.
+"""The policy set: everything an administrator decides, versioned; its parser and writer.
 
-It is read from TOML or JSON with the same fields. A change creates a policy set with the next
-version.
-
-Converts a policy to a document of plain values, and such a document to TOML with units.
+It is read from and written to TOML or JSON with the same fields; TOML is written with units. A
+change creates a policy set with the next version.
 """
 
 from __future__ import annotations

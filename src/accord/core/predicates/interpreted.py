@@ -13,7 +13,7 @@ from typing import Any
 from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.core.predicates.clause import Clause, EventView, NameBits
-from accord.core.predicates.compiled import UNDECIDED, attributes, pairs
+from accord.core.predicates.frames import UNDECIDED, attributes, pairs
 from accord.core.predicates.partition import ClausePartition, remove
 from accord.core.predicates.terms import Term
 

@@ -1,12 +1,11 @@
 """Disjunctive normal form of a predicate, used by the index and the relations.
 
 A term is a conjunction. Its conditions on single attributes are one `ValueSet` each, tests on XML
-paths are separate (see `tree`: they can't be merged), and the rest remains as nodes. For a `LIKE`
-with a literal prefix, the set is slightly too large and the node also stays in `rest`.
+paths are separate (see `tree`: they can't be merged), and the rest remains as nodes, which Python
+evaluates after an index has checked single attributes. For a `LIKE` with a literal prefix, the set
+is slightly too large and the node also stays in `rest`.
 
 A predicate whose disjunctions would multiply beyond `MAX_TERMS` keeps them in `rest` undivided.
-
-The rest of a term: what Python evaluates after an index has checked single attributes.
 """
 
 from __future__ import annotations

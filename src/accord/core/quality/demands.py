@@ -1,6 +1,6 @@
-"""Demands: active local expectations, and neighbours' requests for one profile.
+"""Demands (active local expectations, neighbours' requests for one profile), and their queue.
 
-FIFO of demands to re-evaluate; urgent ones first, each at most once.
+Demands to re-evaluate form a FIFO: urgent ones first, each at most once.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Mechanisms that move a property, as data: their steps, cost and side effects.
+"""Mechanisms that move a property: their description as data, and those that are applied.
 
 A mechanism is a sequence of steps that moves a property up or down, at a cost. Of several that do
 the same the cheapest is tried first. Its effects state how other properties move per unit of its
 own (in values, not in scores): ordering by waiting adds to a latency.
 
-Mechanisms that this node applies to a publisher's events on a channel, by negotiation.
-
-A rate filter affects only subscribers with expectations of that rate: they gain nothing from more
-events than they need. Subscribers without expectations receive everything.
+`ActiveMechanisms` are those that this node applies, by negotiation, to a publisher's events on a
+channel. A rate filter affects only subscribers with expectations of that rate: they gain nothing
+from more events than they need. Subscribers without expectations receive everything.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Messages of the negotiation between neighbours: a replicated log of keyed entries.
+"""Messages of a negotiation: to neighbours, and to subscribers, publishers and the node.
 
-Each node has one log, the same for all neighbours (`delta_sync`); a neighbour ignores entries that
-do not concern it. A value of None deletes the key.
-
-Outputs of a negotiation to subscribers, publishers, the node and its neighbours.
+Between neighbours they are a replicated log of keyed entries. Each node has one log, the same for
+all neighbours (`delta_sync`); a neighbour ignores entries that do not concern it. A value of None
+deletes the key.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ levels are not in alphabetical order. Values therefore compare only through thei
 
 Measured properties may change from hop to hop: every hop adds to a latency and reduces a
 reliability. All hop effects are monotonic, so what is better before a hop is no worse after it.
-
-Errors in properties, expectations and profiles.
 """
 
 from __future__ import annotations

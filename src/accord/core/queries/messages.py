@@ -1,17 +1,14 @@
-"""Messages between a node and its pipeline: queries one way, pages of events the other.
+"""Messages between a node and its pipeline: queries, pages of events, and page tokens.
 
 Both ends of a socket send frames: four bytes of length, then one of these messages as msgpack. The
 pipeline is stateless between pages: a query can be continued with the cursor of the last page, also
 later and by another client.
 
-Page token: a query with the cursor of its last page, sufficient to continue, as one text.
+A page token is a query with the cursor of its last page, sufficient to continue, as one text. It
+comes from outside and grants no rights: the client that sends it must be allowed to query.
 
-It comes from outside and grants no rights: the client that sends it must be allowed to query.
-
-Validates the attributes that get columns of their own in the archive, and their types.
-
-Spark ignores the case of names, so a declared attribute may not have the name of a built-in column,
-nor differ from another only in case.
+Declared attributes get columns of their own in the archive. Spark ignores the case of names, so a
+declared attribute may not have the name of a built-in column, nor differ from another only in case.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each limit has a range, against which configuration is validated, and a description, from which the
 documentation is generated.
 
-The running build of this package; reported by nodes and pipelines, and checked by tests.
+`BUILD` is the running build of this package: nodes and pipelines report it, tests check it.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Lanes of queue entries, and bins of two lanes each: constant time to add, take and remove.
+"""Lanes of queue entries, and priority bins of two lanes each.
 
-A lane is a list with a moving head, so that it can be searched and is small when idle. An entry
-removed from the middle stays in the list as void until one of the ends reaches it, or until half of
-the lane is void. The first and the last entry are never void.
+Adding, taking and removing an entry takes constant time. A lane is a list with a moving head, so
+that it can be searched and is small when idle. An entry removed from the middle stays in the list
+as void until one of the ends reaches it, or until half of the lane is void. The first and the last
+entry are never void.
 
-Priority bins: two per importance, the higher one for light entries.
-
-Among equals, light entries go before heavy ones: they hardly delay them. Whether a channel is light
-is learned from its mean cost, with hysteresis, so that a channel near the limit does not change
-bins (and reorder its own events) with every event.
+Each importance has two bins, the higher one for light entries. Among equals, these go before heavy
+ones: they hardly delay them. Whether a channel is light is learned from its mean cost, with
+hysteresis, so that a channel near the limit does not change bins (and reorder its own events) with
+every event.
 """
 
 from __future__ import annotations

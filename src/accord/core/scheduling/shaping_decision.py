@@ -1,4 +1,4 @@
-"""Decides whether an event is shaped for one destination, and to which target.
+"""Shaping decision: whether an event is shaped for one destination, and to which target.
 
 There are two reasons: preferences that name a target, and a link that can't carry the whole event
 before its deadline. What the link can carry is what leaves it in the remaining time, with a margin
@@ -10,7 +10,8 @@ links then need the same shape, and the event is converted once for all of them.
 Below a floor nothing is shaped for the sake of a link: the result would be useless, and the event
 expires at its deadline instead.
 
-The rate of each importance on a link, and what that leaves to the others.
+`ImportanceRates` measures the rate of each importance on a link, and what that leaves to the
+others.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""CPU tasks: a bounded queue of work, in the order of the node's strategy.
+"""CPU tasks: a bounded queue of work, also for workers, in the order of the node's strategy.
 
 The cost is time here instead of bytes, and a task's cost is estimated per channel. Otherwise tasks
 are queued like any entry. Promised tasks (`is_promised`) are queued regardless of the limits and
 never shed; callers check `is_pressed` before they accept more, so overload reaches unimportant
 publishers as backpressure before anything is shed, and important ones last.
-
-Work for a worker process, queued like any other task.
 """
 
 from __future__ import annotations

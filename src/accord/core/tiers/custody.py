@@ -1,10 +1,11 @@
-"""Custody buffer of a parent: events held for one child until the child confirms them.
+"""Custody buffer of a parent for one child, and the duplicate filter of both.
 
-Events are held in order of arrival. While another parent is active, only the inventory (event IDs)
-is sent, and what the child already has is removed. On becoming active, the parent sends the full
-inventory once more; after the reply it numbers the remaining events from 1, sends them, most
-important first (`priority_lanes`), and removes what the child confirms. When another parent takes
-over, unconfirmed events return to the inventory. Fail-over costs time, not events.
+The parent holds events until the child confirms them. They are held in order of arrival. While
+another parent is active, only the inventory (event IDs) is sent, and what the child already has is
+removed. On becoming active, the parent sends the full inventory once more; after the reply it
+numbers the remaining events from 1, sends them, most important first (`priority_lanes`), and
+removes what the child confirms. When another parent takes over, unconfirmed events return to the
+inventory. Fail-over costs time, not events.
 
 Events of one source on one channel stay in order. If the child has a later one, earlier ones are
 skipped, never delivered late.
@@ -14,11 +15,10 @@ at half the bound (`is_full`); the other half absorbs what could not be stopped 
 channels use the rest and shed the least important first. An event evicted nevertheless leaves its
 ID where the child may get it from the other parent, and is lost only if the child lacks it.
 
-Duplicate filter: remembers the IDs of recent events in two generations.
-
-Event IDs are unique, so an event that arrives again by another path is recognised. When the younger
-generation is full it becomes the older one, which is discarded. So at least one generation of IDs
-is remembered, whatever their sources.
+The duplicate filter (`SeenEvents`) remembers the IDs of recent events in two generations. Event IDs
+are unique, so an event that arrives again by another path is recognised. When the younger
+generation is full it replaces the older one. So at least one generation of IDs is remembered,
+whatever their sources.
 """
 
 from __future__ import annotations

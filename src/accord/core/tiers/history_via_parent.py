@@ -1,8 +1,9 @@
-"""History of persistent channels at a secondary node: a history client behind its active parent.
+"""History of persistent channels at a secondary node, relayed by its active parent.
 
-The child sees no other nodes. Its active parent sends the peer list, relays requests and replies,
-and reports which version of its state records a node must have in order to send the events that the
-child is interested in: these reach the child only through its parent. For the history client:
+The secondary node is a history client that sees no other nodes. Its active parent sends the peer
+list, relays requests and replies, and reports which version of its state records a node must have
+in order to send the events that the child is interested in: these reach the child only through its
+parent. For the history client:
 
 - a node that the parent does not see is offline, and one that was offline in between may have
   sent events in vain;
@@ -17,11 +18,9 @@ child is interested in: these reach the child only through its parent. For the h
 This node has no journal. Events of its own clients come back from the parent that journals them,
 with their number there.
 
-Parent's relay of a child's history requests for persistent channels.
-
-Requests are forwarded to the node they name, replies back to the child, without state. Only pages
-are queued, behind the child's live events. If there are too many they are dropped; the child
-retries.
+The parent's relay is stateless: requests are forwarded to the node they name, replies back to the
+child. Only pages are queued, behind the child's live events. If there are too many they are
+dropped; the child retries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages between a secondary node and its parents.
+"""Protocol between a secondary node and its parents: messages, options and interest log.
 
 Two windows of numbered events run between a child and its active parent: *down* the events its
 clients want, *up* those they publish. The sender reports the last number sent (`top`), the receiver
@@ -9,9 +9,7 @@ in one parent epoch only.
 The active parent relays a child's history requests to other nodes, and the replies back. Either may
 be lost; the child retries.
 
-Timers and limits of the protocol between secondary nodes and their parents.
-
-A child's interests as a versioned change log, acknowledged by each parent up to a version.
+The interests of a child are a versioned change log, acknowledged by each parent up to a version.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Causes of loss: why events did not arrive, or not as they were published.
+"""Analyses of delivery: causes of loss, slow subscriptions, and use of sources.
 
 The ledger's detail gives the reason per event with its own values: `deadline_ms=5000`, the event
 that replaced it, an attribute's value. A cause is the detail without those values.
 
-Slow subscriptions: which clients wait longest for which channels.
-
-Use of sources: what publishers send to channels, and how much of it is delivered.
-
-Row selection for analyses: by channel filter and time range.
+Slow subscriptions are the clients that wait longest, by channel. The use of a source is what a
+publisher sends to channels, and how much of it is delivered. Rows are selected by channel filter
+and time range.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ aggregation that Spark compiles.
 Not counted as expected: events replaced by a newer one, and events the node refused, which have no
 destination.
 
-Delivered quality as a stream: one row per time interval, once the interval is final.
+`live_quality` is the same as a stream: one row per time interval, once the interval is final.
 """
 
 from __future__ import annotations

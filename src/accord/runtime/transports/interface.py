@@ -1,9 +1,7 @@
-"""Interface of link transports: connections in asyncio's terms.
+"""Interface of link transports: connections in asyncio's terms, and the identity of their peer.
 
 The user of a transport implements asyncio's `Protocol` and writes to its `Transport`, so anything
 that asyncio can connect to can carry a link.
-
-Identity of the other end of a connection, as far as the transport knows it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Datagrams of all links of a node, over one socket.
+"""Datagrams of a node's links: unicast and IPv4 multicast, each over one socket.
 
 A datagram is assigned to a link by its first bytes, not by its source address: an address proves
 nothing and may change. Datagrams of no link are counted and dropped.
 
-Datagrams to an IPv4 multicast group, over one socket.
-
-Several nodes on one machine may join the same group: each gets its own copy of every datagram,
-including its own.
+Several nodes on one machine may join the same multicast group: each gets its own copy of every
+datagram, including its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Links over WebSocket: the same bytes, in binary messages.
+"""Links over WebSocket: the same bytes, in binary messages, behind asyncio's transports.
 
 This passes where only HTTP does: through reverse proxies to a listening node, and through forward
 proxies (CONNECT) from a dialling one. It is transparent to the link: the same byte stream arrives,
@@ -8,8 +8,6 @@ A client requesting an upgrade is unauthenticated. It has a few seconds, the num
 upgrades is bounded, and nothing reaches the links before the upgrade. Web pages are rejected,
 whatever their origin: browsers send an Origin header, nodes do not. A proxy on the same machine
 would make its clients look local, so a forwarded connection never counts as local.
-
-WebSocket connections, presented to links as asyncio transports.
 """
 
 from __future__ import annotations

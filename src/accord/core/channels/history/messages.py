@@ -1,15 +1,14 @@
-"""Messages between nodes about the history of persistent channels.
+"""History of persistent channels: messages between nodes, the channel option, journal reads.
 
 Requests are control unicasts. A page of events is itself an event on the service's channel, so that
 history queues behind live events on each link. A parent relays the requests of a secondary node
-with its name in `child`, and so return the replies.
+with its name in `child`; the replies return the same way.
 
-The channel option `persistent`: `true`, or a span such as `7d`.
+The channel option `persistent` is `true`, or a span such as `7d`.
 
-Reads of this node's journal for other nodes, queued for the driver, a few pages at a time.
-
-The serving node keeps no state per requester: each request is self-contained and is retried if its
-reply is lost. A fair quota limits the pages that one requester has read at a time.
+Reads of the journal for other nodes are queued for the driver, a few pages at a time. The serving
+node keeps no state per requester: each request is self-contained and is retried if its reply is
+lost. A fair quota limits the pages that one requester has read at a time.
 """
 
 from __future__ import annotations

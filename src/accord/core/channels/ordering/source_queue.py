@@ -1,14 +1,13 @@
-"""Queue of a source on an ordered channel: events waiting for positions.
+"""A source on an ordered channel: events waiting for positions, and the positions it holds.
 
 The source requests no more positions than it can send events at once, so that no member waits for a
 position whose source is itself blocked. Events without a position wait here, bounded in number and
 bytes. The queue also holds what any node knows of the order: the latest epoch seen, and the last
 position received.
 
-Positions that this node holds as a source, for replies to sequencers and members.
-
-The node holds a position for each event that some member may lack, and may yet be granted those it
-has requested. Earlier positions matter to no node any more.
+`OwnPositions` serves replies to sequencers and members. The node holds a position for each event
+that some member may lack, and may yet be granted those it has requested. Earlier positions matter
+to no node any more.
 """
 
 from __future__ import annotations

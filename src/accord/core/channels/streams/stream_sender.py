@@ -1,4 +1,4 @@
-"""A stream at its source: window, backlog, and the members it waits for.
+"""Sending side of streams: window, backlog, slow members, and response times of neighbours.
 
 The window has a fixed size and advances with the slowest member. Events that do not fit wait in a
 backlog, also bounded. A member that lacks events and does not advance for the timeout is dropped,
@@ -7,13 +7,12 @@ paused, each after the event it has just published, so a hard limit above the ba
 absorbs those; beyond it nothing is accepted. A burst does not make members slow: a member is
 dropped only for making no progress, however much is queued.
 
-Response times of neighbours, the basis of retransmission timers.
-
-Link latency is not enough: a busy node, or one behind a slow link, replies late, and retransmitting
-faster would keep it from replying at all. Each request carries its send time, which the reply
-echoes, so a sample is correct whatever was lost (as with TCP timestamps). A request also carries
-the response time measured so far, and the receiver uses it for requests of its own. Nothing is sent
-while all is well, so estimates decay with time.
+Retransmission timers follow the response times of neighbours. Link latency is not enough: a busy
+node, or one behind a slow link, replies late, and retransmitting faster would keep it from replying
+at all. Each request carries its send time, which the reply echoes, so a sample is correct whatever
+was lost (as with TCP timestamps). A request also carries the response time measured so far, and the
+receiver uses it for requests of its own. Nothing is sent while all is well, so estimates decay with
+time.
 """
 
 from __future__ import annotations

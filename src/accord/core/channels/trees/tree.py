@@ -1,22 +1,21 @@
-"""A distribution tree in wire form; events travel on it away from the node they came from.
+"""Distribution trees: their wire form, the official tree of all nodes, and spanner graphs.
 
-A tree is identified by a digest of its content. Nodes that compute the same tree share it across
-channels and sources, and a stored tree cannot be out of date.
+Events travel on a tree away from the node they came from. A tree is identified by a digest of its
+content. Nodes that compute the same tree share it across channels and sources, and a stored tree
+cannot be out of date.
 
-The official tree: one tree of all nodes, equal at all nodes with equal maps.
+The official tree is equal at all nodes with equal maps. It is the shortest-path tree of the node
+whose name comes first, on a spanner graph. A node floods a message for all nodes along it, so each
+link of the tree carries the message once. Each part of a divided overlay has its own tree. While
+maps differ, trees may differ too: a sender that needs reliability retransmits, or attaches the tree
+to its messages.
 
-It is the shortest-path tree of the node whose name comes first, on a spanner graph. A node floods a
-message for all nodes along it, so each link of the tree carries the message once. Each part of a
-divided overlay has its own tree. While maps differ, trees may differ too: a sender that needs
-reliability retransmits, or attaches the tree to its messages.
-
-Spanner graphs: few links, with bounded stretch of paths (greedy spanner).
-
-The minimum spanning tree is cheapest, but two neighbours may be far apart on it. The greedy spanner
-considers links from the shortest to the longest, and omits a link only if the links chosen so far
-connect its ends within `factor` times its length. The result contains the minimum spanning tree,
-and no two nodes are farther apart than `factor` times their distance on all links. A factor of 1
-keeps every useful link, a very large one only the tree.
+A spanner graph has few links and bounded stretch of paths. The minimum spanning tree is cheapest,
+but two neighbours may be far apart on it. The greedy spanner considers links from the shortest to
+the longest, and omits a link only if the links chosen so far connect its ends within `factor` times
+its length. The result contains the minimum spanning tree, and no two nodes are farther apart than
+`factor` times their distance on all links. A factor of 1 keeps every useful link, a very large one
+only the tree.
 """
 
 from __future__ import annotations
