@@ -10,7 +10,7 @@ import msgspec
 
 from accord.core.channels.template import Template
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.interests import Need
+from accord.core.overlay.interests import Interest
 from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.route_manager import Requirement
 from accord.core.overlay.signalling import Carried
@@ -179,4 +179,4 @@ class Net:
 
     def _tell(self, name: str, member: str) -> None:
         for watcher in self.contexts[name].watchers:
-            watcher(member, "1", msgspec.msgpack.encode(Need(self.wanted)))
+            watcher(member, "1", msgspec.msgpack.encode(Interest(self.wanted)))

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.interests import Need
+from accord.core.overlay.interests import Interest
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Message, Overlay
 from accord.core.overlay.route_manager import Requirement
@@ -35,7 +35,7 @@ class OverlayNetwork:
         self.now_us = S
         self.latencies_us: dict[tuple[str, str], int] = {}
         self.nodes: dict[str, Overlay] = {}
-        self.needs: dict[str, dict[tuple[str, str], Need]] = {}
+        self.needs: dict[str, dict[tuple[str, str], Interest]] = {}
         self._order = count()
         self._under_way: list[tuple[int, int, str, str, bytes]] = []
         chosen = OverlayOptions(ping_us=100 * MS) if options is None else options
@@ -111,8 +111,8 @@ class OverlayNetwork:
                 each = (at_us, next(self._order), name, neighbour, _encode(message))
                 heapq.heappush(self._under_way, each)
 
-    def _needing(self, name: str) -> Callable[[str, str, Need | None], None]:
-        def needing(origin: str, key: str, need: Need | None) -> None:
+    def _needing(self, name: str) -> Callable[[str, str, Interest | None], None]:
+        def needing(origin: str, key: str, need: Interest | None) -> None:
             if need is None:
                 self.needs[name].pop((origin, key), None)
             else:

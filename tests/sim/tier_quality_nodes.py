@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from accord.core.overlay.interests import Need
+from accord.core.overlay.interests import Interest
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.signalling import Carried
 from accord.core.quality.overlay_negotiation import TierNegotiation
@@ -30,7 +30,7 @@ class NoEvents:
     def left(self, child: str) -> None:
         pass
 
-    def need(self, child: str, key: str, need: Need | None) -> None:
+    def need(self, child: str, key: str, need: Interest | None) -> None:
         pass
 
     def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:  # noqa: ARG002

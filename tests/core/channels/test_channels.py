@@ -9,7 +9,7 @@ from accord.core.channels.routed import Local
 from accord.core.channels.template import Template
 from accord.core.model.units import NEVER_US
 from accord.core.overlay.channel_directory import DEFAULT_TRAITS, ChannelDefinition, ChannelTraits
-from accord.core.overlay.interests import Need
+from accord.core.overlay.interests import Interest
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Control, Overlay
 from accord.core.overlay.signalling import Carried, TemplateMessage
@@ -194,7 +194,7 @@ def test_what_can_not_be_loaded_is_not_installed() -> None:
 def test_what_another_template_still_has_is_not_settled() -> None:
     node = a_node("a", "reliable")
     members = node.templates["reliable"].members  # type: ignore[attr-defined]
-    members._told("b", "1", msgspec.msgpack.encode(Need("uav/#")))
+    members._told("b", "1", msgspec.msgpack.encode(Interest("uav/#")))
     node.publish(msgspec.structs.replace(EVENT, event=7), ["b"], 0)
     assert node.unsettled("uav/imagery") == [7]
     definition = ChannelDefinition(name="uav/#", template="routed")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from accord.core.channels.members import Members
-from accord.core.overlay.interests import Need
+from accord.core.overlay.interests import Interest
 
 Watcher = Callable[[str, str, bytes | None], None]
 
@@ -18,17 +18,17 @@ class Facts:
         assert kind == "need"
         self._watcher = watcher
 
-    def tell(self, node: str, key: str, need: Need | bytes | None) -> None:
-        value = msgspec.msgpack.encode(need) if isinstance(need, Need) else need
+    def tell(self, node: str, key: str, need: Interest | bytes | None) -> None:
+        value = msgspec.msgpack.encode(need) if isinstance(need, Interest) else need
         self._watcher(node, key, value)
         self.members.check_invariants()
 
 
 def test_who_needs_something_of_a_channel_is_a_member() -> None:
     facts = Facts()
-    facts.tell("b", "1", Need("chat/#", "loud = 1"))
-    facts.tell("a", "1", Need("chat/+"))
-    facts.tell("c", "1", Need("sea"))
+    facts.tell("b", "1", Interest("chat/#", "loud = 1"))
+    facts.tell("a", "1", Interest("chat/+"))
+    facts.tell("c", "1", Interest("sea"))
     assert facts.members.of("chat/one") == ("a", "b")
     assert facts.members.has("sea", "c")
     assert not facts.members.has("sea", "a")
@@ -36,11 +36,11 @@ def test_who_needs_something_of_a_channel_is_a_member() -> None:
 
 def test_a_node_is_a_member_until_its_last_need_is_gone() -> None:
     facts = Facts()
-    facts.tell("a", "1", Need("chat"))
-    facts.tell("a", "2", Need("#"))
-    facts.tell("a", "3", Need("chat"))
+    facts.tell("a", "1", Interest("chat"))
+    facts.tell("a", "2", Interest("#"))
+    facts.tell("a", "3", Interest("chat"))
     facts.tell("a", "1", None)
-    facts.tell("a", "2", Need("sea"))
+    facts.tell("a", "2", Interest("sea"))
     assert facts.members.of("chat") == ("a",)
     before = facts.members.version
     facts.tell("a", "3", None)
@@ -51,5 +51,5 @@ def test_a_node_is_a_member_until_its_last_need_is_gone() -> None:
 def test_nonsense_is_no_need() -> None:
     facts = Facts()
     facts.tell("a", "1", b"\xff")
-    facts.tell("b", "1", Need("a/#/b"))
+    facts.tell("b", "1", Interest("a/#/b"))
     assert facts.members.of("a") == ()

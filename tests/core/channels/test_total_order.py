@@ -35,7 +35,7 @@ from accord.core.channels.streams.source_stream import WINDOW, BufferedEvent
 from accord.core.channels.streams.stream_sender import MAX_BYTES
 from accord.core.channels.total_order import MAX_CHANNELS, TOO_LATE, TOO_MANY, TotalOrder
 from accord.core.model.errors import decode_or_none
-from accord.core.overlay.interests import Need
+from accord.core.overlay.interests import Interest
 from accord.core.overlay.signalling import Carried
 
 S = 1_000_000
@@ -353,7 +353,7 @@ def test_parts_that_never_knew_of_each_other_agree_when_they_do() -> None:
         context.map.drop_link(*reversed(others))
         for watcher in context.watchers:
             for member in own:
-                watcher(member, "1", msgspec.msgpack.encode(Need(CHANNEL)))
+                watcher(member, "1", msgspec.msgpack.encode(Interest(CHANNEL)))
     grow_up(net)
     talk(net, 3)
     net.run(S)
@@ -518,7 +518,7 @@ def want_all(net: Net) -> None:
     for context in net.contexts.values():
         for watcher in context.watchers:
             for member in net.names:
-                watcher(member, "all", msgspec.msgpack.encode(Need("#")))
+                watcher(member, "all", msgspec.msgpack.encode(Interest("#")))
 
 
 def test_of_many_channels_the_least_used_is_forgotten_and_none_in_use() -> None:

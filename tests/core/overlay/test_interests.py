@@ -6,7 +6,14 @@ import pytest
 from msgspec.msgpack import decode
 
 from accord.core.model.channels import filter_covers, filter_selects
-from accord.core.overlay.interests import BUDGET, MANY, NARROW_US, SETTLE_US, InterestTable, Need
+from accord.core.overlay.interests import (
+    BUDGET,
+    MANY,
+    NARROW_US,
+    SETTLE_US,
+    Interest,
+    InterestTable,
+)
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import NEED, Overlay
 from accord.core.predicates.predicate import Predicate, parse
@@ -24,11 +31,11 @@ class Told:
 
     def __init__(self, budget: int = BUDGET) -> None:
         self.needs = InterestTable(budget)
-        self.known: dict[str, Need] = {}
+        self.known: dict[str, Interest] = {}
         self.now_us = 0
         self.changes = 0
 
-    def hear(self) -> list[Need]:
+    def hear(self) -> list[Interest]:
         for key, need in self.needs.changes(self.now_us):
             self.changes += 1
             if need is None:
@@ -41,7 +48,7 @@ class Told:
         assert due_us is None or due_us > self.now_us
         return sorted(self.known.values(), key=lambda need: (need.filter, need.where))
 
-    def wait(self) -> list[Need]:
+    def wait(self) -> list[Interest]:
         """Until nothing changes any more by itself."""
         self.hear()
         while (due_us := self.needs.next_due_us()) is not None:
@@ -54,9 +61,9 @@ def test_what_several_wish_is_said_once() -> None:
     told = Told()
     told.needs.add("uav/imagery", NONE, None)
     told.needs.add("uav/imagery", NONE, None)
-    assert told.hear() == [Need("uav/imagery")]
+    assert told.hear() == [Interest("uav/imagery")]
     told.needs.remove("uav/imagery", NONE)
-    assert told.hear() == [Need("uav/imagery")]
+    assert told.hear() == [Interest("uav/imagery")]
     told.needs.remove("uav/imagery", NONE)
     assert told.hear() == []
 
@@ -67,9 +74,13 @@ def test_a_wider_filter_takes_the_place_of_narrower_ones_while_it_is_there() -> 
     told.needs.add("uav/+", *where("altitude_m > 300"))
     told.needs.add("sea", NONE, None)
     told.needs.add("uav/#", NONE, None)
-    assert told.hear() == [Need("sea"), Need("uav/#")]
+    assert told.hear() == [Interest("sea"), Interest("uav/#")]
     told.needs.remove("uav/#", NONE)
-    assert told.hear() == [Need("sea"), Need("uav/+", "altitude_m > 300"), Need("uav/imagery")]
+    assert told.hear() == [
+        Interest("sea"),
+        Interest("uav/+", "altitude_m > 300"),
+        Interest("uav/imagery"),
+    ]
 
 
 def test_a_filter_with_a_predicate_covers_no_other_filter() -> None:
@@ -84,11 +95,11 @@ def test_predicates_within_others_are_not_announced() -> None:
     told.needs.add("uav", *where("altitude_m > 300"))
     told.needs.add("uav", *where("altitude_m > 100"))
     told.needs.add("uav", *where("altitude_m > 200"))
-    assert told.hear() == [Need("uav", "altitude_m > 100")]
+    assert told.hear() == [Interest("uav", "altitude_m > 100")]
     told.needs.remove("uav", ("altitude_m > 100", ""))
-    assert told.hear() == [Need("uav", "altitude_m > 200")]
+    assert told.hear() == [Interest("uav", "altitude_m > 200")]
     told.needs.add("uav", NONE, None)
-    assert told.hear() == [Need("uav")]
+    assert told.hear() == [Interest("uav")]
 
 
 def test_many_predicates_become_the_filter_alone() -> None:
@@ -96,7 +107,7 @@ def test_many_predicates_become_the_filter_alone() -> None:
     texts = [f"number = {number}" for number in range(MANY + 5)]
     for text in texts:
         told.needs.add("uav", *where(text))
-    assert told.hear() == [Need("uav")]
+    assert told.hear() == [Interest("uav")]
     for text in texts[: MANY // 2]:
         told.needs.remove("uav", (text, ""))
     assert len(told.hear()) == MANY + 5 - MANY // 2
@@ -107,14 +118,14 @@ def test_what_a_wider_need_covers_is_taken_back_when_that_has_stood_for_a_while(
     told.needs.add("uav/imagery", NONE, None)
     told.hear()
     told.needs.add("uav/#", NONE, None)
-    assert told.hear() == [Need("uav/#"), Need("uav/imagery")]
+    assert told.hear() == [Interest("uav/#"), Interest("uav/imagery")]
     told.needs.add("uav/telemetry", NONE, None)  # what was never told need not be
     told.now_us = SETTLE_US - 1
-    assert told.hear() == [Need("uav/#"), Need("uav/imagery")]
+    assert told.hear() == [Interest("uav/#"), Interest("uav/imagery")]
     told.now_us = SETTLE_US
-    assert told.hear() == [Need("uav/#")]
+    assert told.hear() == [Interest("uav/#")]
     told.needs.remove("uav/#", NONE)
-    assert told.hear() == [Need("uav/imagery"), Need("uav/telemetry")]
+    assert told.hear() == [Interest("uav/imagery"), Interest("uav/telemetry")]
 
 
 def test_a_wide_need_that_comes_and_goes_costs_nothing_but_itself() -> None:
@@ -139,7 +150,7 @@ def test_what_is_new_is_told_before_what_is_taken_back() -> None:
     needs.changes(0)
     needs.remove("x/#", NONE)
     changes = [need for _, need in needs.changes(0)]
-    assert changes == [*(Need(f"x/{number}") for number in range(5)), None]
+    assert changes == [*(Interest(f"x/{number}") for number in range(5)), None]
 
 
 def test_the_crowd_is_widened_and_narrowed_again_when_there_is_room() -> None:
@@ -150,7 +161,7 @@ def test_the_crowd_is_widened_and_narrowed_again_when_there_is_room() -> None:
         told.needs.add(f"mal/{number}", NONE, None)
         if number % 1_000 == 999:
             told.hear()
-    assert told.hear() == [Need("mal/#"), Need("x/1"), Need("x/2", "v > 1")]
+    assert told.hear() == [Interest("mal/#"), Interest("x/1"), Interest("x/2", "v > 1")]
     assert told.needs.widened() == 3_000
     for number in range(2_990):
         told.needs.remove(f"mal/{number}", NONE)
@@ -163,7 +174,11 @@ def test_predicates_that_take_most_are_left_out_first() -> None:
     told.needs.add("a", *where(f"v = '{'x' * 3_000}'"))
     told.needs.add("b", *where("v = 2"))
     told.needs.add("c", *where(f"v = '{'x' * 2_000}'"))
-    assert told.hear() == [Need("a"), Need("b", "v = 2"), Need("c", f"v = '{'x' * 2_000}'")]
+    assert told.hear() == [
+        Interest("a"),
+        Interest("b", "v = 2"),
+        Interest("c", f"v = '{'x' * 2_000}'"),
+    ]
     told.needs.remove("c", (f"v = '{'x' * 2_000}'", ""))
     assert [len(need.where) > 1_000 for need in told.wait()] == [True, False]
 
@@ -178,7 +193,7 @@ def test_needs_next_to_each_other_are_put_together_before_those_above() -> None:
     assert "plant/0/#" in found
     for number in range(100):
         told.needs.add(f"{number}", NONE, None)
-    assert told.hear() == [Need("#")]
+    assert told.hear() == [Interest("#")]
 
 
 def test_a_single_need_takes_no_more_than_its_share() -> None:
@@ -186,9 +201,9 @@ def test_a_single_need_takes_no_more_than_its_share() -> None:
     told.needs.add("a/" * 30_000 + "b", NONE, None)
     told.needs.add("b" * 60_000, NONE, None)
     told.needs.add("c", (f"v = '{'ä' * 16_000}'", ""), parse("v = 1"))
-    assert told.hear() == [Need("#")] or len(told.known) == 3
+    assert told.hear() == [Interest("#")] or len(told.known) == 3
     told.needs.remove("b" * 60_000, NONE)
-    assert told.wait() == [Need("/".join(["a"] * 32 + ["#"])), Need("c")]
+    assert told.wait() == [Interest("/".join(["a"] * 32 + ["#"])), Interest("c")]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -222,7 +237,9 @@ def test_whatever_is_needed_what_is_told_covers_it_and_fits(seed: int) -> None:
 
 
 def _assert_covered(
-    known: list[Need], wished: list[tuple[str, tuple[str, str]]], predicates: dict[str, Predicate]
+    known: list[Interest],
+    wished: list[tuple[str, tuple[str, str]]],
+    predicates: dict[str, Predicate],
 ) -> None:
     for pattern, (text, _) in wished:
         assert any(
@@ -287,8 +304,8 @@ def test_however_much_clients_need_a_node_can_tell_everything_else() -> None:
             overlay.advance(number)
     overlay.need("x/1", NONE, None)
     overlay.advance(4_000)
-    told = [decode(value, type=Need) for value in overlay.store.of("a", NEED).values()]
-    assert told == [Need("mal/#"), Need("x/1")]
+    told = [decode(value, type=Interest) for value in overlay.store.of("a", NEED).values()]
+    assert told == [Interest("mal/#"), Interest("x/1")]
     assert overlay.store.put("channel", "new", b"x" * 60_000)
     assert overlay.store.put("link", "b", b"x")
     assert overlay.store.counts.refused == 0

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from accord.core.channels.members import Members
-from accord.core.overlay.interests import InterestTable, Need
+from accord.core.overlay.interests import Interest, InterestTable
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.signalling import Carried, DeliverySequence, Establish
@@ -79,23 +79,25 @@ NOT_UTF_8 = b"\x93\xa1\xff\xa0\xa0"
     "value",
     [
         NOT_UTF_8,
-        *map(msgspec.msgpack.encode, (Need("a/#/b"), Need(""), Need("a\0"))),
-        *map(msgspec.msgpack.encode, (Need("a/" * 33 + "a"), Need("ä" * 520))),
-        *map(msgspec.msgpack.encode, (Need("a", "ä" * 8_193), Need("a", xpath="a" * 16_385))),
+        *map(msgspec.msgpack.encode, (Interest("a/#/b"), Interest(""), Interest("a\0"))),
+        *map(msgspec.msgpack.encode, (Interest("a/" * 33 + "a"), Interest("ä" * 520))),
+        *map(
+            msgspec.msgpack.encode, (Interest("a", "ä" * 8_193), Interest("a", xpath="a" * 16_385))
+        ),
     ],
     ids=lambda value: str(value[:40]),
 )
 def test_needs_that_nobody_can_have_are_none(value: bytes) -> None:
-    told: list[tuple[str, Need | None]] = []
+    told: list[tuple[str, Interest | None]] = []
     overlay = Overlay(
         "a", 1, OverlayOptions(), lambda: 0.5, lambda _, key, need: told.append((key, need))
     )
     members = Members(overlay.store.watch)
     overlay.link_up("b", 0)
-    sane = msgspec.msgpack.encode(Need("uav"))
+    sane = msgspec.msgpack.encode(Interest("uav"))
     facts = (StateRecord("need", "1", value, 1), StateRecord("need", "2", sane, 2))
     overlay.receive("b", StateDelta("b", 1, 0, 2, facts), 0)
-    assert told == [("1", None), ("2", Need("uav"))]
+    assert told == [("1", None), ("2", Interest("uav"))]
     assert members.of("uav") == ("b",)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.core.router.test_router import message
 
-from accord.core.overlay.interests import Need
+from accord.core.overlay.interests import Interest
 from accord.core.policy.policies import Entity, Policies
 from accord.core.policy.policy_set import PolicySet
 from accord.core.router.fan_out import PublisherFanOut
@@ -26,7 +26,7 @@ def wanted(of: RemoteInterests, channel: str) -> list[str]:
 
 def test_a_node_gets_what_it_needs_until_it_takes_that_back() -> None:
     known = remotes()
-    known.need("b", "1", Need("uav/#"))
+    known.need("b", "1", Interest("uav/#"))
     assert wanted(known, "uav/1") == ["b"]
     assert wanted(known, "lab/1") == []
     known.need("b", "1", None)
@@ -38,11 +38,11 @@ def test_a_node_gets_what_it_needs_until_it_takes_that_back() -> None:
 def test_a_node_that_began_anew_may_say_the_same_under_another_key(where: str) -> None:
     """And takes back afterwards what it said before."""
     known = remotes()
-    known.need("b", "2", Need("uav/#"))
-    known.need("b", "1", Need("uav/#", where))
+    known.need("b", "2", Interest("uav/#"))
+    known.need("b", "1", Interest("uav/#", where))
     known.need("b", "2", None)
     assert wanted(known, "uav/1") == ["b"]
-    known.need("b", "1", Need("uav/1", where))
+    known.need("b", "1", Interest("uav/1", where))
     assert wanted(known, "uav/1") == ["b"]
     assert wanted(known, "uav/2") == []
     known.need("b", "1", None)
@@ -53,8 +53,8 @@ def test_a_node_that_began_anew_may_say_the_same_under_another_key(where: str) -
 def test_the_same_need_again_under_its_key_changes_nothing() -> None:
     known = remotes()
     for _ in range(2):
-        known.need("b", "1", Need("uav/#"))
-        known.need("b", "2", Need("uav/#", "altitude > 5"))
+        known.need("b", "1", Interest("uav/#"))
+        known.need("b", "2", Interest("uav/#", "altitude > 5"))
     assert wanted(known, "uav/1") == ["b"]
     known.need("b", "1", None)
     known.need("b", "2", None)
@@ -66,11 +66,11 @@ def test_long_predicates_are_read_when_it_is_their_turn() -> None:
     known = remotes()
     known.at_once = 20
     known.read_on()
-    known.need("b", "1", Need("uav/1", "a = 'something long'"))
-    known.need("b", "2", Need("uav/2", "a = 1"))
-    known.need("b", "3", Need("uav/3", "a = 1"))
-    known.need("b", "4", Need("uav/4", xpath="/a = 'another long one'"))
-    known.need("b", "5", Need("uav/5"))
+    known.need("b", "1", Interest("uav/1", "a = 'something long'"))
+    known.need("b", "2", Interest("uav/2", "a = 1"))
+    known.need("b", "3", Interest("uav/3", "a = 1"))
+    known.need("b", "4", Interest("uav/4", xpath="/a = 'another long one'"))
+    known.need("b", "5", Interest("uav/5"))
     assert [wanted(known, f"uav/{each}") for each in range(1, 6)] == [
         [],
         ["b"],
@@ -82,7 +82,7 @@ def test_long_predicates_are_read_when_it_is_their_turn() -> None:
     assert known.has_unread()
     known.read_on()
     assert [wanted(known, f"uav/{each}") for each in range(1, 6)] == [[], [], [], ["b"], ["b"]]
-    known.need("c", "1", Need("uav/1", "this does not fit"))
+    known.need("c", "1", Interest("uav/1", "this does not fit"))
     assert wanted(known, "uav/1") == ["c"]
     known.read_on()
     assert wanted(known, "uav/4") == [], "one is always read"

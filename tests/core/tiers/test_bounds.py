@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from tests.core.tiers.test_pairs import OPTIONS, Port, event
 
-from accord.core.overlay.interests import Need
+from accord.core.overlay.interests import Interest
 from accord.core.overlay.signalling import Carried
 from accord.core.tiers import parent as parents
 from accord.core.tiers.messages import (
@@ -41,7 +41,7 @@ def a_parent(port: Port) -> Parent:
 
 def needs(count: int) -> InterestDelta:
     return InterestDelta(
-        1, 0, count, tuple((str(each), Need(f"room/{each}")) for each in range(count))
+        1, 0, count, tuple((str(each), Interest(f"room/{each}")) for each in range(count))
     )
 
 
@@ -50,7 +50,9 @@ def needs(count: int) -> InterestDelta:
     [
         ChildHeartbeat(1, 1, True, missing=((1, 1_024),) * (MAX_RANGES + 1)),
         needs(MAX_CHANGES + 1),
-        InterestDelta(1, 0, 5, tuple((str(each), Need("a", "x" * 16_384)) for each in range(5))),
+        InterestDelta(
+            1, 0, 5, tuple((str(each), Interest("a", "x" * 16_384)) for each in range(5))
+        ),
         ChannelLookup(("a",) * (MAX_ASKED + 1)),
         InventoryReply(1, 1, 0, tuple(range(MAX_OFFERED + 1))),
     ],
@@ -185,9 +187,9 @@ def test_needs_take_so_much_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     parent.receive("x", needs(100), 2)
     parent.check_invariants()
     assert 15 < len(port.needs) < 25
-    parent.receive("x", InterestDelta(1, 100, 101, (("0", None), ("new", Need("new")))), 2)
+    parent.receive("x", InterestDelta(1, 100, 101, (("0", None), ("new", Interest("new")))), 2)
     assert ("x", "new") in port.needs
-    parent.receive("x", InterestDelta(1, 101, 102, (("new", Need("room/" * 3 + "x")),)), 2)
+    parent.receive("x", InterestDelta(1, 101, 102, (("new", Interest("room/" * 3 + "x")),)), 2)
     parent.check_invariants()
     assert parent._children["x"].wants("room/room/room/x")
     assert not parent._children["x"].wants("new")
@@ -220,11 +222,11 @@ def test_a_need_less_is_not_compared_with_all_that_waits() -> None:
 def test_long_conditions_are_read_one_by_one() -> None:
     port = Port()
     parent = a_parent(port)
-    long = [(str(each), Need(f"room/{each}", "a" * 4_096)) for each in range(3)]
-    short = [(f"s{each}", Need(f"hall/{each}", "a = 1")) for each in range(50)]
+    long = [(str(each), Interest(f"room/{each}", "a" * 4_096)) for each in range(3)]
+    short = [(f"s{each}", Interest(f"hall/{each}", "a = 1")) for each in range(50)]
     parent.receive("x", InterestDelta(1, 0, 53, (*long, *short)), 2)
     assert (len(port.needs), said(parent, ParentHeartbeat)[-1].version) == (1, 0)
-    again = InterestDelta(1, 0, 1, (("other", Need("other")),))
+    again = InterestDelta(1, 0, 1, (("other", Interest("other")),))
     parent.receive("x", again, 2)
     for count in (2, 3, 53):
         assert parent.next_due_us() == 0

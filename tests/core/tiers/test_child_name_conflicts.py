@@ -7,7 +7,7 @@ import pytest
 
 from accord.core.channels.channels import SHIPPED, Channels
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.interests import Need
+from accord.core.overlay.interests import Interest
 from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
@@ -53,7 +53,7 @@ def test_events_of_namesakes_come_once_each_and_none_vanishes(template: str) -> 
 def test_a_child_gets_what_its_namesake_publishes_but_not_its_own() -> None:
     known = children("reliable")
     known.incarnation_of = lambda _: LATE
-    known.need("kid", "1", Need("room"))
+    known.need("kid", "1", Interest("room"))
     for incarnation, found in ((LATE, []), (EARLY, ["kid"])):
         known.wanted["kid"] = None  # type: ignore[assignment]
         assert known.for_whom(event(incarnation, 1)) == found

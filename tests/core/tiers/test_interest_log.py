@@ -4,14 +4,14 @@ from random import Random
 
 import pytest
 
-from accord.core.overlay.interests import Need
+from accord.core.overlay.interests import Interest
 from accord.core.tiers.messages import InterestDelta, InterestLog
 
 ALL = 1 << 30
 PLAIN = ("", "")
 
 
-def apply(known: dict[str, Need], wants: InterestDelta | None) -> int:
+def apply(known: dict[str, Interest], wants: InterestDelta | None) -> int:
     assert wants is not None
     for key, need in wants.changes:
         if need is None:
@@ -25,13 +25,13 @@ def test_only_differences_are_told() -> None:
     log = InterestLog(1)
     log.needs.add("a", PLAIN, None)
     assert log.update(0)
-    assert log.since(0, ALL) == InterestDelta(1, 0, 1, (("1", Need("a")),))
+    assert log.since(0, ALL) == InterestDelta(1, 0, 1, (("1", Interest("a")),))
     log.needs.add("b", PLAIN, None)
     log.needs.remove("a", PLAIN)
     log.update(0)
     wants = log.since(1, ALL)
     assert wants is not None
-    assert sorted(wants.changes) == [("1", None), ("2", Need("b"))]
+    assert sorted(wants.changes) == [("1", None), ("2", Interest("b"))]
     assert log.since(3, ALL) is None
 
 
@@ -44,7 +44,7 @@ def test_who_knows_nothing_is_not_told_what_was_taken_back() -> None:
     log.update(0)
     wants = log.since(0, ALL)
     assert wants is not None
-    assert [need for _, need in wants.changes] == [Need("b")]
+    assert [need for _, need in wants.changes] == [Interest("b")]
 
 
 def test_no_more_is_told_than_up_to_a_version() -> None:
@@ -62,7 +62,7 @@ def test_whatever_changes_all_is_known_in_the_end(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     log = InterestLog(1)
     wished: list[str] = []
-    known: dict[str, Need] = {}
+    known: dict[str, Interest] = {}
     version = 0
     for step in range(400):
         if wished and random.random() < 0.4:
@@ -82,7 +82,7 @@ def test_whatever_changes_all_is_known_in_the_end(seed: int) -> None:
         version = apply(known, log.since(version, ALL))
     assert sorted(need.filter for need in known.values()) == sorted(set(wished))
     log.all_know(version)
-    whole: dict[str, Need] = {}
+    whole: dict[str, Interest] = {}
     version = 0
     while version < log.version:
         version = apply(whole, log.since(version, ALL))

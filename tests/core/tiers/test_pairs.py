@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from accord.core.overlay.change_log import DeltaLimits
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.interests import Need
+from accord.core.overlay.interests import Interest
 from accord.core.overlay.signalling import Carried
 from accord.core.router.rights import FEEDBACK
 from accord.core.tiers import messages
@@ -43,7 +43,7 @@ class Port:
 
     def __init__(self) -> None:
         self.children: list[str] = []
-        self.needs: dict[tuple[str, str], Need] = {}
+        self.needs: dict[tuple[str, str], Interest] = {}
         self.taken: list[tuple[str, int, bool]] = []
         self.busy = False
         self.pending: list[int] = []
@@ -56,7 +56,7 @@ class Port:
     def left(self, child: str) -> None:
         self.children.remove(child)
 
-    def need(self, child: str, key: str, need: Need | None) -> None:
+    def need(self, child: str, key: str, need: Interest | None) -> None:
         if need is None:
             del self.needs[child, key]
         else:
@@ -173,7 +173,7 @@ def test_both_parents_know_what_the_child_needs() -> None:
     assert world.roles() == ("a", "b")
     for port in world.ports.values():
         assert port.children == ["x"]
-        assert list(port.needs.values()) == [Need("room")]
+        assert list(port.needs.values()) == [Interest("room")]
     world.child.unneed("room", ("", ""))
     world.run()
     assert all(not port.needs for port in world.ports.values())
@@ -214,10 +214,10 @@ def test_a_parent_that_may_know_what_is_gone_is_told_everything_anew() -> None:
         world.run(50 * MS)
     world.child.need("other", ("", ""), None)
     world.run()
-    assert list(world.ports["b"].needs.values()) == [Need("room")]
+    assert list(world.ports["b"].needs.values()) == [Interest("room")]
     del world.cut["b"]
     world.run(8_000 * MS)
-    assert list(world.ports["b"].needs.values()) == [Need("other")]
+    assert list(world.ports["b"].needs.values()) == [Interest("other")]
 
 
 def test_events_come_once_and_nobody_keeps_them() -> None:
@@ -272,7 +272,7 @@ def test_a_parent_that_began_anew_is_left() -> None:
     world.restart("a")
     assert world.run() == [1]
     assert world.roles() == ("b", "a")
-    assert list(world.ports["a"].needs.values()) == [Need("room")]
+    assert list(world.ports["a"].needs.values()) == [Interest("room")]
 
 
 def test_a_parent_that_is_cut_off_itself_is_left() -> None:
@@ -309,7 +309,7 @@ def test_a_child_that_was_started_again_begins_with_nothing() -> None:
     world.link("b")
     assert world.run() == []
     for port in world.ports.values():
-        assert list(port.needs.values()) == [Need("other")]
+        assert list(port.needs.values()) == [Interest("other")]
 
 
 def test_what_is_published_is_kept_until_it_is_with_everybody() -> None:
@@ -435,10 +435,12 @@ def test_nonsense_is_not_believed() -> None:
     parent, port = world.parents["a"], world.ports["a"]
     parent.receive("x", event(1), world.now_us)
     parent.receive(
-        "x", InterestDelta(1_000, 1, 2, (("k", Need("a/#/b")), ("", Need("a")))), world.now_us
+        "x",
+        InterestDelta(1_000, 1, 2, (("k", Interest("a/#/b")), ("", Interest("a")))),
+        world.now_us,
     )
     parent.receive("x", ChildHeartbeat(999, 99, is_active=False), world.now_us)
-    assert list(port.needs.values()) == [Need("room")]
+    assert list(port.needs.values()) == [Interest("room")]
     world.child.receive("a", event(1), world.now_us)
     world.child.receive("b", DownstreamEvent(world.child.roles.turn, 1, event(7)), world.now_us)
     assert world.run() == []

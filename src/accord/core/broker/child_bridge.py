@@ -21,7 +21,7 @@ from accord.core.channels.history.history_protocol import HistoryProtocol
 from accord.core.channels.history.messages import SERVICE, HistoryReply
 from accord.core.model.errors import EventError
 from accord.core.model.units import IMPORTANCES
-from accord.core.overlay.interests import Need
+from accord.core.overlay.interests import Interest
 from accord.core.overlay.signalling import Carried
 from accord.core.overlay.tier_links import TierLinks
 from accord.core.overlay.validation import DAMAGED
@@ -102,7 +102,7 @@ class ChildBridge:
     def left(self, child: str) -> None:
         self._answering.left(child)
 
-    def need(self, child: str, key: str, need: Need | None) -> None:
+    def need(self, child: str, key: str, need: Interest | None) -> None:
         """Add or remove a child's interest; a new one also gets retained messages."""
         self._children.need(child, key, need)
         if need is None:

@@ -23,7 +23,7 @@ from accord.core.monitoring.ledger import DELIVERED, SHED
 from accord.core.monitoring.ledger import EXPIRED as EXPIRED_OUTCOME
 from accord.core.mqtt.wire import string_bytes
 from accord.core.overlay.channel_directory import CHANNEL
-from accord.core.overlay.interests import Need
+from accord.core.overlay.interests import Interest
 from accord.core.overlay.neighbour_outbox import EXPIRED
 from accord.core.overlay.signalling import Carried
 from accord.core.overlay.validation import DAMAGED, problem_with_event
@@ -100,7 +100,7 @@ class OverlayBridge:
         is_joined = self.channels is not None and not self._is_alone
         return is_joined and not subscription.pattern.startswith("$")
 
-    def need(self, node: str, key: str, need: Need | None) -> None:
+    def need(self, node: str, key: str, need: Interest | None) -> None:
         """Add or remove another node's interest; a new one also gets retained messages."""
         self.remotes.need(node, key, need)
         if need is None:

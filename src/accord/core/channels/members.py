@@ -17,13 +17,13 @@ import msgspec
 
 from accord.core.model.channels import ChannelMap
 from accord.core.model.errors import decode_or_none
-from accord.core.overlay.interests import Need
+from accord.core.overlay.interests import Interest
 from accord.core.overlay.validation import problem_with_need
 
 NEED: Final = "need"
 _CHANNELS: Final = 16_384
 
-_decoder: Final = msgspec.msgpack.Decoder(Need)
+_decoder: Final = msgspec.msgpack.Decoder(Interest)
 
 Watch = Callable[[str, Callable[[str, str, bytes | None], None]], None]
 

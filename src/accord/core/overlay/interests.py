@@ -173,8 +173,8 @@ __all__ = [
     "MAX_LEVELS",
     "NARROW_US",
     "SETTLE_US",
+    "Interest",
     "InterestTable",
-    "Need",
     "PredicateText",
     "size_of",
 ]
@@ -194,7 +194,7 @@ PredicateText = tuple[str, str]  # a selector and an XPath, at most one of them 
 _NONE: Final[PredicateText] = ("", "")
 
 
-class Need(msgspec.Struct, frozen=True, array_like=True):
+class Interest(msgspec.Struct, frozen=True, array_like=True):
     """An interest, as announced between nodes."""
 
     filter: str
@@ -213,12 +213,12 @@ class _FilterInterest:
     def is_plain(self) -> bool:
         return _NONE in self.counts or len(self.widest) > MANY
 
-    def needs(self, pattern: str, *, but_one: bool = False) -> list[Need]:
+    def needs(self, pattern: str, *, but_one: bool = False) -> list[Interest]:
         """Interests to announce; `but_one`: as if one subscription without predicate fewer."""
         is_wished = _NONE in self.counts and (not but_one or self.counts[_NONE] > 1)
         if is_wished or len(self.widest) > MANY:
-            return [Need(pattern)]
-        return [Need(pattern, where, xpath) for where, xpath in self.widest]
+            return [Interest(pattern)]
+        return [Interest(pattern, where, xpath) for where, xpath in self.widest]
 
     def add(self, condition: PredicateText, predicate: Predicate | None) -> bool:
         """False if another subscription already has this predicate."""
@@ -261,7 +261,9 @@ class InterestTable:
     """
 
     def __init__(self, budget: int = BUDGET) -> None:
-        self.announced: dict[str, dict[Need, str]] = {}  # by filter; the value is the record key
+        self.announced: dict[
+            str, dict[Interest, str]
+        ] = {}  # by filter; the value is the record key
         self.size = 0  # bytes of all announcements
         self._budget = budget
         self._wishes: dict[str, _FilterInterest] = {}
@@ -310,7 +312,7 @@ class InterestTable:
             return self._narrow_us if due_us is None else min(due_us, self._narrow_us)
         return due_us
 
-    def changes(self, now_us: int) -> list[tuple[str, Need | None]]:
+    def changes(self, now_us: int) -> list[tuple[str, Interest | None]]:
         """Changes since the last call: announcements before withdrawals."""
         if not (self._dirty or self._settling or self._widened or self.size > self._budget):
             return []
@@ -319,7 +321,7 @@ class InterestTable:
                 self._settling[wide] = now_us + SETTLE_US
             elif due_us <= now_us:
                 self._settle(wide)
-        new: dict[str, Need] = {}
+        new: dict[str, Interest] = {}
         gone: list[str] = []
         self._announce(new, gone)
         if self._widened and self._is_less and now_us >= self._narrow_us:
@@ -354,7 +356,7 @@ class InterestTable:
                     for need in needs
                 )
 
-    def _says(self, need: Need, pattern: str, condition: PredicateText) -> bool:
+    def _says(self, need: Interest, pattern: str, condition: PredicateText) -> bool:
         """Whether the announced `need` covers the filter with that predicate."""
         said = (need.where, need.xpath)
         if not filter_covers(need.filter, pattern):
@@ -401,10 +403,10 @@ class InterestTable:
 
     # ---------------------------------------------------------------------------------- announcing
 
-    def _announce(self, new: dict[str, Need], gone: list[str]) -> None:
+    def _announce(self, new: dict[str, Interest], gone: list[str]) -> None:
         for pattern in self._dirty:
             before, wanted = self.announced.pop(pattern, {}), self._wanted(pattern)
-            now: dict[Need, str] = {}
+            now: dict[Interest, str] = {}
             for need in wanted:
                 key = before.pop(need, "")
                 if not key:
@@ -421,7 +423,7 @@ class InterestTable:
                 self.announced[pattern] = now
         self._dirty.clear()
 
-    def _wanted(self, pattern: str) -> list[Need]:
+    def _wanted(self, pattern: str) -> list[Interest]:
         """Interests to announce for one filter; none if another filter covers it."""
         wide = self._covered.pop(pattern, None)
         if wide is not None:
@@ -458,7 +460,7 @@ class InterestTable:
             AnnouncedFilter(
                 each,
                 sum(size_of(need) for need in self._wishes[each].needs(each)),
-                size_of(Need(each)),
+                size_of(Interest(each)),
             )
             for each in filters
             if each in self._wishes
@@ -497,7 +499,7 @@ class InterestTable:
         hidden = self._covering.get(pattern, ())
         told = self._told(each for each in hidden if self._cover_of(each, but=pattern) is None)
         own = self._wishes[pattern].needs(pattern, but_one=True)
-        plain_size = size_of(Need(pattern))
+        plain_size = size_of(Interest(pattern))
         if own:
             told.append(AnnouncedFilter(pattern, sum(map(size_of, own)), plain_size))
         after = size - plain_size + sum(each.size for each in told)
@@ -531,7 +533,7 @@ def _bounded(
     return pattern, condition, predicate
 
 
-def size_of(need: Need) -> int:
+def size_of(need: Interest) -> int:
     """Upper bound of the bytes that its state record takes."""
     return _BASE_BYTES + sum(len(text.encode()) for text in (need.filter, need.where, need.xpath))
 

@@ -21,7 +21,7 @@ from accord.core.overlay.budgets import Budgets
 from accord.core.overlay.channel_directory import ChannelDirectory
 from accord.core.overlay.duplicate_filter import Duplicates
 from accord.core.overlay.forwarding_table import ForwardingTable
-from accord.core.overlay.interests import BUDGET, InterestTable, Need, PredicateText
+from accord.core.overlay.interests import BUDGET, Interest, InterestTable, PredicateText
 from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.liveness import (
     HelloScheduler,
@@ -106,7 +106,7 @@ class LinkValue(msgspec.Struct, frozen=True, array_like=True):
 
 _node: Final = msgspec.msgpack.Decoder(NodeValue)
 _link: Final = msgspec.msgpack.Decoder(LinkValue)
-_need: Final = msgspec.msgpack.Decoder(Need)
+_need: Final = msgspec.msgpack.Decoder(Interest)
 
 
 class NeighbourState:
@@ -131,7 +131,7 @@ class Overlay:
         incarnation: int,
         options: OverlayOptions,
         random: Callable[[], float],
-        on_need: Callable[[str, str, Need | None], None],
+        on_need: Callable[[str, str, Interest | None], None],
     ) -> None:
         self.name = name
         self.options = options

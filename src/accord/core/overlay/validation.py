@@ -11,7 +11,12 @@ from typing import Final
 
 from accord.core.model.channels import MAX_CHANNEL_BYTES, problem_with_filter
 from accord.core.model.units import IMPORTANCES
-from accord.core.overlay.interests import MAX_CONDITION_BYTES, MAX_FILTER_BYTES, MAX_LEVELS, Need
+from accord.core.overlay.interests import (
+    MAX_CONDITION_BYTES,
+    MAX_FILTER_BYTES,
+    MAX_LEVELS,
+    Interest,
+)
 from accord.core.overlay.signalling import Carried
 
 MAX_NAME_BYTES: Final = 65_535
@@ -56,7 +61,7 @@ def problem_with_event(event: Carried) -> str | None:
     return None
 
 
-def problem_with_need(need: Need) -> str | None:
+def problem_with_need(need: Interest) -> str | None:
     """Why an interest is invalid, or None.
 
     A node announces a wider interest if its own exceeds the limits (`interests`). Levels are

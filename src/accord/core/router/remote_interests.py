@@ -15,7 +15,7 @@ from typing import Final
 
 from accord.core.model.channels import filter_selects
 from accord.core.model.errors import PredicateError
-from accord.core.overlay.interests import Need
+from accord.core.overlay.interests import Interest
 from accord.core.policy.policies import Entity, Grant
 from accord.core.predicates.predicate import Predicate, parse, parse_xpath
 from accord.core.router.fan_out import Receiver, RouterSubscription
@@ -60,7 +60,7 @@ class RemoteInterests:
     def __init__(self, router: Router) -> None:
         self.at_once = _ALL
         self._left = _ALL
-        self._unread: dict[tuple[str, str], Need] = {}
+        self._unread: dict[tuple[str, str], Interest] = {}
         self.router = router
         self.nodes: dict[str, RemoteNode] = {}
         self.wanted: dict[str, Grant] = {}
@@ -70,7 +70,7 @@ class RemoteInterests:
         self._whole: dict[tuple[str, str], RouterSubscription] = {}
         self._sharing: dict[RouterSubscription, int] = {}
 
-    def need(self, node: str, key: str, need: Need | None) -> None:
+    def need(self, node: str, key: str, need: Interest | None) -> None:
         """Set the interest of `node` under `key`; None if it was withdrawn."""
         known = self._subscriptions.pop((node, key), None)
         self._unread.pop((node, key), None)
@@ -78,7 +78,7 @@ class RemoteInterests:
             size = len(need.where) + len(need.xpath)
             if size > self._left < self.at_once:
                 self._unread[node, key] = need
-                need = Need(need.filter)
+                need = Interest(need.filter)
             else:
                 self._left -= size
             self._subscriptions[node, key] = self._add(node, need)
@@ -106,7 +106,7 @@ class RemoteInterests:
         }
         return list(found)
 
-    def _add(self, node: str, need: Need) -> RouterSubscription:
+    def _add(self, node: str, need: Interest) -> RouterSubscription:
         receiver = self.nodes.get(node)
         if receiver is None:
             receiver = self.nodes[node] = RemoteNode(node, self.wanted)
@@ -147,7 +147,7 @@ class RemoteInterests:
 
 
 @lru_cache(maxsize=64)
-def predicate_of(need: Need) -> Predicate | None:
+def predicate_of(need: Interest) -> Predicate | None:
     """Return the predicate; None (all events) also if it is of a newer, unknown syntax."""
     try:
         if need.where:

@@ -14,7 +14,7 @@ from accord.core.channels.channels import ROUTED, Channels
 from accord.core.model.bounded import LruMap
 from accord.core.model.units import NEVER_US
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.interests import Need
+from accord.core.overlay.interests import Interest
 from accord.core.overlay.signalling import Carried
 from accord.core.router.remote_interests import RemoteInterests, predicate_of
 from accord.core.router.rights import FEEDBACK
@@ -43,7 +43,7 @@ class ChildReceivers:
         self.wanted = self.remotes.wanted
         self._channels = channels
         self._answering = answering
-        self._needs: dict[tuple[str, str], Need] = {}
+        self._needs: dict[tuple[str, str], Interest] = {}
         self._seen = SeenEvents()
         self._sorted: tuple[int, list[ChannelDefinition]] = (-1, [])  # with the registry's version
         # Last event number by child, its incarnation, and channel.
@@ -51,7 +51,7 @@ class ChildReceivers:
         # Returns the incarnation of a child known here, otherwise 0.
         self.incarnation_of: Callable[[str], int] = lambda _: 0
 
-    def need(self, child: str, key: str, need: Need | None) -> None:
+    def need(self, child: str, key: str, need: Interest | None) -> None:
         """Set or, with None, remove an interest of a child."""
         overlay = self._channels.overlay
         known = self._needs.pop((child, key), None)

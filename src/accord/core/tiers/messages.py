@@ -22,7 +22,7 @@ from accord.core.channels.history.history_client import PeerState
 from accord.core.channels.history.messages import HistoryReply, HistoryRequest, Stamp
 from accord.core.overlay.change_log import ChangeLog, DeltaLimits
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.interests import InterestTable, Need
+from accord.core.overlay.interests import Interest, InterestTable
 from accord.core.overlay.signalling import Carried, TemplateMessage
 
 # Limits per message.
@@ -95,7 +95,7 @@ class InterestDelta(msgspec.Struct, frozen=True, array_like=True, tag="wants"):
     incarnation: int
     since: int
     version: int
-    changes: tuple[tuple[str, Need | None], ...]
+    changes: tuple[tuple[str, Interest | None], ...]
 
 
 class Inventory(msgspec.Struct, frozen=True, array_like=True, tag="offer"):
@@ -219,7 +219,7 @@ def _text_of(message: InterestDelta) -> int:
     return sum(text_of(need) for _, need in message.changes)
 
 
-def text_of(need: Need | None) -> int:
+def text_of(need: Interest | None) -> int:
     """Characters of a change that have to be parsed."""
     return 0 if need is None else len(need.filter) + len(need.where) + len(need.xpath)
 
@@ -262,7 +262,7 @@ _LIMITS: Final = DeltaLimits(changes=MAX_CHANGES, bytes=MAX_CHANGES_TEXT, gone=4
 BUDGET: Final = 16 << 20  # bytes of interests, no more than a parent accepts
 
 
-class InterestLog(ChangeLog[str, Need]):
+class InterestLog(ChangeLog[str, Interest]):
     """Change log of the child's interest table."""
 
     def __init__(self, incarnation: int) -> None:

@@ -23,7 +23,7 @@ import msgspec
 from accord.core.channels.history.messages import HistoryPage, PageInProgress, PageRequest
 from accord.core.model.channels import ChannelMap
 from accord.core.model.units import NEVER_US
-from accord.core.overlay.interests import Need, size_of
+from accord.core.overlay.interests import Interest, size_of
 from accord.core.overlay.signalling import Carried, TemplateMessage
 from accord.core.overlay.status import ChildStatus
 from accord.core.overlay.tier_links import TierLink, TierLinks
@@ -69,7 +69,7 @@ class ParentHost(Protocol):
     def left(self, child: str) -> None:
         """The child has left; its interests were removed before."""
 
-    def need(self, child: str, key: str, need: Need | None) -> None:
+    def need(self, child: str, key: str, need: Interest | None) -> None:
         """A child's interest was added, changed or, if None, removed."""
 
     def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:
@@ -98,10 +98,10 @@ class _ChildState:
         self.incarnation = incarnation
         self.birth_us = now_us
         self.keeping = CustodyBuffer(options, now_us)
-        self.needs: dict[str, Need] = {}
+        self.needs: dict[str, Interest] = {}
         self.needs_bytes = 0
         self.version = 0
-        self.changes: deque[tuple[str, Need | None]] = deque()  # not applied yet
+        self.changes: deque[tuple[str, Interest | None]] = deque()  # not applied yet
         self.next_version = 0  # version after applying them
         self.has_other = False  # the child has another parent
         self._filters: ChannelMap[int] = ChannelMap()  # number of interests per filter
@@ -120,7 +120,7 @@ class _ChildState:
         """Whether the child may want events of that channel; feedback needs no interest."""
         return channel == FEEDBACK or bool(self._filters.select(channel))
 
-    def has_room(self, key: str, need: Need) -> bool:
+    def has_room(self, key: str, need: Interest) -> bool:
         known = self.needs.get(key)
         size = size_of(need) - (0 if known is None else size_of(known))
         is_one_more = known is None
@@ -128,7 +128,7 @@ class _ChildState:
             len(self.needs) + is_one_more <= _MAX_NEEDS and self.needs_bytes + size <= _NEEDS_BYTES
         )
 
-    def need(self, key: str, need: Need | None) -> None:
+    def need(self, key: str, need: Interest | None) -> None:
         """Set an interest, or remove it if None."""
         known = self.needs.pop(key, None)
         if known is not None:
@@ -575,7 +575,7 @@ class Parent:
         self._port.left(child)
 
 
-def _is_bad(key: str, need: Need | None) -> bool:
+def _is_bad(key: str, need: Interest | None) -> bool:
     """Whether the change is invalid."""
     if not 0 < len(key) <= _MAX_KEY or need is None:
         return need is not None
