@@ -94,7 +94,7 @@ def test_openapi_has_the_schema_of_what_is_returned() -> None:
         "$ref": "#/components/schemas/Statistics"
     }
     answer = document["paths"]["/api/v1/status"]["get"]["responses"]["200"]
-    assert answer["content"]["application/json"]["schema"]["$ref"].endswith("/Status")
+    assert answer["content"]["application/json"]["schema"]["$ref"].endswith("/NodeSummary")
     for reference in re.findall(r'"#/components/schemas/(\w+)"', ask("/openapi.json").text):
         assert reference in schemas
 
