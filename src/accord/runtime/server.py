@@ -41,8 +41,8 @@ _LARGE: Final = 16_384
 _CLOSE_MS: Final = 2_000
 _DISCARDED_BYTES: Final = 1_000_000
 # Time slice for tasks before the network is polled again.
-_WORK_NS: Final = 1_000_000
-# Output less important than pending tasks may wait this long, to be written together.
+_WORK_NS: Final = 500_000
+# Output no more important than pending tasks may wait this long, to be written together.
 _GATHER_MS: Final = 5
 # Reads answered immediately before a sample shows whether they still arrive one at a time. A prime:
 # with reads in bursts of equal size, the sample can't always fall on the end of a burst.
