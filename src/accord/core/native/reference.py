@@ -63,28 +63,47 @@ class Frames:
         self.is_v5 = is_v5
         self.qos = qos
         self.ways: list[Any] = []
+        self.count = 0
+        self.start = 0
         self.end = 0
         self.wanted = 0
-        self._frames: list[_Scanned] = []
-        self._labels: list[int] = []
+        # Plain means one label, no aliases and no expiries.
+        self._is_plain = True
+        # Repeated headers not yet expanded: the first frame, its label, and how many of its size.
+        self._repeated: list[tuple[_Scanned, int, int]] = []
+        self._expanded: list[tuple[_Scanned, int]] = []
 
-    @property
-    def count(self) -> int:
-        return len(self._frames)
+    def _add(self, frame: _Scanned, label: int, count: int) -> None:
+        """Add `count` frames of the same size and header that follow each other."""
+        self._repeated.append((frame, label, count))
+        self.count += count
+        if label or frame.alias or frame.expiry_s >= 0:
+            self._is_plain = False
 
-    @property
-    def start(self) -> int:
-        return self._frames[0].start
+    def _frames(self) -> list[tuple[_Scanned, int]]:
+        """Every frame with its label."""
+        for frame, label, count in self._repeated:
+            self._expanded.append((frame, label))
+            size = frame.end - frame.start
+            for moved in range(size, size * count, size):
+                places = (frame.start + moved, frame.end + moved, frame.topic)
+                blocks = (frame.block + moved, frame.payload + moved)
+                self._expanded.append((_Scanned(*places, *blocks, *frame[5:]), label))
+        self._repeated = []
+        return self._expanded
 
     def take(self, parts: bytes) -> tuple[bytes, bytes, int]:
         """Frames of the labels whose byte in `parts` is not 0; these bytes; the smallest expiry.
 
         Labels beyond `parts` have 0. Topics replace aliases. The expiry is -1 if no frame has one.
         """
+        if self._is_plain:
+            one = parts[:1].replace(b"\0", b"")
+            return self.data[self.start : self.end] if one else b"", one * self.count, -1
         taken: list[bytes] = []
         marks = bytearray()
         least = -1
-        for frame, label in zip(self._frames, self._labels, strict=True):
+        for frame, label in self._frames():
             mark = parts[label] if label < len(parts) else 0
             if mark:
                 marks.append(mark)
@@ -105,13 +124,15 @@ class Frames:
         octets = bytes(which)
         steps = [step for (step,) in struct.iter_unpack("=I", octets[: len(octets) // 4 * 4])]
         first = len(self.ways)
-        places = [place for place, each in enumerate(self._labels) if each == label]
+        frames = self._frames()
+        places = [place for place, (_, each) in enumerate(frames) if each == label]
         is_known = 0 <= label < first and len(octets) == 4 * len(places)
         if not is_known or any(step >= len(ways) for step in steps):
             raise ValueError("relabel: expected a number below that of the ways for each frame")
         self.ways += ways
+        self._is_plain = False
         for place, step in zip(places, steps, strict=True):
-            self._labels[place] = first + step
+            frames[place] = (frames[place][0], first + step)
         return first
 
     def piece(self, label: int, first: int, count: int) -> Frames:
@@ -121,15 +142,18 @@ class Frames:
             raise ValueError("piece: expected frames of a label")
         made = Frames(self.data, self.is_v5, self.qos)
         made.ways = [self.ways[label]]
+        made.start = found[0].start
         made.end = found[-1].end
-        made._frames = found
-        made._labels = [0] * len(found)
+        for frame in found:
+            made._add(frame, 0, 1)
+        # Frames of other labels may be in between.
+        made._is_plain = False
         return made
 
     def sizes(self) -> list[tuple[int, int]]:
         """The number of frames and bytes of each label."""
         counts, sums = [0] * len(self.ways), [0] * len(self.ways)
-        for frame, label in zip(self._frames, self._labels, strict=True):
+        for frame, label in self._frames():
             counts[label] += 1
             sums[label] += frame.end - frame.start
         return list(zip(counts, sums, strict=True))
@@ -141,7 +165,7 @@ class Frames:
     def acks(self, codes: bytes) -> bytes:
         """The PUBACKs of QoS 1 frames, with the reason code of their label; 255 means no PUBACK."""
         acks: list[bytes] = []
-        for frame, label in zip(self._frames, self._labels, strict=True):
+        for frame, label in self._frames():
             code = codes[label] if label < len(codes) else _NO_ACK
             if code != _NO_ACK:
                 packet_id = frame.packet_id.to_bytes(2, "big")
@@ -154,8 +178,7 @@ class Frames:
         return b"".join(acks)
 
     def _of(self, label: int) -> list[_Scanned]:
-        both = zip(self._frames, self._labels, strict=True)
-        return [frame for frame, each in both if each == label]
+        return [frame for frame, each in self._frames() if each == label]
 
     def _written(self, frame: _Scanned) -> bytes:
         if not frame.alias:
@@ -203,11 +226,19 @@ def scan(  # noqa: PLR0913, PLR0917 - as the extension has it
         if label is None:
             label = labels[found.topic] = len(frames.ways)
             frames.ways.append(topics[found.topic])
-        frames._frames.append(found)
-        frames._labels.append(label)
+        count = 1
+        size = end - at
+        if found.block == found.payload and not found.packet_id:
+            # Headers without properties and identifiers are compared, not read again.
+            head = data[at : found.payload]
+            while data.startswith(head, end) and end + size <= len(data):
+                count += 1
+                end += size
+        frames._add(found, label, count)
         at = end
+    frames.start = start
     frames.end = at
-    return frames if frames._frames else None
+    return frames if frames.count else None
 
 
 def single(data: bytes, is_v5: bool, topics: dict[bytes, Any]) -> tuple[Any, int, int] | None:
@@ -218,7 +249,7 @@ def single(data: bytes, is_v5: bool, topics: dict[bytes, Any]) -> tuple[Any, int
     frames = scan(data, 0, is_v5, len(data), topics, {})
     if frames is None or frames.end != len(data) or frames.count != 1:
         return None
-    frame = frames._frames[0]
+    frame, _ = frames._frames()[0]
     return frames.ways[0], frame.expiry_s, frame.packet_id
 
 
