@@ -421,7 +421,7 @@ def test_a_node_on_the_way_refuses() -> None:
             books = service(a).admission.books
             await until(lambda: books.state()[link("b")].promised == 0)
             async with reader.subscribe("y") as events:
-                await until(lambda: net_of(a).abroad.remotes.nodes)
+                await until(lambda: net_of(a).bridge.remotes.nodes)
                 await source.publish("y", b"it comes")
                 assert (await anext(events)).payload == b"it comes"
 

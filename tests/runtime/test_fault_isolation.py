@@ -42,14 +42,14 @@ def test_an_event_that_can_not_be_handed_over_comes_once(
     async def scene() -> None:
         async with node("a") as a, accord.connect(url_of(a)) as client:
             net = net_of(a)
-            arrived = net.abroad.arrived
+            arrived = net.bridge.arrived
 
             def poisoned(event: Carried) -> None:
                 if event.payload == b"poison":
                     raise BrokenError
                 arrived(event)
 
-            net.abroad.arrived = poisoned  # type: ignore[method-assign]
+            net.bridge.arrived = poisoned  # type: ignore[method-assign]
             async with client.subscribe("uav") as events:
                 for payload in (b"poison", b"poison", b"sane"):
                     net.overlay.deliveries.append(Carried("b", 1, 1, (), "uav", payload))
@@ -126,7 +126,7 @@ def test_a_template_that_fails_is_refused_from_then_on(
         async with accord.connect(url_of(a)) as publisher, accord.connect(url_of(b)) as other:
             await publisher.create_channel("uav", template="failing")
             async with publisher.subscribe("uav") as events, other.subscribe("uav"):
-                await until(lambda: net_of(a).abroad.remotes.nodes)
+                await until(lambda: net_of(a).bridge.remotes.nodes)
                 await publisher.publish("uav", b"1")
                 assert (await anext(events)).payload == b"1"
                 for _ in range(2):

@@ -78,7 +78,7 @@ def test_clients_of_two_nodes_meet(qos: int) -> None:
             accord.connect(url_of(b)) as subscriber,
             subscriber.subscribe("uav/#", qos=qos, where="level > 5") as events,
         ):
-            await until(lambda: net_of(a).abroad.remotes.nodes)
+            await until(lambda: net_of(a).bridge.remotes.nodes)
             for level in range(10):
                 await publisher.publish("uav/x", str(level), qos=qos, level=level)
             got = [(await anext(events)).payload for _ in range(4)]
@@ -96,7 +96,7 @@ def test_channels_that_tolerate_loss_go_by_datagrams() -> None:
             accord.connect(url_of(b)) as subscriber,
             subscriber.subscribe("loose/#", qos=0) as events,
         ):
-            await until(lambda: net_of(a).abroad.remotes.nodes)
+            await until(lambda: net_of(a).bridge.remotes.nodes)
             # Datagrams are used once the other side has confirmed that it hears them.
             while not net_of(a).links()[0].traffic.sent.datagrams.messages:
                 await publisher.publish("loose/x", b"", qos=0)
@@ -219,7 +219,7 @@ def test_a_node_that_goes_is_not_needed_for_the_others() -> None:
                 accord.connect(url_of(c)) as subscriber,
                 subscriber.subscribe("uav") as events,
             ):
-                await until(lambda: net_of(a).abroad.remotes.nodes)
+                await until(lambda: net_of(a).bridge.remotes.nodes)
                 await publisher.publish("uav", b"still")
                 assert (await anext(events)).payload == b"still"
 

@@ -68,7 +68,7 @@ def test_clients_of_two_nodes_answer_each_other() -> None:
             camera.feedback() as answers,
             desk.feedback() as back,
         ):
-            await until(lambda: net_of(a).abroad.remotes.nodes)
+            await until(lambda: net_of(a).bridge.remotes.nodes)
             published = await camera.publish("uav/x", feedback=True, correlation_data=b"42")
             event = await anext(events)
             for number in range(20):

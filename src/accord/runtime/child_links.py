@@ -32,20 +32,20 @@ class ChildLinks:
 
     def __init__(
         self,
-        abroad: OverlayBridge,
+        bridge: OverlayBridge,
         incarnation: int,
         set_clock: Callable[[], None],
         tiers: TierLinks,
     ) -> None:
-        self._abroad = abroad
-        self._nodes = ChildBridge(abroad, incarnation, clock_us, tiers)
+        self._bridge = bridge
+        self._nodes = ChildBridge(bridge, incarnation, clock_us, tiers)
         self._parent: Parent = self._nodes.parent
         self._linked: dict[str, bool] = {}
         self._set_clock = set_clock
-        assert abroad.channels is not None
-        overlay = abroad.channels.overlay
+        assert bridge.channels is not None
+        overlay = bridge.channels.overlay
         self.namesakes = ChildNameConflicts(overlay.store, overlay.map)
-        abroad.children = self._nodes
+        bridge.children = self._nodes
 
     def __contains__(self, neighbour: str) -> bool:
         return neighbour in self._linked
@@ -73,7 +73,7 @@ class ChildLinks:
         try:
             self._parent.receive(child, message, now_us)
         except Exception:
-            self._abroad.broker.hub.counters.shed(FAILED, child)
+            self._bridge.broker.hub.counters.shed(FAILED, child)
             raise
 
     def take(self, child: str, bytes_wanted: int) -> list[bytes]:
@@ -83,7 +83,7 @@ class ChildLinks:
             self._set_clock()
             for each in taken:
                 if isinstance(each, DownstreamEvent):
-                    self._abroad.sent(child, each.event)
+                    self._bridge.sent(child, each.event)
         return [_encode(each) for each in taken]
 
     def advance(self, now_us: int) -> None:
@@ -93,7 +93,7 @@ class ChildLinks:
         losses = list(self._parent.losses)
         self._parent.losses.clear()
         for event, _, cause in losses:
-            self._abroad.lost(event, cause)
+            self._bridge.lost(event, cause)
         linked = {child: self._parent.incarnation_of(child) for child in self._linked}
         known = {child: incarnation for child, incarnation in linked.items() if incarnation}
         for problem in self.namesakes.update(known, now_us):

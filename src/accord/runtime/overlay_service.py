@@ -96,9 +96,9 @@ class OverlayService:
         self.options = options
         self.incarnation = incarnation
         self.addresses: list[SocketAddress] = []
-        self.abroad = OverlayBridge(broker, clock_us)
-        self.abroad.remotes.at_once = _TEXT_AT_ONCE
-        self.overlay = Overlay(node, incarnation, options.overlay, random.random, self.abroad.need)
+        self.bridge = OverlayBridge(broker, clock_us)
+        self.bridge.remotes.at_once = _TEXT_AT_ONCE
+        self.overlay = Overlay(node, incarnation, options.overlay, random.random, self.bridge.need)
         self.channels = Channels(self.overlay, SHIPPED, installed_templates(), contains=True)
         self.overlay.transits.carriage = TransportSelector(options.carry, self._repairs)
         self.tiers = TierLinks()  # links to secondary nodes, for services
@@ -153,9 +153,9 @@ class OverlayService:
                     problem=problem,
                     installed=", ".join(self.templates),
                 )
-        self._broker.abroad = self.abroad
-        self.abroad.join(self.channels, is_alone=self.options.is_alone)
-        self._children = ChildLinks(self.abroad, self.incarnation, self._set_clock, self.tiers)
+        self._broker.bridge = self.bridge
+        self.bridge.join(self.channels, is_alone=self.options.is_alone)
+        self._children = ChildLinks(self.bridge, self.incarnation, self._set_clock, self.tiers)
         for address in self.options.neighbours:
             self._neighbours.dial(address)
         if self.options.discover is not None:
@@ -222,7 +222,7 @@ class OverlayService:
         losses = list(self.overlay.losses)
         self.overlay.losses.clear()
         for loss in losses:
-            self.abroad.lost(*loss)
+            self.bridge.lost(*loss)
         if self.overlay.needs.is_widened != self._is_widened:
             self._is_widened = self.overlay.needs.is_widened
             log.warning(
@@ -235,7 +235,7 @@ class OverlayService:
 
     def next_due_us(self) -> int:
         due_us = self.channels.next_due_us()
-        if self.abroad.remotes.has_unread():
+        if self.bridge.remotes.has_unread():
             due_us = min(due_us, self._read_us)
         return due_us if self._children is None else min(due_us, self._children.next_due_us())
 
@@ -259,7 +259,7 @@ class OverlayService:
             self._broker.hub.now_ms = self._clock.now_ms()
         for each in taken:
             for share in each.shares:
-                self.abroad.sent(share.neighbour, each.event)
+                self.bridge.sent(share.neighbour, each.event)
         return [self._encode(each) for each in taken]
 
     def receive_shared(self, neighbour: str, message: Any, now_us: int) -> None:
@@ -270,13 +270,13 @@ class OverlayService:
         if events:
             self._broker.hub.now_ms = self._clock.now_ms()
             for event in events:
-                self.abroad.sent(neighbour, event)
+                self.bridge.sent(neighbour, event)
         return [self._encode(each) for each in events]
 
     def _read_needs(self, now_us: int) -> None:
         """Parse more of the remote interests, with pauses in between."""
         if now_us >= self._read_us:
-            self.abroad.remotes.read_on()
+            self.bridge.remotes.read_on()
             self._read_us = now_us + _PAUSES * (clock_us() - now_us)
 
     def _repairs(self, template: str) -> bool:
@@ -288,8 +288,8 @@ class OverlayService:
         self._tell_failures()
         if self.overlay.deliveries:
             self._hand_over()
-        if self.abroad.held_back:
-            self.abroad.release()
+        if self.bridge.held_back:
+            self.bridge.release()
             self._server.due()
         for each in self.after:
             self._containment.run("what follows on the overlay failed", each)
@@ -323,7 +323,7 @@ class OverlayService:
                 self.on_page(event)
             return
         began_us = clock_us()
-        self.abroad.arrived(event)
+        self.bridge.arrived(event)
         self.overlay.processed(clock_us() - began_us)
 
     # --------------------------------------------------------------------------------------- status

@@ -89,7 +89,7 @@ class SecondaryService:
         self._neighbours = LinkManager(self, self._local, codec, transports.of)
         stack.push_async_callback(self._neighbours.close)
         stack.push_async_callback(self._leave)
-        self._broker.abroad = self._upwards
+        self._broker.bridge = self._upwards
         self._upwards.begin()
         for address in self._options.neighbours:
             self._neighbours.dial(address)

@@ -149,15 +149,19 @@ class Server:
         found = connection.cut_through(data, self.clock.now_ms())
         if found is None:
             return False
-        receiver = found.line
-        try:
-            receiver.write(found.frame)  # type: ignore[misc]
-        except Exception as error:  # any failure of the receiver must not affect the publisher
-            self.failed(self.connections[receiver], error)  # type: ignore[index]
+        self._write(found.line, found.frame)
         if found.qos:
-            connection.write(found.ack())  # type: ignore[misc]
+            self._write(connection, found.ack())
         self._sent_at_once()
         return True
+
+    def _write(self, line: ConnectionPort, frame: bytes) -> None:
+        """Write to one connection; a failure affects no other."""
+        try:
+            if line.write is not None:
+                line.write(frame)
+        except Exception as error:
+            self.failed(self.connections[line], error)  # type: ignore[index]
 
     def _sent_at_once(self) -> None:
         self._at_once -= 1

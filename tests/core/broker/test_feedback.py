@@ -428,9 +428,9 @@ def test_what_is_damaged_between_nodes_is_counted() -> None:
     receiver.publish(answer_topic(event), b"seen", 1)
     carried = on_the_way(net, "b", "a")
     for block in (b"\xff", b"", carried.block[:-1]):
-        net.nodes["a"].abroad.arrived(msgspec.structs.replace(carried, block=block))
+        net.nodes["a"].bridge.arrived(msgspec.structs.replace(carried, block=block))
     for changes in ({"publisher": "\0"}, {"publisher": "x" * 70_000}, {"qos": 3}):
-        net.nodes["a"].abroad.arrived(msgspec.structs.replace(carried, **changes))
+        net.nodes["a"].bridge.arrived(msgspec.structs.replace(carried, **changes))
     assert shed(tables["a"]) == {DAMAGED: 6}
 
 
@@ -442,7 +442,7 @@ def test_another_node_speaks_for_its_own_clients_only() -> None:
     said = read_block(carried.block)
     lie = msgspec.structs.replace(said, user=(("accord-node", "a"), ("accord-event", "1")))
     lying = msgspec.structs.replace(carried, block=passed_on_block(lie))
-    net.nodes["a"].abroad.arrived(lying)
+    net.nodes["a"].bridge.arrived(lying)
     tables["a"].turn()
     facts = only(source.hear()).properties.user
     assert [name for name, _ in facts] == [

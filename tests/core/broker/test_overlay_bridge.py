@@ -36,11 +36,11 @@ class Node:
         self.broker = Broker(
             Limits(), now_ms=START_MS, node=name, kept=["kept"], new_client_id=lambda: "auto"
         )
-        self.abroad = OverlayBridge(self.broker, now_us)
-        self.overlay = Overlay(name, 1, OverlayOptions(), lambda: 0.5, self.abroad.need)
+        self.bridge = OverlayBridge(self.broker, now_us)
+        self.overlay = Overlay(name, 1, OverlayOptions(), lambda: 0.5, self.bridge.need)
         self.channels = Channels(self.overlay)
-        self.broker.abroad = self.abroad
-        self.abroad.join(self.channels)
+        self.broker.bridge = self.bridge
+        self.bridge.join(self.channels)
 
     def subscriber(self, pattern: str, where: str = "", qos: int = 1) -> MqttSession:
         opened = self.broker.open_session(f"at {self.name}", is_clean=True)
@@ -73,7 +73,7 @@ class Node:
 
     def hand_over(self) -> None:
         for arrived in self.overlay.deliveries:
-            self.abroad.arrived(arrived)
+            self.bridge.arrived(arrived)
         self.overlay.deliveries.clear()
 
 
@@ -105,7 +105,7 @@ class Net:
             self.nodes[neighbour].overlay.receive(node.name, message, self.now_us)
         for neighbour in list(node.overlay.neighbours):
             for event in node.overlay.take(neighbour, 1 << 20, self.now_us):
-                node.abroad.sent(neighbour, event)
+                node.bridge.sent(neighbour, event)
                 other = self.nodes[neighbour]
                 other.overlay.receive(node.name, event, self.now_us)
                 other.hand_over()
@@ -184,7 +184,7 @@ def test_retained_messages_come_to_nodes_that_need_them_later() -> None:
     assert kept is not None
     assert kept.payload == b"on"
     # Told once more, as after a restart of the other node, it is not delivered again.
-    net.nodes["a"].abroad.send(net.nodes["a"].broker.retained.get("state"), ["b"], 0)  # type: ignore[arg-type]
+    net.nodes["a"].bridge.send(net.nodes["a"].broker.retained.get("state"), ["b"], 0)  # type: ignore[arg-type]
     net.settle()
     assert got(session) == [b"on"]
     net.nodes["a"].publish("state", b"", is_retained=True)
@@ -212,18 +212,18 @@ def test_what_others_retain_no_more_is_forgotten(monkeypatch: pytest.MonkeyPatch
     for number in range(9):
         net.nodes["a"].publish(f"state/{number}", b"", is_retained=True)
     net.settle()
-    assert node.abroad._foreign == {}
+    assert node.bridge._foreign == {}
     for number in range(9):
         net.nodes["a"].publish(f"state/{number}", b"on", is_retained=True)
         net.settle()
         node.broker.retained.remove(f"state/{number}")  # as if it had expired
-        assert len(node.abroad._foreign) <= 5
+        assert len(node.bridge._foreign) <= 5
     net.nodes["a"].publish("state/1", b"on", is_retained=True)
     net.settle()
-    assert "state/1" in node.abroad._foreign
+    assert "state/1" in node.bridge._foreign
     net.nodes["a"].publish("state/1", b"", is_retained=True)
     net.settle()
-    assert "state/1" not in node.abroad._foreign
+    assert "state/1" not in node.bridge._foreign
 
 
 def test_local_channels_stay() -> None:
@@ -239,7 +239,7 @@ def test_local_channels_stay() -> None:
 @pytest.mark.parametrize("channel", ["", "uav/#", "$SYS/uptime", "a\0b"])
 def test_nonsense_from_another_node_is_counted(channel: str) -> None:
     node = Net("a").nodes["a"]
-    node.abroad.arrived(Carried("b", 1, 1, (1,), channel, b""))
+    node.bridge.arrived(Carried("b", 1, 1, (1,), channel, b""))
     assert node.broker.hub.counters.shed_causes.counts == {DAMAGED: 1}
 
 
@@ -247,14 +247,14 @@ def test_nonsense_from_another_node_is_counted(channel: str) -> None:
 @pytest.mark.parametrize("block", [b"\xff\xff", b"\x23\0\7", b"\x0b\5", b"\2\0\0\0\x09"])
 def test_properties_that_are_not_for_receivers_are_counted(block: bytes) -> None:
     node = Net("a").nodes["a"]
-    node.abroad.arrived(Carried("b", 1, 1, (1,), "uav", b"", block))
+    node.bridge.arrived(Carried("b", 1, 1, (1,), "uav", b"", block))
     assert node.broker.hub.counters.shed_causes.counts == {DAMAGED: 1}
 
 
 def test_how_many_were_missed_stands_in_the_ledger() -> None:
     node = Node("boston", lambda: 0)
     node.broker.hub.ledger.take()
-    node.abroad.lost(Carried("athens", 1, 0, (), "chat", b""), "missed", 1_000)
+    node.bridge.lost(Carried("athens", 1, 0, (), "chat", b""), "missed", 1_000)
     batch = node.broker.hub.ledger.take()
     assert batch is not None
     assert [(row[2], row[3], row[12]) for row in batch.rows] == [(1_000, "chat", "missed")]
@@ -266,8 +266,8 @@ def test_how_many_were_missed_stands_in_the_ledger() -> None:
 def test_what_no_node_can_have_sent_is_counted_and_not_noted(changes: dict[str, Any]) -> None:
     node = Net("a").nodes["a"]
     event = Carried("b", 1, 1, (1,), "uav", b"")
-    node.abroad.arrived(msgspec.structs.replace(event, **changes))
-    node.abroad.lost(msgspec.structs.replace(event, **changes), "link down")
+    node.bridge.arrived(msgspec.structs.replace(event, **changes))
+    node.bridge.lost(msgspec.structs.replace(event, **changes), "link down")
     assert node.broker.hub.counters.shed_causes.counts == {DAMAGED: 1}
     assert node.broker.hub.ledger.take() is None
 
@@ -337,14 +337,14 @@ def test_who_publishes_too_much_is_told_when_there_is_room() -> None:
     net.settle()
     client = _Waiting()
     published = 0
-    while not a.abroad.hold_back("feed", client):
+    while not a.bridge.hold_back("feed", client):
         a.publish("feed", str(published).encode())
         published += 1
     assert published > 1_000
-    a.abroad.release()
+    a.bridge.release()
     assert client.told == 0
     net.settle(1_000)
-    a.abroad.release()
-    a.abroad.release()
+    a.bridge.release()
+    a.bridge.release()
     assert client.told == 1
-    assert not a.abroad.hold_back("feed", client)
+    assert not a.bridge.hold_back("feed", client)

@@ -58,7 +58,7 @@ class Secondary:
         self.table.hub.node = "x"
         self.child = Child("x", 1, TierOptions())
         self.upwards = ParentBridge(self.table.broker, lambda: self.now_us, self.child)
-        self.table.broker.abroad = self.upwards
+        self.table.broker.bridge = self.upwards
         asker, lookups = self.child.recalling.asker, self.child.lookups
         self.pasts = HistorySubscriptions(self.table.broker, asker, lookups, lambda: self.now_us)
         self.table.broker.pasts = self.pasts

@@ -50,9 +50,9 @@ class Site:
         broker, self.hub = self.table.broker, self.table.hub
         self.hub.node = name
         self.hub.number += incarnation * 1_000_000_000
-        self.abroad = OverlayBridge(broker, lambda: world.now_us)
+        self.bridge = OverlayBridge(broker, lambda: world.now_us)
         options = OverlayOptions()
-        self.overlay = Overlay(name, incarnation, options, lambda: 0.5, self.abroad.need)
+        self.overlay = Overlay(name, incarnation, options, lambda: 0.5, self.bridge.need)
         self.channels = Channels(self.overlay)
         self.exchange = self.channels.serve(
             SERVICE,
@@ -64,10 +64,10 @@ class Site:
         self.journal: list[MqttMessage] = []
         options_ = {PERSISTENT: "true"}
         self.overlay.registry.create(ChannelDefinition(name="chat/#", options=options_))
-        broker.abroad = self.abroad
-        self.abroad.join(self.channels)
+        broker.bridge = self.bridge
+        self.bridge.join(self.channels)
         broker.pasts = self.pasts
-        self.abroad.children = ChildBridge(self.abroad, incarnation, lambda: world.now_us)
+        self.bridge.children = ChildBridge(self.bridge, incarnation, lambda: world.now_us)
 
     def turn(self) -> None:
         self.table.now_ms = START_MS + self.world.now_us // 1_000
@@ -89,7 +89,7 @@ class Site:
             if event.channel == SERVICE:
                 self.exchange.page_came(event, self.world.now_us)
             else:
-                self.abroad.arrived(event)
+                self.bridge.arrived(event)
         self.overlay.deliveries.clear()
 
     def _obey(self) -> None:
@@ -405,7 +405,7 @@ def give_up(site: Site, number: int, word: str, channel: str = CHAT) -> None:
     event = Carried(
         "x", 1, 0, (), channel, word.encode(), qos=1, publisher="cy", origin="x", original=number
     )
-    children = site.abroad.children
+    children = site.bridge.children
     assert children is not None
     assert children.take_up(event, is_echoed=False)
 
@@ -559,7 +559,7 @@ def test_what_came_by_a_parent_that_may_not_have_it_on_disk_is_kept_by_the_next(
 def test_a_secondary_node_keeps_an_event_until_its_parent_has_it_on_disk() -> None:
     site = World().sites["a"]
     give_up(site, 7, "1")
-    children = site.abroad.children
+    children = site.bridge.children
     assert children is not None
     (kept,) = site.hub.kept
     assert children.unsettled(CHAT) == [kept.number]

@@ -190,7 +190,7 @@ def test_a_child_that_has_left_is_not_known_any_more() -> None:
     receiver.hear()
     answer = refused(receiver, answer_topic(event))
     assert answer.properties.reason_string == "no node 'x' is known here"
-    net.nodes["a"].abroad.arrived(late)
+    net.nodes["a"].bridge.arrived(late)
     assert shed(net.tables["a"]) == {UNKNOWN_NODE: 1}
 
 

@@ -23,7 +23,7 @@ class Secondary:
         self.broker = Broker(Limits(), now_ms=START_MS, node=name, new_client_id=lambda: "auto")
         self.child = Child(name, 1_000, tiers)
         self.upwards = ParentBridge(self.broker, lambda: net.now_us, self.child)
-        self.broker.abroad = self.upwards
+        self.broker.bridge = self.upwards
         self.upwards.begin()
 
     def hand_over(self) -> None:
@@ -48,7 +48,7 @@ class TierNet(Net):
         for name in secondary:
             self.secondary[name] = Secondary(name, self, tiers or TierOptions())
         for node in self.nodes.values():
-            node.abroad.children = ChildBridge(node.abroad, 1, lambda: self.now_us)
+            node.bridge.children = ChildBridge(node.bridge, 1, lambda: self.now_us)
         for name, parents in secondary.items():
             for rank, parent in enumerate(parents):
                 self.children_of(parent).parent.link_up(name, self.now_us)
@@ -58,7 +58,7 @@ class TierNet(Net):
         self.settle()
 
     def children_of(self, name: str) -> ChildBridge:
-        found = self.nodes[name].abroad.children
+        found = self.nodes[name].bridge.children
         assert found is not None
         return found
 
@@ -86,8 +86,8 @@ class TierNet(Net):
                 each.child.advance(self.now_us)
                 self._talk(each)
             for node in self.nodes.values():
-                if node.abroad.children is not None:
-                    node.abroad.children.parent.advance(self.now_us)
+                if node.bridge.children is not None:
+                    node.bridge.children.parent.advance(self.now_us)
         for at in getattr(self, "tables", {}).values():
             at.now_ms = at.hub.now_ms
             at.turn()
@@ -96,8 +96,8 @@ class TierNet(Net):
         for name, node in self.nodes.items():
             node.channels.check_invariants()
             self.children_of(name).check_invariants()
-            assert node.abroad.answering is not None
-            node.abroad.answering.check_invariants()
+            assert node.bridge.answering is not None
+            node.bridge.answering.check_invariants()
         for each in self.secondary.values():
             each.child.check_invariants()
 

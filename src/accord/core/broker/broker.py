@@ -135,7 +135,7 @@ class Broker:
         # Subscriptions that catch up on history.
         self.catch_ups: dict[RouterSubscription, CatchUp] = {}
         self._conditions: dict[tuple[str, str], SubscriptionPredicate] = {}
-        self.abroad: OverlayBridge | None = None  # set once the node is part of an overlay
+        self.bridge: OverlayBridge | None = None  # set once the node is part of an overlay
         self.quality: ClientNegotiation | None = None  # set if quality is negotiated
         self.admitting: SubscriptionAdmission | None = None  # set if subscriptions are admitted
         self.feedback: FeedbackHandler | None = None  # set if receivers may send feedback
@@ -262,9 +262,9 @@ class Broker:
     def end_session(self, session: MqttSession) -> None:
         if session.will is not None and session.line is None:
             self._publish_will(session)
-        if self.abroad is not None:
+        if self.bridge is not None:
             for subscription in session.subscriptions.values():
-                self.abroad.unsubscribed(subscription)
+                self.bridge.unsubscribed(subscription)
         for subscription in session.subscriptions.values():
             self._end_past(subscription)
         if self.quality is not None:
@@ -298,7 +298,7 @@ class Broker:
         if route.is_kept:
             message.event()
         counters = self.hub.counters
-        abroad = self.abroad
+        bridge = self.bridge
         if (
             route.bound.is_persistent
             and self.pasts is not None
@@ -307,24 +307,24 @@ class Broker:
             way.renew(self.router.route(message.channel))
             route = way.route
         is_ordered = route.bound.is_ordered
-        if not (self.hub.is_naming or is_ordered or abroad is None or abroad.is_arriving):
-            abroad.name(message)  # before it is queued for any receiver or written to disk
-        if is_ordered and abroad is not None and not abroad.is_arriving:
-            abroad.send(message, [], way.grant.importance)
+        if not (self.hub.is_naming or is_ordered or bridge is None or bridge.is_arriving):
+            bridge.name(message)  # before it is queued for any receiver or written to disk
+        if is_ordered and bridge is not None and not bridge.is_arriving:
+            bridge.send(message, [], way.grant.importance)
             reached = 1
         elif route.is_watched and self.quality is not None:
             reached = self.quality.watching.publish(message, way)
         else:
             reached = self.router.publish(message, way)
-        if abroad is not None:
-            if not reached and route.bound.goes_up and not abroad.is_arriving:
+        if bridge is not None:
+            if not reached and route.bound.goes_up and not bridge.is_arriving:
                 reached = 1  # the parent knows whether there are receivers
-            abroad.published(message, way.grant.importance)
+            bridge.published(message, way.grant.importance)
         if route.is_kept and not is_kept_already:
-            if abroad is None or not abroad.is_arriving:
+            if bridge is None or not bridge.is_arriving:
                 self.hub.keep(journal_form(message))
             elif route.is_kept_always:
-                self.hub.keep(journal_form(message, abroad.source))
+                self.hub.keep(journal_form(message, bridge.source))
         if message.is_retained:
             self.retain(message)
         if reached:
@@ -357,8 +357,8 @@ class Broker:
         way = self.way(self.node, message.channel)
         self.hub.enter(message, way.route.counts)
         self.router.publish(message, way)
-        if self.abroad is not None:
-            self.abroad.keep_here()
+        if self.bridge is not None:
+            self.bridge.keep_here()
 
     def subscribe(
         self,
@@ -523,8 +523,8 @@ class Broker:
         session.subscriptions[name] = subscription
         session.predicates += subscription.predicate is not None
         self.router.add(subscription)
-        if self.abroad is not None:
-            self.abroad.subscribed(subscription)
+        if self.bridge is not None:
+            self.bridge.subscribed(subscription)
 
     def drop(self, session: MqttSession, name: str) -> bool:
         """Remove the subscription of `name`; False if there is none."""
@@ -533,8 +533,8 @@ class Broker:
             return False
         session.predicates -= subscription.predicate is not None
         self.router.remove(subscription)
-        if self.abroad is not None:
-            self.abroad.unsubscribed(subscription)
+        if self.bridge is not None:
+            self.bridge.unsubscribed(subscription)
         if self.quality is not None:
             self.quality.unsubscribed(session, name)
         self.catch_ups.pop(subscription, None)

@@ -42,27 +42,27 @@ class ChildBridge:
 
     def __init__(
         self,
-        abroad: OverlayBridge,
+        bridge: OverlayBridge,
         incarnation: int,
         clock_us: Callable[[], int],
         tiers: TierLinks | None = None,
     ) -> None:
-        assert abroad.channels is not None
-        assert abroad.answering is not None
+        assert bridge.channels is not None
+        assert bridge.answering is not None
         self.parent = Parent(incarnation, TierOptions(), self, tiers)
-        self._abroad = abroad
-        self._channels = abroad.channels
-        self._answering = abroad.answering
-        self._broker = abroad.broker
+        self._bridge = bridge
+        self._channels = bridge.channels
+        self._answering = bridge.answering
+        self._broker = bridge.broker
         self._clock_us = clock_us
-        self._children = ChildReceivers(abroad.broker.router, abroad.channels, abroad.answering)
+        self._children = ChildReceivers(bridge.broker.router, bridge.channels, bridge.answering)
         self._children.incarnation_of = self.parent.incarnation_of
         self.wanted = self._children.wanted
-        abroad.channels.overlay.on_takes = self.parent.takes
+        bridge.channels.overlay.on_takes = self.parent.takes
         self._is_echoed = False  # of the event being published
         # Events not on disk yet: required log position, channel and number.
         self._unkept: deque[tuple[int, str, int]] = deque()
-        exchange = abroad.channels.services.get(SERVICE)
+        exchange = bridge.channels.services.get(SERVICE)
         if isinstance(exchange, HistoryProtocol):
             self.parent.past = exchange
             exchange.on_answer = self._recalled
@@ -72,12 +72,12 @@ class ChildBridge:
         wanted = self.wanted
         if not wanted:
             return
-        abroad = self._abroad
-        event = abroad.event
+        bridge = self._bridge
+        event = bridge.event
         if event is None:
             importance = max(grant.importance for grant in wanted.values())
             source = self._broker.hub.node
-            event = msgspec.structs.replace(abroad.carried(message, importance), source=source)
+            event = msgspec.structs.replace(bridge.carried(message, importance), source=source)
         for child in self._children.for_whom(event, is_echoed=self._is_echoed):
             self.put(child, event)
 
@@ -110,7 +110,7 @@ class ChildBridge:
         hub = self._broker.hub
         for message in self._broker.retained.select(need.filter, now_ms=hub.now_ms):
             if isinstance(message, MqttMessage):
-                event = self._abroad.carried(message, 0)
+                event = self._bridge.carried(message, 0)
                 self.put(child, msgspec.structs.replace(event, source=hub.node), is_kept=True)
 
     def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:
@@ -134,15 +134,15 @@ class ChildBridge:
             return 0  # it already has its position
         hub.enter(message, way.route.counts)
         message.home, message.home_number = event.origin, event.original
-        self._abroad.origin, self._abroad.original = event.origin, event.original
+        self._bridge.origin, self._bridge.original = event.origin, event.original
         self._is_echoed = is_echoed
         kept = hub.appended
         try:
             if has_come and is_kept:
                 self._keep(message)
             if has_come and not is_ordered:
-                nodes = self._abroad.remotes.selecting(event.channel)
-                self._abroad.send(message, nodes, event.importance)
+                nodes = self._bridge.remotes.selecting(event.channel)
+                self._bridge.send(message, nodes, event.importance)
             elif not has_come:
                 # An event that waits for its position arrives through `OverlayBridge.arrived`.
                 if not is_ordered:
@@ -150,7 +150,7 @@ class ChildBridge:
                 with suppress(EventError):
                     self._broker.publish_now(message, way)
         finally:
-            self._abroad.origin, self._abroad.original = "", 0
+            self._bridge.origin, self._bridge.original = "", 0
             self._is_echoed = False
         if hub.appended > kept:
             self._unkept.append((hub.appended, event.channel, message.number))
@@ -175,7 +175,7 @@ class ChildBridge:
         importance = min(max(event.importance, 0), IMPORTANCES - 1)
         own = msgspec.structs.replace(event, event=hub.number, importance=importance)
         is_again = not self.is_new(own)  # other nodes may still lack it
-        feedback.arrived(own, hub.now_ms, self._abroad.bring, is_again=is_again)
+        feedback.arrived(own, hub.now_ms, self._bridge.bring, is_again=is_again)
         return hub.number
 
     def unsettled(self, channel: str) -> list[int]:

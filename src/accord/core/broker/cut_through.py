@@ -2,9 +2,9 @@
 
 A read with one clean frame, for one receiver that takes it unchanged and has nothing queued, needs
 no outbox: there is nothing to order. The driver writes such a frame at once
-(`Connection.cut_through`). Counts and ledger entries are those of a run, but made for all such
-frames since the last time together: the driver settles them before it does anything else, and
-before counters are read.
+(`Connection.cut_through`). Counts and ledger entries are those of a run, made later for many frames
+together: the driver settles them in each turn and tick, before a connection ends, and before
+counters or the ledger are read; the log settles itself when it is full.
 """
 
 from __future__ import annotations

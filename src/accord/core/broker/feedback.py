@@ -162,7 +162,7 @@ class FeedbackHandler:
     def _send(
         self, going: MqttMessage, answered: Receipt, entity: Entity, rights: Rights | None
     ) -> FeedbackRefused | None:
-        abroad, channel = self._broker.abroad, answered.channel
+        bridge, channel = self._broker.bridge, answered.channel
         importance = DEFAULT_IMPORTANCE
         # Only the issuing node can verify the receipt, so it grants no importance that the client
         # could not have otherwise.
@@ -170,8 +170,8 @@ class FeedbackHandler:
             view = self._broker.router.policies.view(channel)
             importance = view.publish_grant(view.publisher(entity)).importance
         cause = UNKNOWN_NODE
-        if abroad is not None:
-            cause = abroad.answer(going, answered, importance)
+        if bridge is not None:
+            cause = bridge.answer(going, answered, importance)
         if cause == UNKNOWN_NODE:
             return self._refuse(going, _unknown(answered.node))
         if cause:

@@ -370,13 +370,13 @@ class HistorySubscriptions:
 
     def publishing(self, message: MqttMessage, route: FanOut, *, is_kept_already: bool) -> bool:
         """Prepare delivery of a persistent event; True if its receivers have changed."""
-        hub, abroad = self.broker.hub, self.broker.abroad
+        hub, bridge = self.broker.hub, self.broker.bridge
         now_us = self.clock_us()
-        self.original = None if abroad is None else abroad.named()
-        if abroad is not None and abroad.is_arriving:
-            self.source = abroad.source
+        self.original = None if bridge is None else bridge.named()
+        if bridge is not None and bridge.is_arriving:
+            self.source = bridge.source
             if self.asker.arrived(
-                abroad.source, abroad.incarnation, message.number, now_us, original=self.original
+                bridge.source, bridge.incarnation, message.number, now_us, original=self.original
             ):
                 self._attach()
                 return True

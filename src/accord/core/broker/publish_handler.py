@@ -552,8 +552,8 @@ class PublishHandler(ReplyQueue):
 
     def _wait_for_room_in(self, channel: str) -> None:
         """Pause reading from the client until its channel has room at all members."""
-        abroad = self.broker.abroad
-        if abroad is not None and abroad.hold_back(channel, self):
+        bridge = self.broker.bridge
+        if bridge is not None and bridge.hold_back(channel, self):
             self._waits_for_room = self.is_stalled = True
 
     def go_on(self) -> None:
