@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -119,8 +120,14 @@ def start(world: World, tmp_path: Path, spark: str = "local[1]") -> StartPipelin
 
 
 def children(process: int) -> list[int]:
-    tasks = Path(f"/proc/{process}/task").glob("*/children")
-    return [int(each) for path in tasks for each in path.read_text().split()]
+    """By parent: a thread that ends while `/proc/PID/task/*/children` is read hides its own."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            number, _, rest = path.read_text().partition(" ")
+            if int(rest.rpartition(")")[2].split()[1]) == process:
+                found.append(int(number))
+    return found
 
 
 def is_running(process: int) -> bool:
@@ -172,7 +179,9 @@ def test_java_that_dies_ends_it(pipeline: Pipeline, world: World, tmp_path: Path
     world.publish([made(1, START_MS, "a")])
     pipeline.send(start(world, tmp_path))
     pipeline.wait_for(lambda health: health.state == "ready")
-    for java in children(pipeline.process.pid):
+    javas = children(pipeline.process.pid)
+    assert javas
+    for java in javas:
         os.kill(java, signal.SIGKILL)
     pipeline.wait_for(lambda health: health.state == "failed")
     assert "Java" in pipeline.health.problem
