@@ -82,7 +82,7 @@ def _put(admission: Admission, key: int, filter_: Filter) -> None:
     box = filter_.box
     assert box is not None
     rate = 1_000 * (1 + key % 5)
-    index = admission.order._relating.index
+    index = admission.poset._relations.index
     index.add(_FIRST_ROW + key, filter_.channel, _NODE, box, (rate, 1, rate, 1))
 
 
@@ -91,7 +91,7 @@ def _calls(
 ) -> Measured:
     random = Random(f"{workload} {size}")
     make = MAKERS[workload]
-    known = admission.order.advertisements
+    known = admission.poset.advertisements
     decisions: list[float] = []
     needs: list[float] = []
     for times in (decisions, needs):
@@ -102,7 +102,7 @@ def _calls(
                 outcome = admission.subscribe("bob", number_, filter_, now_us=0)
                 assert outcome is not None
             else:
-                admission.need(filter_)
+                admission.estimate_demand(filter_)
             times.append(process_time() - started)
             admission.unsubscribe("bob", number_)
     advertised: list[float] = []
@@ -114,14 +114,14 @@ def _calls(
         advertised.append(process_time() - started)
     for key in range(known, known + calls):
         started = process_time()
-        admission.unadvertised_elsewhere(_NODE, "ann", str(key))
+        admission.unadvertise_remote(_NODE, "ann", str(key))
         unadvertised.append(process_time() - started)
-    assert admission.order.advertisements == known
+    assert admission.poset.advertisements == known
     return Measured(workload, size, bytes_each, decisions, needs, advertised, unadvertised)
 
 
 def _advertise(admission: Admission, key: int, filter_: Filter) -> None:
-    admission.advertised_elsewhere(_NODE, "ann", str(key), filter_, 1 + key % 5)
+    admission.advertise_remote(_NODE, "ann", str(key), filter_, 1 + key % 5)
 
 
 def _deciding(measured: Sequence[Measured]) -> Table:

@@ -22,7 +22,7 @@ from accord.sim.admission_node import (
     AdmissionSimNode,
     NodeCapacity,
     SimAdvertisement,
-    admitting_nodes,
+    admission_nodes,
 )
 from accord.sim.checkers import LostChecker
 from accord.sim.delays import Constant
@@ -127,7 +127,7 @@ def point(guarantee: str, subscriptions: int, seed: int) -> Point:
     admitted = [
         client for (client, _), state in states.items() if state is ReservationState.ADMITTED
     ]
-    got = sum(checker.got.get(client, 0) for client in admitted)
+    got = sum(checker.received.get(client, 0) for client in admitted)
     lost = sum(checker.lost.get(client, 0) for client in admitted)
     return Point(
         guarantee=guarantee,
@@ -142,7 +142,7 @@ def point(guarantee: str, subscriptions: int, seed: int) -> Point:
         wanted=got + lost,
         lost=lost,
         discarded_by_nodes=sum(
-            node.discarded + sum(node.node.overlay.lost.values()) for node in nodes.values()
+            node.discarded + sum(node.node.overlay.dropped.values()) for node in nodes.values()
         ),
     )
 
@@ -178,11 +178,11 @@ def _simulation(guarantee: str, subscriptions: int, seed: int) -> tuple[Simulati
         SimAdvertisement(each.node, each.name, each.channel, each.rate_hz, "price BETWEEN 0 AND 99")
         for each in publishers
     ]
-    make = admitting_nodes(
+    make = admission_nodes(
         adverts,
         limits=NodeCapacity(rate_hz=_NODE_HZ, link_bps=round(_PROMISED * _LINK_BPS)),
         admission=AdmissionOptions(guarantee=GUARANTEES[guarantee], event_bytes=_FRAME_BYTES),
-        overlay=OverlayOptions(transit_bytes=_MOST_WAITING, tell_flows_us=0),
+        overlay=OverlayOptions(transit_bytes=_MOST_WAITING, publish_flows_us=0),
     )
     checker = LostChecker()
     simulation = Simulation(

@@ -102,7 +102,7 @@ async def _latencies(rounds: int) -> Table:
             stack.enter_context, line_of(_NODES, [each.port for each in relays])
         )
         for relay, port in zip(relays, line.links, strict=False):
-            relay.lead_to(port)
+            relay.set_target(port)
         source, member = [
             await stack.enter_async_context(connect(f"mqtt://127.0.0.1:{port}"))
             for port in (line.ports[0], line.ports[-1])

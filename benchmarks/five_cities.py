@@ -15,7 +15,7 @@ from accord.apps.five_cities.phases import (
     CityPhase,
     CityPhasePlan,
     Kind,
-    acts,
+    phase_plans,
 )
 from accord.apps.five_cities.scenario import FiveCitiesScenario
 from accord.cli.five_cities_net import FiveCities
@@ -65,7 +65,7 @@ def run(options: Options) -> list[Table]:
         ["change", "paths", "late", "violated ms", "gap ms", "longest ms", "settled ms",
          "lost", "twice"],
     )  # fmt: skip
-    known = {act.kind: act for act in (*acts(), SILENCE)}
+    known = {act.kind: act for act in (*phase_plans(), SILENCE)}
     for kind, words in _NAMES.items():
         for paths in (2, 1):
             progress(f"five_cities: {words}, {paths} {'path' if paths == 1 else 'paths'}")
@@ -80,8 +80,8 @@ def run(options: Options) -> list[Table]:
 async def _change(act: CityPhasePlan, paths: int) -> Run:
     """On a busy machine paths may have changed before: then it is nothing to do with the change."""
     for _ in range(_TRIES):
-        play = await _play([acts()[0], act], paths, [_BEFORE_S, _AFTER_S])
-        line = next(each for each in play.phases[-1].lines if each.channel.name == TIGHT.name)
+        play = await _play([phase_plans()[0], act], paths, [_BEFORE_S, _AFTER_S])
+        line = next(each for each in play.phases[-1].channels if each.channel.name == TIGHT.name)
         if any(path[:2] == SLOW_LINK for path in line.before.paths):
             return _run(play, line)
     raise AssertionError(f"{TIGHT.name} never goes over {' and '.join(SLOW_LINK)} here")
@@ -89,11 +89,11 @@ async def _change(act: CityPhasePlan, paths: int) -> Run:
 
 def _run(play: FiveCitiesScenario, line: ChannelPhase) -> Run:
     return Run(
-        late=line.span.late,
-        violated_ms=line.span.violated_s * 1e3,
-        gap_ms=line.span.gap_s * 1e3,
-        longest_ms=line.span.longest_s * 1e3,
-        settled_ms=line.settled_s * 1e3,
+        late=line.measurement.late,
+        violated_ms=line.measurement.violated_s * 1e3,
+        gap_ms=line.measurement.gap_s * 1e3,
+        longest_ms=line.measurement.longest_s * 1e3,
+        settled_ms=line.converged_s * 1e3,
         lost=sum(meter.lost for meter in play.meters.values()),
         twice=sum(meter.duplicates for meter in play.meters.values()),
     )
@@ -108,8 +108,8 @@ async def _play(
             net,
             paths=paths,
             channels=net.channels,
-            on_begin=lambda _: None,
-            on_act=lambda _: None,
+            on_phase_start=lambda _: None,
+            on_phase_end=lambda _: None,
         )
         await play.run(story, seconds)
     return play
@@ -140,7 +140,7 @@ def _story(paths: int) -> Table:
         ["phase", "channel", "delivered", "late", "violated ms", "gap ms", "median ms",
          "longest ms"],
     )  # fmt: skip
-    story = acts()
+    story = phase_plans()
     play = asyncio.run(_play(story, paths, [_PHASE_S] * len(story)))
     for phase in play.phases:
         _add_phase(table, phase)
@@ -153,10 +153,10 @@ def _story(paths: int) -> Table:
 
 
 def _add_phase(table: Table, phase: CityPhase) -> None:
-    for line in phase.lines:
-        span = line.span
+    for line in phase.channels:
+        span = line.measurement
         table.add(
-            phase.act.name,
+            phase.plan.name,
             line.channel.name,
             number(span.delivered),
             number(span.late),

@@ -181,7 +181,9 @@ def measure(layout: str, size: int, channels: int, changes: int) -> Measured:
         meter.drift()
         meter.weaken()
     groups = world.quality.supersets.groups.values()
-    states = [world.quality.standing(held.expectation.id).state for held in world.quality.book]
+    states = [
+        world.quality.report(held.expectation.id).state for held in world.quality.expectations
+    ]
     return Measured(
         layout=layout,
         size=size,

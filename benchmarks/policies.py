@@ -15,9 +15,9 @@ from accord.core.policy.explain import explain
 from accord.core.policy.policies import Entity, Policies, compile_in_slices, resolve_in_slices
 from accord.core.policy.policy_set import (
     PolicySet,
-    book_from,
     parse_policy_set,
     policy_from,
+    policy_set_from,
     render_policy_set,
     with_policy,
 )
@@ -68,7 +68,7 @@ def run(options: Options) -> list[Table]:
         documents = [_policy(place) for place in range(size)]
         with no_collection():
             before_s = thread_time()
-            book = book_from({"policies": documents})
+            book = policy_set_from({"policies": documents})
             read_ms = (thread_time() - before_s) * 1e3
             policies = Policies(book)
             _check(policies)
@@ -119,7 +119,7 @@ def _check(policies: Policies) -> None:
 
 def _opening(policies: Policies) -> list[str]:
     # Others than were checked, which are known already.
-    fresh = Policies(policies.book, [rule.context for rule in policies.rules])
+    fresh = Policies(policies.policy_set, [rule.context for rule in policies.rules])
     opened = [_time_us(partial(_open, fresh, place)) for place in range(_OPENED)]
     view = fresh.view("uav/1/imagery")
     publisher, receiver = _entity(1), _entity(3)

@@ -173,7 +173,7 @@ def _simulation(
     )
     for checker in checkers:
         if isinstance(checker, IncarnationChecker):
-            checker.places = world
+            checker.uptime = world
     return world
 
 
@@ -189,10 +189,10 @@ def _victim(world: Simulation, case: Case, sources: Sequence[str]) -> str:
     assert isinstance(template, Reliable)
     if case.what == "sequencer":
         assert isinstance(template, TotalOrder)
-        return template.desks[_CHANNEL].latest[1]
+        return template.queues[_CHANNEL].latest[1]
     digest = template.senders[_CHANNEL].stream.digest
     trees = template.relay.trees
-    around = trees.next_to(digest, world.clock.now_us) or ()
+    around = trees.neighbours(digest, world.clock.now_us) or ()
     others = [each for each in around if each not in sources] or list(around)
     return max(others, key=lambda each: (len(trees.beyond(digest, each)), each))
 

@@ -52,9 +52,9 @@ class Runs:
             counts[f"{name} {what}"] = sum(getattr(each, what) for each in channels)
         for each in run.checkers:
             if isinstance(each, LossChecker):
-                counts[f"{name} on ways"] = each.shares.got
-                counts[f"{name} expected there"] = round(each.shares.expected)
-                counts[f"{name} variance"] = round(each.shares.variance)
+                counts[f"{name} on ways"] = each.statistics.delivered
+                counts[f"{name} expected there"] = round(each.statistics.expected)
+                counts[f"{name} variance"] = round(each.statistics.variance)
         return outcome, counts
 
     def _run(self, seed: int, *, is_checking: bool) -> tuple[str, Simulation, Outcome]:
@@ -85,7 +85,7 @@ def lossy(counts: Counts) -> list[str]:
     found = []
     for name in promising():
         shares = LossStatistics(
-            got=counts.get(f"{name} on ways", 0),
+            delivered=counts.get(f"{name} on ways", 0),
             expected=counts.get(f"{name} expected there", 0),
             variance=counts.get(f"{name} variance", 0),
         )

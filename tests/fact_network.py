@@ -38,7 +38,7 @@ class FactNode:
 
     def check(self) -> None:
         for origin in self.store.origins():
-            stamp = self.store.stamp(origin)
+            stamp = self.store.version_of(origin)
             assert stamp >= self.stamps.get(origin, stamp), f"{self.name}: {origin} went back"
             self.stamps[origin] = stamp
 

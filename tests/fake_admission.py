@@ -15,8 +15,8 @@ from accord.core.admission.status import (
     PublisherStatus,
     RefusalStatus,
     ReportedInterval,
-    filter_lines,
-    pool_lines,
+    filter_statuses,
+    pool_statuses,
 )
 from accord.core.predicates.predicate import parse
 
@@ -33,7 +33,7 @@ def filters() -> tuple[FilterStatus, ...]:
     admission = Admission("denver", 1)
     for number, (where, rate_hz) in enumerate(ADVERTISED):
         admission.advertise("exchange", str(number), Filter("stock", parse(where)), rate_hz, 0)
-    return tuple(filter_lines(admission.order, 100))[::-1]
+    return tuple(filter_statuses(admission.poset, 100))[::-1]
 
 
 def books() -> ReservationTable:
@@ -41,8 +41,8 @@ def books() -> ReservationTable:
     for pool, capacity in ((MEMORY, 10_000_000), (link("boston"), 100_000), (CPU, None)):
         books.set_capacity(pool, capacity)
     books.set_capacity(client("ann"), 50_000)
-    assert books.book("one", {MEMORY: 8_192, CPU: 20_000, link("boston"): 100_000}) is None
-    assert books.book("two", {MEMORY: 8_192, client("ann"): 20_000}) is None
+    assert books.reserve("one", {MEMORY: 8_192, CPU: 20_000, link("boston"): 100_000}) is None
+    assert books.reserve("two", {MEMORY: 8_192, client("ann"): 20_000}) is None
     return books
 
 
@@ -55,7 +55,7 @@ def status(mode: str = "enforce") -> AdmissionStatus:
         advertisements=5,
         filters_total=5,
         filters=filters(),
-        pools=tuple(pool_lines("denver", books())),
+        pools=tuple(pool_statuses("denver", books())),
         publishers=(
             PublisherStatus(
                 client="exchange",
@@ -97,7 +97,7 @@ class FakeAdmission:
             return replace(status(self.mode), filters=(), filters_total=0, is_secondary=True)
         return status(self.mode)
 
-    async def need(self, channel: str, where: str, client_: str = "") -> DemandStatus:
+    async def dry_run(self, channel: str, where: str, client_: str = "") -> DemandStatus:
         if not channel:
             raise AdmissionError("channel", "expected one")
         parse(where or "TRUE")

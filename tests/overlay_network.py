@@ -57,12 +57,12 @@ class OverlayNetwork:
             self.nodes[source].link_down(target, self.now_us)
 
     def define(self, node: str, definition: ChannelDefinition) -> None:
-        assert self.nodes[node].registry.create(definition, replace=True) is None
+        assert self.nodes[node].directory.create(definition, replace=True) is None
 
     def publish(self, source: str, target: str, channel: str, *, qos: int = 0) -> None:
         overlay = self.nodes[source]
         overlay.now_us = self.now_us
-        found = overlay.registry.look_up(channel)
+        found = overlay.directory.look_up(channel)
         required = Requirement()
         if found is not None:
             required = Requirement(found.max_delay_us, found.paths, found.resiliency)
@@ -101,7 +101,7 @@ class OverlayNetwork:
     def _send(self, name: str, overlay: Overlay) -> None:
         sends: list[tuple[str, Message]] = list(overlay.sends)
         overlay.sends.clear()
-        for neighbour in list(overlay.transits.all):
+        for neighbour in list(overlay.outboxes.all):
             sends += [(neighbour, each) for each in overlay.take(neighbour, 65_536, self.now_us)]
         overlay.ready.clear()
         for neighbour, message in sends:

@@ -93,7 +93,7 @@ POLICIES: Final = st.builds(
     precedence=st.integers(-1, 1),
     importance=st.none() | st.integers(0, 7),
     preferences=PREFERENCES,
-).filter(lambda policy: policy.importance is not None or not policy.asked.is_empty)
+).filter(lambda policy: policy.importance is not None or not policy.resolved_preferences.is_empty)
 # With one condition at most, so that several apply and override each other.
 WIDE_POLICIES: Final = st.builds(
     lambda condition, precedence, decides: Policy(
@@ -214,9 +214,17 @@ def decided(
         if any(applies(policy, channel, side, values) for side in using)
     ]
     importance = [(p.importance, p.name) for p in order if p.importance is not None]
-    deadline = [p.asked.deadline_ms for p in order if p.asked.deadline_ms is not None]
-    shaping = [p.asked for p in order if p.asked.shaping is not None]
-    replacement = [p.asked.replacement for p in order if p.asked.replacement is not None]
+    deadline = [
+        p.resolved_preferences.deadline_ms
+        for p in order
+        if p.resolved_preferences.deadline_ms is not None
+    ]
+    shaping = [p.resolved_preferences for p in order if p.resolved_preferences.shaping is not None]
+    replacement = [
+        p.resolved_preferences.replacement
+        for p in order
+        if p.resolved_preferences.replacement is not None
+    ]
     shaped = shaping[0] if shaping else Preferences(shaping="none")
     shaper = shaped.shaping if shaped.shaping not in (None, "none") else ""
     return Grant(

@@ -151,7 +151,7 @@ class Sender:
     ) -> None:
         self.carrier = carrier
         self.link = LinkEstimator()
-        self.link.route(carrier.segment, 2 * carrier.delay_us + 200)
+        self.link.set_path(carrier.segment, 2 * carrier.delay_us + 200)
         self.size = size
         self.late_us = late_us
         self.work_us = work_us
@@ -180,21 +180,21 @@ class Sender:
             use=busy_us / duration_us,
             waits_us=self.waits_us,
             looks=self.looks,
-            allowance=self.link.allowance,
+            allowance=self.link.send_window,
             rate_bps=self.link.rate_bps,
         )
 
     def _flush(self) -> None:
         link = self.link
         if link.rate_bps:
-            link.renew(self.carrier.now_us)
+            link.expire_sample(self.carrier.now_us)
         while True:
             if link.room <= 0:
-                if self.carrier.now_us - link.looked_us < AGAIN_US:
+                if self.carrier.now_us - link.sampled_us < AGAIN_US:
                     link.hold(self.carrier.now_us)
                 else:
                     self.looks += 1
-                    link.look(self.carrier.now_us, self.carrier.outstanding())
+                    link.sample(self.carrier.now_us, self.carrier.outstanding())
                 if link.room <= 0:
                     self._due_us = self.carrier.now_us + link.wait_us
                     return

@@ -16,7 +16,7 @@ from typing import Final
 
 from accord.core.overlay.channel_directory import CHANNEL
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.overlay import LINK, NEED, Overlay
+from accord.core.overlay.overlay import INTEREST, LINK, Overlay
 from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.faults import RandomFaults
 from accord.sim.links import LinkModel, with_delays
@@ -69,7 +69,7 @@ class ConvergedChecker(Checker):
 
     def ended(self, world: CheckedRun, now_us: int) -> None:
         overlays = overlays_of(world)
-        for kind in (NEED, CHANNEL):
+        for kind in (INTEREST, CHANNEL):
             self._compare(now_us, kind, [sorted(each.store.all(kind)) for each in overlays])
         # What links take is measured all the time: news of it are always on their way.
         ups = [[(a, b) for a, b, link in each.map.links() if link.is_up] for each in overlays]
@@ -197,7 +197,7 @@ def measure(seconds: int, count: int = NODES) -> Endured:
         acknowledged=acknowledged.got,
         missed=acknowledged.count,
         sent_again=sum(
-            each.sent_again for overlay in overlays for each in overlay.sending.outgoing.values()
+            each.retransmitted for overlay in overlays for each in overlay.sender.buffers.values()
         ),
         computed=sum(overlay.routes.computed for overlay in overlays),
     )

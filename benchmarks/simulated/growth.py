@@ -83,7 +83,7 @@ def _simulation(topology: Topology) -> Simulation:
     )
     return Simulation(
         topology,
-        overlay_nodes(OverlayOptions(tell_flows_us=0, tell_arrivals_us=0)),
+        overlay_nodes(OverlayOptions(publish_flows_us=0, publish_arrivals_us=0)),
         seed=1,
         model=LinkModel(),
         workload=Workload((), subscribers),
@@ -110,7 +110,7 @@ def _is_converged(world: Simulation) -> bool:
         if digest != first:
             return False
     return all(
-        sum(link.counts for _, _, link in overlay.map.links()) == links
+        sum(link.is_usable for _, _, link in overlay.map.links()) == links
         for overlay in overlays_of(world)
     )
 

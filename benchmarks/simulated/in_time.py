@@ -124,7 +124,7 @@ class CountingNode(OverlayNode):
         self._copies = 0
         self._bytes = 0
         for definition in definitions:
-            self.overlay.registry.create(definition)
+            self.overlay.directory.create(definition)
 
     def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
         frames = super().take(neighbour, bytes_wanted)
@@ -266,7 +266,7 @@ def simulation(
 
 
 def _nodes(way: Way, channels: Sequence[Pair]) -> Make:
-    options = OverlayOptions(ping_us=way.ping_us, tell_flows_us=0, tell_arrivals_us=0)
+    options = OverlayOptions(ping_us=way.ping_us, publish_flows_us=0, publish_arrivals_us=0)
 
     def make(start: Start) -> CountingNode:
         own = [pair for pair in channels if pair.source == start.name]

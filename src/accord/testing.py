@@ -23,7 +23,7 @@ from accord.core.broker.client_negotiation import ClientNegotiation
 from accord.core.broker.client_notifications import reply_to_request as reply_to
 from accord.core.broker.connection import Connection
 from accord.core.broker.feedback import FeedbackHandler
-from accord.core.broker.quality_requests import answer as answer_quality
+from accord.core.broker.quality_requests import handle_request as answer_quality
 from accord.core.feedback.receipts import SECRET_BYTES
 from accord.core.monitoring.statistics import Statistics
 from accord.core.mqtt.properties import Properties
@@ -36,7 +36,7 @@ from accord.core.router.rights import (
     EXPECTATIONS,
     PROPERTIES,
 )
-from accord.runtime.admission_requests import answer
+from accord.runtime.admission_requests import handle_request
 from accord.runtime.process import Clock
 
 _BUFFER_BYTES: Final = 65_536
@@ -75,7 +75,7 @@ class MemoryNode:
 
     async def connect(self, _: Address) -> Stream:
         """A new connection to this node, whatever the address."""
-        self.broker.hub.now_ms = self._clock.now_ms()
+        self.broker.context.now_ms = self._clock.now_ms()
         connection = Connection(self.broker, None, "memory")
         stream = self._streams[connection] = _MemoryStream(self, connection)
         return stream
@@ -83,13 +83,13 @@ class MemoryNode:
     def break_connections(self) -> None:
         """Let all connections fail, as if the network had."""
         for connection, stream in list(self._streams.items()):
-            connection.lost(now_ms=self._clock.now_ms())
+            connection.on_closed(now_ms=self._clock.now_ms())
             stream.end()
         self._streams.clear()
         self.flush()
 
     def statistics(self) -> Statistics:
-        return self.broker.hub.counters.snapshot(now_ms=self._clock.now_ms())
+        return self.broker.context.counters.snapshot(now_ms=self._clock.now_ms())
 
     def receive(self, connection: Connection, data: bytes) -> None:
         connection.receive(data, now_ms=self._clock.now_ms())
@@ -97,19 +97,19 @@ class MemoryNode:
             connection.resume(now_ms=self._clock.now_ms())
         self.flush()
 
-    def lose(self, connection: Connection) -> None:
+    def disconnect(self, connection: Connection) -> None:
         self._streams.pop(connection, None)
-        connection.lost(now_ms=self._clock.now_ms())
+        connection.on_closed(now_ms=self._clock.now_ms())
         self.flush()
 
     def flush(self) -> None:
         """Do what there is to do, and pass on what connections have to send."""
-        hub = self.broker.hub
-        while self.broker.work():
+        hub = self.broker.context
+        while self.broker.run_task():
             for connection in list(self._streams):
                 connection.resume(now_ms=self._clock.now_ms())
         if hub.requests:
-            self._answer()
+            self._reply()
         self._negotiate()
         while hub.dirty:
             dirty, hub.dirty = hub.dirty, []
@@ -120,9 +120,9 @@ class MemoryNode:
                 if stream is not None:
                     stream.pull()
 
-    def _answer(self) -> None:
+    def _reply(self) -> None:
         """Of what is asked of the node itself: nobody is held to advertisements here."""
-        hub = self.broker.hub
+        hub = self.broker.context
         requests, hub.requests = hub.requests, []
         for request in requests:
             properties = request.message.properties
@@ -133,9 +133,9 @@ class MemoryNode:
                 )
             elif request.message.channel in (ADVERTISEMENTS, CHANNELS) and topic is not None:
                 is_advertised = request.message.channel == ADVERTISEMENTS
-                body = answer(None, request, Mode.OFF) if is_advertised else _NO_CHANNELS
+                body = handle_request(None, request, Mode.OFF) if is_advertised else _NO_CHANNELS
                 reply = Properties(correlation_data=properties.correlation_data)
-                self.broker.send(make_message(topic, body, 1, False, "", hub.now_ms, reply))
+                self.broker.send_local(make_message(topic, body, 1, False, "", hub.now_ms, reply))
 
     def _negotiate(self) -> None:
         """Do what is due by now for anybody's quality."""
@@ -161,13 +161,13 @@ class _MemoryStream:
         self._node = node
         self._connection = connection
         self._buffer = bytearray()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._is_ended = False
 
     async def read(self) -> bytes:
         while not self._buffer and not self._is_ended:
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         data = bytes(self._buffer)
         self._buffer.clear()
         self.pull()
@@ -182,7 +182,7 @@ class _MemoryStream:
     async def close(self) -> None:
         if not self._is_ended:
             self.end()
-            self._node.lose(self._connection)
+            self._node.disconnect(self._connection)
 
     def pull(self) -> None:
         """Take from the node as much as a client that reads slowly would get."""
@@ -193,8 +193,8 @@ class _MemoryStream:
             self._buffer += b"".join(frames)
         if self._connection.is_closing:
             self._is_ended = True
-        self._news.set()
+        self._changed.set()
 
     def end(self) -> None:
         self._is_ended = True
-        self._news.set()
+        self._changed.set()

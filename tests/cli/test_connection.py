@@ -35,7 +35,7 @@ class TestTarget:
     def test_the_url_has_it_all(self) -> None:
         target = read_target("mqtts://ann:pa%40ss@example.org", None, None)
         assert credentials(target) == ("ann", "pa@ss")
-        assert target.address.place == "mqtts://example.org:8883"
+        assert target.address.url == "mqtts://example.org:8883"
 
     def test_the_password_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ACCORD_PASSWORD", "secret")
@@ -120,7 +120,7 @@ class TestWatch:
             address = Address("mqtt", "localhost", 1883)
             first = await watch.open(address)
             assert await first.read() == b"hello"
-            with watch.telling():
+            with watch.reporting():
                 assert told == []
                 with pytest.raises(OSError):  # noqa: PT011
                     await first.read()
@@ -147,7 +147,7 @@ class TestWatch:
             watch = _Watch(transport, told.append)
             address = Address("mqtt", "localhost", 1883)
             await (await watch.open(address)).read()
-            with watch.telling():
+            with watch.reporting():
                 await watch.open(address)
 
         asyncio.run(live())

@@ -37,7 +37,7 @@ def measured() -> Meters:
         event="A", channel=IMAGERY, source="UAV-1", outcome="expired", published_ms=1_100,
         importance=2, policy="AllUAS",
     )  # fmt: skip
-    meters.learn([outcome])
+    meters.add_outcomes([outcome])
     meters.tick(2.0)
     return meters
 
@@ -59,7 +59,7 @@ def test_tables_fit_every_screen_and_leave_nothing_out(scenario: DemoScenario) -
     for plan in scenario.phases:
         meters.begin(plan.name, now_ms=1_000, now_s=1.0)
         for key in meters.keys:
-            line = meters.phase.lines[key]
+            line = meters.phase.sources[key]
             line.offered, line.received, line.received_bytes = 130, 100, 6_000_000
             line.importance, line.latencies_s = 6, [0.00123, 0.00456]
             line.shaped, line.shaped_from, line.shaped_to = 88, 88 * 60_000, 88 * 14_000
@@ -72,7 +72,7 @@ def test_tables_fit_every_screen_and_leave_nothing_out(scenario: DemoScenario) -
         text = drawn(tables, width)
         assert max(map(len, text.splitlines())) <= width
         assert sorted(text.replace("─", "").split()) == words
-    for line in meters.phase.lines.values():
+    for line in meters.phase.sources.values():
         del line.dropped["replaced"]
     brief = drawn(draw_phase(scenario.phases[-1], meters, is_brief=True), 80)
     assert len(brief.splitlines()) < 24

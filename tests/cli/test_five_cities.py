@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import accord.cli.five_cities
 from accord.apps.five_cities.cities import DENVER, LOS_ANGELES, SEATTLE, TIGHT, WASHINGTON
 from accord.apps.five_cities.meters import ChannelLatencies, PhaseMeasurement
-from accord.apps.five_cities.phases import ChannelPhase, CityFlow, CityPhase, acts
+from accord.apps.five_cities.phases import ChannelPhase, CityFlow, CityPhase, phase_plans
 from accord.cli.demo import app
 from accord.cli.demo_process import DemoError, NodeProcess
 from accord.cli.five_cities import draw_act, draw_phase, draw_summary, draw_total
@@ -24,7 +24,7 @@ SPAN = PhaseMeasurement(
     delivered=900, late=3, violated_s=0.25, gap_s=0.06, median_s=0.03, longest_s=0.12
 )
 PHASE = CityPhase(
-    acts()[1],
+    phase_plans()[1],
     8.0,
     [
         ChannelPhase(
@@ -46,7 +46,7 @@ def drawn(thing: object, width: int = 120) -> str:
 
 
 def test_a_phase_shows_what_happens_and_which_paths_change() -> None:
-    assert "Phase b · link slowdown\nSeattle–Denver takes 85 ms" in drawn(draw_act(PHASE.act))
+    assert "Phase b · link slowdown\nSeattle–Denver takes 85 ms" in drawn(draw_act(PHASE.plan))
     lines = drawn(draw_phase(PHASE)).splitlines()
     assert any("90 ms  − Seattle → Denver → Washington" in line for line in lines)
     new = next(line for line in lines if "+ Seattle → Los Angeles → Washington" in line)

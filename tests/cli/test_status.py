@@ -16,7 +16,7 @@ from rich.console import Console
 
 from accord.cli.connection import UnreachableError
 from accord.cli.errors import InputError
-from accord.cli.status import _looks
+from accord.cli.status import _poll
 from accord.cli.status_client import ClientRates, StatusClient, to_fields
 from accord.cli.status_screen import MAX_CLIENTS, draw_status
 from accord.core.monitoring.counters import Counters
@@ -59,7 +59,7 @@ class TestRates:
         counters.publishes_received = [110, 5, 5]
         counters.publishes_sent = [40, 0, 0]
         counters.bytes_received = 3_000
-        counters.shed("expired", "raven-7", 4)
+        counters.count_shed("expired", "raven-7", 4)
         rates = ClientRates.between(before, counters.snapshot(now_ms=3_000))
         assert rates == ClientRates(
             seconds=2,
@@ -138,13 +138,13 @@ class TestScreen:
 
     def test_everything_that_can_be_said(self) -> None:
         counters = Counters(started_ms=0)
-        counters.connected()
+        counters.count_connect()
         counters.sessions, counters.subscriptions, counters.predicates = 2, 3, 1
         counters.matched, counters.unmatched = 90, 10
         counters.queued_messages[3], counters.queued_bytes[3] = 7, 4_200
-        counters.waited(3, 3, 99)
-        counters.waited(5, 0)
-        counters.shed("slow reader", "raven\x1b[31m", 12)
+        counters.count_wait(3, 3, 99)
+        counters.count_wait(5, 0)
+        counters.count_shed("slow reader", "raven\x1b[31m", 12)
         journal = JournalStatus(
             segments=2, bytes=12_300_000, first_offset=10, next_offset=110, synced_offset=105
         )
@@ -172,7 +172,7 @@ class TestScreen:
     def test_many_clients_that_miss_something(self) -> None:
         counters = Counters(started_ms=0)
         for number in range(MAX_CLIENTS + 3):
-            counters.shed("expired", f"client-{number}", 1)
+            counters.count_shed("expired", f"client-{number}", 1)
         assert shown(counters.snapshot(now_ms=1))[-1] == "3 others"
 
 
@@ -191,7 +191,7 @@ class TestNode:
         assert fields["rates"]["received_events"] >= 0
 
     def test_again_and_again(self, node: RunningNode) -> None:
-        looks = _looks(StatusClient(node.http_url, None, None), 0.01)
+        looks = _poll(StatusClient(node.http_url, None, None), 0.01)
         first, second = next(looks)[0], next(looks)[0]
         assert first.statistics.uptime_ms < second.statistics.uptime_ms
 
@@ -240,7 +240,7 @@ class TestNoNode:
             source.fetch()
 
     def test_something_that_says_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("accord.cli.http_client.PATIENCE_S", 0.05)
+        monkeypatch.setattr("accord.cli.http_client.TIMEOUT_S", 0.05)
         with socket.create_server((HOST, 0)) as silent:
             source = StatusClient(f"http://{HOST}:{silent.getsockname()[1]}", None, None)
             with pytest.raises(UnreachableError, match="no answer in time"):

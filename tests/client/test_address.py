@@ -43,9 +43,9 @@ def test_a_password_is_never_shown() -> None:
     with pytest.raises(ValueError, match="got 'host'") as caught:
         parse_address("http://user:secret@host")
     assert "secret" not in str(caught.value)
-    assert "secret" not in parse_address("mqtt://user:secret@host").place
+    assert "secret" not in parse_address("mqtt://user:secret@host").url
 
 
 def test_the_place_can_be_parsed_again() -> None:
     for url in ("mqtt://[::1]:1883", "ws://host:80/mqtt?a=b", "mqtts://host:8883"):
-        assert parse_address(url).place == url
+        assert parse_address(url).url == url

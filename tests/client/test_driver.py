@@ -97,7 +97,7 @@ class Server:
     async def open(self, address: Address) -> Stream:
         self.attempts += 1
         if self.is_down:
-            raise ConnectionFailedError(f"can't connect to {address.place}: down")
+            raise ConnectionFailedError(f"can't connect to {address.url}: down")
         line = Line()
         self._lines.put_nowait(line)
         return line

@@ -97,14 +97,14 @@ def test_mqtt(ports: Ports, scheme: str, port: str, words: str) -> None:
 def test_http(ports: Ports, scheme: str, port: str, words: str) -> None:
     url = f"{scheme}://{HOST}:{getattr(ports, port)}"
     with pytest.raises(UnreachableError) as told:
-        NodeHttpClient(url, None, None).ask("/health")
+        NodeHttpClient(url, None, None).request("/health")
     assert words in str(told.value)
     assert url in str(told.value)
 
 
 def test_the_authority_is_all_it_takes(ports: Ports) -> None:
     node = NodeHttpClient(f"https://{HOST}:{ports.https}", None, ports.authority)
-    assert node.ask("/health").code == 200
+    assert node.request("/health").code == 200
 
 
 @pytest.mark.parametrize(

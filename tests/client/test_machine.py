@@ -301,13 +301,13 @@ def test_anything_before_connack_ends_the_connection() -> None:
 def test_goodbye_lets_the_server_forget_or_keep_the_session() -> None:
     talk = Talk()
     talk.connected()
-    assert talk.happened(CloseRequested(is_forgotten=True)) == [
+    assert talk.happened(CloseRequested(is_discarded=True)) == [
         Disconnect(0, Properties(session_expiry_s=0))
     ]
     talk = Talk(client_id="me")
     talk.connected()
     talk.news.clear()
-    assert talk.happened(CloseRequested(is_forgotten=False)) == [Disconnect()]
+    assert talk.happened(CloseRequested(is_discarded=False)) == [Disconnect()]
     [close] = talk.heard(Close)
     assert isinstance(close.error, SessionClosedError)
 
@@ -679,7 +679,7 @@ def test_what_is_left_unread_when_leaving_is_acknowledged() -> None:
     sent = talk.happened(UnsubscribeRequested(1))
     assert sent[:2] == [Puback(7), Puback(8)]
     assert talk.said(incoming(9)) == [Puback(9)]  # it was on its way
-    assert talk.machine.unwanted == 1
+    assert talk.machine.unmatched == 1
 
 
 def test_what_an_earlier_process_was_subscribed_to_waits_for_its_subscription() -> None:
@@ -707,7 +707,7 @@ def test_what_nobody_claims_does_not_stop_the_flow() -> None:
     talk = Talk(client_id="me", clean_start=False)
     talk.connected(is_resumed=True)
     answers = [answer for n in range(1, 201) for answer in talk.said(incoming(n))]
-    assert len(answers) == talk.machine.unwanted == 100
+    assert len(answers) == talk.machine.unmatched == 100
 
 
 def test_an_identifier_of_another_filter_does_not_mislead() -> None:

@@ -120,8 +120,8 @@ def test_no_server_falls_behind_while_another_brings_everything() -> None:
         ):
             await until(lambda: all(subscribed(each) for each in there.nodes.values()))
             for node in there.nodes.values():
-                node.broker.hub.node = "the same"  # so that they seem to bring the same events
-                node.broker.hub.number = 1_000
+                node.broker.context.node = "the same"  # so that they seem to bring the same events
+                node.broker.context.number = 1_000
             for name in there.nodes:
                 async with accord.connect(f"mqtt://{name}", transport=there.transport) as publisher:
                     for number in range(200):

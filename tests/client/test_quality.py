@@ -157,7 +157,7 @@ def test_a_profile_is_registered_again_after_a_break() -> None:
         ):
             (often,) = events.expectations
             await often.wait_for("satisfied")
-            line = node.broker.sessions[publishing.client_id].line
+            line = node.broker.sessions[publishing.client_id].connection
             for connection, protocol in node.server.connections.items():
                 if connection is line:
                     protocol.abort()
@@ -183,16 +183,16 @@ def test_a_profile_that_is_not_taken_again_is_told_and_tried_with_the_next_conne
             negotiation = node.quality.quality.negotiation
             negotiation.registry.define(colour)
             async with publishing.publisher("lab/t", capabilities=[offered]):
-                negotiation.registry.forget("colour")
+                negotiation.registry.remove("colour")
                 for error in (QualityRefusedError, None):
-                    line = node.broker.sessions[publishing.client_id].line
+                    line = node.broker.sessions[publishing.client_id].connection
                     for connection, protocol in node.server.connections.items():
                         if connection is line:
                             protocol.abort()
                     if error is not None:
                         assert isinstance(await told.get(), error)
                         negotiation.registry.define(colour)
-                while not len(negotiation.sources):
+                while not len(negotiation.profiles):
                     await asyncio.sleep(0.01)
 
     asyncio.run(test())

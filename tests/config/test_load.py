@@ -227,10 +227,10 @@ def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
         "node.data = 'here'\ntls.certificate = '/etc/a.pem'\nlog.file = ''"
     )
     config = load(tmp_path / "accord.toml")
-    assert config.node.folder == tmp_path / "here"
+    assert config.node.directory == tmp_path / "here"
     assert config.tls.certificate == "/etc/a.pem"
     assert config.log.file == ""
-    assert Config().node.folder == Path("accord-data")
+    assert Config().node.directory == Path("accord-data")
 
 
 def test_options_replace_what_the_file_says() -> None:
@@ -240,7 +240,7 @@ def test_options_replace_what_the_file_says() -> None:
     assert config.listen == ListenSettings(
         mqtt=(SocketAddress(LOOPBACK, 0),), websocket=(), http=(SocketAddress(LOOPBACK, 0),)
     )
-    assert config.node.folder is None
+    assert config.node.directory is None
 
 
 @pytest.mark.parametrize(

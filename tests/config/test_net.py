@@ -95,7 +95,7 @@ def test_what_a_node_takes_of_it() -> None:
         neighbours=(SocketAddress("127.0.0.1", 7401), SocketAddress("::1", 7402)),
         transports=TransportOptions(proxy=urlsplit("http://127.0.0.1:3128")),
         overlay=OverlayOptions(ping_us=200_000, hello_bytes_per_s=5_000),
-        discover=DiscoveryOptions(most_links=3),
+        discover=DiscoveryOptions(max_links=3),
         announce=(SocketAddress("far.example.org", 80, "ws", "/links"),),
         channels=(
             ChannelDefinition(

@@ -24,11 +24,11 @@ def scrape(node: FakeNode) -> Samples:
 def test_what_the_node_counts_is_told() -> None:
     node = FakeNode()
     counters = node.counters
-    counters.connected()
-    counters.refused('odd "cause"\n')
+    counters.count_connect()
+    counters.count_refused('odd "cause"\n')
     counters.publishes_received[1] += 7
     counters.bytes_sent += 900
-    counters.shed("queue full", "slow", 4)
+    counters.count_shed("queue full", "slow", 4)
     counters.queued_messages[5] = 2
     samples = scrape(node)
     for name, labels, value in (
@@ -52,7 +52,7 @@ def test_what_the_node_counts_is_told() -> None:
 def test_waits_are_a_histogram_in_seconds() -> None:
     node = FakeNode()
     for wait_ms in (0, 1, 1, 100, 10**8):
-        node.counters.waited(3, wait_ms)
+        node.counters.count_wait(3, wait_ms)
     samples = scrape(node)
     name = "accord_time_in_queue_seconds"
 

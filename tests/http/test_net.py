@@ -184,7 +184,7 @@ class TestDefining:
         headers = {"Content-Type": "application/json"}
         large = ask("PUT", f"{CHANNELS}/a", FakeNet(), content=b" " * 70_000, headers=headers)
         assert problem(large)[0] == 413
-        monkeypatch.setattr(responses, "PATIENCE_S", 0.01)
+        monkeypatch.setattr(responses, "BODY_TIMEOUT_S", 0.01)
         late = ask("PUT", f"{CHANNELS}/a", FakeNet(), content=slowly(), headers=headers)
         assert problem(late)[0] == 408
 

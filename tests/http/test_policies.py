@@ -70,7 +70,7 @@ class Site:
 
     @property
     def book(self) -> PolicySet:
-        return self.administration.book
+        return self.administration.policy_set
 
 
 def problem(answer: httpx.Response) -> tuple[int, str, str]:
@@ -241,7 +241,7 @@ class TestMistakes:
         assert problem(answer) == (413, "", "expected at most 100 bytes")
 
     def test_too_slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(responses, "PATIENCE_S", 0.01)
+        monkeypatch.setattr(responses, "BODY_TIMEOUT_S", 0.01)
 
         async def slow() -> AsyncIterator[bytes]:
             yield b"strategy"
@@ -325,9 +325,7 @@ class TestWhoMay:
     def test_pages_of_sites_that_are_named_may_change_things(self) -> None:
         site = "https://ops.example.org"
         users = Users([User("ann", hash_password("x"))])
-        app = create_app(
-            FakeNode(), administration=Site().administration, users=users, origins=(site,)
-        )
+        app = create_app(FakeNode(), admin=Site().administration, users=users, origins=(site,))
         page = {"Origin": site, "Sec-Fetch-Site": "cross-site"}
         asked = {
             "Access-Control-Request-Method": "PATCH",

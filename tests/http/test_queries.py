@@ -103,7 +103,7 @@ def ask(
             journal=journal,
         )
         app = create_app(
-            FakeNode(), administration=administration, kept=kept, users=known, is_loopback=False
+            FakeNode(), admin=administration, kept=kept, users=known, is_loopback=False
         )
         transport = httpx.ASGITransport(app)
         auth = (user, "x") if user else None

@@ -114,7 +114,7 @@ def test_only_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_connections_that_ask_nothing_are_closed(
     asked: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(server_module, "IDLE_TIMEOUT_S", 0.02)
 
     async def main() -> None:
         server = await serve(greet, ANYWHERE)
@@ -134,7 +134,7 @@ def test_connections_that_ask_nothing_are_closed(
 
 
 def test_connections_that_do_not_read_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(server_module, "IDLE_TIMEOUT_S", 0.05)
     ended = asyncio.Event()
 
     async def watched(scope: Scope, receive: Receive, send: Send) -> None:

@@ -188,9 +188,9 @@ def folded(records: list[bytes]) -> dict[bytes, bytes]:
 
 def bury(journal: Journal) -> None:
     """End what was under way, which can't do anything any more."""
-    for job in (*journal._jobs, *journal._backlog.give_up(None)):
+    for job in (*journal._jobs, *journal._backlog.abandon(None)):
         with suppress(Crash):
-            job.give_up(JournalError("crashed", place=""))
+            job.abandon(JournalError("crashed", location=""))
     journal._jobs.clear()
 
 

@@ -143,7 +143,7 @@ def test_only_one_driver_archives(spark: SparkSession, tmp_path: Path) -> None:
     write_journal(tmp_path / "journal", [records(0, 20)])
     lock = DriverLock(asked.work)
     assert lock.try_acquire() is None
-    lock.note(None)
+    lock.record(None)
     with archiving(spark, asked) as job:
         wait_until(lambda: job.problem.startswith("waiting for process"))
         lock.release()

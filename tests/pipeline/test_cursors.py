@@ -20,7 +20,7 @@ def test_reads_what_it_wrote(
     assert text.isascii()
     assert "=" not in text
     cursor = read_cursor(text, digest)
-    assert (cursor.place, cursor.before_offset, cursor.limit) == ((ms, offset), before, left)
+    assert (cursor.position, cursor.before_offset, cursor.limit) == ((ms, offset), before, left)
 
 
 @given(st.text(max_size=200))

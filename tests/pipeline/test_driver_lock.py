@@ -77,7 +77,7 @@ def test_a_successor_waits_for_the_java_of_a_killed_driver(tmp_path: Path) -> No
 def test_a_later_process_with_the_same_number_is_not_waited_for(tmp_path: Path) -> None:
     lock = DriverLock(tmp_path)
     assert lock.try_acquire() is None
-    lock.note(os.getpid())
+    lock.record(os.getpid())
     lock.release()
     text = (tmp_path / "driver.lock").read_text()
     (tmp_path / "driver.lock").write_text(text.replace(started_of(os.getpid()), "1"))
@@ -89,7 +89,7 @@ def test_a_later_process_with_the_same_number_is_not_waited_for(tmp_path: Path) 
 def test_who_is_to_stop_does_not_wait_on(tmp_path: Path) -> None:
     lock, told = DriverLock(tmp_path), list[Holder]()
     assert lock.try_acquire() is None
-    lock.note(None)
+    lock.record(None)
     stopping = threading.Event()
     stopping.set()
     assert not DriverLock(tmp_path).acquire(stopping, told.append)

@@ -14,15 +14,15 @@ from accord.pipeline.manifest import Manifest
 def test_how_far_the_archive_is(tmp_path: Path) -> None:
     world = World(tmp_path)
     condition = HealthProbe(Manifest(world.archive), world.journal, NODE)
-    assert condition.look(Health(state="ready")) == Health(state="ready")
+    assert condition.sample(Health(state="ready")) == Health(state="ready")
     world.publish([made(n, START_MS, "a") for n in range(5)])
     world.follow(3)
-    health = condition.look(Health())
+    health = condition.sample(Health())
     assert (health.archived_offset, health.lag_records, health.files) == (3, 2, 1)
     assert health.lag_ms > 0
     assert health.bytes > 0
     world.follow(5)
-    health = condition.look(Health())
+    health = condition.sample(Health())
     assert (health.lag_records, health.lag_ms) == (0, 0)
     world.close()
 
@@ -34,7 +34,7 @@ def test_a_damaged_manifest_is_told(tmp_path: Path) -> None:
     (entry,) = (tmp_path / "archive" / "_manifest").glob("*.json")
     entry.write_text("{}")
     condition = HealthProbe(Manifest(world.archive), world.journal, NODE)
-    assert "damaged" in condition.look(Health()).problem
+    assert "damaged" in condition.sample(Health()).problem
     world.close()
 
 

@@ -46,7 +46,7 @@ def test_important_ones_come_first(answers: Answers, make: Callable[..., QuerySc
     assert order.index(2) < order.index(1)
     assert order.index(2) < order.index(4)
     assert order.index(1) < order.index(3)
-    assert turns.answered == 4
+    assert turns.completed == 4
 
 
 def test_what_there_is_no_room_for_is_told(

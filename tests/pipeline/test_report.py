@@ -44,7 +44,7 @@ def test_a_report_on_a_minute(spark: SparkSession) -> None:
     )
     assert (report.kept, report.kept_bytes, report.bucket_ms) == (3, 300, 1_000)
     totals = report.totals
-    assert (totals.events, totals.arrived, totals.lost, totals.bytes) == (9, 8, 1, 800)
+    assert (totals.events, totals.arrived, totals.undelivered, totals.bytes) == (9, 8, 1, 800)
     assert (totals.rate_hz, totals.latency_p50_ms, totals.in_time) == (8 / 60, 10, 7 / 9)
     assert [(each.name, each.events) for each in report.channels] == [("uav/imagery", 8), ("", 1)]
     assert [(each.name, each.events) for each in report.clients] == [

@@ -90,8 +90,8 @@ def test_stretches_follow_each_other_without_gap(seed: int, is_newest_first: boo
         after = rank_of(end, is_newest_first=is_newest_first)
     else:
         pytest.fail("no end")
-    low = max(min(f.first_ms for f in files), asked.ask.since_ms or 0)
-    high = min(max(f.last_ms for f in files) + 1, asked.ask.until_ms or 10_000)
+    low = max(min(f.first_ms for f in files), asked.query.since_ms or 0)
+    high = min(max(f.last_ms for f in files) + 1, asked.query.until_ms or 10_000)
     covered = {ms for first, end in seen for ms in range(first, end)}
     assert covered >= set(range(low, high))
 

@@ -21,7 +21,7 @@ An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
 
 
 def test_our_own_errors_are_told_as_they_are() -> None:
-    error = JournalError("is gone", place="data/journal")
+    error = JournalError("is gone", location="data/journal")
     assert summary(error) == "journal data/journal: is gone"
 
 

@@ -106,7 +106,7 @@ class Node:
             lambda _: transport,
             options=options,
             endpoint=endpoint,
-            most_links=most_links,
+            max_links=most_links,
             quiet_us=quiet_us,
             objection=objection,
             random=lambda: 0.0,

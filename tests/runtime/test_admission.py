@@ -68,8 +68,8 @@ def has(one: Node, client_id: str, key: str) -> bool:
 
 
 async def limited(one: Node, book: str = LIMIT) -> None:
-    assert one.manager is not None
-    await one.manager.administration.replace(parse_policy_set(book))
+    assert one.policy_runtime is not None
+    await one.policy_runtime.admin.replace(parse_policy_set(book))
 
 
 async def until(is_so: Callable[[], object]) -> None:
@@ -121,8 +121,8 @@ def test_only_what_intersects_counts() -> None:
             async with reader.subscribe("a"):
                 pass
         async with reader.subscribe("a", where="level > 7"):
-            promised = service(one).admission.books.state()[client("reader")]
-            assert promised.promised == 80_000
+            promised = service(one).admission.reservations.state()[client("reader")]
+            assert promised.reserved == 80_000
 
     at_a_node(scene)
 
@@ -142,7 +142,7 @@ def test_what_was_given_back_can_be_promised_again() -> None:
             pass
         await until(lambda: not has(one, "reader", "b"))
         assert not has(one, "reader", "a")
-        assert client("reader") not in service(one).admission.books.state()
+        assert client("reader") not in service(one).admission.reservations.state()
 
     at_a_node(scene)
 
@@ -157,8 +157,8 @@ def test_a_client_that_fails_gives_all_back() -> None:
                 async with lost as session, session.subscribe("a"):
                     assert has(one, "lost", "a")
                 await until(lambda: not has(one, "lost", "a"))
-                assert admission.order.advertisements == 1
-            await until(lambda: not admission.order.advertisements)
+                assert admission.poset.advertisements == 1
+            await until(lambda: not admission.poset.advertisements)
             admission.check_invariants()
 
     asyncio.run(main())
@@ -167,14 +167,14 @@ def test_a_client_that_fails_gives_all_back() -> None:
 def test_groups_are_promised_once() -> None:
     async def scene(one: Node, source: Session, reader: Session) -> None:
         await source.advertise("a", rate_hz=10)
-        books = service(one).admission.books
+        books = service(one).admission.reservations
         async with reader.subscribe("$share/team/a"):
-            promised = books.state()[MEMORY].promised
+            promised = books.state()[MEMORY].reserved
             async with source.subscribe("$share/team/a"):
-                assert books.state()[MEMORY].promised == promised
+                assert books.state()[MEMORY].reserved == promised
             await until(lambda: one.broker.router.size == 2)  # and that for answers
-            assert books.state()[MEMORY].promised == promised
-        await until(lambda: books.state()[MEMORY].promised < promised)
+            assert books.state()[MEMORY].reserved == promised
+        await until(lambda: books.state()[MEMORY].reserved < promised)
 
     at_a_node(scene)
 
@@ -218,7 +218,7 @@ def test_a_publisher_is_held_to_what_it_advertised() -> None:
             assert (told["standing"], told["events"]) == ("over", 1)
             told = json.loads((await anext(advice)).payload)
             assert told["standing"] == "unadvertised"
-        assert one.broker.hub.counters.shed_causes.counts["beyond advertised rate"] == 1
+        assert one.broker.context.counters.shed_causes.counts["beyond advertised rate"] == 1
         (line,) = service(one).status().publishers
         assert (line.passed, line.limited) == (2, 1)
 
@@ -288,7 +288,7 @@ def test_where_it_is_off_all_is_as_before() -> None:
     async def scene(one: Node, source: Session, reader: Session) -> None:
         advertised = await source.advertise("a", rate_hz=1)
         assert advertised.mode == "off"
-        assert one.broker.admitting is None
+        assert one.broker.admission is None
         async with reader.subscribe("a"):
             for _ in range(5):
                 await source.publish("a")
@@ -303,8 +303,8 @@ def test_advertisements_are_made_again_after_a_break() -> None:
         for protocol in list(one.server.connections.values()):
             protocol.abort()
         one.broker.end_session(one.broker.sessions["source"])
-        assert not admission.order.advertisements
-        await until(lambda: admission.order.advertisements)
+        assert not admission.poset.advertisements
+        await until(lambda: admission.poset.advertisements)
 
     at_a_node(scene)
 
@@ -323,7 +323,9 @@ def test_sessions_from_before_are_booked_without_asking(tmp_path: Path) -> None:
             assert len(admission.subscriptions) == 2
             async with connect(one, "source") as source:
                 await source.advertise("a", rate_hz=10)
-                await until(lambda: admission.books.state()[client("reader")].promised == 80_000)
+                await until(
+                    lambda: admission.reservations.state()[client("reader")].reserved == 80_000
+                )
 
     asyncio.run(main())
 
@@ -333,14 +335,14 @@ def test_it_can_be_asked_without_subscribing() -> None:
         await source.advertise("a", rate_hz=10)
         await source.advertise("b", rate_hz=10)
         async with reader.subscribe("a"):
-            books = service(one).admission.books
-            before = books.state()[MEMORY].promises
-            need = await service(one).need("b", "", "reader")
+            books = service(one).admission.reservations
+            before = books.state()[MEMORY].reservations
+            need = await service(one).dry_run("b", "", "reader")
             assert (need.state, need.asked_hz) == ("refused", 10)
             assert need.problems[0].endswith("80 kbit/s asked, 20 kbit/s free")
-            need = await service(one).need("b", "level > 3")
+            need = await service(one).dry_run("b", "level > 3")
             assert (need.state, need.rate_hz.low, need.rate_hz.high) == ("admitted", 0, 10)
-            assert books.state()[MEMORY].promises == before
+            assert books.state()[MEMORY].reservations == before
 
     at_a_node(scene)
 
@@ -349,14 +351,14 @@ def test_books_follow_what_is_measured() -> None:
     async def scene(one: Node, source: Session, reader: Session) -> None:
         await source.advertise("a", rate_hz=100_000)
         admission = service(one).admission
-        one.registry.put("channel", "a", "rate_hz", 1.0, at_ms=one.broker.hub.now_ms)
+        one.registry.put("channel", "a", "rate_hz", 1.0, at_ms=one.broker.context.now_ms)
         async with reader.subscribe("a") as events:
             known = admission.subscriptions.get("reader", "a")
             assert known is not None
             booked = admission.subscriptions.id_of(known)
-            promised = admission.books.amounts(booked)[client("reader")]
+            promised = admission.reservations.amounts(booked)[client("reader")]
             assert promised == 10_240  # a kilobyte per second and a quarter more
-            while admission.books.amounts(booked)[client("reader")] <= promised:
+            while admission.reservations.amounts(booked)[client("reader")] <= promised:
                 for _ in range(50):
                     await source.publish("a", b"x" * 1_000)
                     await anext(events)
@@ -408,7 +410,7 @@ def test_a_node_on_the_way_refuses() -> None:
         async with connect(a, "source") as source, connect(b, "reader") as reader:
             await source.advertise("x", rate_hz=10)
             await source.advertise("y", rate_hz=10)
-            await until(lambda: service(b).admission.order.advertisements == 2)
+            await until(lambda: service(b).admission.poset.advertisements == 2)
             async with reader.subscribe("x"):
                 with pytest.raises(accord.AdmissionRefusedError) as caught:
                     async with reader.subscribe("y"):
@@ -416,12 +418,12 @@ def test_a_node_on_the_way_refuses() -> None:
                 refused = caught.value
                 assert (refused.node, refused.of) == ("a", "link b")
                 assert (refused.asked, refused.free) == (80_000, 20_000)
-                need = await service(b).need("y", "")
+                need = await service(b).dry_run("y", "")
                 assert (need.state, need.share) == ("refused", 0.5)
-            books = service(a).admission.books
-            await until(lambda: books.state()[link("b")].promised == 0)
+            books = service(a).admission.reservations
+            await until(lambda: books.state()[link("b")].reserved == 0)
             async with reader.subscribe("y") as events:
-                await until(lambda: net_of(a).bridge.remotes.nodes)
+                await until(lambda: net_of(a).bridge.remote_interests.nodes)
                 await source.publish("y", b"it comes")
                 assert (await anext(events)).payload == b"it comes"
 
@@ -435,7 +437,7 @@ def test_half_of_the_nodes_are_enough_where_that_is_asked_for() -> None:
         await limited(b, half)
         async with connect(a, "source") as source, connect(b, "reader") as reader:
             await source.advertise("x", rate_hz=20)
-            await until(lambda: service(b).admission.order.advertisements)
+            await until(lambda: service(b).admission.poset.advertisements)
             async with reader.subscribe("x") as events:
                 assert events.admitted == 0.5
 
@@ -446,15 +448,15 @@ def test_what_a_client_gives_up_before_it_is_decided_is_released() -> None:
     async def scene(a: Node, b: Node) -> None:
         async with connect(a, "source") as source, connect(b, "reader") as reader:
             await source.advertise("x", rate_hz=10)
-            await until(lambda: service(b).admission.order.advertisements)
+            await until(lambda: service(b).admission.poset.advertisements)
             asked = asyncio.ensure_future(reader.subscribe("x").__aenter__())
             await asyncio.sleep(0)
             asked.cancel()
             async with reader.subscribe("z"):
                 pass
             await until(lambda: not has(b, "reader", "x"))
-            books = service(a).admission.books
-            await until(lambda: not books.state()[link("b")].promised)
+            books = service(a).admission.reservations
+            await until(lambda: not books.state()[link("b")].reserved)
 
     asyncio.run(at_two_nodes(scene, THIN, ENFORCE))
 
@@ -476,7 +478,7 @@ def test_a_promise_that_does_not_hold_is_taken_back_and_told() -> None:
             reader.subscribe("$accord/advice") as advice,
         ):
             await source.advertise("x", rate_hz=10)
-            await until(lambda: service(b).admission.order.advertisements)
+            await until(lambda: service(b).admission.poset.advertisements)
             async with reader.subscribe("x") as events:
                 await source.advertise("x", rate_hz=20)  # more than the link can carry
                 told = json.loads((await anext(advice)).payload)

@@ -59,8 +59,8 @@ def test_only_the_node_that_says_so_sends_datagrams() -> None:
             at_a.subscribe("video/#", qos=1) as to_a,
             at_b.subscribe("video/#", qos=1) as to_b,
         ):
-            await until(lambda: net_of(a).bridge.remotes.nodes)
-            await until(lambda: net_of(b).bridge.remotes.nodes)
+            await until(lambda: net_of(a).bridge.remote_interests.nodes)
+            await until(lambda: net_of(b).bridge.remote_interests.nodes)
             while not datagrams(a):
                 await at_a.publish("video/x", b"frame", qos=0)
                 await anext(to_a)
@@ -95,7 +95,7 @@ def test_a_template_that_repairs_may_use_datagrams_whatever_the_qos() -> None:
             accord.connect(url_of(b)) as subscriber,
             subscriber.subscribe("log/#", qos=1) as events,
         ):
-            await until(lambda: net_of(a).bridge.remotes.nodes)
+            await until(lambda: net_of(a).bridge.remote_interests.nodes)
             number = 0
             while datagrams(a) < 20:
                 await publisher.publish("log/x", str(number), qos=1)

@@ -12,7 +12,7 @@ from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.status import ChannelStatus
 from accord.core.overlay.status_snapshot import channel_statuses
-from accord.runtime.channel_requests import MAX_BYTES, answer
+from accord.runtime.channel_requests import MAX_BYTES, handle_request
 
 
 class View:
@@ -34,17 +34,17 @@ class View:
         return problem_with_options(definition.options, SHIPPED[definition.template].options)
 
     def create_channel(self, definition: ChannelDefinition, *, replace: bool) -> str | None:
-        return self.overlay.registry.create(definition, replace=replace)
+        return self.overlay.directory.create(definition, replace=replace)
 
     def delete_channel(self, name: str) -> str | None:
-        return self.overlay.registry.delete(name)
+        return self.overlay.directory.delete(name)
 
 
 def ask(
     view: View, request: object, *, may_see: bool = True, may_change: bool = True
 ) -> dict[str, Any]:
     body = request if isinstance(request, bytes) else json.dumps(request).encode()
-    told = answer(view, body, may_see=may_see, may_change=may_change)  # type: ignore[arg-type]
+    told = handle_request(view, body, may_see=may_see, may_change=may_change)  # type: ignore[arg-type]
     found: dict[str, Any] = json.loads(told)
     return found
 

@@ -87,7 +87,7 @@ class Client:
         for _ in range(count):
             self.outbox.put(QueueEntry(size, 1, importance, 0))
 
-    def go_on(self) -> None:
+    def resume_sending(self) -> None:
         self.sender.send()
         self._bandwidth.pump()
 
@@ -162,10 +162,10 @@ def make_bandwidth(discipline: Discipline | None = None) -> NodeBandwidth:
 def test_without_limits_everything_goes_at_once_and_no_timer_is_set(timeline: Timeline) -> None:
     bandwidth = make_bandwidth()
     client = Client(timeline, bandwidth, "a")
-    client.link.route(65_483, 30)  # as on loopback
+    client.link.set_path(65_483, 30)  # as on loopback
     for _ in range(5):
         client.put(600, 1_000)
-        client.go_on()
+        client.resume_sending()
         timeline.run(500)
     assert client.sent() == 3_000_000
     assert timeline.pending == 0
@@ -174,9 +174,9 @@ def test_without_limits_everything_goes_at_once_and_no_timer_is_set(timeline: Ti
 def test_where_segments_are_small_it_takes_some_milliseconds(timeline: Timeline) -> None:
     bandwidth = make_bandwidth()
     client = Client(timeline, bandwidth, "a")
-    client.link.route(1_448, 200)
+    client.link.set_path(1_448, 200)
     client.put(5_000, 1_000)
-    client.go_on()
+    client.resume_sending()
     timeline.run(20_000)
     assert client.sent() == 5_000_000
     assert timeline.pending == 0
@@ -188,7 +188,7 @@ def test_a_client_gets_its_limit_and_no_burst(timeline: Timeline) -> None:
     client = Client(timeline, bandwidth, "a")
     timeline.run(5 * S)
     client.put(1_000, 1_000)
-    client.go_on()
+    client.resume_sending()
     assert client.sent() <= 3_000
     timeline.run(10 * S)
     assert abs(client.sent() * 8 - 10 * 300_000) < 3_000 * 8
@@ -200,7 +200,7 @@ def test_nothing_to_send_no_timer(timeline: Timeline) -> None:
     bandwidth.set_limits(BandwidthLimits(node_bps=500_000, client_bps=300_000))
     client = Client(timeline, bandwidth, "a")
     client.put(1, 1_000)
-    client.go_on()
+    client.resume_sending()
     timeline.run(S)
     assert client.sent() == 1_000
     assert timeline.pending == 0
@@ -211,11 +211,11 @@ def test_answers_go_at_once_and_count(timeline: Timeline) -> None:
     bandwidth.set_limits(BandwidthLimits(client_bps=80_000))
     client = Client(timeline, bandwidth, "a")
     client.put(100, 10_000)
-    client.go_on()
+    client.resume_sending()
     assert client.sent() == 10_000
     for pings in range(1, 8):
         client.answers = [bytes(2)]
-        client.go_on()
+        client.resume_sending()
         assert client.sent() == 10_000 + 2 * pings
         timeline.run(100_000)
     assert client.sent() == 10_014, "the event is still being made up for"
@@ -227,11 +227,11 @@ def test_many_answers_hold_up_events_for_a_moment(timeline: Timeline) -> None:
     bandwidth = make_bandwidth()
     bandwidth.set_limits(BandwidthLimits(client_bps=80_000))
     client = Client(timeline, bandwidth, "a")
-    client.go_on()
+    client.resume_sending()
     client.answers = [bytes(5_000)]
-    client.go_on()
+    client.resume_sending()
     client.put(1, 1_000)
-    client.go_on()
+    client.resume_sending()
     assert client.sent() == 5_000
     timeline.run(100_000)
     assert client.sent() == 6_000
@@ -243,7 +243,7 @@ def test_single_limits_count_rather_than_that_of_all(timeline: Timeline) -> None
     clients = [Client(timeline, bandwidth, name) for name in "abc"]
     for client in clients:
         client.put(1_000, 1_000)
-        client.go_on()
+        client.resume_sending()
     timeline.run(8 * S)
     assert abs(clients[0].sent() - 100_000) < 3_000
     assert abs(clients[1].sent() - 400_000) < 3_000
@@ -255,10 +255,10 @@ def test_a_name_that_becomes_known_later_has_its_limit_then(timeline: Timeline) 
     bandwidth.set_limits(BandwidthLimits(clients={"a": 80_000}))
     client = Client(timeline, bandwidth, "")
     client.answers = [bytes(4)]
-    client.go_on()
+    client.resume_sending()
     client.client_id = "a"
     client.put(100, 1_000)
-    client.go_on()
+    client.resume_sending()
     timeline.run(S)
     assert client.sent() < 13_000
 
@@ -269,16 +269,16 @@ def test_who_connects_again_has_the_same_limit_still(timeline: Timeline) -> None
     for _ in range(2):
         client = Client(timeline, bandwidth, "a")
         client.put(1, 200_000)
-        client.go_on()
+        client.resume_sending()
         timeline.run(S)
         client.sender.stop()
     assert client.sent() == 0
     others = [Client(timeline, bandwidth, f"b{number}") for number in range(200)]
     for other in others:
-        other.go_on()
+        other.resume_sending()
     again = Client(timeline, bandwidth, "a")
     again.put(1, 200_000)
-    again.go_on()
+    again.resume_sending()
     timeline.run(27 * S)
     assert again.sent() == 0
     timeline.run(4 * S)
@@ -305,21 +305,21 @@ def test_new_limits_count_at_once(timeline: Timeline) -> None:
     bandwidth.set_limits(BandwidthLimits(client_bps=8_000))
     client = Client(timeline, bandwidth, "a")
     client.put(1_000, 10_000)
-    client.go_on()
+    client.resume_sending()
     timeline.run(S)
     assert client.sent() == 10_000
     bandwidth.set_limits(BandwidthLimits(client_bps=800_000))
-    client.go_on()
+    client.resume_sending()
     timeline.run(S)
     assert abs(client.sent() - 110_000) <= 10_000
     bandwidth.set_limits(BandwidthLimits(node_bps=80_000))
-    client.go_on()
+    client.resume_sending()
     bandwidth.pump()
     before = client.sent()
     timeline.run(S)
     assert abs(client.sent() - before - 10_000) <= 10_000
     bandwidth.set_limits(BandwidthLimits())
-    client.go_on()
+    client.resume_sending()
     timeline.run(50_000)
     assert client.outbox.is_empty()
     assert client.link.limit_bps == 0
@@ -331,7 +331,7 @@ def test_client_limits_hold_within_that_of_the_node_and_none_is_wasted(timeline:
     slow, fast = (Client(timeline, bandwidth, name) for name in ("slow", "fast"))
     for client in (slow, fast):
         client.put(2_000, 1_000)
-        client.go_on()
+        client.resume_sending()
     timeline.run(8 * S)
     assert 90_000 < slow.sent() < 103_000, "it waits for its turn, and does not make up for that"
     assert abs(slow.sent() + fast.sent() - 800_000) < 5_000
@@ -344,7 +344,7 @@ def test_the_node_s_limit_is_kept_over_any_time(timeline: Timeline) -> None:
     for round_ in range(20):
         for client in clients:
             client.put(3, 2_000 + 500 * round_)
-            client.go_on()
+            client.resume_sending()
         timeline.run(S // 3)
     written = sorted(each for client in clients for each in client.written)
     beyond, before_us = 0.0, 0
@@ -359,10 +359,10 @@ def test_strict_the_important_goes_first_whoever_it_is_for(timeline: Timeline) -
     bandwidth.set_limits(BandwidthLimits(node_bps=800_000))
     usual, important = (Client(timeline, bandwidth, name) for name in "ab")
     usual.put(1_000, 1_000)
-    usual.go_on()
+    usual.resume_sending()
     timeline.run(S)
     important.put(50, 1_000, importance=6)
-    important.go_on()
+    important.resume_sending()
     began_us = timeline.now_us
     timeline.run(S // 2)
     assert important.sent() >= 49_000
@@ -380,13 +380,13 @@ def test_what_one_client_got_does_not_delay_what_is_important_for_another(
     clients = [Client(timeline, bandwidth, name) for name in "abcd"]
     for client in clients:
         client.put(2, 300_000)
-        client.go_on()
+        client.resume_sending()
     for _ in range(100):
         timeline.run(2 * S)
         for client in clients:
             sent = len(client.importances)
             client.put(1, 41, importance=6)
-            client.go_on()
+            client.resume_sending()
             timeline.run(S // 8)
             assert client.importances[sent:].count(6) == 1
     assert all(client.importances.count(3) == 2 for client in clients)
@@ -409,12 +409,12 @@ def test_a_burst_of_what_is_important_passes_what_waits_for_room(
     bandwidth.set_limits(limits)
     client = Client(timeline, bandwidth, "a")
     client.put(2, 900_000)
-    client.go_on()
+    client.resume_sending()
     timeline.run(S)
     for _ in range(4):
         sent = len(client.importances)
         client.put(8, 300, importance=6)  # 64 ms at the limit
-        client.go_on()
+        client.resume_sending()
         timeline.run(S // 4)
         assert client.importances[sent:] == [6] * 8
     timeline.run(40 * S)
@@ -431,11 +431,11 @@ def test_what_is_important_for_one_does_not_wait_for_what_is_large_for_another(
     one, other = (Client(timeline, bandwidth, name) for name in "ab")
     for client in (other, one):
         client.put(1, 900_000)
-        client.go_on()
+        client.resume_sending()
     timeline.run(26 * S)  # the first is made up for, the second waits for room
     other.put(20, 1_200)
     other.put(8, 300, importance=6)
-    other.go_on()
+    other.resume_sending()
     timeline.run(S // 4)
     assert (one.importances, other.importances[:9]) == ([], [3] + [6] * 8)
     timeline.run(60 * S)
@@ -447,11 +447,11 @@ def test_first_come_what_is_important_waits_like_all_others(timeline: Timeline) 
     bandwidth.set_limits(BandwidthLimits(node_bps=300_000))
     one, other = (Client(timeline, bandwidth, name) for name in "ab")
     one.put(2, 900_000)
-    one.go_on()
+    one.resume_sending()
     timeline.run(26 * S)
     for queued_ms, importance in ((26_000, 3), (26_001, 6)):
         other.outbox.put(QueueEntry(300, 1, importance, queued_ms))
-    other.go_on()
+    other.resume_sending()
     timeline.run(S)
     assert other.importances == []
     timeline.run(60 * S)
@@ -467,7 +467,7 @@ def test_weighted_fair_by_bytes_over_all_destinations(timeline: Timeline) -> Non
     small.put(5_000, 300, importance=2)
     important.put(1_000, 1_200, importance=6)
     for client in (large, small, important):
-        client.go_on()
+        client.resume_sending()
     timeline.run(8 * S)
     total = large.sent() + small.sent() + important.sent()
     assert abs(total - 800_000) < 10_000
@@ -482,7 +482,7 @@ def test_a_slow_link_holds_little_and_others_take_the_rest(timeline: Timeline) -
     fast = Client(timeline, bandwidth, "fast")
     for client in (slow, fast):
         client.put(5_000, 1_000)
-        client.go_on()
+        client.resume_sending()
     timeline.run(10 * S)
     assert slow.get_write_buffer_size() < 8_000
     slow_before, fast_before = slow.sent(), fast.sent()
@@ -498,12 +498,12 @@ def test_a_full_transport_is_not_written_to(timeline: Timeline) -> None:
     client.put(10, 1_000)
     client.answers = [b"answer"]
     client.sender.is_paused = True
-    client.go_on()
+    client.resume_sending()
     bandwidth.set_limits(BandwidthLimits(node_bps=800_000))
-    client.go_on()
+    client.resume_sending()
     assert client.sent() == 0
     client.sender.is_paused = False
-    client.go_on()
+    client.resume_sending()
     timeline.run(S)
     assert client.sent() == 10_006
 
@@ -513,7 +513,7 @@ def test_after_the_end_nothing_is_sent_and_nothing_waits(timeline: Timeline) -> 
     bandwidth.set_limits(BandwidthLimits(node_bps=8_000, client_bps=8_000))
     client = Client(timeline, bandwidth, "a")
     client.put(10, 1_000)
-    client.go_on()
+    client.resume_sending()
     sent = client.sent()
     client.sender.stop()
     assert bandwidth.egress.waiting == 0

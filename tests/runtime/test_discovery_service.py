@@ -31,7 +31,7 @@ def node(
         neighbours=neighbours,
         key=key,
         overlay=OverlayOptions(ping_us=50_000),
-        discover=DiscoveryOptions(most_links=most) if discovers else None,
+        discover=DiscoveryOptions(max_links=most) if discovers else None,
         multicast=MulticastOptions(group=group, interface=HOST) if port else None,
     )
     settings = Settings(

@@ -74,7 +74,7 @@ async def until(is_true: Callable[[], bool]) -> None:
 
 async def committed(broker: Broker, durability: Durability) -> None:
     durability.append()
-    await until(lambda: not broker.hub.has_pending())
+    await until(lambda: not broker.context.has_pending())
 
 
 def hold_events(monkeypatch: pytest.MonkeyPatch, durability: Durability) -> threading.Event:
@@ -107,7 +107,7 @@ def test_state_waits_for_the_events_of_its_turn(
         # A crash now must not make the node believe that it has the message.
         assert [type(record) for record in state(tmp_path)] == [SessionOpened, KeptThrough]
         gate.set()
-        await until(lambda: not broker.hub.has_pending())
+        await until(lambda: not broker.context.has_pending())
         assert state(tmp_path)[-2:] == [ReceivedRecord("pump", 7), KeptThrough(1)]
         assert events(tmp_path) == [b"4.2"]
         assert publisher.take(1_000) == [encode(Pubrec(7, 0x10), V5)]
@@ -142,7 +142,7 @@ def test_snapshot_stands_for_just_the_records_before_it(
         publisher = connect(broker)
         await committed(broker, durability)
         publisher.receive(encode(MESSAGE, V5), now_ms=1_001)
-        durability.tidy()
+        durability.compact()
         assert not durability._state.is_compacting  # the event is not on disk yet
         publisher.receive(encode(Pubrel(7), V5), now_ms=1_002)
         gate.set()

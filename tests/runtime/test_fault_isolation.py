@@ -42,14 +42,14 @@ def test_an_event_that_can_not_be_handed_over_comes_once(
     async def scene() -> None:
         async with node("a") as a, accord.connect(url_of(a)) as client:
             net = net_of(a)
-            arrived = net.bridge.arrived
+            arrived = net.bridge.on_event
 
             def poisoned(event: Carried) -> None:
                 if event.payload == b"poison":
                     raise BrokenError
                 arrived(event)
 
-            net.bridge.arrived = poisoned  # type: ignore[method-assign]
+            net.bridge.on_event = poisoned  # type: ignore[method-assign]
             async with client.subscribe("uav") as events:
                 for payload in (b"poison", b"poison", b"sane"):
                     net.overlay.deliveries.append(Carried("b", 1, 1, (), "uav", payload))
@@ -58,7 +58,7 @@ def test_an_event_that_can_not_be_handed_over_comes_once(
                 assert (await anext(events)).payload == b"sane"
                 await client.publish("uav", b"local")
                 assert (await anext(events)).payload == b"local"
-            assert a.broker.hub.counters.shed_causes.counts == {FAILED: 2}
+            assert a.broker.context.counters.shed_causes.counts == {FAILED: 2}
 
     asyncio.run(scene())
     told = [each for each in caplog.records if each.message == "an event could not be handed over"]
@@ -126,7 +126,7 @@ def test_a_template_that_fails_is_refused_from_then_on(
         async with accord.connect(url_of(a)) as publisher, accord.connect(url_of(b)) as other:
             await publisher.create_channel("uav", template="failing")
             async with publisher.subscribe("uav") as events, other.subscribe("uav"):
-                await until(lambda: net_of(a).bridge.remotes.nodes)
+                await until(lambda: net_of(a).bridge.remote_interests.nodes)
                 await publisher.publish("uav", b"1")
                 assert (await anext(events)).payload == b"1"
                 for _ in range(2):

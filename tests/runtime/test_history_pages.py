@@ -49,7 +49,7 @@ class Shelf:
         self.channels = Channels(Overlay("me", 1, OverlayOptions(), lambda: 0.5, lambda *_: None))
         for name, text in (("chat/#", "true"), ("week/#", "7d")):
             definition = ChannelDefinition(name=name, options={PERSISTENT: text})
-            self.channels.overlay.registry.create(definition)
+            self.channels.overlay.directory.create(definition)
         self.pipeline = Pipeline(None, node="me", data=folder)
         self.pages = HistoryPages(
             folder,
@@ -113,7 +113,7 @@ def test_events_of_secondary_nodes_have_their_names(tmp_path: Path) -> None:
     for number, text in ((17, "2"), (18, "3")):
         user = Properties(user=(("level", "4"),))
         message = make_message("chat/a", text.encode(), 1, False, "cy", NOW_MS, user)
-        message.home, message.home_number = "x@1", number
+        message.event_node, message.event_number = "x@1", number
         shelf.journal.append([encode_event(journal_form(message))])
         shelf.journal.work()
     found = shelf.read(HistorySelector("chat/#", where="level = 4")).events
@@ -137,7 +137,7 @@ def test_a_look_goes_no_further_than_it_should(
 def test_a_look_takes_no_longer_than_it_should(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_pages, "_LOOK_S", 0.0)
+    monkeypatch.setattr(history_pages, "_SCAN_S", 0.0)
     shelf = Shelf(tmp_path)
     for number in range(5):
         shelf.keep("other", "no")

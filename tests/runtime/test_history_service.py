@@ -13,7 +13,7 @@ from accord.client.session import Session
 from accord.client.subscription import Subscription
 from accord.core.channels.history.messages import PERSISTENT
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.runtime.history_service import KNOWN, HistoryService
+from accord.runtime.history_service import CHECKPOINT, HistoryService
 from accord.runtime.node import Node
 
 CHAT = ChannelDefinition("chat/#", options={PERSISTENT: "true"})
@@ -30,7 +30,7 @@ async def hear(events: Subscription, count: int) -> list[int]:
 
 async def met(a: Node, b: Node) -> None:
     await until(net_of(a).overlay.used_neighbours)
-    await until(lambda: net_of(b).overlay.registry.look_up("chat/room"))
+    await until(lambda: net_of(b).overlay.directory.look_up("chat/room"))
 
 
 def test_the_past_of_both_nodes_comes_before_what_is_live(tmp_path: Path) -> None:
@@ -51,9 +51,9 @@ def test_the_past_of_both_nodes_comes_before_what_is_live(tmp_path: Path) -> Non
                 assert [each for each in heard if each >= 100] == list(range(100, 150))
                 await say(at_a, range(150, 200))
                 assert await hear(events, 50) == list(range(150, 200))
-            assert a.past is not None
-            assert isinstance(a.past, HistoryService)
-            assert 100 <= a.past.exchange.sent <= 150  # none twice
+            assert a.history is not None
+            assert isinstance(a.history, HistoryService)
+            assert 100 <= a.history.exchange.sent <= 150  # none twice
 
     asyncio.run(main())
 
@@ -67,7 +67,7 @@ def test_a_node_that_was_started_again_keeps_at_once_what_was_persistent(tmp_pat
             node("b", link_of(a), data=tmp_path) as b,
         ):
             await met(a, b)
-        assert json.loads((tmp_path / KNOWN).read_bytes())["channels"] == ["chat/#"]
+        assert json.loads((tmp_path / CHECKPOINT).read_bytes())["channels"] == ["chat/#"]
         async with node("b", data=tmp_path) as b, accord.connect(url_of(b)) as session:
             await say(session, range(3))
             async with session.subscribe("chat/#", qos=1) as events:
@@ -77,7 +77,7 @@ def test_a_node_that_was_started_again_keeps_at_once_what_was_persistent(tmp_pat
 
 
 def test_what_can_not_be_read_of_before_is_no_obstacle(tmp_path: Path) -> None:
-    (tmp_path / KNOWN).write_text("{")
+    (tmp_path / CHECKPOINT).write_text("{")
 
     async def main() -> None:
         async with (

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from tests.brokers import HOST
 
-from accord.core.broker.broker_context import NUMBERS
+from accord.core.broker.broker_context import NUMBERS_PER_MS
 from accord.core.router.rights import EVERYTHING
 from accord.runtime.addresses import SocketAddress
-from accord.runtime.incarnation import FILE, LATEST_MS, STEP_MS, begin
+from accord.runtime.incarnation import FILE, LATEST_MS, STEP_MS, next_incarnation
 from accord.runtime.node import Node, Settings
 from accord.runtime.overlay_service import NetOptions, OverlayService
 from accord.runtime.process import Clock
@@ -31,20 +31,20 @@ class SetBack(Clock):
 
 def test_the_clock_s_time_counts_while_it_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "data"
-    assert begin(folder, NOW_MS) == NOW_MS
-    assert begin(folder, NOW_MS + 1) == NOW_MS + 1
-    assert begin(None, NOW_MS - 5) == NOW_MS - 5
+    assert next_incarnation(folder, NOW_MS) == NOW_MS
+    assert next_incarnation(folder, NOW_MS + 1) == NOW_MS + 1
+    assert next_incarnation(None, NOW_MS - 5) == NOW_MS - 5
     assert [each.name for each in folder.iterdir()] == [FILE]
 
 
 @pytest.mark.parametrize("back_ms", [0, 1, 86_400_000])
 def test_a_clock_that_was_set_back_does_not(tmp_path: Path, back_ms: int) -> None:
-    assert begin(tmp_path, NOW_MS) == NOW_MS
-    second = begin(tmp_path, NOW_MS - back_ms)
-    third = begin(tmp_path, NOW_MS - back_ms)
+    assert next_incarnation(tmp_path, NOW_MS) == NOW_MS
+    second = next_incarnation(tmp_path, NOW_MS - back_ms)
+    third = next_incarnation(tmp_path, NOW_MS - back_ms)
     # All that a life gives numbers to, counted from its incarnation on, is below the next one.
     assert (second, third) == (NOW_MS + STEP_MS, NOW_MS + 2 * STEP_MS)
-    assert begin(tmp_path, NOW_MS + 86_400_000) == NOW_MS + 86_400_000
+    assert next_incarnation(tmp_path, NOW_MS + 86_400_000) == NOW_MS + 86_400_000
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_is_damaged_is_told_and_replaced(
 ) -> None:
     (tmp_path / FILE).write_bytes(found)
     (tmp_path / "incarnation.tmp").write_bytes(b"left behind by a crash")
-    assert begin(tmp_path, NOW_MS) == NOW_MS
+    assert next_incarnation(tmp_path, NOW_MS) == NOW_MS
     assert "damaged" in caplog.text
     assert msgspec.json.decode((tmp_path / FILE).read_bytes()) == NOW_MS
     assert [each.name for each in tmp_path.iterdir()] == [FILE]
@@ -69,11 +69,11 @@ def test_what_can_not_be_read_or_written_leaves_the_clock(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("no folder")
-    assert begin(tmp_path / "file", NOW_MS) == NOW_MS
+    assert next_incarnation(tmp_path / "file", NOW_MS) == NOW_MS
     assert "can't keep" in caplog.text
     caplog.clear()
     (tmp_path / FILE).mkdir()
-    assert begin(tmp_path, NOW_MS) == NOW_MS
+    assert next_incarnation(tmp_path, NOW_MS) == NOW_MS
     assert (tmp_path / FILE).is_dir()
     assert "can't keep" in caplog.text
 
@@ -96,10 +96,10 @@ def test_a_node_that_starts_with_an_earlier_clock_is_a_later_one(
             assert node.admission is not None
             assert node.quality is not None
             assert node.net.incarnation == node.incarnation
-            assert node.broker.hub.number >= node.incarnation * NUMBERS
+            assert node.broker.context.number >= node.incarnation * NUMBERS_PER_MS
             if isinstance(node.net, OverlayService):
-                assert node.net.overlay.sending.incarnation == node.incarnation
-            return node.incarnation, node.broker.hub.number
+                assert node.net.overlay.sender.incarnation == node.incarnation
+            return node.incarnation, node.broker.context.number
 
     first, number = asyncio.run(life(Clock()))
     second, later = asyncio.run(life(SetBack(3_600_000)))

@@ -154,4 +154,4 @@ def test_too_many_askers_are_told_what_memory_knows(tmp_path: Path) -> None:
         return await asyncio.gather(*asked)
 
     assert [numbers(answer) for answer in asyncio.run(main())] == [[1]] * 20
-    assert store._askers == 0
+    assert store._searches == 0

@@ -64,7 +64,9 @@ async def send(source: Node, destination: Node, channel: str, count: int = 20) -
         accord.connect(url_of(destination)) as subscriber,
         subscriber.subscribe(f"{channel}/#", qos=1) as events,
     ):
-        await until(lambda: destination.settings.name in net_of(source).bridge.remotes.nodes)
+        await until(
+            lambda: destination.settings.name in net_of(source).bridge.remote_interests.nodes
+        )
         sent = [bytes([at]) * (at * 20_000 + 1) for at in range(count)]
         for payload in sent:
             await publisher.publish(f"{channel}/x", payload, qos=1)

@@ -61,20 +61,20 @@ class FakeNode:
 
     def look(self, now_ms: int) -> None:
         self.now_ms = now_ms
-        self.monitor.look(now_ms=now_ms)
+        self.monitor.sample(now_ms=now_ms)
 
 
 def test_a_node_as_a_whole() -> None:
     node = FakeNode()
     counters = node.counters
     counters.sessions = 5
-    counters.connected()
+    counters.count_connect()
     counters.publishes_received = [10, 0, 0]
     counters.bytes_received = 1_000
     counters.publishes_sent = [0, 20, 0]
     counters.bytes_sent = 4_000
     counters.queued_messages[3], counters.queued_bytes[3] = 7, 700
-    counters.shed("queue full", "bob", 6)
+    counters.count_shed("queue full", "bob", 6)
     node.process.cpu = 0.5
     node.tasks = [0, 0, 0, 4, 0, 0, 0, 1]
     node.look(2_000)
@@ -110,7 +110,7 @@ def test_series_over_time() -> None:
 
 def test_queues_by_importance() -> None:
     node = FakeNode()
-    node.counters.waited(3, 8, 100)
+    node.counters.count_wait(3, 8, 100)
     node.counters.queued_messages[6], node.counters.queued_bytes[6] = 2, 50
     node.tasks = [0, 0, 0, 0, 0, 0, 4]
     node.look(1_000)
@@ -133,7 +133,7 @@ def test_channels_and_clients() -> None:
     counts = node.channels.get("a/b")
     counts.published, counts.published_bytes = 4, 400
     counts.delivered, counts.delivered_bytes = 8, 800
-    counts.waited(4, 8)
+    counts.count_wait(4, 8)
     node.clients[2] = ClientReading(client="c2", sent=5, sent_bytes=1_000, link_kbps=300)
     node.look(2_000)
     top = node.monitor.top(2)

@@ -82,7 +82,7 @@ def test_one_datagram_serves_all_neighbours_of_the_group(template: str) -> None:
             session = await stack.enter_async_context(accord.connect(url_of(each)))
             subscription = session.subscribe("video/#", qos=0)
             streams.append(await stack.enter_async_context(subscription))
-        await until(lambda: len(net_of(a).bridge.remotes.nodes) == 4)
+        await until(lambda: len(net_of(a).bridge.remote_interests.nodes) == 4)
         await until(lambda: sorted(group_of(a).reached) == ["b", "c", "d"])
 
         async def show(number: int) -> None:
@@ -134,7 +134,7 @@ def test_forged_and_repeated_datagrams_do_no_harm() -> None:
         for each in (b, c):
             session = await stack.enter_async_context(accord.connect(url_of(each)))
             streams.append(await stack.enter_async_context(session.subscribe("video/#", qos=0)))
-        await until(lambda: len(net_of(a).bridge.remotes.nodes) == 2)
+        await until(lambda: len(net_of(a).bridge.remote_interests.nodes) == 2)
         await until(lambda: sorted(group_of(a).reached) == ["b", "c"])
         while group_of(a).sent.messages < 5:
             await publisher.publish("video/x", b"once", qos=0)
@@ -165,7 +165,7 @@ def test_who_does_not_hear_the_group_is_served_by_its_link() -> None:
         publisher = await stack.enter_async_context(accord.connect(url_of(a)))
         session = await stack.enter_async_context(accord.connect(url_of(b)))
         stream = await stack.enter_async_context(session.subscribe("video/#", qos=0))
-        await until(lambda: net_of(a).bridge.remotes.nodes)
+        await until(lambda: net_of(a).bridge.remote_interests.nodes)
         for number in range(5):
             await publisher.publish("video/x", str(number), qos=0)
             assert (await anext(stream)).payload == str(number).encode()

@@ -78,7 +78,7 @@ def test_clients_of_two_nodes_meet(qos: int) -> None:
             accord.connect(url_of(b)) as subscriber,
             subscriber.subscribe("uav/#", qos=qos, where="level > 5") as events,
         ):
-            await until(lambda: net_of(a).bridge.remotes.nodes)
+            await until(lambda: net_of(a).bridge.remote_interests.nodes)
             for level in range(10):
                 await publisher.publish("uav/x", str(level), qos=qos, level=level)
             got = [(await anext(events)).payload for _ in range(4)]
@@ -96,7 +96,7 @@ def test_channels_that_tolerate_loss_go_by_datagrams() -> None:
             accord.connect(url_of(b)) as subscriber,
             subscriber.subscribe("loose/#", qos=0) as events,
         ):
-            await until(lambda: net_of(a).bridge.remotes.nodes)
+            await until(lambda: net_of(a).bridge.remote_interests.nodes)
             # Datagrams are used once the other side has confirmed that it hears them.
             while not net_of(a).links()[0].traffic.sent.datagrams.messages:
                 await publisher.publish("loose/x", b"", qos=0)
@@ -141,7 +141,7 @@ def test_channels_that_were_defined_are_there_after_a_restart(tmp_path: Path) ->
 
     async def look() -> list[str]:
         async with node("a", data=tmp_path) as a:
-            return [each.name for each in net_of(a).overlay.registry.all()]
+            return [each.name for each in net_of(a).overlay.directory.all()]
 
     asyncio.run(define())
     assert asyncio.run(look()) == ["uav/#"]
@@ -155,7 +155,7 @@ def test_the_configuration_can_be_changed_later(tmp_path: Path) -> None:
     async def look(*said: ChannelDefinition) -> list[tuple[str, int]]:
         async with node("a", data=tmp_path, channels=said) as a:
             net_of(a).create_channel(ChannelDefinition("chat"), replace=True)
-            return [(each.name, each.paths) for each in net_of(a).overlay.registry.all()]
+            return [(each.name, each.paths) for each in net_of(a).overlay.directory.all()]
 
     assert asyncio.run(look(one)) == [("chat", 1), ("uav/#", 2)]
     assert asyncio.run(look(other)) == [("chat", 1), ("uav/#", 3)]
@@ -172,7 +172,7 @@ def test_what_goes_up_from_a_secondary_node_may_be_wanted_somewhere() -> None:
                 Node(settings, Users(anonymous=EVERYTHING)) as x,
                 accord.connect(url_of(x)) as session,
             ):
-                await until(lambda: not x.broker.router.bound("uav").is_ordered)  # it is known
+                await until(lambda: not x.broker.router.traits("uav").is_ordered)  # it is known
                 assert (await session.publish("uav", b"1", qos=1)).has_subscribers
                 assert not (await session.publish("$uav", b"1", qos=1)).has_subscribers
 
@@ -219,7 +219,7 @@ def test_a_node_that_goes_is_not_needed_for_the_others() -> None:
                 accord.connect(url_of(c)) as subscriber,
                 subscriber.subscribe("uav") as events,
             ):
-                await until(lambda: net_of(a).bridge.remotes.nodes)
+                await until(lambda: net_of(a).bridge.remote_interests.nodes)
                 await publisher.publish("uav", b"still")
                 assert (await anext(events)).payload == b"still"
 

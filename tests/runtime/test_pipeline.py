@@ -20,7 +20,7 @@ from accord.core.monitoring.statistics import PipelineStatus
 from accord.core.queries.messages import EventQuery, Measure, MeasuredValues, WatchedPredicate
 from accord.runtime import pipeline_options, pipeline_process
 from accord.runtime.logs import FIELDS
-from accord.runtime.pipeline import MAX_QUESTIONS, WORK, Pipeline
+from accord.runtime.pipeline import MAX_PENDING, WORK, Pipeline
 from accord.runtime.pipeline_options import (
     PipelineError,
     PipelineOptions,
@@ -30,7 +30,7 @@ from accord.runtime.pipeline_options import (
 
 QUICK = PipelineTimeouts(
     first_pause_s=0.01,
-    longest_pause_s=0.05,
+    max_pause_s=0.05,
     settings_pause_s=3_600,
     stop_s=20,
     term_s=0.2,
@@ -48,7 +48,7 @@ async def a_pipeline(
 ) -> AsyncIterator[Pipeline]:
     options = PipelineOptions(
         command=fake_pipeline.command(*(lives or ({},))),
-        patience=patience,
+        timeouts=patience,
         timeout_s=timeout_s,
         declared={"altitude_m": "float"},
     )
@@ -314,7 +314,7 @@ def test_it_falls_behind_while_it_is_away(tmp_path: Path) -> None:
 def test_why_it_ended_is_what_it_wrote_last(tmp_path: Path) -> None:
     async def scenario() -> str:
         options = PipelineOptions(
-            command=(sys.executable, "-c", "raise ValueError('no such luck')"), patience=QUICK
+            command=(sys.executable, "-c", "raise ValueError('no such luck')"), timeouts=QUICK
         )
         pipeline = Pipeline(options, node="alpha", data=tmp_path)
         pipeline.start()
@@ -328,7 +328,7 @@ def test_why_it_ended_is_what_it_wrote_last(tmp_path: Path) -> None:
 
 def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
     async def scenario() -> str:
-        options = PipelineOptions(command=("/no/such/command",), patience=QUICK)
+        options = PipelineOptions(command=("/no/such/command",), timeouts=QUICK)
         pipeline = Pipeline(options, node="alpha", data=tmp_path)
         pipeline.start()
         await until(lambda: pipeline.health.problem)
@@ -381,8 +381,8 @@ def test_who_goes_away_cancels(tmp_path: Path) -> None:
 def test_only_so_many_wait(tmp_path: Path) -> None:
     async def scenario() -> str:
         async with a_pipeline(tmp_path, {"mute_on": "query"}) as pipeline:
-            waiting = [asyncio.create_task(pipeline.page(A)) for _ in range(MAX_QUESTIONS)]
-            await until(lambda: pipeline.status().waiting == MAX_QUESTIONS)
+            waiting = [asyncio.create_task(pipeline.page(A)) for _ in range(MAX_PENDING)]
+            await until(lambda: pipeline.status().waiting == MAX_PENDING)
             with pytest.raises(PipelineError) as error:
                 await pipeline.page(A)
             for each in waiting:
@@ -497,7 +497,7 @@ asyncio.run(main())
 
 def test_its_output_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline_process, "MAX_OUTPUT", 10_000)
-    monkeypatch.setattr("accord.runtime.pipeline._LOOK_S", 0.01)
+    monkeypatch.setattr("accord.runtime.pipeline._CHECK_S", 0.01)
     output = tmp_path / WORK / pipeline_process.OUTPUT
 
     async def scenario() -> tuple[str, ...]:

@@ -63,8 +63,8 @@ def test_every_change_is_a_version_that_counts_at_once() -> None:
         await admin.put_policy(IMAGES, who="ann")
         await admin.patch({"strategy": "strict", "bandwidth": "800 kbit/s"}, who="bob")
         await admin.remove_policy("Report")
-        assert (admin.book.version, admin.book.policies) == (4, (IMAGES,))
-        assert (admin.book.strategy, admin.book.bandwidth_bps) == ("strict", 800_000)
+        assert (admin.policy_set.version, admin.policy_set.policies) == (4, (IMAGES,))
+        assert (admin.policy_set.strategy, admin.policy_set.bandwidth_bps) == ("strict", 800_000)
         assert [version for version, _ in node.applied] == [1, 2, 3, 4]
         assert node.applied[-1][1] is admin.policies
         assert [(each.version, each.who, each.what) for each in admin.history()] == [
@@ -83,7 +83,7 @@ def test_a_policy_is_replaced_in_its_place() -> None:
 
     async def work() -> None:
         await node.administration.put_policy(again)
-        assert node.administration.book == PolicySet(version=4, policies=(again, IMAGES))
+        assert node.administration.policy_set == PolicySet(version=4, policies=(again, IMAGES))
 
     run(work)
 
@@ -98,7 +98,7 @@ def test_changes_survive_a_crash() -> None:
 
     run(work)
     found = load_initial_policies(PolicyStore(disk.crash()))
-    assert found == node.administration.book
+    assert found == node.administration.policy_set
     assert found.version == 2
 
 
@@ -127,9 +127,9 @@ def test_two_administrators_do_not_overwrite_each_other() -> None:
         )
         assert isinstance(results[0], PolicySet)
         assert isinstance(results[1], ConflictError)
-        assert (results[1].wanted, results[1].current) == (0, 1)
+        assert (results[1].requested, results[1].current) == (0, 1)
         assert "version 1 is current" in str(results[1])
-        assert admin.book.policies == (REPORT,)
+        assert admin.policy_set.policies == (REPORT,)
         await admin.put_policy(IMAGES, if_version=1)
 
     run(work)
@@ -142,7 +142,7 @@ def test_refusals_leave_everything_as_it_was() -> None:
 
     async def work() -> None:
         await admin.put_policy(REPORT)
-        before = (admin.book, admin.policies)
+        before = (admin.policy_set, admin.policies)
         with pytest.raises(PolicyError, match='strategy: expected one of "strict"'):
             await admin.patch({"strategy": "random"})
         with pytest.raises(UnknownPolicyError, match="no policy 'Images'"):
@@ -152,10 +152,10 @@ def test_refusals_leave_everything_as_it_was() -> None:
         disk.fail("sync", errno.ENOSPC)
         with pytest.raises(PolicyStoreError, match="no space left"):
             await admin.put_policy(IMAGES)
-        assert (admin.book, admin.policies) == before
+        assert (admin.policy_set, admin.policies) == before
         assert len(node.applied) == 1
         await admin.put_policy(IMAGES)
-        assert admin.book.version == 2
+        assert admin.policy_set.version == 2
 
     run(work)
 
@@ -168,7 +168,7 @@ def test_an_earlier_version_counts_again_as_a_new_one() -> None:
         await admin.put_policy(REPORT)
         await admin.replace(PolicySet(policies=(IMAGES,), strategy="strict"))
         await admin.rollback(1, who="ann")
-        assert admin.book == PolicySet(version=3, policies=(REPORT,))
+        assert admin.policy_set == PolicySet(version=3, policies=(REPORT,))
         assert admin.history()[0].what == "back to version 1"
 
     run(work)
@@ -202,7 +202,7 @@ def test_a_change_is_not_stopped_half_way_when_who_asked_goes() -> None:
         with pytest.raises(asyncio.CancelledError):
             await asking
         await admin.close()
-        assert admin.book.version == 1
+        assert admin.policy_set.version == 1
         assert len(node.applied) == 1
 
     run(work)
@@ -223,7 +223,7 @@ def test_a_dry_run_changes_nothing_and_says_whom_a_change_would_affect() -> None
         result = await admin.dry_run(PolicySet(policies=(REPORT, IMAGES)))
         assert (result.version, result.checked, result.total) == (1, 152, 150)
         assert len(result.affected) == 150
-        assert admin.book.policies == (REPORT,)
+        assert admin.policy_set.policies == (REPORT,)
         nothing = await admin.dry_run(PolicySet(policies=(REPORT,), strategy="strict"))
         assert (nothing.checked, nothing.total) == (152, 0)
 
@@ -272,14 +272,14 @@ class TestFirstBook:
         node = start()
         run(lambda: _ignored(node.administration.put_policy(REPORT)))
         node = start()
-        assert node.administration.book == PolicySet(
+        assert node.administration.policy_set == PolicySet(
             version=2, strategy="strict", policies=(REPORT,)
         )
         file.write_text("strategy = 'laxity'")
         node = start()
-        assert node.administration.book == PolicySet(version=3, strategy="laxity")
+        assert node.administration.policy_set == PolicySet(version=3, strategy="laxity")
         run(lambda: _ignored(node.administration.rollback(2)))
-        assert start().administration.book.policies == (REPORT,)
+        assert start().administration.policy_set.policies == (REPORT,)
 
     def test_a_version_that_nobody_understands_is_passed_over(
         self, caplog: pytest.LogCaptureFixture

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from accord.core.policy.dry_run import OpenOperation
 from accord.core.policy.policies import Entity
 from accord.core.policy.policy import Policy
-from accord.core.policy.policy_set import PolicySet, book_from
+from accord.core.policy.policy_set import PolicySet, policy_set_from
 from accord.runtime import policy_requests
 from accord.runtime.policy_admin import PolicyAdmin, PolicyHost
-from accord.runtime.policy_requests import answer
+from accord.runtime.policy_requests import handle_request
 from accord.runtime.policy_store import PolicyStore
 
 REPORT = Policy(name="Report", channel=("patrol/#",), importance=6)
@@ -33,7 +33,7 @@ def ask(
 ) -> dict[str, Any]:
     body = request if isinstance(request, bytes) else msgspec.json.encode(request)
     found = asyncio.run(
-        answer(
+        handle_request(
             administration or new_administration(), body, may_change=may_change, who="ann at desk-1"
         )
     )
@@ -44,7 +44,7 @@ def ask(
 def test_seeing() -> None:
     heard = ask({"do": "get"})
     assert (heard["ok"], heard["version"]) == (True, 7)
-    assert book_from(heard["book"]) == new_administration().book
+    assert policy_set_from(heard["book"]) == new_administration().policy_set
     one = ask({"do": "get", "name": "Report"})
     assert one["policy"] == {"name": "Report", "channel": "patrol/#", "importance": 6}
 
@@ -55,11 +55,11 @@ def test_a_conversation() -> None:
     assert ask({"do": "put policy", "policy": policy}, admin) == {"ok": True, "version": 8}
     assert ask({"do": "patch", "settings": {"strategy": "strict"}}, admin)["version"] == 9
     assert ask({"do": "remove policy", "name": "Report"}, admin)["version"] == 10
-    assert [policy.name for policy in admin.book.policies] == ["Images"]
+    assert [policy.name for policy in admin.policy_set.policies] == ["Images"]
     assert ask({"do": "put", "book": {"shaping": False}}, admin)["version"] == 11
     assert ask({"do": "put", "toml": "strategy = 'laxity'"}, admin)["version"] == 12
     assert ask({"do": "rollback", "version": 9}, admin)["version"] == 13
-    assert len(admin.book.policies) == 2
+    assert len(admin.policy_set.policies) == 2
     history = ask({"do": "history"}, admin)["history"]
     assert [each["version"] for each in history] == [13, 12, 11, 10, 9, 8]
     assert history[0]["who"] == "ann at desk-1"
@@ -72,7 +72,7 @@ def test_questions_change_nothing() -> None:
     question = {"do": "explain", "operation": "subscribe", "channel": "patrol/report"}
     explanation = ask({**question, "client": "desk-1", "attributes": {"a": 1}}, admin)
     assert explanation["explanation"]["granted"]["policy"] == "Report"
-    assert admin.book.version == 7
+    assert admin.policy_set.version == 7
 
 
 def test_a_change_for_another_version() -> None:

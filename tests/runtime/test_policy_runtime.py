@@ -49,12 +49,12 @@ def url(node: Node) -> str:
 
 
 def manager(node: Node) -> PolicyRuntime:
-    assert node.manager is not None
-    return node.manager
+    assert node.policy_runtime is not None
+    return node.policy_runtime
 
 
 async def decide(node: Node, text: str) -> None:
-    await manager(node).administration.replace(parse_policy_set(text))
+    await manager(node).admin.replace(parse_policy_set(text))
 
 
 async def until(is_true: Callable[[], bool]) -> None:
@@ -88,7 +88,7 @@ def test_policies_over_mqtt() -> None:
             assert (await ask(session, do="patch", settings={"strategy": "strict"}))["ok"] is True
             told = await ask(session, do="explain", operation="publish", channel="alarm")
             assert "alarms" in json.dumps(told)
-            assert node.broker.hub.discipline.name == "strict"
+            assert node.broker.context.discipline.name == "strict"
             wrong = await ask(session, do="patch", settings={"strategy": "fast"})
             assert (wrong["ok"], wrong["place"]) == (False, "strategy")
 
@@ -99,7 +99,7 @@ def test_what_matters_overtakes_on_a_thin_link() -> None:
     async def run() -> None:
         async with a_node() as node:
             await decide(node, ALARMS_FIRST)
-            await manager(node).administration.patch({"client_bandwidth": "400 kbit/s"})
+            await manager(node).admin.patch({"client_bandwidth": "400 kbit/s"})
             async with (
                 accord.connect(url(node)) as publisher,
                 accord.connect(url(node)) as receiver,
@@ -115,8 +115,8 @@ def test_what_matters_overtakes_on_a_thin_link() -> None:
                         break
                 assert channels.index("alarm") < 35
                 session = next(each for each in node.broker.sessions.values() if each.subscriptions)
-                assert session.line is not None
-                assert session.line.link.limit_bps == 400_000
+                assert session.connection is not None
+                assert session.connection.link.limit_bps == 400_000
 
     asyncio.run(run())
 
@@ -151,7 +151,7 @@ def test_pictures_are_shaped_by_a_worker() -> None:
                     assert Image.open(io.BytesIO(event.payload)).format == "JPEG"
                     assert event.attributes["shaped-from"] == len(original)
                     break
-                await manager(node).administration.patch({"shaping": False})
+                await manager(node).admin.patch({"shaping": False})
                 await session.publish("image", original)
                 async for event in events:
                     assert event.payload == original
@@ -177,7 +177,7 @@ def test_costly_conditions_are_evaluated_by_a_worker() -> None:
             async for event in events:
                 assert event.payload == b"1"
                 break
-            assert manager(node).orders.workers.counts.done == 1
+            assert manager(node).dispatcher.workers.counts.done == 1
 
     asyncio.run(run())
 
@@ -197,11 +197,11 @@ def test_policies_follow_resources() -> None:
             async with accord.connect(url(node)) as session, session.subscribe("a"):
                 await session.publish("a", b"")
                 (entity,) = [each.entity for each in node.broker.sessions.values()]
-                await manager(node).administration.patch({"client_bandwidth": "300 kbit/s"})
+                await manager(node).admin.patch({"client_bandwidth": "300 kbit/s"})
                 await until(lambda: entity.holding != 0)
-                way = node.broker.way(entity, "a")
+                way = node.broker.fan_out_for(entity, "a")
                 assert way.grant.importance == 1
-                await manager(node).administration.patch({"client_bandwidth": None})
+                await manager(node).admin.patch({"client_bandwidth": None})
                 await until(lambda: entity.holding == 0)
 
     asyncio.run(run())
@@ -217,8 +217,8 @@ def test_a_look_that_fails_is_not_the_last(
         raise ValueError("expected a number")
 
     async def run() -> None:
-        monkeypatch.setattr("accord.runtime.policy_runtime._LOOK_S", 0.01)
-        monkeypatch.setattr(Monitor, "look", look)
+        monkeypatch.setattr("accord.runtime.policy_runtime._SAMPLE_S", 0.01)
+        monkeypatch.setattr(Monitor, "sample", look)
         async with a_node():
             await until(lambda: len(looks) > 1)
 
@@ -251,8 +251,8 @@ def test_changes_survive_a_restart_until_the_file_is_edited(tmp_path: Path, has_
     async def strategy(change: str | None) -> str:
         async with a_node(tmp_path / "data", policies) as node:
             if change is not None:
-                await manager(node).administration.patch({"strategy": change})
-            return node.broker.hub.discipline.name
+                await manager(node).admin.patch({"strategy": change})
+            return node.broker.context.discipline.name
 
     assert asyncio.run(strategy(None)) == ("strict" if has_file else "weighted fair")
     assert asyncio.run(strategy("laxity")) == "laxity"
@@ -288,14 +288,14 @@ def test_a_request_that_fails_is_answered_and_so_are_those_behind_it(
 ) -> None:
     async def scene() -> None:
         async with a_node() as node, accord.connect(url(node)) as client:
-            taken = manager(node)._answer_channels
+            taken = manager(node)._handle_channels
 
             def failing(request: NodeRequest) -> bytes:
                 if request.message.payload == b"poison":
                     raise ValueError(request.message.payload)
                 return taken(request)
 
-            monkeypatch.setattr(manager(node), "_answer_channels", failing)
+            monkeypatch.setattr(manager(node), "_handle_channels", failing)
             async with client.subscribe("answers") as answers:
                 for payload in (b"poison", b'{"do": "list"}'):
                     await client.publish("$accord/channels", payload, response_topic="answers")
@@ -321,8 +321,8 @@ def test_what_can_not_be_put_away_does_not_keep_the_node_from_closing(
                 close()
 
             monkeypatch.setattr(node.durability, "close", noted)
-            node.broker.hub.ledger.add(-(2**63), 1, "a", "", "b", 0, 1, 1, 1, 0, 0, "", "", 0)
-            node.broker.hub.ledger.add(2**63, 1, "a", "", "b", 0, 1, 1, 1, 0, 0, "", "", 0)
+            node.broker.context.ledger.add(-(2**63), 1, "a", "", "b", 0, 1, 1, 1, 0, 0, "", "", 0)
+            node.broker.context.ledger.add(2**63, 1, "a", "", "b", 0, 1, 1, 1, 0, 0, "", "", 0)
 
     asyncio.run(scene())
     assert closed == [True]

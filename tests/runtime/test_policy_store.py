@@ -76,7 +76,7 @@ def test_only_the_last_versions_are_kept(disk: Callable[[], FaultDisk | None]) -
 def test_without_a_disk_it_remembers() -> None:
     store = fill(PolicyStore(), 1, 2)
     assert store.newest() == (version(2), text(2))
-    assert store.place == "in memory"
+    assert store.location == "in memory"
     store.close()
 
 

@@ -207,8 +207,10 @@ def test_expectations_of_many_clients_that_come_and_go() -> None:
                     for number in range(100):
                         events = session.subscribe(f"lab/{number}", expect=expect)
                         await stack.enter_async_context(events)
-                    assert len(quality.negotiation.book) == 200
-                await until(lambda: not quality.holders and len(quality.negotiation.book) == 0)
+                    assert len(quality.negotiation.expectations) == 200
+                await until(
+                    lambda: not quality.clients and len(quality.negotiation.expectations) == 0
+                )
             quality.check_invariants()
 
     asyncio.run(test())
@@ -277,10 +279,10 @@ def test_a_path_is_added_and_withdrawn() -> None:
         async with a_node(net=net) as node:
             assert node.quality is not None
             assert isinstance(node.net, OverlayService)
-            quality, registry = node.quality.quality, node.net.overlay.registry
+            quality, registry = node.quality.quality, node.net.overlay.directory
             for number, channel in enumerate(("lab/t", "lab/u"), start=1):
                 for _ in range(2):  # the same again is the same
-                    quality.take(
+                    quality.handle_notices(
                         [
                             ApplyMechanism(
                                 number, MechanismStep.ADD_PATH, "p", channel, "reliability", 99.0
@@ -291,7 +293,9 @@ def test_a_path_is_added_and_withdrawn() -> None:
                 assert found is not None
                 assert (found.name, found.paths) == (channel, 2)
                 assert found.max_delay_us == (50_000 if channel == "lab/u" else 0)
-            quality.take([WithdrawMechanism(1), WithdrawMechanism(2), WithdrawMechanism(3)])
+            quality.handle_notices(
+                [WithdrawMechanism(1), WithdrawMechanism(2), WithdrawMechanism(3)]
+            )
             assert registry.look_up("lab/t") is None
             again = registry.look_up("lab/u")
             assert again is not None
@@ -305,7 +309,7 @@ def test_paths_that_reactions_add_are_not_kept_and_all_go_again(tmp_path: Path) 
 
     def paths_of(node: Node, channel: str) -> int:
         assert isinstance(node.net, OverlayService)
-        found = node.net.overlay.registry.get(channel)
+        found = node.net.overlay.directory.get(channel)
         return 0 if found is None else found.paths
 
     async def test() -> None:
@@ -315,7 +319,7 @@ def test_paths_that_reactions_add_are_not_kept_and_all_go_again(tmp_path: Path) 
             quality = node.quality.quality
             node.net.create_channel(ChannelDefinition(name="kept", paths=2), replace=False)
             for number, channel in enumerate(("lab/t", "lab/t", "kept"), start=1):
-                quality.take(
+                quality.handle_notices(
                     [
                         ApplyMechanism(
                             number, MechanismStep.ADD_PATH, "p", channel, "reliability", 99.0
@@ -323,7 +327,7 @@ def test_paths_that_reactions_add_are_not_kept_and_all_go_again(tmp_path: Path) 
                     ]
                 )
             assert (paths_of(node, "lab/t"), paths_of(node, "kept")) == (3, 3)
-            quality.take([WithdrawMechanism(1)])
+            quality.handle_notices([WithdrawMechanism(1)])
             assert paths_of(node, "lab/t") == 2
             node.net.create_channel(ChannelDefinition(name="other"), replace=False)
         async with a_node(tmp_path, net=net) as node:
@@ -349,7 +353,7 @@ def test_the_order_of_events_is_what_the_template_makes_of_it(
         net = NetOptions(listen=(SocketAddress("127.0.0.1", 0),), channels=(definition,))
         async with a_node(net=net) as node:
             assert node.quality is not None
-            assert node.quality.quality.watching.order_of("lab/t") == order
+            assert node.quality.quality.monitor.order_of("lab/t") == order
 
     asyncio.run(test())
 
@@ -382,7 +386,7 @@ def test_a_secondary_node_knows_the_order_of_a_channel(
 ) -> None:
     lookups = ChannelCache(TierOptions())
     assert order_by(lookups, "room") == "publisher"  # as long as nothing is known
-    lookups.hear("a", 1, 1, 0)
+    lookups.on_directory_version("a", 1, 1, 0)
     traits = {
         "routed": TemplateTraits(),
         "unreliable": TemplateTraits(),
@@ -390,5 +394,5 @@ def test_a_secondary_node_knows_the_order_of_a_channel(
         "total_order": TemplateTraits(is_ordered=True, keeps_order=True),
     }
     defined = ChannelDefinition(name="room", template=template, paths=paths)
-    lookups.told(ChannelLookupReply(1, traits, (), ((defined, "a"),), "", is_last=True), 0)
+    lookups.on_reply(ChannelLookupReply(1, traits, (), ((defined, "a"),), "", is_last=True), 0)
     assert order_by(lookups, "room") == order

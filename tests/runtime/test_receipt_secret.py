@@ -17,7 +17,7 @@ from accord.runtime.receipt_secret import FILE, load_receipt_secret
 
 
 def shed(at: Node) -> dict[str, int]:
-    return dict(at.broker.hub.counters.shed_causes.counts)
+    return dict(at.broker.context.counters.shed_causes.counts)
 
 
 def mode_of(file: Path) -> int:
@@ -68,7 +68,7 @@ def test_clients_of_two_nodes_answer_each_other() -> None:
             camera.feedback() as answers,
             desk.feedback() as back,
         ):
-            await until(lambda: net_of(a).bridge.remotes.nodes)
+            await until(lambda: net_of(a).bridge.remote_interests.nodes)
             published = await camera.publish("uav/x", feedback=True, correlation_data=b"42")
             event = await anext(events)
             for number in range(20):

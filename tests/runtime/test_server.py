@@ -139,13 +139,13 @@ def test_what_came_alone_is_counted_and_noted_like_all() -> None:
     async def scenario(world: World) -> None:
         await world.join("ada", "#")
         (bob,) = await world.publishers("report")
-        world.broker.hub.ledger.take()
-        sent = world.broker.hub.counters.packets_sent
+        world.broker.context.ledger.take()
+        sent = world.broker.context.counters.packets_sent
         read(bob, Publish("report", b"x"), Publish("report", b"y"))
-        batch = world.broker.hub.ledger.take()
+        batch = world.broker.context.ledger.take()
         assert batch is not None
         assert [row[2:7] for row in batch.rows] == [(2, "report", "report-source", "ada", 0)]
-        assert world.broker.hub.counters.packets_sent == sent + 2
+        assert world.broker.context.counters.packets_sent == sent + 2
 
     run(scenario)
 
@@ -156,15 +156,15 @@ def test_what_cuts_through_is_counted_later_but_before_anybody_looks() -> None:
         (bob,) = await world.publishers("report")
         read(bob, Publish("report", b"hello"))
         wire.written.clear()
-        sent = world.broker.hub.counters.packets_sent
+        sent = world.broker.context.counters.packets_sent
         for _ in range(3):
             read(bob, Publish("report", b"hello"))
         assert heard(wire) == [b"hello"] * 3
-        assert len(world.broker.cut_throughs.waiting) == 3
+        assert len(world.broker.cut_throughs.pending) == 3
         world.server.tick()
         await world.turn()
-        assert world.broker.cut_throughs.waiting == []
-        assert world.broker.hub.counters.packets_sent == sent + 3
+        assert world.broker.cut_throughs.pending == []
+        assert world.broker.context.counters.packets_sent == sent + 3
         assert world.broker.sessions["ada"].sent == 5
 
     run(scenario)
@@ -177,7 +177,7 @@ def test_counting_is_put_off_for_so_many_only() -> None:
         for _ in range(2_000):
             read(bob, Publish("report", b"x"))
             await asyncio.sleep(0)
-            assert len(world.broker.cut_throughs.waiting) <= 1_024
+            assert len(world.broker.cut_throughs.pending) <= 1_024
         assert world.broker.sessions["ada"].sent > 900
 
     run(scenario)
@@ -204,7 +204,7 @@ def test_who_is_being_disconnected_gets_nothing_and_stops_nobody() -> None:
         wire.written.clear()
         ada.abort()
         read(bob, Publish("report", b"hello"))
-        assert not world.broker.cut_throughs.waiting
+        assert not world.broker.cut_throughs.pending
 
         def fail(_: bytes) -> None:
             raise RuntimeError("closed")
@@ -362,7 +362,7 @@ class Busy(Task):
         self.world = world
 
     def run(self) -> None:
-        self.world.broker.hub.submit(self)
+        self.world.broker.context.submit(self)
 
 
 def test_while_tasks_wait_only_what_matters_more_is_sent_at_once() -> None:
@@ -373,7 +373,7 @@ def test_while_tasks_wait_only_what_matters_more_is_sent_at_once() -> None:
         low, high = await world.publishers("report", "alarm")
         now_ms = world.server.clock.now_ms()
         world.server.clock = FixedClock(now_ms)
-        world.broker.hub.submit(Busy(world, 3))
+        world.broker.context.submit(Busy(world, 3))
         world.server.due()
         await world.turn()
         wire.written.clear()
@@ -393,7 +393,7 @@ def test_while_tasks_wait_only_what_matters_more_is_sent_at_once() -> None:
         read(low, Publish("report", bytes(100_000)))
         await world.turn()
         assert heard(wire) == [bytes(5)], "so much is worth a write"
-        while world.broker.hub.tasks.take() is not None:
+        while world.broker.context.tasks.take() is not None:
             pass
         read(low, Publish("report", b"hello"))
         await world.turn()

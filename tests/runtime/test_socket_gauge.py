@@ -45,7 +45,7 @@ def test_what_the_kernel_holds_is_outstanding() -> None:
         link = LinkEstimator()
         reads = gauge(Transport(one))
         reads.route(link)
-        assert link.allowance > 100_000, "segments are large on loopback"
+        assert link.send_window > 100_000, "segments are large on loopback"
         assert link.rtt_ms >= 1
         size = 0
         while True:
@@ -54,7 +54,7 @@ def test_what_the_kernel_holds_is_outstanding() -> None:
             except BlockingIOError:
                 break
         link.sent(size)
-        reads.look(link, 1)
+        reads.sample(link, 1)
         assert 0 < link.outstanding_bytes < size, "some of it is in the receiver's buffer"
         left = size
         while left:
@@ -62,8 +62,8 @@ def test_what_the_kernel_holds_is_outstanding() -> None:
         now_us = 2
         while link.outstanding_bytes:
             now_us += 1
-            reads.look(link, now_us)
-        assert link.room == link.allowance
+            reads.sample(link, now_us)
+        assert link.room == link.send_window
 
 
 @linux_only
@@ -72,7 +72,7 @@ def test_what_the_transport_holds_counts_too() -> None:
     with one, other:
         link = LinkEstimator()
         link.sent(5_000)
-        gauge(Transport(one, waiting=5_000)).look(link, 1)
+        gauge(Transport(one, waiting=5_000)).sample(link, 1)
         assert link.outstanding_bytes == 5_000
 
 
@@ -81,7 +81,7 @@ def test_without_a_socket_the_transport_s_buffer_is_all_there_is() -> None:
     reads = gauge(Transport(None, waiting=3_000))
     reads.route(link)
     link.sent(10_000)
-    assert reads.look(link, 1) == link.allowance - 3_000
+    assert reads.sample(link, 1) == link.send_window - 3_000
     assert link.outstanding_bytes == 3_000
 
 
@@ -92,9 +92,9 @@ def test_a_socket_that_is_no_tcp_or_closed_is_no_problem() -> None:
     link = LinkEstimator()
     reads.route(link)
     link.sent(100)
-    reads.look(link, 1)
+    reads.sample(link, 1)
     one.close()
-    reads.look(link, 2)
+    reads.sample(link, 2)
     assert link.outstanding_bytes == 10
 
 

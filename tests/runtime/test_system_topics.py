@@ -10,17 +10,17 @@ from accord.runtime.system_topics import system_topics
 
 def busy() -> Statistics:
     counters = Counters(started_ms=0)
-    counters.connected()
-    counters.connected()
-    counters.disconnected("keep alive timeout")
-    counters.refused("a/b+c#")
+    counters.count_connect()
+    counters.count_connect()
+    counters.count_disconnect("keep alive timeout")
+    counters.count_refused("a/b+c#")
     counters.sessions = 4
     counters.packets_received, counters.bytes_sent = 7, 900
     counters.publishes_received = [1, 2, 3]
     counters.queued_messages[5], counters.queued_bytes[5] = 2, 30
     counters.retained_messages, counters.retained_bytes = 10, 100
-    counters.shed("queue full", "slow", 8)
-    counters.waited(5, 3)
+    counters.count_shed("queue full", "slow", 8)
+    counters.count_wait(5, 3)
     return counters.snapshot(
         now_ms=61_500, journal=JournalStatus(segments=2, next_offset=9, failure="disk full")
     )

@@ -139,7 +139,7 @@ def test_an_unknown_user_costs_a_verification_like_a_wrong_password(
 
 def test_success_is_remembered_for_a_while_and_failure_never(verifications: Verifications) -> None:
     now = [0.0]
-    users = Users([ANN], effort=VerificationLimits(remembered_s=10.0), clock=lambda: now[0])
+    users = Users([ANN], limits=VerificationLimits(remembered_s=10.0), clock=lambda: now[0])
 
     async def work() -> None:
         for _ in range(3):
@@ -156,7 +156,7 @@ def test_success_is_remembered_for_a_while_and_failure_never(verifications: Veri
 
 
 def test_only_so_many_successes_are_remembered(verifications: Verifications) -> None:
-    users = Users([ANN, BOB], effort=VerificationLimits(remembered=1))
+    users = Users([ANN, BOB], limits=VerificationLimits(remembered=1))
 
     async def work() -> None:
         await users.verify("ann", b"secret")
@@ -187,7 +187,7 @@ def test_clients_that_come_together_are_verified_once(verifications: Verificatio
 
 
 def test_only_so_many_wait(verifications: Verifications) -> None:
-    users = Users([ANN], effort=VerificationLimits(threads=1, waiting=3))
+    users = Users([ANN], limits=VerificationLimits(threads=1, waiting=3))
 
     async def work() -> None:
         assert await users.verify("ann", b"secret") == READER
@@ -207,7 +207,7 @@ def test_only_so_many_wait(verifications: Verifications) -> None:
 
 
 def test_closing_gives_up_on_what_waits(verifications: Verifications) -> None:
-    users = Users([ANN], effort=VerificationLimits(threads=1))
+    users = Users([ANN], limits=VerificationLimits(threads=1))
 
     async def main() -> None:
         verifications.gate.clear()

@@ -11,13 +11,13 @@ from accord.runtime.worker_jobs import (
     ShapeWork,
     XPathWork,
 )
-from accord.runtime.worker_process import answer
+from accord.runtime.worker_process import run_work
 from accord.shaping.content import Content
 
 
 def _said(work: ShapeWork | XPathWork) -> list[Reply]:
     said: list[Reply] = []
-    answer(work, said.append)
+    run_work(work, said.append)
     return said
 
 

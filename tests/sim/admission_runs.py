@@ -22,7 +22,7 @@ from accord.sim.admission_node import (
     AdmissionSimNode,
     NodeCapacity,
     SimAdvertisement,
-    admitting_nodes,
+    admission_nodes,
 )
 from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.delays import Constant, Lognormal
@@ -69,7 +69,7 @@ class PromisesChecker(Checker):
             self._look_at_adverts(node, nodes, now_us)
             self._look_at_requests(node, expected, now_us)
         for name, node in nodes.items():
-            books = node.admission.books
+            books = node.admission.reservations
             held = {key: books.amounts(key)[CPU] for key in books}
             for key in held.keys() - expected[name].keys():
                 self.find(now_us, name, f"a promise leaked: {key}")
@@ -81,13 +81,13 @@ class PromisesChecker(Checker):
                     self.find(now_us, name, problem)
             self.held += sum(isinstance(key, tuple) for key in held)
             for pool, state in books.state().items():
-                if state.capacity is not None and state.promised > state.capacity:
+                if state.capacity is not None and state.reserved > state.capacity:
                     self.find(now_us, name, f"more of {pool} is promised than there is")
             for state_, count in node.admission.subscriptions.counts.items():
                 self.counts[state_] += count
 
     def _look_at_wishes(self, node: AdmissionSimNode, now_us: int) -> None:
-        for key, wish in node._wishes.items():
+        for key, wish in node._subscriptions.items():
             outcome = node.outcomes.get(key)
             is_known = node.admission.subscriptions.get(*key) is not None
             if outcome is None:
@@ -96,7 +96,7 @@ class PromisesChecker(Checker):
                 self.find(now_us, node.name, f"{key} is {outcome.state}, and known: {is_known}")
             if is_known != (wish in node._active):
                 self.find(now_us, node.name, f"{key} gets events: {not is_known}")
-        if len(node.admission.subscriptions) > len(node._wishes) + self._guests(node):
+        if len(node.admission.subscriptions) > len(node._subscriptions) + self._guests(node):
             self.find(now_us, node.name, "subscriptions that nobody wishes")
 
     def _guests(self, node: AdmissionSimNode) -> int:  # noqa: ARG002
@@ -106,8 +106,10 @@ class PromisesChecker(Checker):
     def _look_at_adverts(
         self, node: AdmissionSimNode, nodes: dict[str, AdmissionSimNode], now_us: int
     ) -> None:
-        living = sum(len(each.exchange._store.of(each.name, "advert")) for each in nodes.values())
-        known = node.admission.order.advertisements
+        living = sum(
+            len(each.overlay_admission._store.of(each.name, "advert")) for each in nodes.values()
+        )
+        known = node.admission.poset.advertisements
         if known != living:
             self.find(now_us, node.name, f"knows of {known} advertisements, there are {living}")
 
@@ -118,19 +120,19 @@ class PromisesChecker(Checker):
         now_us: int,
     ) -> None:
         for request in node.admission._protocol.requests._requests.values():
-            filter_ = Filter(request.wish.channel, parse(request.wish.where))
-            order = node.admission.order
-            if request.state is not ReservationState.ADMITTED or request.leaving:
+            filter_ = Filter(request.flow_spec.channel, parse(request.flow_spec.where))
+            order = node.admission.poset
+            if request.state is not ReservationState.ADMITTED or request.superseded:
                 self.find(now_us, node.name, f"{request.id} is {request.state}")
-            if request.own.is_yes:
+            if request.own_verdict.is_agreed:
                 expected[node.name][request.id] = order.sum_intersecting(filter_).rate
             sources = []
             for number, leg in request.legs.items():
                 sources.append(leg.path[-1])
                 sums = order.sum_intersecting(filter_, frozenset((leg.path[-1],)))
-                for other in leg.yes:
+                for other in leg.agreed:
                     expected[other][request.id, number] = sums.rate
-            ways = [way.path[-1] for way in node.exchange.ways(filter_)]
+            ways = [way.path[-1] for way in node.overlay_admission.source_paths(filter_)]
             if sorted(sources) != sorted(ways):
                 self.find(now_us, node.name, f"{request.id} asks {sources}, publishers at {ways}")
 
@@ -235,7 +237,7 @@ def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, Prom
             Guarantee(kind=GuaranteeKind.PERCENTAGE, percent=50),
         )
     )
-    make = admitting_nodes(
+    make = admission_nodes(
         adverts,
         limits=NodeCapacity(rate_hz=random.choice((15, 40, 1_000))),
         admission=AdmissionOptions(guarantee=guarantee, timing=TIMING),

@@ -78,8 +78,8 @@ class QualityRun:
         self._overlay_options = OverlayOptions(ping_us=S // 2)
         self._quality_options = QualityOptions(
             strategy=self.random.choice(("pareto", "cheapest", "freeing")),
-            patience_us=2 * S,
-            remote_us=6 * S,
+            mechanism_timeout_us=2 * S,
+            remote_timeout_us=6 * S,
             retry_us=10 * S,
             visits=self.random.choice((1, 4)),
         )

@@ -13,7 +13,7 @@ from accord.core.quality.expectations import Expectation, Lifecycle
 from accord.core.quality.match_groups import Scope
 from accord.core.quality.matching import MatchState, check_properties, state_of_profile
 from accord.core.quality.negotiation import Negotiation
-from accord.core.quality.profiles import Capability, Profile, Vector, offers_of, vector_of
+from accord.core.quality.profiles import Capability, Profile, Vector, score_capabilities, vector_of
 from accord.core.quality.properties import HopEffect, PropertyRegistry
 from tests.sim.quality_nodes import QualityNode
 
@@ -25,10 +25,10 @@ Found = dict[str, list[tuple[str, str, Capabilities]]]  # at each node: source, 
 def is_quiet(nodes: Nodes) -> bool:
     """Nothing is on its way, and nobody is about to say something."""
     for node in nodes.values():
-        if node.is_busy or node.quality.deciding.dirty:
+        if node.is_busy or node.quality.engine.dirty:
             return False
-        saying = node.quality.supersets.saying
-        if saying.next_due_us() < 2**62 or node.quality.talking.next_due_us() < 2**62:
+        saying = node.quality.supersets.sender
+        if saying.next_due_us() < 2**62 or node.quality.protocol.next_due_us() < 2**62:
             return False
     return True
 
@@ -48,13 +48,13 @@ def left_over(nodes: Nodes) -> Iterator[tuple[str, str]]:
         quality = node.quality
         left = {
             "sets of channels and properties": len(quality.supersets.groups),
-            "things said to neighbours": len(quality.supersets.saying.said()),
+            "things said to neighbours": len(quality.supersets.sender.entries()),
             "reactions": len(quality.coordinator),
-            "parties": len(quality.deciding.parties),
+            "parties": len(quality.engine.demands),
             "acts": len(node.acts),
             "profiles relied on": sum(
                 quality.usage(local.profile.publisher, local.profile.channel)[0]
-                for local in quality.sources
+                for local in quality.profiles
             ),
         }
         yield from ((name, f"{count} {what} left") for what, count in left.items() if count)
@@ -63,7 +63,7 @@ def left_over(nodes: Nodes) -> Iterator[tuple[str, str]]:
 def everywhere(nodes: Nodes) -> Found:
     found: Found = {name: [] for name in nodes}
     for name, node in nodes.items():
-        for local in node.quality.sources:
+        for local in node.quality.profiles:
             capabilities = tuple(offer.capability for offer in local.offers.values())
             source, channel = local.subject.source, local.subject.channel
             for place, arrived in _over_all_paths(nodes, name, capabilities):
@@ -109,12 +109,12 @@ def _over(
 
 
 def _wrong_states(node: QualityNode, found: list[tuple[str, str, Capabilities]]) -> Iterator[str]:
-    for held in node.quality.book:
-        if held.life is not Lifecycle.ACTIVE:
+    for held in node.quality.expectations:
+        if held.lifecycle is not Lifecycle.ACTIVE:
             continue
         expectation = held.expectation
         truth = state_among(expectation, found, node.quality.registry)
-        known = node.quality.standing(expectation.id).state
+        known = node.quality.report(expectation.id).state
         told = node.told[expectation.id].state
         if not known is told is truth:
             words = [
@@ -157,7 +157,7 @@ def skyline_among(
 ) -> set[Vector]:
     vectors: dict[str, set[Vector]] = {}
     for source, channel, capabilities in found:
-        vector = vector_of(offers_of(capabilities, registry), scope[1])
+        vector = vector_of(score_capabilities(capabilities, registry), scope[1])
         if vector is not None and filter_selects(scope[0], channel):
             vectors.setdefault(source, set()).add(vector)
     skyline: set[Vector] = set()
@@ -175,12 +175,12 @@ def _is_above(one: Vector, other: Vector) -> bool:
 
 def _unheard_asks(nodes: Nodes, node: QualityNode) -> Iterator[str]:
     """What one node relies on the next one knows, and nothing else."""
-    mine = {copy for copy in node.quality.deciding.reliance.all() if copy[1]}
+    mine = {copy for copy in node.quality.engine.dependencies.all() if copy[1]}
     for neighbour, other in nodes.items():
         heard = {
             (claim.copy[0], (neighbour, *claim.copy[1]))
-            for claim in other.quality.talking.claims()
-            if claim.asker == node.name
+            for claim in other.quality.protocol.neighbour_demands()
+            if claim.requester == node.name
         }
         asked = {copy for copy in mine if copy[1][0] == neighbour}
         if heard != asked:

@@ -10,7 +10,7 @@ from typing import Final, TypeGuard
 
 from accord.core.overlay.channel_directory import CHANNEL
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.overlay import NEED
+from accord.core.overlay.overlay import INTEREST
 from accord.sim.checkers import CheckedRun, Checker, DuplicateChecker
 from accord.sim.delays import Lognormal
 from accord.sim.faults import RandomFaults
@@ -51,23 +51,23 @@ class ConvergedChecker(Checker):
 
     def ended(self, world: CheckedRun, now_us: int) -> None:
         nodes = [each.overlay for each in world.machines().values() if _is_node(each)]
-        for kind in (NEED, CHANNEL):
+        for kind in (INTEREST, CHANNEL):
             known = [sorted(overlay.store.all(kind)) for overlay in nodes]
             for overlay, found in zip(nodes, known, strict=True):
                 if found != known[0]:
                     problem = f"knows other facts of kind {kind} than {nodes[0].name}"
                     self.find(now_us, overlay.name, problem)
         for overlay in nodes:
-            for destination, outgoing in overlay.sending.outgoing.items():
-                if outgoing.waiting:
-                    problem = f"{len(outgoing.waiting)} for {destination} not acknowledged"
+            for destination, outgoing in overlay.sender.buffers.items():
+                if outgoing.unacked:
+                    problem = f"{len(outgoing.unacked)} for {destination} not acknowledged"
                     self.find(now_us, overlay.name, problem)
             left = {
                 "flows": len(overlay.routes.flows),
-                "ways": len(overlay.switching.passages),
+                "ways": len(overlay.forwarding.entries),
                 "budgets": len(overlay.budgets.all()),
                 "events waiting": sum(
-                    not each.is_empty() for each in overlay.transits.all.values()
+                    not each.is_empty() for each in overlay.outboxes.all.values()
                 ),
             }
             for what, count in left.items():
@@ -158,7 +158,9 @@ def simulation(seed: int, *, is_checking: bool = True) -> Simulation:
             random.choice((0.0, 0.0, 0.999)),
         )
     ]
-    options = OverlayOptions(ping_us=S, refresh_us=2 * S, idle_us=8 * S, give_up_us=GIVE_UP)
+    options = OverlayOptions(
+        ping_us=S, refresh_us=2 * S, idle_us=8 * S, delivery_timeout_us=GIVE_UP
+    )
     checkers: list[Checker] = [ConvergedChecker()]
     if not faults.node_down_share:
         checkers.append(DuplicateChecker())  # a node that begins anew does not know what it had

@@ -81,7 +81,7 @@ class Past:
     def deliver(self, message: Message) -> None:
         assert self.recall is not None
         number = number_of(message.payload)
-        is_now = self.recall.is_calm or self.recall.live(
+        is_now = self.recall.is_caught_up or self.recall.on_live_event(
             self.node.source,
             message.number,
             number,
@@ -96,12 +96,12 @@ class Past:
         recall = self.recall
         assert recall is not None
         while (handed := recall.next(self.node.now_us)) is not None:
-            if handed.is_again:
+            if handed.is_duplicate:
                 self.node.ground.again += 1
                 continue
             self.client.got.append(number_of(handed.event.payload))
             self.node.ground.handed += 1
-        if recall.waiting() is not None:
+        if recall.buffered() is not None:
             self.client.got += recall.go_live(self.node.now_us)
         self.client.notices += [each.node for each in recall.notices]
         self.node.ground.missed += len(recall.notices)
@@ -137,7 +137,7 @@ class Host:
         """An event of another node is about to be handed over."""
         self.source, self.numbered = event.source, event.event
         self.original = (event.origin, event.original) if event.origin else None
-        self.asker.arrived(
+        self.asker.on_live_event(
             event.source, event.incarnation, event.event, self.now_us, original=self.original
         )
 
@@ -154,7 +154,7 @@ class Host:
             saved = self.ground.saved[key]
             past.recall = self.asker.resume(wanted, past.room, saved, self.now_us)
         else:
-            past.recall = self.asker.recall(wanted, past.room, self.now_us)
+            past.recall = self.asker.start_replay(wanted, past.room, self.now_us)
         return past.subscription
 
     def end_past(self, wish: Wish) -> None:
@@ -173,13 +173,13 @@ class Host:
         if self.now_us < self.save_us:
             return
         self.save_us = self.now_us + SAVE_US
-        self.ground.places[self.name] = self.asker.places()
+        self.ground.places[self.name] = self.asker.watermarks()
         for wish, past in self.pasts.items():
             if wish.subscriber.startswith("d"):
                 recall = past.recall
                 assert recall is not None
                 key = (wish.subscriber, wish.filter)
-                if recall.is_calm and not recall.sources:
+                if recall.is_caught_up and not recall.sources:
                     self.ground.saved[key] = None
                 else:
                     positions = dict(recall.positions())
@@ -204,7 +204,7 @@ class PersistentNode(Host, OverlayNode):
         self.number = start.incarnation * 1_000
         self.exchange = self.channels.serve(
             SERVICE,
-            lambda context: HistoryProtocol(context, self.overlay.store, self.overlay.needs),
+            lambda context: HistoryProtocol(context, self.overlay.store, self.overlay.interests),
         )
         self.begin_pasts(start, ground, self.exchange)
         self.journal = ground.journals.setdefault(start.name, [])
@@ -213,9 +213,9 @@ class PersistentNode(Host, OverlayNode):
         ] = []  # what is read, and when it is
         self._order = 0
         for definition in definitions:
-            self.overlay.registry.create(definition)
+            self.overlay.directory.create(definition)
         if self.journal:
-            self.exchange.has_kept()
+            self.exchange.announce_history()
 
     @property
     def now_us(self) -> int:
@@ -227,8 +227,8 @@ class PersistentNode(Host, OverlayNode):
         self._now_us = now_us
         self.keep(publication)
         numbered = replace(publication, number=self.number)
-        if not self.channels.bound(publication.channel).is_ordered:
-            self.exchange.arrived(self.name, 0, self.number, now_us)
+        if not self.channels.channel_traits(publication.channel).is_ordered:
+            self.exchange.on_live_event(self.name, 0, self.number, now_us)
         super().publish(numbered, now_us)
         self.drive()
 
@@ -237,7 +237,7 @@ class PersistentNode(Host, OverlayNode):
         self.number += 1
         self.source, self.numbered, self.original = self.name, self.number, original
         self.ground.published[publication.number] = publication
-        self.exchange.has_kept()
+        self.exchange.announce_history()
         if self.random.random() < 0.1:
             self.journal.append(None)  # something else
         self.journal.append(
@@ -257,7 +257,7 @@ class PersistentNode(Host, OverlayNode):
         self._now_us = now_us
         subscription = self._subscriptions[wish] = self.begin_past(wish)
         self.router.add(subscription)
-        self.overlay.need(wish.filter, ("", ""), None)
+        self.overlay.add_interest(wish.filter, ("", ""), None)
 
     def unsubscribe(self, wish: Wish, now_us: int) -> None:
         self.end_past(wish)
@@ -269,22 +269,22 @@ class PersistentNode(Host, OverlayNode):
         super().advance(now_us)
         self._read(now_us)
         self.save_pasts()
-        self.exchange.go_on(now_us)
+        self.exchange.send_due(now_us)
         self.drive()
 
     def next_due_us(self) -> int:
         dues = [each[0] for each in self._due]
         return min([super().next_due_us(), self.save_us, *dues])
 
-    def _hand_over(self) -> None:
+    def _deliver(self) -> None:
         events, self.overlay.deliveries[:] = list(self.overlay.deliveries), []
         for event in events:
             if event.channel == SERVICE:
-                self.exchange.page_came(event, self._now_us)
+                self.exchange.on_page_event(event, self._now_us)
                 continue
             self.came(event)
             self.overlay.deliveries.append(event)
-            super()._hand_over()
+            super()._deliver()
         self.drive()
 
     def _route(self, message: Message) -> None:
@@ -307,11 +307,11 @@ class PersistentNode(Host, OverlayNode):
         self._due = [each for each in self._due if each[0] > now_us]
         for _, _, order, offset, number in due:
             if isinstance(order, MakeCut):
-                self.exchange.cut_made(order, offset, number, now_us)
+                self.exchange.on_cut(order, offset, number, now_us)
             elif self.random.random() < 0.05:
-                self.exchange.no_page(order, "busy", now_us)
+                self.exchange.on_page_failed(order, "busy", now_us)
             else:
-                self.exchange.page_made(order, self._page(order.asked), now_us)
+                self.exchange.on_page_read(order, self._page(order.asked), now_us)
 
     def _page(self, asked: PageRequest) -> HistoryPage:
         events: list[HistoryEvent] = []

@@ -184,7 +184,7 @@ def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, Grou
     )
     ground = Ground()
     definitions = definitions_of(template)
-    overlay = OverlayOptions(tell_flows_us=0, tell_arrivals_us=0)
+    overlay = OverlayOptions(publish_flows_us=0, publish_arrivals_us=0)
 
     def make(start: Start) -> PersistentNode:
         return PersistentNode(start, ground, definitions, overlay)

@@ -40,17 +40,17 @@ class ParentNode(PersistentNode, BackboneNode):
     ) -> None:
         BackboneNode.__init__(self, start, overlay, tiers, [])
         self.begin_node(start, ground, definitions)
-        self.parent.past = self.exchange
-        self.exchange.on_answer = self._answer
+        self.parent.history = self.exchange
+        self.exchange.on_child_reply = self._answer
 
     def _answer(self, child: str, node: str, answer: HistoryReply, now_us: int) -> None:  # noqa: ARG002
-        self.parent.recalled(child, RelayedHistoryReply(node, answer))
+        self.parent.on_history_reply(child, RelayedHistoryReply(node, answer))
 
-    def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:
+    def publish_event(self, event: Carried, *, is_echoed: bool) -> int | None:
         if not self.channels.has_room(event.channel):
             return None
         has_come = self.children.has_seen(event)
-        is_ordered = self.channels.bound(event.channel).is_ordered
+        is_ordered = self.channels.channel_traits(event.channel).is_ordered
         if has_come and is_ordered:
             return 0
         publication = self.ground.sent[number_of(event.payload)]
@@ -61,18 +61,18 @@ class ParentNode(PersistentNode, BackboneNode):
             self.keep(publication, original)
         own = replace(event, event=self.number, source=self.name)
         if has_come:
-            self.channels.publish(own, self.remotes.selecting(event.channel), self._now_us)
+            self.channels.publish(own, self.remotes.find_nodes(event.channel), self._now_us)
         elif is_ordered:
             self.channels.publish(own, [], self._now_us)
         else:
             self.children.is_new(event)
-            self.exchange.arrived(self.name, 0, self.number, self._now_us, original=original)
+            self.exchange.on_live_event(self.name, 0, self.number, self._now_us, original=original)
             self._publish_here(own, is_echoed=is_echoed)
         return own.event
 
     def came(self, event: Carried) -> None:
         if event.origin and self.children.has_seen(event):  # by another parent
-            self.asker.arrived(event.source, event.incarnation, event.event, self.now_us)
+            self.asker.on_live_event(event.source, event.incarnation, event.event, self.now_us)
         else:
             super().came(event)
 
@@ -82,8 +82,8 @@ class ChildNode(Host, SecondaryNode):
 
     def __init__(self, start: Start, ground: Ground, tiers: TierOptions) -> None:
         SecondaryNode.__init__(self, start, tiers)
-        self.begin_pasts(start, ground, self.child.recalling.asker)
-        self.child.lookups.remembered = ground.channels
+        self.begin_pasts(start, ground, self.child.history.client)
+        self.child.channel_cache.remembered = ground.channels
 
     @property
     def now_us(self) -> int:
@@ -112,7 +112,7 @@ class ChildNode(Host, SecondaryNode):
         self._now_us = now_us
         subscription = self._subscriptions[wish] = self.begin_past(wish)
         self.router.add(subscription)
-        self.child.need(wish.filter, ("", ""), None)
+        self.child.add_interest(wish.filter, ("", ""), None)
 
     def unsubscribe(self, wish: Wish, now_us: int) -> None:
         self.end_past(wish)

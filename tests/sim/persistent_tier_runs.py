@@ -63,7 +63,7 @@ class WholeTiersChecker(WholeChecker):
             if isinstance(machine, ParentNode):
                 self.shed += sum(sum(each.lost.values()) for each in machine.parent.status())
             if isinstance(machine, ChildNode):
-                self.switches += machine.child.roles.switches
+                self.switches += machine.child.selector.switches
                 self.at_children += sum(len(each.client.got) for each in machine.pasts.values())
                 if self.ground.starts[name] == 1:
                     sent = [each for each in self.ground.sent.values() if each.node == name]
@@ -166,7 +166,7 @@ def simulation(
         persistent_tiers(
             ground,
             definitions_of(template),
-            OverlayOptions(tell_flows_us=0, tell_arrivals_us=0),
+            OverlayOptions(publish_flows_us=0, publish_arrivals_us=0),
             replace(TIERS, kept_events=kept),
         ),
         seed=seed,

@@ -159,11 +159,11 @@ class QualityNode:
         self._check_net()
         assert sorted(self.acts) == sorted(self.quality.coordinator.in_effect())
         for id_ in self.told:
-            assert id_ in self.quality.book, "told of what there is not"
-        for held in self.quality.book:
+            assert id_ in self.quality.expectations, "told of what there is not"
+        for held in self.quality.expectations:
             id_ = held.expectation.id
-            if held.life is Lifecycle.ACTIVE and id_ not in self.quality.deciding.dirty:
-                standing, told = self.quality.standing(id_), self.told[id_]
+            if held.lifecycle is Lifecycle.ACTIVE and id_ not in self.quality.engine.dirty:
+                standing, told = self.quality.report(id_), self.told[id_]
                 assert told.state is standing.state
                 assert told.expectation == id_
         for advice in self.released.values():
@@ -175,13 +175,13 @@ class QualityNode:
     # What clients do
 
     def tell(self, notices: list[Notice]) -> None:
-        self.exchange.take(notices)
+        self.exchange.dispatch(notices)
         self._hand_out()
 
     def publish(self, key: Key) -> None:
         """A publisher comes, or is different."""
         publisher = self.home.publishers[key]
-        is_known = key[1] in self.quality.sources.channels_of(key[0])
+        is_known = key[1] in self.quality.profiles.channels_of(key[0])
         change = self.quality.update_profile if is_known else self.quality.register_profile
         self.tell(change(publisher.profile, now_us=self.now_us))
         self._drop_followed(key)
@@ -205,7 +205,9 @@ class QualityNode:
         advised: dict[tuple[str, str, str], Advice] = {}
         for notice in self.exchange.take_notices():
             if isinstance(notice, StateChanged):
-                assert self.quality.book.get(notice.expectation).life is Lifecycle.ACTIVE
+                assert (
+                    self.quality.expectations.get(notice.expectation).lifecycle is Lifecycle.ACTIVE
+                )
                 self.told[notice.expectation] = notice
             elif isinstance(notice, Advice):
                 self.counts["advice"] += 1
@@ -227,20 +229,20 @@ class QualityNode:
 
     def _check_advice(self, advice: Advice) -> None:
         """Nobody is advised to do less than is needed, nor what it can't do."""
-        local = self.quality.sources.find(advice.publisher, advice.channel)
+        local = self.quality.profiles.find(advice.publisher, advice.channel)
         offer = local.offers[advice.property]
         score = offer.property.score(advice.target)
         assert score <= offer.best
-        deciding = self.quality.deciding
-        for who in deciding.reliance.relying((local.subject.source, ())):
-            party = deciding.parties.get(who)
+        deciding = self.quality.engine
+        for who in deciding.dependencies.dependents((local.subject.source, ())):
+            party = deciding.demands.get(who)
             if party is not None and who not in deciding.dirty:
-                least = party.needs.get(advice.property, -inf)
+                least = party.required.get(advice.property, -inf)
                 assert score >= min(least, offer.best), f"{who} needs more than is advised"
 
     def _drop_followed(self, key: Key) -> None:
-        is_there = key[1] in self.quality.sources.channels_of(key[0])
-        offers = self.quality.sources.find(*key).offers if is_there else {}
+        is_there = key[1] in self.quality.profiles.channels_of(key[0])
+        offers = self.quality.profiles.find(*key).offers if is_there else {}
         for what, advice in list(self.released.items()):
             offer = offers.get(what[2])
             is_less = offer is None or offer.current <= offer.property.score(advice.target)
@@ -275,7 +277,7 @@ class QualityNode:
     def _measure(self, key: Key) -> None:
         """The latency of what somebody publishes: half where the node does something about it."""
         publisher = self.home.publishers.get(key)
-        if publisher is None or key[1] not in self.quality.sources.channels_of(key[0]):
+        if publisher is None or key[1] not in self.quality.profiles.channels_of(key[0]):
             return
         is_acting = any((act.publisher, act.channel) == key for act in self.acts.values())
         best = publisher.latency_ms / 2

@@ -55,7 +55,7 @@ class _Waiting:
 
 class PatientBackbone(BackboneNode):
     def __init__(self, start: Start, definitions: list[ChannelDefinition]) -> None:
-        options = OverlayOptions(tell_flows_us=0, tell_arrivals_us=0)
+        options = OverlayOptions(publish_flows_us=0, publish_arrivals_us=0)
         super().__init__(start, options, TIERS, definitions)
         self.waiting = _Waiting()
 
@@ -200,7 +200,7 @@ def simulation(
     )
     for checker in checkers:
         if isinstance(checker, IncarnationChecker):
-            checker.places = made
+            checker.uptime = made
     return made, left
 
 

@@ -11,7 +11,7 @@ from accord.sim.admission_node import (
     AdmissionSimNode,
     NodeCapacity,
     SimAdvertisement,
-    admitting_nodes,
+    admission_nodes,
 )
 from accord.sim.checkers import LostChecker
 from accord.sim.delays import Constant
@@ -58,14 +58,14 @@ def overload(
     checker = LostChecker()
     simulation = Simulation(
         topology,
-        admitting_nodes(
+        admission_nodes(
             [
                 SimAdvertisement(each.node, each.name, each.channel, each.rate_hz)
                 for each in publishers
             ],
             limits=limits,
             admission=AdmissionOptions(guarantee=guarantee, event_bytes=250),
-            overlay=OverlayOptions(transit_bytes=4_000, tell_flows_us=0),
+            overlay=OverlayOptions(transit_bytes=4_000, publish_flows_us=0),
         ),
         seed=1,
         model=LinkModel(delay=Constant(5_000), rate_bps=link_bps),
@@ -82,7 +82,7 @@ def overload(
     }
     assert len(outcomes) == SUBSCRIBERS
     admitted = [client for client, state in outcomes.items() if state is ReservationState.ADMITTED]
-    got = sum(checker.got.get(client, 0) for client in admitted)
+    got = sum(checker.received.get(client, 0) for client in admitted)
     lost = sum(checker.lost.get(client, 0) for client in admitted)
     return got, lost, 1 - len(admitted) / SUBSCRIBERS
 

@@ -100,7 +100,7 @@ def test_only_who_is_told_of_when_missing_something_counts() -> None:
     checker.delivered(publication(1), "n1", "n1", 0, is_first=False)
     checker.delivered(publication(1, node="n1"), "n1", "n1", 0, is_first=True)
     checker.ended(a_world(line(4))[0], 0)
-    assert checker.shares == LossStatistics()
+    assert checker.statistics == LossStatistics()
 
 
 def test_without_a_tree_ways_may_have_half_as_many_links_again() -> None:
@@ -113,8 +113,8 @@ def test_without_a_tree_ways_may_have_half_as_many_links_again() -> None:
 
 def test_runs_add_up() -> None:
     """What chance may do in one run it does not do in many."""
-    assert not LossStatistics(got=180, expected=200, variance=40).problem
-    assert LossStatistics(got=18_000, expected=20_000, variance=4_000).problem
+    assert not LossStatistics(delivered=180, expected=200, variance=40).problem
+    assert LossStatistics(delivered=18_000, expected=20_000, variance=4_000).problem
 
 
 def ways(tree: Tree, root: str = "n0", factor: float = 1.5) -> list[str]:

@@ -25,7 +25,7 @@ class Table:
 
     def __init__(self) -> None:
         self.places = Places()
-        self.tally = DeliveryOracle(self.places, settle_us=5 * S, patience_us=10 * S)
+        self.tally = DeliveryOracle(self.places, settle_us=5 * S, timeout_us=10 * S)
         self.missed: list[tuple[int, str]] = []
         self.number = 0
 
@@ -63,10 +63,10 @@ def wish(subscriber: str, filter_: str = "a/#", where: str = "") -> Wish:
 
 def test_filters_predicates_and_time_decide_who_ought_to_get_it() -> None:
     table = Table()
-    table.tally.wish(wish("all"), 0)
-    table.tally.wish(wish("other", "b/#"), 0)
-    table.tally.wish(wish("high", where="height > 5"), 0)
-    table.tally.wish(wish("new"), 8 * S)
+    table.tally.subscribe(wish("all"), 0)
+    table.tally.subscribe(wish("other", "b/#"), 0)
+    table.tally.subscribe(wish("high", where="height > 5"), 0)
+    table.tally.subscribe(wish("new"), 8 * S)
     assert table.publish(10 * S, attributes={"height": 9}) == ["all", "high"]
     assert table.publish(10 * S, attributes={"height": 3}) == ["all"]
     assert table.publish(14 * S) == ["all", "new"]
@@ -74,7 +74,7 @@ def test_filters_predicates_and_time_decide_who_ought_to_get_it() -> None:
 
 def test_xpath_looks_at_metadata() -> None:
     table = Table()
-    table.tally.wish(Wish("x", "n1", "a/#", xpath="/report[height > 5]"), 0)
+    table.tally.subscribe(Wish("x", "n1", "a/#", xpath="/report[height > 5]"), 0)
     assert table.publish(10 * S, attributes={"metadata": "<report><height>9</height></report>"})
     assert not table.publish(10 * S, attributes={"metadata": "<report><height>1</height></report>"})
     assert not table.publish(10 * S)
@@ -82,7 +82,7 @@ def test_xpath_looks_at_metadata() -> None:
 
 def test_delivered_in_time_late_or_lost() -> None:
     table = Table()
-    table.tally.wish(wish("s"), 0)
+    table.tally.subscribe(wish("s"), 0)
     for _ in range(3):
         table.publish(10 * S, deadline_us=2 * S)
     assert table.tally.deliver(1, "s", 12 * S)[1:] == (True, True)
@@ -100,7 +100,7 @@ def test_delivered_in_time_late_or_lost() -> None:
 
 def test_again_is_a_duplicate() -> None:
     table = Table()
-    table.tally.wish(wish("s"), 0)
+    table.tally.subscribe(wish("s"), 0)
     table.publish(10 * S)
     assert table.tally.deliver(1, "s", 11 * S)[1:] == (True, True)
     assert table.tally.deliver(1, "s", 11 * S)[1:] == (False, True)
@@ -109,7 +109,7 @@ def test_again_is_a_duplicate() -> None:
 
 def test_what_comes_after_it_was_given_up_is_overdue_and_what_nobody_published_unknown() -> None:
     table = Table()
-    table.tally.wish(wish("s"), 0)
+    table.tally.subscribe(wish("s"), 0)
     table.publish(10 * S)
     table.judge(20 * S)
     assert table.tally.deliver(1, "s", 21 * S) == (None, False, True)
@@ -119,10 +119,10 @@ def test_what_comes_after_it_was_given_up_is_overdue_and_what_nobody_published_u
 
 def test_who_leaves_or_crashes_is_excused() -> None:
     table = Table()
-    table.tally.wish(wish("leaves"), 0)
-    table.tally.wish(wish("stays"), 0)
+    table.tally.subscribe(wish("leaves"), 0)
+    table.tally.subscribe(wish("stays"), 0)
     table.publish(10 * S)
-    table.tally.unwish(wish("leaves"), 12 * S)
+    table.tally.unsubscribe(wish("leaves"), 12 * S)
     table.judge(20 * S)
     assert table.missed == [(1, "stays")]
     table.publish(20 * S)
@@ -136,7 +136,7 @@ def test_who_leaves_or_crashes_is_excused() -> None:
 
 def test_where_no_way_leads_it_is_not_lost() -> None:
     table = Table()
-    table.tally.wish(wish("s"), 0)
+    table.tally.subscribe(wish("s"), 0)
     table.places.is_parted = True
     table.publish(10 * S)
     table.places.is_parted = False
@@ -146,26 +146,26 @@ def test_where_no_way_leads_it_is_not_lost() -> None:
 
 def test_only_what_was_wished_for_may_come() -> None:
     table = Table()
-    table.tally.wish(wish("high", where="height > 5"), 0)
-    table.tally.wish(wish("leaves"), 0)
-    table.tally.wish(wish("new"), 9 * S)
+    table.tally.subscribe(wish("high", where="height > 5"), 0)
+    table.tally.subscribe(wish("leaves"), 0)
+    table.tally.subscribe(wish("new"), 9 * S)
     table.publish(10 * S, attributes={"height": 1})
-    table.tally.unwish(wish("leaves"), 11 * S)
+    table.tally.unsubscribe(wish("leaves"), 11 * S)
     wanted = {who: table.tally.deliver(1, who, 12 * S)[2] for who in ("high", "leaves", "new", "x")}
     assert wanted == {"high": False, "leaves": True, "new": True, "x": False}
 
 
 def test_a_wish_that_had_ended_before_counts_no_more() -> None:
     table = Table()
-    table.tally.wish(wish("gone"), 0)
-    table.tally.unwish(wish("gone"), 9 * S)
+    table.tally.subscribe(wish("gone"), 0)
+    table.tally.unsubscribe(wish("gone"), 9 * S)
     table.publish(10 * S)
     assert table.tally.deliver(1, "gone", 11 * S)[2] is False
 
 
 def test_what_is_open_at_the_end_is_excused() -> None:
     table = Table()
-    table.tally.wish(wish("s"), 0)
+    table.tally.subscribe(wish("s"), 0)
     table.publish(10 * S)
     table.publish(19 * S)
     table.judge(20 * S, is_last=True)

@@ -183,7 +183,7 @@ def test_a_full_queue_drops_datagrams_and_breaks_streams() -> None:
 
 def test_what_is_sent_nowhere_is_counted() -> None:
     pair = Pair()
-    pair.simulation.network.block("n0", "n1", "link", pair.now_us, is_told=True)
+    pair.simulation.network.block("n0", "n1", "link", pair.now_us, is_reported=True)
     pair.send("lost")
     pair.pass_time(S)
     assert pair.got() == []

@@ -61,7 +61,7 @@ def test_the_truth_would_be_missed() -> None:
     )
     node.tell(node.quality.register(wish, now_us=node.now_us))
     assert {name for name, _ in problems(quality.nodes())} <= {node.name}
-    source = node.quality.sources.find(publisher, channel).subject.source
+    source = node.quality.profiles.find(publisher, channel).subject.source
     node.quality.supersets.remove_local(channel, source)
     node.tell(node.quality.advance(now_us=node.now_us))
     assert any("skyline" in problem for _, problem in problems(quality.nodes()))

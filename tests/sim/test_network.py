@@ -189,7 +189,7 @@ def test_a_partition_separates_and_heals_without_undoing_other_outages() -> None
 
 def test_what_does_not_fit_is_refused() -> None:
     network = Network(
-        Clock(), 1, arrive=lambda *_: None, tell=lambda *_: None, pull=lambda *_: None
+        Clock(), 1, arrive=lambda *_: None, notify=lambda *_: None, pull=lambda *_: None
     )
     network.add_node("a")
     network.add_node("b")

@@ -31,6 +31,6 @@ def test_the_runs_are_worth_something() -> None:
         for machine in world.machines().values():
             assert isinstance(machine, OverlayNode)
             overlay = machine.overlay
-            again += sum(each.sent_again for each in overlay.sending.outgoing.values())
+            again += sum(each.retransmitted for each in overlay.sender.buffers.values())
             changes += overlay.routes.computed
     assert min(crashes, again, changes) > 10

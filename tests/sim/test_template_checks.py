@@ -74,9 +74,9 @@ def test_total_order_survives_its_sequencers(seed: int) -> None:
 class _Forgetful(Reliable):
     """Leaves some out."""
 
-    def arrived(self, kept: object, now_us: int) -> None:
+    def on_ready(self, kept: object, now_us: int) -> None:
         if now_us % 7:
-            super().arrived(kept, now_us)  # type: ignore[arg-type]
+            super().on_ready(kept, now_us)  # type: ignore[arg-type]
 
 
 class _Repeating(SingleSource):
@@ -138,7 +138,7 @@ class _Cheap(TreeCache):
 class _Winding(Unreliable):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.growing = _Cheap(context.map)
+        self.tree_cache = _Cheap(context.map)
 
 
 class _Roundabout(SingleSource):

@@ -38,7 +38,7 @@ class BackboneAdmission(AdmissionSimNode):
     def receive(self, neighbour: str, message: Any, now_us: int) -> None:
         if is_child(neighbour):
             self.parent.receive(neighbour, message, now_us)
-            self._look(now_us)
+            self._apply_decisions(now_us)
         else:
             super().receive(neighbour, message, now_us)
 

@@ -64,18 +64,29 @@ class TierPromisesChecker(PromisesChecker):
                 self.switches += node.child.status().switches
                 for request in _requests(node):
                     for number, leg in request.legs.items():
-                        if leg.yes:
+                        if leg.agreed:
                             wanted[leg.path[-1]].add((request.id, number))
         for name, node in nodes.items():
             if isinstance(node, BackboneAdmission):
-                guests = {leg for leg, each in node.exchange.guests._guests.items()}
-                there = {leg for leg in guests if node.exchange.guests._guests[leg].is_there}
+                guests = {
+                    leg
+                    for leg, each in node.overlay_admission.child_reservations._reservations.items()
+                }
+                there = {
+                    leg
+                    for leg in guests
+                    if node.overlay_admission.child_reservations._reservations[leg].is_reserved
+                }
                 self.carried += len(there)
                 if there != wanted[name]:
                     self.find(now_us, name, f"carries {there}, wanted {wanted[name]}")
 
     def _guests(self, node: AdmissionSimNode) -> int:
-        return len(node.exchange.guests) if isinstance(node, BackboneAdmission) else 0
+        return (
+            len(node.overlay_admission.child_reservations)
+            if isinstance(node, BackboneAdmission)
+            else 0
+        )
 
     def _look_at_adverts(
         self, node: AdmissionSimNode, nodes: dict[str, AdmissionSimNode], now_us: int
@@ -89,9 +100,9 @@ class TierPromisesChecker(PromisesChecker):
                     names = each.admission.enforcement.names(publisher)
                     living |= {("", f"{each.name}\0{publisher}\n{name}") for name in names}
             else:
-                keys = each.exchange._store.of(each.name, ADVERT)
+                keys = each.overlay_admission._store.of(each.name, ADVERT)
                 living |= {("" if "\0" in key else each.name, key) for key in keys}
-        known = node.admission.order.advertisements
+        known = node.admission.poset.advertisements
         if known != len(living):
             self.find(now_us, node.name, f"knows {known} advertisements, there are {len(living)}")
 
@@ -104,20 +115,20 @@ class TierPromisesChecker(PromisesChecker):
         if not isinstance(node, SecondaryAdmissionNode):
             super()._look_at_requests(node, expected, now_us)
             return
-        active = node.child.roles.active
+        active = node.child.selector.active
         parent = cast("Mapping[str, AdmissionSimNode]", self.nodes).get(active)
         if parent is None:
             self.find(now_us, node.name, "no active parent")
             return
         for request in _requests(node):
-            filter_ = Filter(request.wish.channel, parse(request.wish.where))
-            if request.state is not ReservationState.ADMITTED or request.leaving:
+            filter_ = Filter(request.flow_spec.channel, parse(request.flow_spec.where))
+            if request.state is not ReservationState.ADMITTED or request.superseded:
                 self.find(now_us, node.name, f"{request.id} is {request.state}")
-            if request.own.is_yes:
-                rate = parent.admission.order.sum_intersecting(filter_).rate
-                if not any(leg.yes for leg in request.legs.values()):
+            if request.own_verdict.is_agreed:
+                rate = parent.admission.poset.sum_intersecting(filter_).rate
+                if not any(leg.agreed for leg in request.legs.values()):
                     # A share is enough, and the parent did not answer when it was asked.
-                    rate = node.admission.books.amounts(request.id)[CPU]
+                    rate = node.admission.reservations.amounts(request.id)[CPU]
                 expected[node.name][request.id] = rate
             paths = [leg.path for leg in request.legs.values()]
             if paths != [(node.name, active)]:

@@ -26,7 +26,7 @@ from accord.core.tiers.feedback_router import FeedbackRouter
 from accord.core.tiers.messages import ChannelLookup, DownstreamEvent, TierOptions, UpstreamEvent
 from accord.core.tiers.parent import Parent
 from accord.sim.machine import Delivery, Make, Publication, Start, Wish
-from accord.sim.node import OverlayNode, _Event, noting_subscriber
+from accord.sim.node import OverlayNode, _Event, recording_subscriber
 
 CHILD: Final = "x"  # how the names of secondary nodes begin
 ANSWERS: Final = "to/"
@@ -53,59 +53,59 @@ class BackboneNode(OverlayNode):
     ) -> None:
         super().__init__(start, overlay)
         for definition in definitions:
-            self.overlay.registry.create(definition)
+            self.overlay.directory.create(definition)
         self.name = start.name
         self.answering = FeedbackRouter(self.channels)
         self.children = ChildReceivers(self.router, self.channels, self.answering)
         self.parent = Parent(start.incarnation, tiers, self)
         self.children.incarnation_of = self.parent.incarnation_of
-        self.overlay.on_takes = self.parent.takes
+        self.overlay.on_can_accept = self.parent.can_accept
         self._sends: list[tuple[str, Any]] = []
         self._ready: list[str] = []
 
     # What its children ask of it.
 
-    def joined(self, child: str, incarnation: int) -> None:
-        self.answering.joined(child, incarnation)
+    def on_joined(self, child: str, incarnation: int) -> None:
+        self.answering.on_joined(child, incarnation)
 
-    def left(self, child: str) -> None:
-        self.answering.left(child)
+    def on_left(self, child: str) -> None:
+        self.answering.on_left(child)
 
-    def need(self, child: str, key: str, need: Any) -> None:
-        self.children.need(child, key, need)
+    def on_interest(self, child: str, key: str, need: Any) -> None:
+        self.children.set_interest(child, key, need)
 
-    def unsettled(self, channel: str) -> list[int]:
-        return self.children.unsettled(channel)
+    def unconfirmed(self, channel: str) -> list[int]:
+        return self.children.unconfirmed(channel)
 
-    def patience_us(self, channel: str) -> int:
-        return self.children.patience_us(channel)
+    def child_timeout_us(self, channel: str) -> int:
+        return self.children.child_timeout_us(channel)
 
-    def answer(self, ask: ChannelLookup) -> Any:
-        return self.children.answer(ask)
+    def look_up(self, ask: ChannelLookup) -> Any:
+        return self.children.look_up(ask)
 
-    def directory(self) -> int:
-        return self.children.directory()
+    def directory_version(self) -> int:
+        return self.children.directory_version()
 
-    def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:
+    def publish_event(self, event: Carried, *, is_echoed: bool) -> int | None:
         if event.channel == FEEDBACK:
             self._bring(event, is_again=not self.children.is_new(event))
             return event.event
         if not self.channels.has_room(event.channel):
             return None
-        if self.channels.bound(event.channel).is_ordered:
+        if self.channels.channel_traits(event.channel).is_ordered:
             if not self.children.has_seen(event):
                 self.channels.publish(event, [], self._now_us)
         elif self.children.is_new(event):
             self._publish_here(event, is_echoed=is_echoed)
         else:
-            nodes = self.remotes.selecting(event.channel)
+            nodes = self.remotes.find_nodes(event.channel)
             self.channels.publish(event, nodes, self._now_us)
         return event.event
 
     def _bring(self, event: Carried, *, is_again: bool = False) -> None:
         """An answer that has to find its node."""
         node = _answered(event)
-        nodes = [] if node == self.name else self.answering.ways(node)
+        nodes = [] if node == self.name else self.answering.destinations(node)
         if self.name in nodes or (node == self.name and not is_again):
             self._answered_here(event)
         self.answering.send(event, nodes, "room", self._now_us)
@@ -115,16 +115,16 @@ class BackboneNode(OverlayNode):
         node = _answered(event)
         if node == self.name:
             self._route(_message(event, self._now_us))
-            self.remotes.wanted.clear()
-            self.children.wanted.clear()
+            self.remotes.interested.clear()
+            self.children.interested.clear()
         else:
             self.parent.put(node, event, self._now_us, is_in_order=False)
 
     def _publish_here(self, event: Carried, *, is_echoed: bool) -> None:
         self._route(_message(event, self._now_us))
-        nodes = list(self.remotes.wanted)
-        self.remotes.wanted.clear()
-        self._give(event, self.children.for_whom(event, is_echoed=is_echoed))
+        nodes = list(self.remotes.interested)
+        self.remotes.interested.clear()
+        self._give(event, self.children.receivers_of(event, is_echoed=is_echoed))
         if nodes:
             self.channels.publish(event, nodes, self._now_us)
 
@@ -171,11 +171,11 @@ class BackboneNode(OverlayNode):
         self._now_us = now_us
         known: Any = _parcel.decode(message) if isinstance(message, bytes) else message
         self.parent.receive(neighbour, known, now_us)
-        self._hand_over()
+        self._deliver()
 
     def advance(self, now_us: int) -> None:
         super().advance(now_us)
-        self.parent.room_made(now_us)
+        self.parent.retry_upstream(now_us)
         self.parent.advance(now_us)
 
     def next_due_us(self) -> int:
@@ -189,8 +189,8 @@ class BackboneNode(OverlayNode):
             self._bring(event)
             return
         super().publish(publication, now_us)
-        self._give(event, self.children.for_whom(event))
-        self._hand_over()
+        self._give(event, self.children.receivers_of(event))
+        self._deliver()
 
     def check_invariants(self) -> None:
         super().check_invariants()
@@ -198,7 +198,7 @@ class BackboneNode(OverlayNode):
         self.children.check_invariants()
         self.answering.check_invariants()
 
-    def _hand_over(self) -> None:
+    def _deliver(self) -> None:
         while self.overlay.deliveries:
             event = self.overlay.deliveries.pop(0)
             if not self.children.is_new(event):
@@ -207,8 +207,8 @@ class BackboneNode(OverlayNode):
                 self._answered_here(event)
                 continue
             self._route(_message(event, self._now_us))
-            self.remotes.wanted.clear()
-            self._give(event, self.children.for_whom(event))
+            self.remotes.interested.clear()
+            self._give(event, self.children.receivers_of(event))
 
 
 class SecondaryNode:
@@ -259,7 +259,7 @@ class SecondaryNode:
         self._now_us = now_us
         event = carried(publication)
         if event.channel == FEEDBACK and _answered(event) != self.child.name:
-            assert self.child.answer(event, now_us)
+            assert self.child.send_feedback(event, now_us)
         elif self.child.bound(publication.channel, now_us).is_ordered:
             self.child.submit(event, now_us)
         else:
@@ -270,16 +270,16 @@ class SecondaryNode:
     def subscribe(self, wish: Wish, now_us: int) -> None:
         self._now_us = now_us
         predicate = parse(wish.where) if wish.where else None
-        receiver = noting_subscriber(wish.subscriber, self.deliveries)
+        receiver = recording_subscriber(wish.subscriber, self.deliveries)
         subscription = RouterSubscription(receiver, wish.filter, qos=wish.qos, predicate=predicate)
         self._subscriptions[wish] = subscription
         self.router.add(subscription)
-        self.child.need(wish.filter, (wish.where, ""), predicate)
+        self.child.add_interest(wish.filter, (wish.where, ""), predicate)
 
     def unsubscribe(self, wish: Wish, now_us: int) -> None:
         self._now_us = now_us
         self.router.remove(self._subscriptions.pop(wish))
-        self.child.unneed(wish.filter, (wish.where, ""))
+        self.child.remove_interest(wish.filter, (wish.where, ""))
 
     def check_invariants(self) -> None:
         self.child.check_invariants()
@@ -291,7 +291,7 @@ class SecondaryNode:
         self.child.deliveries.clear()
 
     def _route(self, message: Message) -> None:
-        way = PublisherFanOut(Entity(message.publisher), self.router.route(message.channel))
+        way = PublisherFanOut(Entity(message.publisher), self.router.fan_out(message.channel))
         self.router.publish(message, way)
 
 

@@ -24,28 +24,28 @@ TIERS = TierOptions(
 class NoEvents:
     """What a parent does for its children where nobody publishes anything."""
 
-    def joined(self, child: str, incarnation: int) -> None:
+    def on_joined(self, child: str, incarnation: int) -> None:
         pass
 
-    def left(self, child: str) -> None:
+    def on_left(self, child: str) -> None:
         pass
 
-    def need(self, child: str, key: str, need: Interest | None) -> None:
+    def on_interest(self, child: str, key: str, need: Interest | None) -> None:
         pass
 
-    def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:  # noqa: ARG002
+    def publish_event(self, event: Carried, *, is_echoed: bool) -> int | None:  # noqa: ARG002
         return 0
 
-    def unsettled(self, channel: str) -> list[int]:  # noqa: ARG002
+    def unconfirmed(self, channel: str) -> list[int]:  # noqa: ARG002
         return []
 
-    def patience_us(self, channel: str) -> int:  # noqa: ARG002
+    def child_timeout_us(self, channel: str) -> int:  # noqa: ARG002
         return 0
 
-    def answer(self, ask: ChannelLookup) -> ChannelLookupReply:
+    def look_up(self, ask: ChannelLookup) -> ChannelLookupReply:
         return ChannelLookupReply(0, {}, after=ask.after, is_last=True)
 
-    def directory(self) -> int:
+    def directory_version(self) -> int:
         return 0
 
 

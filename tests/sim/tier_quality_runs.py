@@ -26,7 +26,7 @@ class TierQualityRun(QualityRun):
 
     def _end(self) -> None:
         for name, node in self.nodes().items():
-            for _, path in node.quality.deciding.reliance.all():
+            for _, path in node.quality.engine.dependencies.all():
                 self.crossed["down"] += is_child(name) and bool(path)
                 self.crossed["up"] += bool(path) and is_child(path[-1])
             if isinstance(node, SecondaryQuality):

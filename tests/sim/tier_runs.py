@@ -91,15 +91,15 @@ class NothingLeftChecker(Checker):
             self.lost += sum(child.lost.values())
             if child.name not in running:
                 self.find(now_us, name, f"{child.name} has left and is still known")
-            if machine.answering.ways(child.name) == [] and child.name in running:
+            if machine.answering.destinations(child.name) == [] and child.name in running:
                 self.find(now_us, name, f"nobody knows the way to {child.name}")
             if child.needs or child.waiting or child.unsettled or child.lost:
                 self.find(now_us, name, f"left of a child: {child}")
         for child_name in machine.answering._parents:
             if child_name not in running:
                 self.find(now_us, name, f"{child_name} has left, and answers would be sent there")
-        if machine.children._needs or machine.children.remotes.nodes:
-            self.find(now_us, name, f"needs are left: {list(machine.children._needs)}")
+        if machine.children._interests or machine.children.remotes.nodes:
+            self.find(now_us, name, f"needs are left: {list(machine.children._interests)}")
 
 
 class EventsInOrderChecker(InOrderChecker):
@@ -247,7 +247,7 @@ def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, Noth
     run = Simulation(
         topology,
         tier_nodes(
-            OverlayOptions(tell_flows_us=0, tell_arrivals_us=0),
+            OverlayOptions(publish_flows_us=0, publish_arrivals_us=0),
             TIERS,
             [ChannelDefinition(name="room/#", template=template)],
         ),
@@ -266,7 +266,7 @@ def simulation(seed: int, *, is_checking: bool = True) -> tuple[Simulation, Noth
     )
     for checker in checkers:
         if isinstance(checker, IncarnationChecker):
-            checker.places = run
+            checker.uptime = run
     return run, left
 
 

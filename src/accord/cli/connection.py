@@ -76,7 +76,7 @@ Authority = Annotated[
     ),
 ]
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 T = TypeVar("T")
 
 Client = Annotated[
@@ -161,8 +161,8 @@ def run_client(work: Coroutine[None, None, T]) -> T:
 
 
 @asynccontextmanager
-async def open_session(target: ConnectionTarget, tell: Tell) -> AsyncIterator[Session]:
-    """Open a session; `tell` is called when the connection breaks and when it is restored.
+async def open_session(target: ConnectionTarget, notify: Notify) -> AsyncIterator[Session]:
+    """Open a session; `notify` is called when the connection breaks and when it is restored.
 
     The session expires with its connection: a command never resumes it.
     """
@@ -171,7 +171,7 @@ async def open_session(target: ConnectionTarget, tell: Tell) -> AsyncIterator[Se
     from accord.client.transport import transport_with
     from accord.core.mqtt.codes import Reason
 
-    watch = _Watch(transport_with(target.tls), tell)
+    watch = _Watch(transport_with(target.tls), notify)
     connecting = connect(
         target.url,
         client_id=target.client or "",
@@ -189,7 +189,7 @@ async def open_session(target: ConnectionTarget, tell: Tell) -> AsyncIterator[Se
             if error.reason not in (Reason.BAD_USER_NAME_OR_PASSWORD, Reason.NOT_AUTHORIZED):
                 raise
             raise UnreachableError(f"{error}; check --user and {PASSWORD}") from None
-        with watch.telling():  # only here: refusals and disconnects are not failures
+        with watch.reporting():  # only here: refusals and disconnects are not failures
             yield session
 
 
@@ -197,7 +197,7 @@ def _unreachable(error: Exception, address: Address) -> UnreachableError:
     cause = error.__cause__
     if not isinstance(cause, OSError):
         return UnreachableError(str(error))
-    return unreachable(cause, address.place, address.host)
+    return unreachable(cause, address.url, address.host)
 
 
 def unreachable(error: Exception, place: str, host: str) -> UnreachableError:
@@ -214,37 +214,37 @@ def unreachable(error: Exception, place: str, host: str) -> UnreachableError:
 class _Watch:
     """A transport that reports when the connection breaks and when the server replies again."""
 
-    def __init__(self, transport: Transport, tell: Tell) -> None:
+    def __init__(self, transport: Transport, tell: Notify) -> None:
         self._transport = transport
-        self._tell = tell
-        self._is_telling = False
+        self._notify = tell
+        self._is_reporting = False
         self._is_up: bool | None = None  # None: never connected
 
     async def open(self, address: Address) -> Stream:
-        self.broke()
+        self.on_broken()
         return _WatchedStream(await self._transport(address), self)
 
-    def heard(self) -> None:
+    def on_data(self) -> None:
         if self._is_up is False:
-            self._say("the server is back")
+            self._report("the server is back")
         self._is_up = True
 
-    def broke(self) -> None:
+    def on_broken(self) -> None:
         if self._is_up:
-            self._say("the connection broke, trying to get it back …")
+            self._report("the connection broke, trying to get it back …")
             self._is_up = False
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
-        self._is_telling = True
+    def reporting(self) -> Iterator[None]:
+        self._is_reporting = True
         try:
             yield
         finally:
-            self._is_telling = False
+            self._is_reporting = False
 
-    def _say(self, text: str) -> None:
-        if self._is_telling:
-            self._tell(text)
+    def _report(self, text: str) -> None:
+        if self._is_reporting:
+            self._notify(text)
 
 
 class _WatchedStream:
@@ -256,12 +256,12 @@ class _WatchedStream:
         try:
             data = await self._stream.read()
         except OSError:
-            self._watch.broke()
+            self._watch.on_broken()
             raise
         if data:
-            self._watch.heard()
+            self._watch.on_data()
         else:
-            self._watch.broke()
+            self._watch.on_broken()
         return data
 
     async def write(self, data: bytes) -> None:

@@ -26,7 +26,7 @@ from accord.http.schemas import JSON, POLICIES, TOML
 START_S: Final = 60.0
 STOP_S: Final = 15.0
 _LINES: Final = 100
-_PLACE: Final = re.compile(r"\s+(?:links at )?((?:(?:mqtt|http)://)?[\d.]+:\d+)\s*$")
+_ADDRESS: Final = re.compile(r"\s+(?:links at )?((?:(?:mqtt|http)://)?[\d.]+:\d+)\s*$")
 
 
 class DemoError(AccordError):
@@ -34,7 +34,7 @@ class DemoError(AccordError):
 
 
 class NodeProcess:
-    """`accord up` with a configuration; `said` are its last lines of output."""
+    """`accord up` with a configuration; `output` are its last lines of output."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, folder: TemporaryDirectory[str]
@@ -42,9 +42,9 @@ class NodeProcess:
         self.mqtt_url = ""
         self.http_url = ""
         self.links_port = 0  # port for links from other nodes, if enabled
-        self.said: deque[str] = deque(maxlen=_LINES)
+        self.output: deque[str] = deque(maxlen=_LINES)
         self._process = process
-        self._folder = folder
+        self._directory = folder
         self._reading: asyncio.Task[None] | None = None
 
     @classmethod
@@ -90,22 +90,22 @@ class NodeProcess:
                 await self.kill()
         if self._reading is not None:
             await self._reading
-        self._folder.cleanup()
+        self._directory.cleanup()
 
     async def _wait_ready(self) -> None:
         """Wait until it has printed its addresses."""
         while True:
             line = await self._read()
             if not line:
-                raise DemoError(f"a node did not start: {' '.join(self.said)[-300:]}")
-            if found := _PLACE.match(line):
-                self._place(found[1])
+                raise DemoError(f"a node did not start: {' '.join(self.output)[-300:]}")
+            if found := _ADDRESS.match(line):
+                self._set_address(found[1])
             elif self.mqtt_url and self.http_url:  # all addresses are printed together
                 break
         # Later output is not shown, but a full pipe would block the node.
-        self._reading = asyncio.create_task(self._read_on())
+        self._reading = asyncio.create_task(self._drain())
 
-    def _place(self, place: str) -> None:
+    def _set_address(self, place: str) -> None:
         if place.startswith("mqtt:"):
             self.mqtt_url = place
         elif place.startswith("http:"):
@@ -117,10 +117,10 @@ class NodeProcess:
         assert self._process.stdout is not None
         line = (await self._process.stdout.readline()).decode(errors="replace")
         if line:
-            self.said.append(line.strip())
+            self.output.append(line.strip())
         return line
 
-    async def _read_on(self) -> None:
+    async def _drain(self) -> None:
         while await self._read():
             pass
 
@@ -145,7 +145,7 @@ class DemoNode(NodeProcess):
         is_toml = isinstance(change.body, str)
         body = change.body if isinstance(change.body, str) else json.dumps(change.body)
         answer = await asyncio.to_thread(
-            self._http.ask,
+            self._http.request,
             POLICIES + change.path,
             method=change.method,
             body=body.encode(),
@@ -157,7 +157,7 @@ class DemoNode(NodeProcess):
 
     async def outcomes(self, since_ms: int) -> Sequence[OutcomeCount]:
         query = urlencode({"since_ms": max(since_ms, 0), "limit": _MOST})
-        answer = await asyncio.to_thread(self._http.ask, f"{LEDGER}?{query}")
+        answer = await asyncio.to_thread(self._http.request, f"{LEDGER}?{query}")
         if answer.code != 200:
             raise DemoError(f"the node does not show its ledger: {answer.code}")
         outcomes = msgspec.json.decode(answer.body, type=DeliveryOutcomes).outcomes

@@ -39,7 +39,7 @@ def draw_summary(meters: Meters) -> Group:
     phases = [Column(phase.name, is_number=True) for phase in meters.phases]
     table = Table("channel", "source", *phases)
     for key in meters.keys:
-        table.add_row(*key, *(_summary(phase.lines[key]) for phase in meters.phases))
+        table.add_row(*key, *(_summary(phase.sources[key]) for phase in meters.phases))
     offered = (f"{phase.offered_kbps:,.0f}" for phase in meters.phases)
     table.add_row("kbit/s offered", "", *offered)
     received = (f"{phase.received_kbps:,.0f}" for phase in meters.phases)
@@ -70,7 +70,7 @@ def _lines(phase: PhaseStats, meters: Meters, *, is_brief: bool) -> Table:
         *(() if is_brief else extra),
     )
     for key in meters.keys:
-        line = phase.lines[key]
+        line = phase.sources[key]
         table.add_row(
             line.channel,
             line.source,

@@ -19,7 +19,7 @@ from accord.apps.five_cities.phases import (
     CityFlow,
     CityPhase,
     CityPhasePlan,
-    acts,
+    phase_plans,
     summarise_phase,
 )
 from accord.apps.five_cities.scenario import FiveCitiesScenario
@@ -31,13 +31,13 @@ _STYLES: Final = {"+": "green", "−": "red", " ": ""}
 
 
 def draw_act(act: CityPhasePlan) -> Group:
-    return Group(Text(f"Phase {act.name}", "bold"), Text(act.words))
+    return Group(Text(f"Phase {act.name}", "bold"), Text(act.text))
 
 
 def draw_phase(phase: CityPhase) -> Group:
     """The paths before and after, and the effect in words."""
     table = Table("channel", *figures("limit"), "path", *figures("expected"))
-    for line in phase.lines:
+    for line in phase.channels:
         first = [line.channel.name, f"{line.channel.max_delay_ms} ms"]
         for mark, path, delay in _changes(line):
             table.add_row(*first, Text(f"{mark} {path}", _STYLES[mark]), delay)
@@ -50,16 +50,16 @@ def draw_summary(phases: Sequence[CityPhase]) -> Group:
     measured = figures("late", "violated", "gap", "settled", "median", "max")
     table = Table("phase", "channel", *measured)
     for phase in phases:
-        name = phase.act.name
-        for line in phase.lines:
-            span = line.span
+        name = phase.plan.name
+        for line in phase.channels:
+            span = line.measurement
             table.add_row(
                 name,
                 line.channel.name,
                 Text(f"{span.late:,}", "yellow" if span.late else ""),
                 _ms(span.violated_s),
                 _ms(span.gap_s),
-                _ms(line.settled_s) if line.before.paths and line.settled_s else NOTHING,
+                _ms(line.converged_s) if line.before.paths and line.converged_s else NOTHING,
                 _ms(span.median_s),
                 _ms(span.longest_s),
             )
@@ -145,10 +145,10 @@ async def play_five_cities(console: Console, net: FiveCities, seconds: float) ->
                 net,
                 paths=net.paths,
                 channels=net.channels,
-                on_begin=teller.begin,
-                on_act=teller.end,
+                on_phase_start=teller.begin,
+                on_phase_end=teller.end,
             )
-            story = acts(net.stretch)
+            story = phase_plans(net.stretch)
             await play.run(story, [seconds] * len(story))
     finally:
         teller.stop()

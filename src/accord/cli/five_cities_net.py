@@ -22,8 +22,8 @@ from accord.apps.five_cities.cities import (
     SLOW_MS,
     SOURCE,
     Pair,
+    city_text,
     configuration,
-    in_words,
     stretched,
 )
 from accord.apps.five_cities.phases import CityFlow, Kind
@@ -35,7 +35,7 @@ from accord.http.schemas import NET
 
 WHOLE_S: Final = 30.0  # until all nodes know all links
 MEASURED_S: Final = 5.0  # additional time for accurate latencies
-_LOOK_S: Final = 0.05
+_POLL_S: Final = 0.05
 _CLOSE_MS: Final = 5
 
 
@@ -75,7 +75,7 @@ class FiveCities:
     def urls(self) -> dict[str, str]:
         return {city: node.mqtt_url for city, node in self.nodes.items()}
 
-    async def happen(self, kind: Kind) -> None:
+    async def inject(self, kind: Kind) -> None:
         relay = self._relays[SLOW_LINK]
         match kind:
             case "slow":
@@ -111,7 +111,7 @@ class FiveCities:
             if error is not None:
                 raise error
         self._http = NodeHttpClient(self.nodes[SOURCE].http_url, None, None)
-        await self._until_whole()
+        await self._wait_for_links()
 
     async def _start_node(self, city: str) -> None:
         dials = [relay.port for (one, _), relay in self._relays.items() if one == city]
@@ -120,28 +120,28 @@ class FiveCities:
         self.nodes[city] = node
         for (_, other), relay in self._relays.items():
             if other == city:
-                relay.lead_to(node.links_port)
+                relay.set_target(node.links_port)
 
     async def _stop_nodes(self) -> None:
         await asyncio.gather(*(node.stop() for node in self.nodes.values()))
 
-    async def _until_whole(self) -> None:
+    async def _wait_for_links(self) -> None:
         """Wait until every link is measured: earlier routes depend on the order of start."""
         missing = ""
         try:
             async with asyncio.timeout(WHOLE_S):
                 while missing := self._missing(await self._status()):
-                    await asyncio.sleep(_LOOK_S)
+                    await asyncio.sleep(_POLL_S)
         except TimeoutError:
             raise DemoError(f"the nodes do not find each other: {missing}") from None
         with suppress(TimeoutError):  # a busy machine may never get there
             async with asyncio.timeout(MEASURED_S):
                 while self._missing(await self._status(), _CLOSE_MS):
-                    await asyncio.sleep(_LOOK_S)
+                    await asyncio.sleep(_POLL_S)
 
     async def _status(self) -> NetStatus:
         assert self._http is not None
-        answer = await asyncio.to_thread(self._http.ask, NET)
+        answer = await asyncio.to_thread(self._http.request, NET)
         if answer.code != 200:
             raise DemoError(f"the node in {SOURCE} does not show the network: {answer.code}")
         return msgspec.json.decode(answer.body, type=NetStatus)
@@ -154,7 +154,7 @@ class FiveCities:
             if link.is_used
         }
         wrong = [
-            f"{in_words(one)}–{in_words(other)}"
+            f"{city_text(one)}–{city_text(other)}"
             for (one, other), delay_ms in LINKS.items()
             for pair in ((one, other), (other, one))
             if not 0 <= known.get(pair, -1.0) <= delay_ms * self.stretch + close_ms

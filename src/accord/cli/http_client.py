@@ -20,12 +20,12 @@ from accord.cli.connection import (
     unreachable,
 )
 from accord.cli.errors import InputError
-from accord.client.errors import not_spoken
+from accord.client.errors import wrong_protocol
 from accord.core.model.errors import AccordError
 from accord.http.schemas import Problem
 
-PATIENCE_S: Final = 5.0
-MAX_ANSWER: Final = 16_000_000
+TIMEOUT_S: Final = 5.0
+MAX_REPLY: Final = 16_000_000
 
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -58,7 +58,7 @@ class NodeHttpClient:
         self._port = _PORTS[parts.scheme] if port is None else port
         host = f"[{self.host}]" if ":" in self.host else self.host
         self._base = parts.path.rstrip("/")
-        self.place = f"{parts.scheme}://{host}:{self._port}{self._base}"
+        self.url = f"{parts.scheme}://{host}:{self._port}{self._base}"
         self._tls = None
         if parts.scheme == "https":
             self._tls = read_authority(authority) or ssl.create_default_context()
@@ -72,23 +72,23 @@ class NodeHttpClient:
             pair = base64.b64encode(f"{name}:{password or ''}".encode()).decode()
             self._headers["Authorization"] = f"Basic {pair}"
 
-    def ask(
+    def request(
         self,
         path: str,
         *,
         method: str = "GET",
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        patience_s: float | None = None,
+        timeout_s: float | None = None,
     ) -> HttpReply:
         """Send a request and return any reply; UnreachableError if there is none."""
-        patience_s = PATIENCE_S if patience_s is None else patience_s
+        timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
         connection: HTTPConnection
         if self._tls is None:
-            connection = HTTPConnection(self.host, self._port, timeout=patience_s)
+            connection = HTTPConnection(self.host, self._port, timeout=timeout_s)
         else:
             connection = HTTPSConnection(
-                self.host, self._port, timeout=patience_s, context=self._tls
+                self.host, self._port, timeout=timeout_s, context=self._tls
             )
         try:
             connection.request(
@@ -96,12 +96,12 @@ class NodeHttpClient:
             )
             answer = connection.getresponse()
             fields = {name.lower(): value for name, value in answer.getheaders()}
-            return HttpReply(answer.status, answer.read(MAX_ANSWER), fields)
+            return HttpReply(answer.status, answer.read(MAX_REPLY), fields)
         except (OSError, HTTPException) as error:
             is_other = isinstance(error, HTTPException | ConnectionResetError)
             if is_other and self._tls is None:
-                raise UnreachableError(not_spoken(self.place, "HTTP")) from None
-            raise unreachable(error, self.place, self.host) from None
+                raise UnreachableError(wrong_protocol(self.url, "HTTP")) from None
+            raise unreachable(error, self.url, self.host) from None
         finally:
             connection.close()
 
@@ -113,16 +113,16 @@ class NodeHttpClient:
             problem = msgspec.json.decode(answer.body, type=Problem)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if answer.code != 200:
-                raise self.complaint(answer, advice) from None
-            raise self.strange(error) from None
+                raise self.status_error(answer, advice) from None
+            raise self.decode_error(error) from None
         raise NodeRejectedError(": ".join(filter(None, (problem.place, problem.error))))
 
-    def complaint(self, answer: HttpReply, advice: Mapping[int, str]) -> UnreachableError:
+    def status_error(self, answer: HttpReply, advice: Mapping[int, str]) -> UnreachableError:
         """The error for a reply that is not a node's; `advice` by status code."""
         words = answer.body[:200].decode(errors="replace").strip()
-        problem = f"{self.place} answers {answer.code}" + (f" ({words})" if words else "")
+        problem = f"{self.url} answers {answer.code}" + (f" ({words})" if words else "")
         return UnreachableError(f"{problem}; {advice.get(answer.code, CHECK)}")
 
-    def strange(self, error: Exception) -> UnreachableError:
+    def decode_error(self, error: Exception) -> UnreachableError:
         """The error for a reply that can't be decoded."""
-        return UnreachableError(f"{self.place} does not answer like a node: {error}; {CHECK}")
+        return UnreachableError(f"{self.url} does not answer like a node: {error}; {CHECK}")

@@ -52,16 +52,16 @@ class LedgerClient:
         given = {name: value for name, value in wanted.items() if value is not None}
         return self._get(f"{REPORT}?{urlencode(given)}", Report, REPORT_PATIENCE_S)
 
-    def _get(self, path: str, type_: type[T], patience_s: float = PATIENCE_S) -> T:
-        answer = self._node.ask(path, patience_s=patience_s)
+    def _get(self, path: str, type_: type[T], timeout_s: float = PATIENCE_S) -> T:
+        answer = self._node.request(path, timeout_s=timeout_s)
         try:
             if answer.code == 200:
                 return msgspec.json.decode(answer.body, type=type_)
             problem = msgspec.json.decode(answer.body, type=Problem)
         except msgspec.DecodeError as error:
             if answer.code != 200:
-                raise self._node.complaint(answer, _ADVICE) from None
-            raise self._node.strange(error) from None
+                raise self._node.status_error(answer, _ADVICE) from None
+            raise self._node.decode_error(error) from None
         raise LedgerUnavailableError(
             f"{problem.place}: {problem.error}" if problem.place else problem.error
         )

@@ -23,17 +23,19 @@ class MatchSelection:
     channel: str | None = None
     is_inverted: bool = False
 
-    def considers(self, read: ReadEvent) -> bool:
+    def is_on_channel(self, read: ReadEvent) -> bool:
         return self.channel is None or filter_selects(self.channel, read.event.channel)
 
-    def wants(self, read: ReadEvent) -> bool:
-        return self.considers(read) and self.predicate.matches(read.event) is not self.is_inverted
+    def selects(self, read: ReadEvent) -> bool:
+        return (
+            self.is_on_channel(read) and self.predicate.matches(read.event) is not self.is_inverted
+        )
 
 
 def print_table(console: Console, selection: MatchSelection, events: Iterator[ReadEvent]) -> int:
     """Print a table; like all print functions, returns the number of events."""
-    considered = [read for read in events if selection.considers(read)]
-    wanted = [read for read in considered if selection.wants(read)]
+    considered = [read for read in events if selection.is_on_channel(read)]
+    wanted = [read for read in considered if selection.selects(read)]
     if wanted:
         show_events(console, wanted)
         console.print()
@@ -44,14 +46,14 @@ def print_table(console: Console, selection: MatchSelection, events: Iterator[Re
 def print_json(selection: MatchSelection, events: Iterator[ReadEvent]) -> int:
     """Print each event as the line it was read from, as soon as it is read."""
     number = 0
-    for read in filter(selection.wants, events):
+    for read in filter(selection.selects, events):
         typer.echo(read.text)
         number += 1
     return number
 
 
 def print_count(selection: MatchSelection, events: Iterator[ReadEvent]) -> int:
-    number = sum(1 for _ in filter(selection.wants, events))
+    number = sum(1 for _ in filter(selection.selects, events))
     typer.echo(number)
     return number
 

@@ -106,7 +106,7 @@ def pub(  # noqa: PLR0913 (a parameter per option)
         run_client(publishing.run(target, source))
     except KeyboardInterrupt:
         typer.echo(err=True)
-        if not publishing.taken:
+        if not publishing.accepted:
             raise typer.Exit(INTERRUPTED) from None
     finally:
         publishing.summarise()

@@ -94,8 +94,8 @@ class PubRunner:
         self._is_one = True
         self._is_slow = False
         self._started_s = clock()
-        self.taken = 0
-        self.unheard = 0
+        self.accepted = 0
+        self.unmatched = 0
         self.refused = 0
 
     async def run(self, target: ConnectionTarget, source: PayloadSource) -> None:
@@ -142,12 +142,14 @@ class PubRunner:
             if self.refused <= MAX_COMPLAINTS:
                 print_problem(self._errors, error)
             return
-        self.taken += 1
-        self.unheard += not outcome.has_subscribers
+        self.accepted += 1
+        self.unmatched += not outcome.has_subscribers
         if self._is_one or self._is_slow:
-            self._tell(outcome, len(payload.encode() if isinstance(payload, str) else payload))
+            self._print_outcome(
+                outcome, len(payload.encode() if isinstance(payload, str) else payload)
+            )
 
-    def _tell(self, outcome: Outcome, size: int) -> None:
+    def _print_outcome(self, outcome: Outcome, size: int) -> None:
         words, style = self._words, "green"
         if not outcome.has_subscribers:
             words, style = f"{words}, but no one listens", "yellow"
@@ -164,14 +166,15 @@ class PubRunner:
 
     def summarise(self) -> None:
         """Print one line, if there were several."""
-        if self._is_one or not self.taken + self.refused:
+        if self._is_one or not self.accepted + self.refused:
             return
         spent_s = max(self._clock() - self._started_s, 1e-3)
-        line = f"{count_text(self.taken, 'event')} {self._words} in {duration_text(spent_s)}"
+        line = f"{count_text(self.accepted, 'event')} {self._words} in {duration_text(spent_s)}"
         if not self._is_slow:
-            line += f", {rate_text(self.taken / spent_s)}/s"
-        if self.unheard:
-            line += f"; no one listened to {'any' if self.unheard == self.taken else self.unheard}"
+            line += f", {rate_text(self.accepted / spent_s)}/s"
+        if self.unmatched:
+            missed = "any" if self.unmatched == self.accepted else self.unmatched
+            line += f"; no one listened to {missed}"
         if self.refused:
             line += f"; {self.refused:,} refused"
         print_line(self._console, line)

@@ -68,13 +68,13 @@ class ScreenSink:
     def __init__(self, *, is_json: bool) -> None:
         self._console = open_console()
         self._is_json = is_json
-        self._pretty = EventPrinter(self._console, is_kept=True)
+        self._printer = EventPrinter(self._console, is_kept=True)
 
     def put(self, event: ReceivedEvent) -> None:
         if self._is_json:
             show_json(event)
         else:
-            self._pretty.show(event)
+            self._printer.show(event)
 
     def finish(self) -> None: ...
 
@@ -132,7 +132,7 @@ class QueryRunner:
     def __init__(
         self, wanted: QueryOptions, sink: ResultSink, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._wanted = wanted
+        self._options = wanted
         self._sink = sink
         self._clock = clock
         self._console = open_console(stderr=True)
@@ -141,7 +141,7 @@ class QueryRunner:
         self.found = 0
 
     async def run(self, target: ConnectionTarget) -> None:
-        wanted = self._wanted
+        wanted = self._options
         async with (
             open_session(target, self._remark) as session,
             session.query(
@@ -166,7 +166,7 @@ class QueryRunner:
     def summarise(self) -> None:
         """Summary for an operator; an empty result is always reported."""
         if not self.found:
-            print_line(self._console, f"nothing found: {safe(str(self._wanted))}")
+            print_line(self._console, f"nothing found: {safe(str(self._options))}")
             advice = (
                 "is the channel kept ([[keep]] in accord.toml)? or look further back with --since"
             )
@@ -176,7 +176,7 @@ class QueryRunner:
             return
         spent = duration_text(self._clock() - self._started_s)
         self._remark(f"{count_text(self.found, 'event')} in {spent}; {_effort(self._stats)}")
-        if self.found == self._wanted.limit and self._wanted.event is None:
+        if self.found == self._options.limit and self._options.event is None:
             self._remark("there may be more: --limit")
 
     def interrupted(self) -> None:

@@ -90,7 +90,7 @@ def _draw_rates(axes: Axes, report: Report) -> None:
     moments = _moments(report)
     bucket_s = max(report.bucket_ms, 1) / 1_000
     arrived = [each.arrived / bucket_s for each in report.series]
-    lost = [each.lost / bucket_s for each in report.series]
+    lost = [each.undelivered / bucket_s for each in report.series]
     axes.fill_between(moments, arrived, step="post", color=_BLUE, alpha=0.15, linewidth=0)
     axes.step(moments, arrived, where="post", color=_BLUE, label="arrived")
     if any(lost):

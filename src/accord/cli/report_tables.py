@@ -134,7 +134,7 @@ def _figures(quality: DeliveredQuality) -> tuple[str, ...]:
         time_text(quality.latency_p99_ms),
         _count(quality.late),
         _count(quality.shaped),
-        _count(quality.lost),
+        _count(quality.undelivered),
     )
 
 

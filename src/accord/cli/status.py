@@ -54,11 +54,11 @@ def status(  # noqa: PLR0913 (a parameter per option)
         if wait is not None:
             _wait(source, read_duration_s(wait, "--wait"), needs_pipeline=needs_pipeline)
         if not is_watching:
-            _print(*next(_looks(source, every_s)), is_json=is_json)
+            _print(*next(_poll(source, every_s)), is_json=is_json)
         elif open_console().is_terminal and not is_json:
             _watch(source, every_s)
         else:
-            for look in _looks(source, every_s):
+            for look in _poll(source, every_s):
                 _print(*look, is_json=is_json)
     except KeyboardInterrupt:
         raise typer.Exit from None
@@ -92,7 +92,7 @@ def _lacking(status: NodeSummary, *, needs_pipeline: bool) -> str:
     return f"the pipeline is {state}" + (f", {problem}" if problem else "")
 
 
-def _looks(source: StatusClient, every_s: float) -> Iterator[tuple[NodeSummary, ClientRates]]:
+def _poll(source: StatusClient, every_s: float) -> Iterator[tuple[NodeSummary, ClientRates]]:
     """Poll the status, with rates since the previous poll."""
     from accord.cli.status_client import ClientRates
 

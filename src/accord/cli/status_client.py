@@ -24,13 +24,13 @@ class StatusClient:
 
     def fetch(self) -> NodeSummary:
         """Raise UnreachableError if there is no reply, or not that of a node."""
-        answer = self._node.ask(PATH)
+        answer = self._node.request(PATH)
         if answer.code != 200:
-            raise self._node.complaint(answer, _ADVICE)
+            raise self._node.status_error(answer, _ADVICE)
         try:
             return msgspec.json.decode(answer.body, type=NodeSummary)
         except msgspec.DecodeError as error:
-            raise self._node.strange(error) from None
+            raise self._node.decode_error(error) from None
 
 
 class ClientRates(msgspec.Struct, frozen=True, kw_only=True):

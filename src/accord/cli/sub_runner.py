@@ -53,7 +53,7 @@ class SubRunner:
     def __init__(
         self, wish: SubOptions, show: Show, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._wish = wish
+        self._options = wish
         self._show = show
         self._clock = clock
         self._console = open_console(stderr=True)
@@ -61,7 +61,7 @@ class SubRunner:
         self.shown = 0
 
     async def run(self, target: ConnectionTarget) -> None:
-        wish = self._wish
+        wish = self._options
         async with open_session(target, self._remark) as session, AsyncExitStack() as stack:
             subscriptions = [
                 await stack.enter_async_context(
@@ -78,13 +78,13 @@ class SubRunner:
                 for pattern in wish.filters
             ]
             for each in subscriptions:
-                each.on_state(self._tell_state)
+                each.on_state(self._print_state)
                 for expected in each.expectations:
                     if expected.state is not None:
-                        self._tell_state(expected.state)
+                        self._print_state(expected.state)
             self._started_s = self._clock()
             if self._console.is_terminal:
-                self._remark(self._greeting(target))
+                self._remark(self._banner(target))
             await self._follow(subscriptions)
 
     def summarise(self) -> None:
@@ -97,7 +97,7 @@ class SubRunner:
         tasks = [asyncio.create_task(self._show_all(each)) for each in subscriptions]
         try:
             done, _ = await asyncio.wait(
-                tasks, timeout=self._wish.limit_s, return_when=asyncio.FIRST_COMPLETED
+                tasks, timeout=self._options.limit_s, return_when=asyncio.FIRST_COMPLETED
             )
             for task in done:
                 task.result()
@@ -111,20 +111,20 @@ class SubRunner:
         async for event in subscription:
             if is_internal(event.channel) and not names_them:
                 continue
-            if self.shown == self._wish.count:
+            if self.shown == self._options.count:
                 return
             self._show(event)
             self.shown += 1
-            if self.shown == self._wish.count:
+            if self.shown == self._options.count:
                 return
 
-    def _greeting(self, target: ConnectionTarget) -> str:
-        wish = self._wish
+    def _banner(self, target: ConnectionTarget) -> str:
+        wish = self._options
         condition = wish.where if wish.xpath is None else wish.xpath
         what = ", ".join(wish.filters) + (f" where {condition}" if condition else "")
-        return f"listening to {what} at {target.address.place}, Ctrl-C ends"
+        return f"listening to {what} at {target.address.url}, Ctrl-C ends"
 
-    def _tell_state(self, state: ExpectationState) -> None:
+    def _print_state(self, state: ExpectationState) -> None:
         reasons = [
             f"{name} is {'unknown' if now is None else now}" for name, now in state.reasons.items()
         ]

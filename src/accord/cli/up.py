@@ -83,7 +83,7 @@ def up(  # noqa: PLR0913, PLR0917 (a parameter per option)
     if pipeline is not None:
         changed = replace(settings.pipeline, enabled=pipeline)
         settings = replace(settings, pipeline=changed)
-    _check_data(settings.node.folder)
+    _check_data(settings.node.directory)
     with start_logs(settings.log):
         uvloop.run(_run(settings, has_demo=settings.demo.enabled if demo is None else demo))
 
@@ -125,7 +125,7 @@ async def _run(config: Config, *, has_demo: bool) -> None:
             Node(node_settings(config, has_demo=has_demo), users)
         )
         urls = await _serve_http(config, node, users, stack)
-        stack.callback(node.pipeline.turn_away)  # first on exit: HTTP waits for its queries
+        stack.callback(node.pipeline.refuse_all)  # first on exit: HTTP waits for its queries
         demo_url = _demo_url(config, node) if has_demo else None
         collect_seldom()
         _announce(node, urls, demo_url)
@@ -146,7 +146,7 @@ def node_settings(config: Config, *, has_demo: bool = False) -> Settings:
     keeps_demo = has_demo and _keeps_demo(config)
     return Settings(
         name=config.node.actual_name,
-        data=config.node.folder,
+        data=config.node.directory,
         listeners=_listeners(config),
         origins=config.listen.origins,
         limits=config.limits,
@@ -168,7 +168,7 @@ def _quality(config: Config) -> QualityOptions:
     return QualityOptions(
         strategy=settings.strategy,
         properties=Path(settings.properties) if settings.properties else None,
-        patience_ms=settings.patience_ms,
+        reaction_timeout_ms=settings.patience_ms,
     )
 
 
@@ -207,17 +207,17 @@ async def _serve_http(config: Config, node: Node, users: Users, stack: AsyncExit
     from accord.runtime.durability import EVENTS  # noqa: PLC0415
 
     tls = _tls(config) if listen.https else None
-    folder = config.node.folder
+    folder = config.node.directory
     journal = None if folder is None else folder / EVENTS
     kept = KeptView(pipeline=node.pipeline, registry=node.registry, journal=journal)
     urls = []
     for scheme, addresses, context in (("http", listen.http, None), ("https", listen.https, tls)):
         for address in addresses:
-            assert node.manager is not None
+            assert node.policy_runtime is not None
             app = create_app(
                 node,
-                ledger=node.manager.monitor,
-                administration=node.manager.administration,
+                ledger=node.policy_runtime.monitor,
+                admin=node.policy_runtime.admin,
                 kept=kept,
                 net=node.net,
                 quality=node.quality,

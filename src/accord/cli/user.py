@@ -34,7 +34,7 @@ def hash_(name: Name = "NAME") -> None:
 
     if not name or not name.isprintable() or ":" in name:
         raise InputError("NAME", "expected printable characters other than a colon")
-    password = _ask() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
+    password = _prompt() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
     if not password:
         raise InputError("password", "expected at least one character")
     if len(password) > MAX_LENGTH:
@@ -48,7 +48,7 @@ def hash_(name: Name = "NAME") -> None:
     typer.echo('may = { publish = ["#"], subscribe = ["#"] }')
 
 
-def _ask() -> str:
+def _prompt() -> str:
     # On standard error, so that the output can be appended to a file.
     answer: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     return answer

@@ -25,7 +25,7 @@ class Address(msgspec.Struct, frozen=True):
         return self.scheme in ("mqtts", "wss")
 
     @property
-    def place(self) -> str:
+    def url(self) -> str:
         """The URL for messages to the operator, without the password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}{self.path.removesuffix('/')}"

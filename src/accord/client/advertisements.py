@@ -19,7 +19,7 @@ from accord.client.machine import Phase
 from accord.client.messages import ReceivedEvent
 from accord.core.router.rights import ADVERTISEMENTS
 
-Ask = Callable[[str, bytes], Awaitable[ReceivedEvent]]
+RequestFn = Callable[[str, bytes], Awaitable[ReceivedEvent]]
 
 OFF: Final = "off"
 _FAREWELL_S: Final = 1.0
@@ -48,19 +48,19 @@ class Advertisement:
         self.rate_hz = rate_hz
         self.name = name
         self.mode = OFF
-        self._kept = kept
+        self._advertisements = kept
 
     async def update(self, rate_hz: float) -> None:
         """Advertise another rate."""
         before, self.rate_hz = self.rate_hz, rate_hz
         try:
-            await self._kept.say(self)
+            await self._advertisements.send(self)
         except BaseException:
             self.rate_hz = before
             raise
 
     async def withdraw(self) -> None:
-        await self._kept.withdraw(self)
+        await self._advertisements.withdraw(self)
 
     async def __aenter__(self) -> Self:
         return self
@@ -78,13 +78,13 @@ class Advertisement:
 class Advertisements:
     """The advertisements of one session."""
 
-    def __init__(self, driver: Driver, ask: Ask) -> None:
+    def __init__(self, driver: Driver, ask: RequestFn) -> None:
         self._driver = driver
-        self._ask = ask
-        self._said: dict[str, Advertisement] = {}
-        self._repeating: asyncio.Task[None] | None = None
+        self._request = ask
+        self._active: dict[str, Advertisement] = {}
+        self._readvertising: asyncio.Task[None] | None = None
 
-    async def say(self, advertisement: Advertisement) -> None:
+    async def send(self, advertisement: Advertisement) -> None:
         """Send the advertisement; raises AdvertisementError if the node refuses it."""
         asked: dict[str, Any] = {
             "do": "advertise",
@@ -93,31 +93,31 @@ class Advertisements:
             "rate_hz": advertisement.rate_hz,
             "name": advertisement.name,
         }
-        answer = await self._asked(asked)
+        answer = await self._call(asked)
         advertisement.name = answer.name or advertisement.name or advertisement.channel
         advertisement.mode = answer.mode
-        self._said[advertisement.name] = advertisement
-        if self._repeating is None:
-            self._repeating = asyncio.create_task(self._repeat())
+        self._active[advertisement.name] = advertisement
+        if self._readvertising is None:
+            self._readvertising = asyncio.create_task(self._readvertise())
 
     async def withdraw(self, advertisement: Advertisement) -> None:
-        if self._said.get(advertisement.name) is advertisement:
-            del self._said[advertisement.name]
-            await self._asked({"do": "unadvertise", "name": advertisement.name})
+        if self._active.get(advertisement.name) is advertisement:
+            del self._active[advertisement.name]
+            await self._call({"do": "unadvertise", "name": advertisement.name})
 
     async def close(self) -> None:
         """Withdraw all advertisements, so that the node frees what it reserved for them."""
         with suppress(ClientError, TimeoutError):
             async with asyncio.timeout(_FAREWELL_S):
-                for each in list(self._said.values()):
+                for each in list(self._active.values()):
                     if self._driver.machine.phase is Phase.CONNECTED:
                         await self.withdraw(each)
-        if self._repeating is not None:
-            self._repeating.cancel()
-            await asyncio.gather(self._repeating, return_exceptions=True)
+        if self._readvertising is not None:
+            self._readvertising.cancel()
+            await asyncio.gather(self._readvertising, return_exceptions=True)
 
-    async def _asked(self, asked: dict[str, Any]) -> AdvertiseReply:
-        event = await self._ask(ADVERTISEMENTS, msgspec.json.encode(asked))
+    async def _call(self, asked: dict[str, Any]) -> AdvertiseReply:
+        event = await self._request(ADVERTISEMENTS, msgspec.json.encode(asked))
         try:
             answer = msgspec.json.decode(event.payload, type=AdvertiseReply)
         except msgspec.DecodeError as error:
@@ -126,9 +126,9 @@ class Advertisements:
             raise AdvertisementError(answer.error, answer.place)
         return answer
 
-    async def _repeat(self) -> None:
+    async def _readvertise(self) -> None:
         while True:
             await asyncio.shield(self._driver.next_connection)
-            for each in list(self._said.values()):
+            for each in list(self._active.values()):
                 with suppress(ClientError, TimeoutError):
-                    await self.say(each)
+                    await self.send(each)

@@ -12,7 +12,7 @@ from accord.client.messages import ReceivedEvent
 from accord.core.overlay.channel_directory import Channel
 from accord.core.router.rights import CHANNELS
 
-Ask = Callable[[str, bytes], Awaitable[ReceivedEvent]]
+RequestFn = Callable[[str, bytes], Awaitable[ReceivedEvent]]
 
 
 class ChannelsReply(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class ChannelsReply(msgspec.Struct, frozen=True):
 _DECODER: Final = msgspec.json.Decoder(ChannelsReply)
 
 
-async def request_channels(session_request: Ask, **request: Any) -> ChannelsReply:
+async def request_channels(session_request: RequestFn, **request: Any) -> ChannelsReply:
     """Send a request; raises ChannelRefusedError if the server refuses it."""
     event = await session_request(CHANNELS, msgspec.json.encode(request))
     try:

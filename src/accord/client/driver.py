@@ -58,13 +58,13 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         self._tokens = 0
         self._identifiers = 0
-        self._answers: dict[int, asyncio.Future[Settled]] = {}
+        self._pending: dict[int, asyncio.Future[Settled]] = {}
         self._output: list[bytes] = []
         self._output_size = 0
         self._has_output = asyncio.Event()
         self._has_room = asyncio.Event()
         self._wants_data = asyncio.Event()
-        self._is_earlier = asyncio.Event()
+        self._deadline_moved = asyncio.Event()
         self._wake_ms: int | None = None
         self._connected_ms: int | None = None
         self._ready: asyncio.Future[None] = self._loop.create_future()
@@ -78,24 +78,24 @@ class Driver:
     def now_ms(self) -> int:
         return int(self._loop.time() * 1000)
 
-    async def start(self, patience_ms: int) -> None:
-        """Connect for the first time; retry for up to `patience_ms`."""
-        self.begin(patience_ms)
+    async def start(self, timeout_ms: int) -> None:
+        """Connect for the first time; retry for up to `timeout_ms`."""
+        self.start_nowait(timeout_ms)
         await asyncio.shield(self._ready)
 
-    def begin(self, patience_ms: int) -> None:
+    def start_nowait(self, timeout_ms: int) -> None:
         """Start connecting without waiting; requests made meanwhile are sent once connected."""
-        give_up_ms = self.now_ms() + patience_ms
+        give_up_ms = self.now_ms() + timeout_ms
         self._tasks = [
-            self._loop.create_task(self._live(give_up_ms)),
-            self._loop.create_task(self._keep_time()),
+            self._loop.create_task(self._run(give_up_ms)),
+            self._loop.create_task(self._run_timers()),
         ]
 
-    async def stop(self, *, is_forgotten: bool) -> None:
+    async def stop(self, *, is_discarded: bool) -> None:
         """Disconnect, and end all tasks."""
         is_connected = self.machine.phase is Phase.CONNECTED
         if self.error is None:
-            self.handle(CloseRequested(is_forgotten))
+            self.handle(CloseRequested(is_discarded))
         try:
             if is_connected:
                 await asyncio.wait({self._tasks[0]}, timeout=2 * FLUSH_S)
@@ -113,19 +113,19 @@ class Driver:
         self._identifiers += 1
         return self._identifiers
 
-    async def ask(self, order: Callable[[int], None]) -> Settled:
+    async def request(self, order: Callable[[int], None]) -> Settled:
         """Give the machine the order with a token, and wait until it is settled."""
         if self.error is not None:
             raise self.error.with_traceback(None)
         self._tokens += 1
         token = self._tokens
         answer: asyncio.Future[Settled] = self._loop.create_future()
-        self._answers[token] = answer
+        self._pending[token] = answer
         try:
             order(token)
             settled = await answer
         finally:
-            del self._answers[token]
+            del self._pending[token]
             if answer.cancelled() or not answer.done():
                 self.handle(Withdrawn(token))
         while self._output_size > WRITE_AHEAD and self.error is None:
@@ -133,7 +133,7 @@ class Driver:
             await self._has_room.wait()
         return settled
 
-    def tell(self, order: Callable[[int], None]) -> None:
+    def request_nowait(self, order: Callable[[int], None]) -> None:
         """Give the machine the order and ignore its result."""
         if self.error is None:
             self._tokens += 1
@@ -152,7 +152,7 @@ class Driver:
                     if (listener := self.listeners.get(identifier)) is not None:
                         listener.wake()
                 case Settled():
-                    self._settle(output)
+                    self._on_settled(output)
                 case Ended(identifier, error):
                     if (listener := self.listeners.get(identifier)) is not None:
                         listener.fail(error)
@@ -172,10 +172,10 @@ class Driver:
             self._wants_data.set()
         soonest_ms = self.machine.next_deadline_ms()
         if soonest_ms is not None and (self._wake_ms is None or soonest_ms < self._wake_ms):
-            self._is_earlier.set()
+            self._deadline_moved.set()
 
-    def _settle(self, settled: Settled) -> None:
-        answer = self._answers.get(settled.token)
+    def _on_settled(self, settled: Settled) -> None:
+        answer = self._pending.get(settled.token)
         if answer is None or answer.done():
             return
         if settled.error is not None:
@@ -189,21 +189,21 @@ class Driver:
         if not self._ready.done():
             self._ready.set_exception(error)
             self._ready.exception()  # retrieved: there may be no waiter left
-        for answer in self._answers.values():
+        for answer in self._pending.values():
             if not answer.done():
                 answer.set_exception(error)
         for listener in list(self.listeners.values()):
             listener.fail(error)
         self._has_room.set()
 
-    async def _live(self, give_up_ms: int) -> None:
+    async def _run(self, deadline_ms: int) -> None:
         """Connect and reconnect with backoff, until a final close or a first connect timeout."""
         try:
             while True:
-                end = await self._connection()
+                end = await self._run_connection()
                 end = self._final or end
                 self._closed = self._loop.create_future()
-                if end.is_final or (not self._ready.done() and self.now_ms() >= give_up_ms):
+                if end.is_final or (not self._ready.done() and self.now_ms() >= deadline_ms):
                     self._fail(end.error)
                     return
                 since_ms, self._connected_ms = self._connected_ms, None
@@ -214,7 +214,7 @@ class Driver:
             if self.error is None:  # cancelled, or the transport raised
                 self._fail(SessionClosedError("the session was ended"))
 
-    async def _connection(self) -> Close:
+    async def _run_connection(self) -> Close:
         """Run one connection from opening to its end, and return why it ended."""
         try:
             stream = await self._connect()
@@ -236,19 +236,19 @@ class Driver:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self.handle(Lost())
-            await self._leave(stream)
+            await self._close_stream(stream)
 
-    async def _leave(self, stream: Stream) -> None:
+    async def _close_stream(self, stream: Stream) -> None:
         try:
             with suppress(OSError):
                 async with asyncio.timeout(FLUSH_S):
-                    await self._say_goodbye(stream)
+                    await self._flush(stream)
         finally:
             self._output, self._output_size = [], 0
             self._has_room.set()
             await stream.close()
 
-    async def _say_goodbye(self, stream: Stream) -> None:
+    async def _flush(self, stream: Stream) -> None:
         if self._output:
             await stream.write(b"".join(self._output))
         # Closing with unread data would make TCP reset the connection, and the server might never
@@ -268,10 +268,10 @@ class Driver:
                     break
                 self.handle(Received(data))
         except OSError as error:
-            self._cut_off(f"the connection broke: {error}")
+            self._on_broken(f"the connection broke: {error}")
         else:
             advice = f"; {CHECK}" if self.machine.phase is Phase.CONNECTING else ""
-            self._cut_off(f"the server closed the connection{advice}")
+            self._on_broken(f"the server closed the connection{advice}")
 
     async def _write(self, stream: Stream) -> None:
         try:
@@ -285,21 +285,21 @@ class Driver:
                 self._output_size = sum(map(len, self._output))
                 self._has_room.set()
         except OSError as error:
-            self._cut_off(f"the connection broke: {error}")
+            self._on_broken(f"the connection broke: {error}")
 
-    def _cut_off(self, problem: str) -> None:
+    def _on_broken(self, problem: str) -> None:
         if not self._closed.done():
             self._closed.set_result(Close(ConnectionFailedError(problem), is_final=False))
 
-    async def _keep_time(self) -> None:
+    async def _run_timers(self) -> None:
         while True:
-            self._is_earlier.clear()
+            self._deadline_moved.clear()
             self._wake_ms = self.machine.next_deadline_ms()
             left_s = None
             if self._wake_ms is not None:
                 left_s = max(self._wake_ms - self.now_ms(), 0) / 1000
             try:
                 async with asyncio.timeout(left_s):
-                    await self._is_earlier.wait()
+                    await self._deadline_moved.wait()
             except TimeoutError:
                 self._perform(self.machine.advance(now_ms=self.now_ms()))

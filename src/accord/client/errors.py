@@ -148,16 +148,16 @@ _NUMBER: Final = re.compile(r"\[Errno (\d{1,4})\]")
 def explain(place: str, error: Exception, *, authority: str = CONTEXT) -> str:
     """Explain why the URL `place` was not reached; `authority` is how users name a trusted CA."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the certificate of {place} {_fault(error, authority)}"
+        return f"the certificate of {place} {_certificate_problem(error, authority)}"
     plain = _WITHOUT_TLS.get(place.partition(":")[0])
     if plain is not None and isinstance(error, ssl.SSLError | ConnectionError):
         if isinstance(error, ConnectionRefusedError) or _is_alert(error):
-            return f"can't connect to {place}: {_words(error)}"
+            return f"can't connect to {place}: {_describe(error)}"
         return f"{place} does not speak TLS; use {plain}://, or the port that does"
-    return f"can't connect to {place}: {_words(error)}"
+    return f"can't connect to {place}: {_describe(error)}"
 
 
-def not_spoken(place: str, protocol: str) -> str:
+def wrong_protocol(place: str, protocol: str) -> str:
     """Explain that the server at `place` does not speak the protocol of the URL."""
     encrypted = _WITH_TLS.get(place.partition(":")[0])
     advice = f"use {encrypted}:// if it has TLS, else check the port" if encrypted else "check it"
@@ -173,7 +173,7 @@ def error_number(error: Exception) -> int:
     return getattr(error, "errno", None) or (int(found[1]) if found else 0)
 
 
-def _fault(error: ssl.SSLCertVerificationError, authority: str) -> str:
+def _certificate_problem(error: ssl.SSLCertVerificationError, authority: str) -> str:
     if error.verify_code == _EXPIRED:
         return "has expired; have the node use a new one"
     if error.verify_code == _NOT_YET_VALID:
@@ -191,7 +191,7 @@ def _is_alert(error: Exception) -> bool:
     return "ALERT" in (getattr(error, "reason", None) or "")
 
 
-def _words(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time; check host and port"
     if isinstance(error, socket.gaierror):

@@ -11,14 +11,14 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 class ReceivedMessage:
-    """One received message; `owed` counts the consumers that have not finished with it."""
+    """One received message; `pending` counts the consumers that have not finished with it."""
 
-    __slots__ = ("is_consumed", "message", "owed", "received_ms")
+    __slots__ = ("is_consumed", "message", "pending", "received_ms")
 
     def __init__(self, message: Publish, received_ms: int) -> None:
         self.message = message
         self.received_ms = received_ms
-        self.owed = 0
+        self.pending = 0
         self.is_consumed = False
 
 
@@ -45,7 +45,7 @@ class Inbox:
         return len(self._waiting) >= 2 * self._limit or self._bytes >= 2 * MAX_BYTES
 
     def put(self, delivery: ReceivedMessage) -> None:
-        delivery.owed += 1
+        delivery.pending += 1
         self._waiting.append(delivery)
         self._bytes += len(delivery.message.payload)
 

@@ -101,15 +101,15 @@ class ClientMachine:
         self.phase = Phase.IDLE
         self._is_first = True
         self._ids = PacketIds()
-        self._outgoing = OutboundMessages(self._ids, options.inflight_limit)
-        self._incoming = InboundMessages(options.receive_maximum)
-        self._subscribing = SubscribeProtocol(self._ids, self._incoming)
+        self._outbound = OutboundMessages(self._ids, options.inflight_limit)
+        self._inbound = InboundMessages(options.receive_maximum)
+        self._subscribing = SubscribeProtocol(self._ids, self._inbound)
         self._framer = Framer(options.maximum_packet_size)
         self._frames: deque[tuple[int, bytes]] = deque()
         self._keep_alive_ms = 0
         self._started_ms = 0
         self._sent_ms = 0
-        self._heard_ms = 0
+        self._received_ms = 0
         self._pinged_ms: int | None = None
 
     # --------------------------------------------------------------------------- the three verbs
@@ -121,18 +121,18 @@ class ClientMachine:
         return outputs
 
     def next_deadline_ms(self) -> int | None:
-        deadlines = [self._outgoing.next_deadline_ms(), self._next_sign_ms()]
+        deadlines = [self._outbound.next_deadline_ms(), self._next_timer_ms()]
         return min((each for each in deadlines if each is not None), default=None)
 
     def advance(self, *, now_ms: int) -> list[Output]:
-        outputs = self._outgoing.expire(now_ms)
-        sign_ms = self._next_sign_ms()
+        outputs = self._outbound.expire(now_ms)
+        sign_ms = self._next_timer_ms()
         if sign_ms is None or now_ms < sign_ms:
             return outputs
         if self.phase is Phase.CONNECTING:
-            return [*outputs, *self._break_off(f"the server did not answer in time; {CHECK}")]
+            return [*outputs, *self._drop_connection(f"the server did not answer in time; {CHECK}")]
         if self._pinged_ms is not None and self.wants_data:
-            return [*outputs, *self._break_off("the server did not answer a ping in time")]
+            return [*outputs, *self._drop_connection("the server did not answer a ping in time")]
         self._pinged_ms = self._sent_ms = now_ms
         return [*outputs, Send(encode(Pingreq(), V5))]
 
@@ -144,15 +144,15 @@ class ClientMachine:
         return not self._frames
 
     @property
-    def unwanted(self) -> int:
-        return self._incoming.unwanted
+    def unmatched(self) -> int:
+        return self._inbound.unmatched
 
     def take(self, identifier: int) -> ReceivedMessage | None:
         """The subscription's next event, to be `Consumed` afterwards."""
-        return self._incoming.take(identifier)
+        return self._inbound.take(identifier)
 
     def inbox(self, identifier: int) -> Inbox:
-        return self._incoming.interests[identifier].inbox
+        return self._inbound.subscriptions[identifier].inbox
 
     # ------------------------------------------------------------------------------------- inputs
 
@@ -161,16 +161,16 @@ class ClientMachine:
             case Received(data):
                 return self._receive(data, now_ms)
             case PublishRequested():
-                return [*self._outgoing.ask(happened, now_ms), *self._resume(now_ms)]
+                return [*self._outbound.request(happened, now_ms), *self._resume(now_ms)]
             case Consumed(delivery):
-                return [*_sends(self._incoming.consume(delivery)), *self._resume(now_ms)]
+                return [*_sends(self._inbound.consume(delivery)), *self._resume(now_ms)]
             case Withdrawn(token):
-                self._outgoing.withdraw(token)
+                self._outbound.withdraw(token)
                 return []
             case SubscribeRequested():
-                return [*self._subscribing.ask(happened, now_ms), *self._resume(now_ms)]
+                return [*self._subscribing.subscribe(happened, now_ms), *self._resume(now_ms)]
             case UnsubscribeRequested(identifier, is_kept):
-                left = self._subscribing.leave(identifier, is_kept=is_kept)
+                left = self._subscribing.unsubscribe(identifier, is_kept=is_kept)
                 return [*left, *self._resume(now_ms)]
             case Opened():
                 return self._open(now_ms)
@@ -200,14 +200,14 @@ class ClientMachine:
                 receive_maximum=options.receive_maximum,
                 request_response_information=True,
                 maximum_packet_size=options.maximum_packet_size,
-                user=(EVENT_IDS, EVENT_NAMES) if options.wants_names else (EVENT_IDS,),
+                user=(EVENT_IDS, EVENT_NAMES) if options.wants_event_ids else (EVENT_IDS,),
             ),
         )
         return [Send(encode(connect, V5))]
 
-    def _close(self, is_forgotten: bool) -> list[Output]:
-        properties = Properties(session_expiry_s=0) if is_forgotten else NO_PROPERTIES
-        has_session = is_forgotten and self._options.session_expiry_s
+    def _close(self, is_discarded: bool) -> list[Output]:
+        properties = Properties(session_expiry_s=0) if is_discarded else NO_PROPERTIES
+        has_session = is_discarded and self._options.session_expiry_s
         goodbye = Disconnect(0, properties if has_session else NO_PROPERTIES)
         outputs: list[Output] = []
         if self.phase is Phase.CONNECTED:
@@ -220,11 +220,11 @@ class ClientMachine:
             self.phase = phase
         self._frames.clear()
         self._pinged_ms = None
-        self._incoming.is_connected = False
-        self._outgoing.stop()
+        self._inbound.is_connected = False
+        self._outbound.stop()
         self._subscribing.stop()
 
-    def _break_off(self, problem: str, reason: Reason | None = None) -> list[Output]:
+    def _drop_connection(self, problem: str, reason: Reason | None = None) -> list[Output]:
         """End this connection, so that the driver reconnects."""
         outputs: list[Output] = []
         if reason is not None and self.phase is Phase.CONNECTED:
@@ -232,12 +232,12 @@ class ClientMachine:
         self._stop(Phase.IDLE)
         return [*outputs, Close(ConnectionFailedError(problem), is_final=False)]
 
-    def _give_up(self, error: ClientError, reason: int) -> list[Output]:
+    def _on_server_close(self, error: ClientError, reason: int) -> list[Output]:
         is_final = reason not in TRANSIENT
         self._stop(Phase.CLOSED if is_final else Phase.IDLE)
         return [Close(error, is_final)]
 
-    def _next_sign_ms(self) -> int | None:
+    def _next_timer_ms(self) -> int | None:
         """When a keep-alive or connect timer is due."""
         if self.phase is Phase.CONNECTING:
             return self._started_ms + self._options.connect_timeout_ms
@@ -245,39 +245,41 @@ class ClientMachine:
             return None
         if self._pinged_ms is not None:
             return self._pinged_ms + max(self._keep_alive_ms // 2, 1)
-        return min(self._sent_ms, self._heard_ms) + self._keep_alive_ms
+        return min(self._sent_ms, self._received_ms) + self._keep_alive_ms
 
     # ------------------------------------------------------------------------------------ packets
 
     def _receive(self, data: bytes, now_ms: int) -> list[Output]:
         if self.phase not in (Phase.CONNECTING, Phase.CONNECTED):
             return []
-        self._heard_ms = now_ms
+        self._received_ms = now_ms
         self._pinged_ms = None
         if self.phase is Phase.CONNECTING and data.startswith(b"HTTP/"):
-            return self._break_off("the server speaks HTTP, not MQTT; use the node's MQTT port")
+            return self._drop_connection(
+                "the server speaks HTTP, not MQTT; use the node's MQTT port"
+            )
         try:
             self._frames += self._framer.feed(data)
         except ProtocolError as error:
-            return self._break_off(f"the server sent nonsense: {error}", error.reason)
-        return self._work(now_ms)
+            return self._drop_connection(f"the server sent nonsense: {error}", error.reason)
+        return self._process(now_ms)
 
     def _resume(self, now_ms: int) -> list[Output]:
         """Continue processing, as an inbox may have space again or a reply may be awaited now."""
         if self._frames and self._pinged_ms is not None:
             self._pinged_ms = now_ms  # the PINGRESP may be in frames not processed so far
-        return self._work(now_ms)
+        return self._process(now_ms)
 
-    def _work(self, now_ms: int) -> list[Output]:
+    def _process(self, now_ms: int) -> list[Output]:
         """Process received frames while inboxes have space, or while a reply is awaited."""
         outputs: list[Output] = []
-        while self._frames and (self._is_waiting or not self._incoming.is_blocked):
+        while self._frames and (self._is_waiting or not self._inbound.is_blocked):
             first, body = self._frames.popleft()
             try:
-                outputs += self._packet(decode(first, body, V5), now_ms)
+                outputs += self._on_packet(decode(first, body, V5), now_ms)
             except ProtocolError as error:
                 problem = f"the server sent what it must not: {error}"
-                outputs += self._break_off(problem, error.reason)
+                outputs += self._drop_connection(problem, error.reason)
         return outputs
 
     @property
@@ -285,42 +287,42 @@ class ClientMachine:
         """Whether a reply is awaited, which may be queued behind unprocessed frames."""
         return (
             self.phase is Phase.CONNECTING
-            or self._outgoing.is_waiting
+            or self._outbound.is_waiting
             or self._subscribing.is_waiting
         )
 
-    def _packet(self, packet: Packet, now_ms: int) -> list[Output]:
+    def _on_packet(self, packet: Packet, now_ms: int) -> list[Output]:
         if (self.phase is Phase.CONNECTING) != isinstance(packet, Connack):
             raise _unexpected(packet)
         match packet:
             case Publish():
-                answers, arrived = self._incoming.accept(packet, now_ms)
+                answers, arrived = self._inbound.accept(packet, now_ms)
                 return [*_sends(answers), *map(Arrived, arrived)]
             case Puback() | Pubcomp():
-                return self._outgoing.acknowledge(packet, now_ms)
+                return self._outbound.on_ack(packet, now_ms)
             case Pubrec():
-                return self._outgoing.receive(packet, now_ms)
+                return self._outbound.on_pubrec(packet, now_ms)
             case Pubrel():
-                return _sends(self._incoming.release(packet))
+                return _sends(self._inbound.on_pubrel(packet))
             case Suback():
-                return self._subscribing.granted(packet)
+                return self._subscribing.on_suback(packet)
             case Unsuback():
-                return self._subscribing.left(packet)
+                return self._subscribing.on_unsuback(packet)
             case Pingresp():
                 return []
             case Connack():
-                return self._connected(packet, now_ms)
+                return self._on_connack(packet, now_ms)
             case Disconnect():
-                return self._disconnected(packet)
+                return self._on_disconnect(packet)
             case _:
                 raise _unexpected(packet)
 
-    def _connected(self, packet: Connack, now_ms: int) -> list[Output]:
+    def _on_connack(self, packet: Connack, now_ms: int) -> list[Output]:
         properties = packet.properties
         if packet.reason:
-            error = _refused(packet.reason, properties, "the server refused the connection")
-            return self._give_up(error, packet.reason)
-        if self._options.wants_names and EVENT_NAMES not in properties.user:
+            error = _refused_error(packet.reason, properties, "the server refused the connection")
+            return self._on_server_close(error, packet.reason)
+        if self._options.wants_event_ids and EVENT_NAMES not in properties.user:
             self._stop(Phase.CLOSED)
             problem = "expected a server that names events, to know copies by: an Accord node"
             return [Close(ConnectionFailedError(problem), is_final=True)]
@@ -329,30 +331,30 @@ class ClientMachine:
         if properties.server_keep_alive_s is not None:
             self._keep_alive_ms = properties.server_keep_alive_s * 1000
         is_resumed = packet.session_present
-        self._incoming.start(is_resumed=is_resumed, is_first=self._is_first)
+        self._inbound.start(is_resumed=is_resumed, is_first=self._is_first)
         self._is_first = False
         outputs: list[Output] = [Connected(is_resumed, properties)]
-        outputs += self._outgoing.start(properties, is_resumed=is_resumed)
+        outputs += self._outbound.start(properties, is_resumed=is_resumed)
         outputs += self._subscribing.start(properties, is_resumed=is_resumed, now_ms=now_ms)
-        return [*outputs, *self._outgoing.pump(now_ms)]
+        return [*outputs, *self._outbound.pump(now_ms)]
 
-    def _disconnected(self, packet: Disconnect) -> list[Output]:
+    def _on_disconnect(self, packet: Disconnect) -> list[Output]:
         properties = packet.properties
         outputs: list[Output] = []
         for name, pattern in properties.user:
             if name == ENDED:
                 what = f"the server ended the subscription to {pattern!r}"
-                error = _refused(packet.reason, properties, what)
+                error = _refused_error(packet.reason, properties, what)
                 outputs += self._subscribing.end(pattern, error, properties)
-        error = _refused(packet.reason, properties, "the server ended the connection")
-        return [*outputs, *self._give_up(error, packet.reason)]
+        error = _refused_error(packet.reason, properties, "the server ended the connection")
+        return [*outputs, *self._on_server_close(error, packet.reason)]
 
 
 def _sends(packets: list[Packet]) -> list[Output]:
     return [Send(encode(packet, V5)) for packet in packets]
 
 
-def _refused(reason: int, properties: Properties, what: str) -> RefusedError:
+def _refused_error(reason: int, properties: Properties, what: str) -> RefusedError:
     explanation = properties.reason_string or ""
     if properties.server_reference:
         explanation = f"{explanation} (use {properties.server_reference})".strip()

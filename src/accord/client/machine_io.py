@@ -28,7 +28,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     receive_maximum: int = 1_000  # events received and not yet acknowledged
     maximum_packet_size: int = 64 * 1024 * 1024
     will: Will | None = None
-    wants_names: bool = False  # event IDs; a server that does not give them is refused
+    wants_event_ids: bool = False  # event IDs; a server that does not give them is refused
 
     def __post_init__(self) -> None:
         for name, low, high in _RANGES:
@@ -102,9 +102,9 @@ class Consumed(msgspec.Struct, frozen=True):
 
 
 class CloseRequested(msgspec.Struct, frozen=True):
-    """The session was closed; with `is_forgotten` the server may discard it."""
+    """The session was closed; with `is_discarded` the server may discard it."""
 
-    is_forgotten: bool
+    is_discarded: bool
 
 
 Input = (

@@ -15,7 +15,14 @@ from accord.core.model.values import Value
 from accord.core.mqtt.codes import Reason
 from accord.core.mqtt.event_mapping import EVENT, MAX_EXPIRY_S, from_event, to_event
 from accord.core.mqtt.packets import Publish
-from accord.core.mqtt.properties import CHANNEL, NO_PROPERTIES, OWN, PUBLISHER, RECEIVED, Properties
+from accord.core.mqtt.properties import (
+    CHANNEL,
+    NO_PROPERTIES,
+    OWN_PREFIX,
+    PUBLISHER,
+    RECEIVED,
+    Properties,
+)
 from accord.core.mqtt.properties import EVENT as KEPT_EVENT
 from accord.core.router.rights import FEEDBACK_PREFIX
 
@@ -165,7 +172,7 @@ def to_received(
 ) -> ReceivedEvent:
     """Decode the event in a message; names that begin with `accord-` are no attributes."""
     topic, properties = message.topic, message.properties
-    own = {name: text for name, text in properties.user if name.startswith(OWN)}
+    own = {name: text for name, text in properties.user if name.startswith(OWN_PREFIX)}
     if own:
         user = tuple(pair for pair in properties.user if pair[0] not in own)
         properties = msgspec.structs.replace(properties, user=user)

@@ -20,15 +20,15 @@ from accord.core.mqtt.properties import EVENT, NODE
 T = TypeVar("T")
 
 # How far servers may be apart, in events; events further behind may be delivered twice.
-MAX_NAMES: Final = 50_000
-_LONGEST: Final = 1_000  # characters of an event ID; no node has longer ones
+MAX_EVENT_IDS: Final = 50_000
+_MAX_ID_CHARS: Final = 1_000  # characters of an event ID; no node has longer ones
 
 
 class MirrorDedup:
     """Duplicate filter over event IDs."""
 
-    def __init__(self, most: int = MAX_NAMES) -> None:
-        self._known: LruMap[tuple[str, str], bool] = LruMap(most)
+    def __init__(self, most: int = MAX_EVENT_IDS) -> None:
+        self._seen: LruMap[tuple[str, str], bool] = LruMap(most)
         self.dropped = 0
 
     def is_first(self, message: Publish) -> bool:
@@ -38,12 +38,12 @@ class MirrorDedup:
         if event is None:
             return True
         name = (user.get(NODE, ""), event)
-        if sum(map(len, name)) > _LONGEST:
+        if sum(map(len, name)) > _MAX_ID_CHARS:
             return True  # not stored, so that memory is bounded whatever servers send
-        if name in self._known:
+        if name in self._seen:
             self.dropped += 1
             return False
-        self._known.put(name, True)
+        self._seen.put(name, True)
         return True
 
 

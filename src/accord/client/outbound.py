@@ -51,13 +51,22 @@ class PacketIds:
 class InFlightPublish:
     """One publication; `packet_id` is 0 until it is sent for the first time."""
 
-    __slots__ = ("asked_ms", "expires_ms", "is_done", "is_released", "message", "packet_id",
-                 "properties", "reason", "token")  # fmt: skip
+    __slots__ = (
+        "expires_ms",
+        "is_done",
+        "is_released",
+        "message",
+        "packet_id",
+        "properties",
+        "reason",
+        "requested_ms",
+        "token",
+    )  # fmt: skip
 
     def __init__(self, asked: PublishRequested, now_ms: int) -> None:
         self.token = asked.token
         self.message = asked.message
-        self.asked_ms = now_ms
+        self.requested_ms = now_ms
         self.expires_ms = None if asked.deadline_ms is None else now_ms + asked.deadline_ms
         self.packet_id = 0
         self.is_released = False
@@ -83,7 +92,7 @@ class OutboundMessages:
     def is_waiting(self) -> bool:
         return bool(self._waiting or self._active)
 
-    def ask(self, asked: PublishRequested, now_ms: int) -> list[Output]:
+    def request(self, asked: PublishRequested, now_ms: int) -> list[Output]:
         flight = InFlightPublish(asked, now_ms)
         if asked.message.qos == 0 and self._quota:
             return self._send(flight, now_ms)
@@ -102,7 +111,7 @@ class OutboundMessages:
         """Begin a connection."""
         self._server = server
         self._quota = min(self._limit, server.receive_maximum or MAX_PACKET_IDS)
-        return [] if is_resumed else self._start_anew()
+        return [] if is_resumed else self._reset()
 
     def stop(self) -> None:
         """End the connection."""
@@ -119,7 +128,7 @@ class OutboundMessages:
                 outputs += self._send(flight, now_ms)
         return outputs
 
-    def acknowledge(self, packet: Puback | Pubcomp, now_ms: int) -> list[Output]:
+    def on_ack(self, packet: Puback | Pubcomp, now_ms: int) -> list[Output]:
         flight = self._active.get(packet.packet_id)
         if flight is None:
             return []
@@ -129,7 +138,7 @@ class OutboundMessages:
             properties = flight.properties
         return [self._settle(flight, reason, properties), *self.pump(now_ms)]
 
-    def receive(self, packet: Pubrec, now_ms: int) -> list[Output]:
+    def on_pubrec(self, packet: Pubrec, now_ms: int) -> list[Output]:
         """Handle PUBREC, the first half of QoS 2."""
         flight = self._active.get(packet.packet_id)
         if flight is None:
@@ -163,7 +172,7 @@ class OutboundMessages:
             self._waiting = deque(each for each in self._waiting if not each.is_done)
         return outputs
 
-    def _start_anew(self) -> list[Output]:
+    def _reset(self) -> list[Output]:
         outputs: list[Output] = []
         for flight in self._waiting:
             if not flight.packet_id:
@@ -227,14 +236,14 @@ def _sooner(one_ms: int | None, other_ms: int | None) -> int | None:
 
 def _expired(flight: InFlightPublish) -> Settled:
     assert flight.expires_ms is not None
-    within_ms = flight.expires_ms - flight.asked_ms
+    within_ms = flight.expires_ms - flight.requested_ms
     problem = f"not sent within {within_ms} ms: no connection, or too many events on the way"
     return Settled(flight.token, error=ExpiredError(problem))
 
 
 def _with_time_left(flight: InFlightPublish, now_ms: int) -> Publish:
     """The message with its deadline and expiry counted from now instead of from the request."""
-    waited_ms = now_ms - flight.asked_ms
+    waited_ms = now_ms - flight.requested_ms
     properties = flight.message.properties
     if flight.expires_ms is None or not waited_ms:
         return flight.message

@@ -253,7 +253,7 @@ def read_json(payload: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def read_answer(payload: bytes) -> dict[str, Any]:
+def read_reply(payload: bytes) -> dict[str, Any]:
     """Decode a reply; raises QualityRefusedError if the node refused the request."""
     found = read_json(payload)
     if found.get("ok") is not True:

@@ -27,28 +27,30 @@ from accord.client.quality import (
     Usage,
     Value,
     read_advice,
-    read_answer,
     read_json,
+    read_reply,
     read_state,
 )
 from accord.client.subscription import Subscription
 from accord.core.router.rights import ADVICE, CAPABILITIES, EXPECTATIONS
 
-Ask = Callable[[str, bytes], Awaitable[ReceivedEvent]]
+RequestFn = Callable[[str, bytes], Awaitable[ReceivedEvent]]
 OnState = Callable[[ExpectationState], object]
 OnAdvice = Callable[[Advice], object]
 OnUsage = Callable[[Usage], object]
 
-_HEARD: Final = 1_000  # advice queued for its handler; the oldest is dropped
+_MAX_ADVICE: Final = 1_000  # advice queued for its handler; the oldest is dropped
 
 
 class QualitySession:
     """The quality protocol of one session; `subscribe` subscribes to one of the server's topics."""
 
-    def __init__(self, driver: Driver, subscribe: Callable[[str], Subscription], ask: Ask) -> None:
+    def __init__(
+        self, driver: Driver, subscribe: Callable[[str], Subscription], ask: RequestFn
+    ) -> None:
         self.driver = driver
         self._subscribe = subscribe
-        self._ask = ask
+        self._request = ask
         self._expectations: dict[str, Expected] = {}
         self._publishers: dict[str, Publisher] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -56,8 +58,8 @@ class QualitySession:
 
     async def request(self, topic: str, **request: Any) -> dict[str, Any]:
         """Send a request; raises QualityRefusedError if the server refuses it."""
-        answered = await self._ask(topic, msgspec.json.encode(request))
-        return read_answer(answered.payload)
+        answered = await self._request(topic, msgspec.json.encode(request))
+        return read_reply(answered.payload)
 
     async def listen(self, topic: str) -> None:
         """Subscribe to the topic, if that has not been done yet."""
@@ -68,18 +70,18 @@ class QualitySession:
             self._tasks[topic] = asyncio.create_task(self._collect(topic, ready))
         await asyncio.shield(self._ready[topic])
 
-    def expect(self, expected: Expected) -> None:
+    def add_expectation(self, expected: Expected) -> None:
         self._expectations[expected.id] = expected
 
-    def expect_no_more(self, id_: str) -> None:
+    def remove_expectation(self, id_: str) -> None:
         self._expectations.pop(id_, None)
 
-    def add(self, publisher: Publisher) -> None:
+    def add_publisher(self, publisher: Publisher) -> None:
         if publisher.channel in self._publishers:
             raise ValueError(f"this session has a publisher for {publisher.channel!r} already")
         self._publishers[publisher.channel] = publisher
 
-    def remove(self, publisher: Publisher) -> None:
+    def remove_publisher(self, publisher: Publisher) -> None:
         if self._publishers.get(publisher.channel) is publisher:
             del self._publishers[publisher.channel]
 
@@ -95,23 +97,23 @@ class QualitySession:
             async with self._subscribe(topic) as events:
                 ready.set_result(None)
                 async for event in events:
-                    self._hear(topic, read_json(event.payload))
+                    self._on_event(topic, read_json(event.payload))
         except ClientError as error:
             if not ready.done():
                 ready.set_exception(error)
                 ready.exception()  # retrieved: there may be no waiter left
 
-    def _hear(self, topic: str, found: dict[str, Any]) -> None:
+    def _on_event(self, topic: str, found: dict[str, Any]) -> None:
         if topic == EXPECTATIONS:
             state = read_state(found)
             expected = None if state is None else self._expectations.get(state.expectation)
             if state is not None and expected is not None:
-                expected.hear(state)
+                expected.set_state(state)
             return
         heard = read_advice(found)
         publisher = None if heard is None else self._publishers.get(heard[0])
         if heard is not None and publisher is not None:
-            publisher.hear(heard[1])
+            publisher.dispatch(heard[1])
 
 
 class Expected:
@@ -123,8 +125,8 @@ class Expected:
         self.id = id_
         self.expectation = expectation
         self.state: ExpectationState | None = None  # None until the server has reported one
-        self._negotiating = negotiating
-        self._tell = tell
+        self._quality = negotiating
+        self._on_state = tell
         self._changed = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -142,34 +144,34 @@ class Expected:
         return self.state
 
     async def update(self, expectation: Expectation) -> None:
-        await self._ask("update", expect=expectation.form(self.id))
+        await self._request("update", expect=expectation.form(self.id))
         self.expectation = expectation
 
     async def suspend(self) -> None:
-        await self._ask("suspend")
+        await self._request("suspend")
 
     async def resume(self) -> None:
-        await self._ask("resume")
+        await self._request("resume")
 
     async def revoke(self) -> None:
-        await self._ask("revoke")
-        self.forget()
-        self.hear(ExpectationState(self.id, "revoked"))
+        await self._request("revoke")
+        self.detach()
+        self.set_state(ExpectationState(self.id, "revoked"))
 
-    def forget(self) -> None:
+    def detach(self) -> None:
         """Stop dispatching to it, as its subscription has ended."""
-        self._negotiating.expect_no_more(self.id)
+        self._quality.remove_expectation(self.id)
 
-    def hear(self, state: ExpectationState) -> None:
+    def set_state(self, state: ExpectationState) -> None:
         self.state = state
         self._changed.set()
-        self._tell(state)
+        self._on_state(state)
 
-    async def _ask(self, do: str, **more: Any) -> None:
-        answered = await self._negotiating.request(EXPECTATIONS, do=do, id=self.id, **more)
+    async def _request(self, do: str, **more: Any) -> None:
+        answered = await self._quality.request(EXPECTATIONS, do=do, id=self.id, **more)
         state = read_state(answered)
         if state is not None and state != self.state:
-            self.hear(state)
+            self.set_state(state)
 
 
 class Publisher:
@@ -198,28 +200,28 @@ class Publisher:
         self.channel = channel
         self.usage = Usage()  # as last reported
         self.capabilities = {each.property: each for each in capabilities}
-        self._is_known = False  # whether the server has the profile
+        self._is_registered = False  # whether the server has the profile
         self._couplings = couplings
         self._source = source
-        self._negotiating = negotiating
+        self._quality = negotiating
         self._publish = publish
         self._on_advice: OnAdvice | None = None
         self._on_usage: OnUsage | None = None
         self._early: list[Advice] = []  # received before there was a handler
-        self._heard: asyncio.Queue[Advice] = asyncio.Queue(_HEARD)
+        self._advice: asyncio.Queue[Advice] = asyncio.Queue(_MAX_ADVICE)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        self._negotiating.add(self)
+        self._quality.add_publisher(self)
         try:
-            await self._negotiating.listen(ADVICE)
-            returning = asyncio.create_task(self._return(self._negotiating.driver.next_connection))
-            self._tasks = [returning, asyncio.create_task(self._follow())]
+            await self._quality.listen(ADVICE)
+            returning = asyncio.create_task(self._reregister(self._quality.driver.next_connection))
+            self._tasks = [returning, asyncio.create_task(self._run_handler())]
             await self._register()
         except BaseException:
             self.stop()
             raise
-        self._is_known = True
+        self._is_registered = True
         return self
 
     async def __aexit__(
@@ -232,17 +234,17 @@ class Publisher:
 
     async def revoke(self) -> None:
         """Withdraw the profile; leaving the `async with` does so, too."""
-        is_known, self._is_known = self._is_known, False
+        is_known, self._is_registered = self._is_registered, False
         self.stop()
-        if is_known and self._negotiating.driver.error is None:
-            await self._negotiating.request(CAPABILITIES, do="revoke", channel=self.channel)
+        if is_known and self._quality.driver.error is None:
+            await self._quality.request(CAPABILITIES, do="revoke", channel=self.channel)
 
     def on_advice(self, handler: OnAdvice) -> OnAdvice:
         """Call the handler with each advice, one at a time; it may be a coroutine function."""
         self._on_advice = handler
         early, self._early = self._early, []
         for advice in early:
-            self.hear(advice)
+            self.dispatch(advice)
         return handler
 
     def on_usage(self, handler: OnUsage) -> OnUsage:
@@ -256,7 +258,7 @@ class Publisher:
     async def update(self, *capabilities: Capability, **current: Value) -> None:
         """Change capabilities, or current values by property."""
         forms = {each.property: each.form() for each in capabilities}
-        await self._negotiating.request(
+        await self._quality.request(
             CAPABILITIES, do="update", channel=self.channel, capabilities=forms, current=current
         )
         self.capabilities |= {each.property: each for each in capabilities}
@@ -268,24 +270,24 @@ class Publisher:
 
     async def ask_usage(self) -> Usage:
         """Request the current usage."""
-        found = await self._negotiating.request(CAPABILITIES, do="usage", channel=self.channel)
+        found = await self._quality.request(CAPABILITIES, do="usage", channel=self.channel)
         self.usage = Usage(int(found["expectations"]), float(found["utility"]))
         return self.usage
 
-    def hear(self, heard: Advice | Usage) -> None:
+    def dispatch(self, heard: Advice | Usage) -> None:
         if isinstance(heard, Usage):
             self.usage = heard
             if self._on_usage is not None:
                 self._on_usage(heard)
         elif self._on_advice is None:
-            self._early = [*self._early, heard][-_HEARD:]
+            self._early = [*self._early, heard][-_MAX_ADVICE:]
         else:
-            if self._heard.full():
-                self._heard.get_nowait()
-            self._heard.put_nowait(heard)
+            if self._advice.full():
+                self._advice.get_nowait()
+            self._advice.put_nowait(heard)
 
     def stop(self) -> None:
-        self._negotiating.remove(self)
+        self._quality.remove_publisher(self)
         for task in self._tasks:
             task.cancel()
 
@@ -300,13 +302,13 @@ class Publisher:
         }
         if self._source is not None:
             request["source"] = self._source
-        await self._negotiating.request(CAPABILITIES, do="register", **request)
+        await self._quality.request(CAPABILITIES, do="register", **request)
 
-    async def _return(self, connected: asyncio.Future[None]) -> None:
+    async def _reregister(self, connected: asyncio.Future[None]) -> None:
         """Register again after each reconnection."""
         while True:
             await asyncio.shield(connected)
-            connected = self._negotiating.driver.next_connection
+            connected = self._quality.driver.next_connection
             try:
                 await self._register()
             except (ConnectionFailedError, TimeoutError):
@@ -315,9 +317,9 @@ class Publisher:
                 context = {"message": "a profile was not taken again", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(context)
 
-    async def _follow(self) -> None:
+    async def _run_handler(self) -> None:
         while True:
-            advice = await self._heard.get()
+            advice = await self._advice.get()
             assert self._on_advice is not None
             try:
                 value = self._on_advice(advice)

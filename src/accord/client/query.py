@@ -150,12 +150,12 @@ def _check_moment(name: str, text: str, now_ms: int) -> None:
         raise ValueError(f"{name}: {error}") from None
 
 
-def encode_question(question: Find | Next | Cancel) -> bytes:
+def encode_request(question: Find | Next | Cancel) -> bytes:
     return msgspec.json.encode(question)
 
 
-def add_page(stats: QueryStats, end: PageEnd, came: int) -> QueryStats:
-    """`stats` after one more page, of which `came` events were received."""
+def add_page(stats: QueryStats, end: PageEnd, received: int) -> QueryStats:
+    """`stats` after one more page, of which `received` events were received."""
     return QueryStats(
         pages=stats.pages + 1,
         files=max(stats.files, end.files),
@@ -163,7 +163,7 @@ def add_page(stats: QueryStats, end: PageEnd, came: int) -> QueryStats:
         bytes=max(stats.bytes, end.bytes),
         tail=max(stats.tail, end.tail),
         took_ms=stats.took_ms + end.took_ms,
-        missing=stats.missing + max(end.count - came, 0),
+        missing=stats.missing + max(end.count - received, 0),
     )
 
 
@@ -197,11 +197,11 @@ class Query:
         self._page = find.page
         self._timeout_s = timeout_s
         self._waiting: deque[ReceivedEvent] = deque()
-        self._names: set[str] = set()  # IDs of the page's events received so far
+        self._seen_ids: set[str] = set()  # IDs of the page's events received so far
         self._newest_ms: int | None = None
-        self._came = 0
+        self._received = 0
         self._stats = QueryStats()
-        self._news = asyncio.Event()
+        self._arrived = asyncio.Event()
         self._room = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._error: Exception | None = None
@@ -211,7 +211,7 @@ class Query:
     @property
     def stats(self) -> QueryStats:
         """Cost of the query so far."""
-        return msgspec.structs.replace(self._stats, events=self._came)
+        return msgspec.structs.replace(self._stats, events=self._received)
 
     async def __aenter__(self) -> Self:
         self._is_entered = True
@@ -246,8 +246,8 @@ class Query:
         if self._task is None and not self._is_over:
             self._task = asyncio.create_task(self._fetch())
         while not self._waiting and not self._is_over:
-            self._news.clear()
-            await self._news.wait()
+            self._arrived.clear()
+            await self._arrived.wait()
         if not self._waiting and self._error is not None:
             raise self._error.with_traceback(None)
         taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
@@ -275,7 +275,7 @@ class Query:
 
     def _end(self) -> None:
         self._is_over = True
-        self._news.set()
+        self._arrived.set()
 
     async def _fetch(self) -> None:
         """Fetch page after page, as the queue has space."""
@@ -299,17 +299,17 @@ class Query:
         is_again = False
         while True:
             answer = _Answer(self._accept)
-            is_whole = await self._ask(cursor, answer)
+            is_whole = await self._request_page(cursor, answer)
             if is_whole:
                 break
             is_again = True
         end = answer.end.result()
         self._stats = add_page(self._stats, end, answer.events)
         if not is_again:  # if the first page was requested twice, the next may overlap it
-            self._names.clear()
+            self._seen_ids.clear()
         return end
 
-    async def _ask(self, cursor: str, answer: _Answer) -> bool:
+    async def _request_page(self, cursor: str, answer: _Answer) -> bool:
         """Request a page; returns whether it arrived completely, or the connection broke."""
         replies = self._replies()
         topic = await replies.topic()
@@ -317,12 +317,12 @@ class Query:
             next_connection = self._driver.next_connection
             try:
                 await self._publish(self._message(cursor, topic, correlation_data))
-                return await self._is_answered(answer, next_connection)
+                return await self._wait_page(answer, next_connection)
             finally:
                 if not answer.end.done():
                     self._cancel(topic, correlation_data)
 
-    async def _is_answered(self, answer: _Answer, next_connection: asyncio.Future[None]) -> bool:
+    async def _wait_page(self, answer: _Answer, next_connection: asyncio.Future[None]) -> bool:
         waited: set[asyncio.Future[Any]] = {answer.end, next_connection}
         while True:
             before = answer.events
@@ -350,23 +350,23 @@ class Query:
 
     def _cancel(self, topic: str, correlation_data: bytes) -> None:
         message = _request(Cancel(), topic, correlation_data)
-        self._driver.tell(
+        self._driver.request_nowait(
             lambda token: self._driver.handle(PublishRequested(token, message, GOODBYE_MS))
         )
 
     def _accept(self, event: ReceivedEvent) -> None:
-        if self._is_over or self._is_enough() or event.id in self._names:
+        if self._is_over or self._is_enough() or event.id in self._seen_ids:
             return
         if event.id:
-            self._names.add(event.id)
+            self._seen_ids.add(event.id)
         if self._newest_ms is None:
             self._newest_ms = event.received_ms
-        self._came += 1
+        self._received += 1
         self._waiting.append(event)
-        self._news.set()
+        self._arrived.set()
 
     def _is_enough(self) -> bool:
-        return self._find.limit is not None and self._came >= self._find.limit
+        return self._find.limit is not None and self._received >= self._find.limit
 
 
 class _Answer:
@@ -377,7 +377,7 @@ class _Answer:
         self.events = 0
         self.end: asyncio.Future[PageEnd] = asyncio.get_running_loop().create_future()
 
-    def answer(self, event: ReceivedEvent) -> None:
+    def on_reply(self, event: ReceivedEvent) -> None:
         if self.end.done():
             return
         if event.is_kept or (PAGE, END) not in event.properties.user:
@@ -399,4 +399,4 @@ def _request(question: Find | Next | Cancel, topic: str, correlation_data: bytes
     extras = Extras(
         qos=1, content_type=JSON, response_topic=topic, correlation_data=correlation_data
     )
-    return to_message(QUERIES, encode_question(question), {}, extras)
+    return to_message(QUERIES, encode_request(question), {}, extras)

@@ -19,7 +19,7 @@ from accord.core.mqtt.properties import Properties
 class ReplyWaiter(Protocol):
     """Receiver of the replies to one request."""
 
-    def answer(self, event: ReceivedEvent) -> None: ...
+    def on_reply(self, event: ReceivedEvent) -> None: ...
 
     def fail(self, error: ClientError) -> None: ...
 
@@ -30,7 +30,7 @@ class SingleReply:
     def __init__(self) -> None:
         self.event: asyncio.Future[ReceivedEvent] = asyncio.get_running_loop().create_future()
 
-    def answer(self, event: ReceivedEvent) -> None:
+    def on_reply(self, event: ReceivedEvent) -> None:
         if not self.event.done():
             self.event.set_result(event)
 
@@ -52,7 +52,7 @@ class Replies:
         self._topic = f"{start.rstrip('/')}/{self._secret.hex()}"
         self._subscribe = subscribe
         self._sent = 0
-        self._expected: dict[bytes, ReplyWaiter] = {}
+        self._waiters: dict[bytes, ReplyWaiter] = {}
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
 
@@ -70,11 +70,11 @@ class Replies:
         """Correlation data for a request whose replies go to `expecting`."""
         self._sent += 1
         correlation_data = self._secret + self._sent.to_bytes(8, "big")
-        self._expected[correlation_data] = expecting
+        self._waiters[correlation_data] = expecting
         try:
             yield correlation_data
         finally:
-            del self._expected[correlation_data]
+            del self._waiters[correlation_data]
 
     async def close(self) -> None:
         if self._task is not None:
@@ -87,7 +87,7 @@ class Replies:
             async with self._subscribe(self._topic) as events:
                 ready.set_result(None)
                 async for event in events:
-                    self._answer(event)
+                    self._dispatch(event)
             self._fail(SessionClosedError("the session was closed"))
         except ClientError as error:
             if not ready.done():
@@ -95,11 +95,11 @@ class Replies:
                 ready.exception()  # retrieved: there may be no waiter left
             self._fail(error)
 
-    def _answer(self, event: ReceivedEvent) -> None:
-        expecting = self._expected.get(event.properties.correlation_data or b"")
+    def _dispatch(self, event: ReceivedEvent) -> None:
+        expecting = self._waiters.get(event.properties.correlation_data or b"")
         if expecting is not None:
-            expecting.answer(event)
+            expecting.on_reply(event)
 
     def _fail(self, error: ClientError) -> None:
-        for expecting in list(self._expected.values()):
+        for expecting in list(self._waiters.values()):
             expecting.fail(error)

@@ -23,7 +23,7 @@ from typing import Final
 
 from accord.core.model.units import parse_time
 from accord.core.mqtt.packets import Publish
-from accord.core.mqtt.properties import EVENT, NODE, OWN, RECEIVED
+from accord.core.mqtt.properties import EVENT, NODE, OWN_PREFIX, RECEIVED
 
 SINCE: Final = "since"  # a user property of SUBSCRIBE
 
@@ -52,47 +52,49 @@ class ResumePoint:
 
     def __init__(self, since: str, now_ms: int) -> None:
         self.since = since
-        self._asked_ms = now_ms
+        self._requested_ms = now_ms
         self._ago_ms = _ago_ms(since)
-        self._told_ms = now_ms  # arrival of the last event of the history; at first, the request
-        self._place_ms: int | None = None  # when the server received that event
+        self._replayed_ms = (
+            now_ms  # arrival of the last event of the history; at first, the request
+        )
+        self._position_ms: int | None = None  # when the server received that event
         self._live_ms: int | None = None
-        self._names: dict[tuple[str, str], None] = {}
+        self._seen_ids: dict[tuple[str, str], None] = {}
         self._contents: deque[tuple[int, int]] = deque()
-        self._again: Counter[int] = Counter()
+        self._repeats: Counter[int] = Counter()
 
     def accept(self, message: Publish, now_ms: int) -> bool:
         """Record a message; returns whether it is new."""
         if message.retain:
             return True  # retained messages have any age, and no bearing on the position
-        name, received_ms = _origin(message)
+        name, received_ms = _identify(message)
         if received_ms is None:
             self._accept_live(message, now_ms)
             return True
-        self._told_ms, self._place_ms = now_ms, max(received_ms, self._place_ms or 0)
-        if name in self._names:
+        self._replayed_ms, self._position_ms = now_ms, max(received_ms, self._position_ms or 0)
+        if name in self._seen_ids:
             return False
-        self._names[name] = None
-        if len(self._names) > MAX_REMEMBERED:
-            del self._names[next(iter(self._names))]
-        return not self._is_again(message)
+        self._seen_ids[name] = None
+        if len(self._seen_ids) > MAX_REMEMBERED:
+            del self._seen_ids[next(iter(self._seen_ids))]
+        return not self._is_duplicate(message)
 
     def resume(self, now_ms: int) -> None:
         """Set `since` for a new request."""
         # These lie after the resume point and will be repeated, in this replay or, if it is
         # interrupted, in the next.
-        self._again.update(content for _, content in self._contents)
+        self._repeats.update(content for _, content in self._contents)
         self._contents.clear()
         if self._is_live():
             assert self._live_ms is not None
             self.since = ago_text(now_ms - self._live_ms + LATE_MS)
-        elif self._place_ms is not None:
-            self.since = iso_text(max(self._place_ms - SURE_MS, 0))
-        elif self._ago_ms is not None and now_ms > self._asked_ms:
-            self.since = ago_text(self._ago_ms + now_ms - self._asked_ms)
+        elif self._position_ms is not None:
+            self.since = iso_text(max(self._position_ms - SURE_MS, 0))
+        elif self._ago_ms is not None and now_ms > self._requested_ms:
+            self.since = ago_text(self._ago_ms + now_ms - self._requested_ms)
 
     def _is_live(self) -> bool:
-        return self._live_ms is not None and self._live_ms - self._told_ms >= QUIET_MS
+        return self._live_ms is not None and self._live_ms - self._replayed_ms >= QUIET_MS
 
     def _accept_live(self, message: Publish, now_ms: int) -> None:
         self._live_ms = now_ms
@@ -101,15 +103,15 @@ class ResumePoint:
         while len(contents) > MAX_REMEMBERED:
             contents.popleft()
         if self._is_live():
-            self._again.clear()
+            self._repeats.clear()
             while contents[0][0] < now_ms - SURE_MS:
                 contents.popleft()
 
-    def _is_again(self, message: Publish) -> bool:
+    def _is_duplicate(self, message: Publish) -> bool:
         content = _content(message)
-        if not self._again[content]:
+        if not self._repeats[content]:
             return False
-        self._again[content] -= 1
+        self._repeats[content] -= 1
         return True
 
 
@@ -122,7 +124,7 @@ def _ago_ms(since: str) -> int | None:
     return 2**60 - first if later > first else None
 
 
-def _origin(message: Publish) -> tuple[tuple[str, str], int | None]:
+def _identify(message: Publish) -> tuple[tuple[str, str], int | None]:
     """The event ID, with the node where several have a history, and when that node received it."""
     node, event, received_ms = "", "", None
     for key, value in message.properties.user:
@@ -136,5 +138,5 @@ def _origin(message: Publish) -> tuple[tuple[str, str], int | None]:
 
 
 def _content(message: Publish) -> int:
-    user = tuple(pair for pair in message.properties.user if not pair[0].startswith(OWN))
+    user = tuple(pair for pair in message.properties.user if not pair[0].startswith(OWN_PREFIX))
     return hash((message.topic, message.payload, user))

@@ -27,7 +27,7 @@ class Servers:
                 async with asyncio.timeout(timeout_s):
                     stream = await transport(address)
             except (OSError, ValueError) as error:  # ValueError: the host name is malformed
-                problems.append(explain(address.place, error))
+                problems.append(explain(address.url, error))
                 cause = error
             except ConnectionFailedError as error:
                 problems.append(str(error))

@@ -77,7 +77,7 @@ class Session:
         self._clock = clock
         self._replies: Replies | None = None
         self._queries: WeakSet[Query] = WeakSet()
-        self._negotiating: QualitySession | None = None
+        self._quality: QualitySession | None = None
         self._advertisements: Advertisements | None = None
 
     @property
@@ -133,7 +133,7 @@ class Session:
             response_topic=response_topic,
             correlation_data=correlation_data,
         )
-        message = to_message(channel, payload, merged(attributes, more), extras)
+        message = to_message(channel, payload, merge_attributes(attributes, more), extras)
         return await self._publish(message, time_to_send_ms(message, extras))
 
     def subscribe(  # noqa: PLR0913
@@ -175,7 +175,7 @@ class Session:
         predicates = [("where", where), ("xpath", xpath), (SINCE, beginning)]
         pairs = [(name, text) for name, text in predicates if text is not None]
         pairs += (user or {}).items()
-        named = _named(pattern, expect)
+        named = _by_id(pattern, expect)
         pairs += [("expect", json_text(each.form(id_))) for id_, each in named.items()]
         chosen = TopicFilter(pattern, qos, no_local, retain_as_published, retain_handling)
         is_shared = pattern.startswith(SHARED)
@@ -191,16 +191,17 @@ class Session:
             queue=queue,
             keep=keep,
             clock=self._clock,
-            before=self._listening(EXPECTATIONS) if named else None,
+            before=self._listener(EXPECTATIONS) if named else None,
             respond=self.respond,
         )
         if named:
-            negotiating = self._negotiate()
+            negotiating = self._get_quality()
             subscription.expectations = tuple(
-                Expected(negotiating, id_, each, subscription.stands) for id_, each in named.items()
+                Expected(negotiating, id_, each, subscription.notify_state)
+                for id_, each in named.items()
             )
             for expected in subscription.expectations:
-                negotiating.expect(expected)
+                negotiating.add_expectation(expected)
         return subscription
 
     def feedback(self, *, qos: int = 1, queue: int = QUEUE, keep: bool = False) -> Answers:
@@ -243,7 +244,7 @@ class Session:
         client that publishes, if that is another one.
         """
         return Publisher(
-            self._negotiate(),
+            self._get_quality(),
             channel,
             capabilities=list(capabilities),
             couplings=list(couplings),
@@ -263,7 +264,7 @@ class Session:
         if self._advertisements is None:
             self._advertisements = Advertisements(self._driver, self.request)
         made = Advertisement(self._advertisements, channel, where, rate_hz, name)
-        await self._advertisements.say(made)
+        await self._advertisements.send(made)
         return made
 
     async def channels(self) -> tuple[Channel, ...]:
@@ -351,7 +352,7 @@ class Session:
         def publish(message: Publish) -> Awaitable[object]:
             return self._publish(message, None)
 
-        query = Query(self._driver, self._expecting, publish, find, timeout_s=timeout_s)
+        query = Query(self._driver, self._get_replies, publish, find, timeout_s=timeout_s)
         self._queries.add(query)
         return query
 
@@ -368,7 +369,7 @@ class Session:
     ) -> ReceivedEvent:
         """Publish a request and return the first reply; raises TimeoutError if none arrives."""
         async with asyncio.timeout(timeout_s):
-            replies = self._expecting()
+            replies = self._get_replies()
             topic = await replies.topic()
             reply = SingleReply()
             with replies.expect(reply) as correlation_data:
@@ -378,7 +379,7 @@ class Session:
                     qos=qos,
                     response_topic=topic,
                     correlation_data=correlation_data,
-                    attributes=merged(attributes, more),
+                    attributes=merge_attributes(attributes, more),
                 )
                 return await reply.event
 
@@ -401,7 +402,7 @@ class Session:
             payload,
             qos=qos,
             correlation_data=request.properties.correlation_data,
-            attributes=merged(attributes, more),
+            attributes=merge_attributes(attributes, more),
         )
 
     async def _publish(self, message: Publish, within_ms: int | None) -> Outcome:
@@ -409,7 +410,7 @@ class Session:
             self._driver.handle(PublishRequested(token, message, within_ms))
 
         try:
-            settled = await self._driver.ask(order)
+            settled = await self._driver.request(order)
         except (ValueError, OverflowError) as error:
             raise EventError("message", str(error)) from None
         explanation = settled.properties.reason_string or ""
@@ -419,7 +420,7 @@ class Session:
             raise RefusedError(reason, explanation, what=what, facts=settled.properties.user)
         return Outcome(reason, explanation, settled.properties.user)
 
-    def _expecting(self) -> Replies:
+    def _get_replies(self) -> Replies:
         if self._replies is None:
             self._replies = Replies(self.server, self.client_id, self._subscribe_to_replies)
         return self._replies
@@ -434,21 +435,19 @@ class Session:
             clock=self._clock,
         )
 
-    def _negotiate(self) -> QualitySession:
-        if self._negotiating is None:
-            self._negotiating = QualitySession(
-                self._driver, self._subscribe_to_replies, self.request
-            )
-        return self._negotiating
+    def _get_quality(self) -> QualitySession:
+        if self._quality is None:
+            self._quality = QualitySession(self._driver, self._subscribe_to_replies, self.request)
+        return self._quality
 
-    def _listening(self, topic: str) -> Callable[[], Awaitable[None]]:
-        return lambda: self._negotiate().listen(topic)
+    def _listener(self, topic: str) -> Callable[[], Awaitable[None]]:
+        return lambda: self._get_quality().listen(topic)
 
     async def _close(self) -> None:
         if self._advertisements is not None:
             await self._advertisements.close()
-        if self._negotiating is not None:
-            await self._negotiating.close()
+        if self._quality is not None:
+            await self._quality.close()
         for query in list(self._queries):
             query.stop(SessionClosedError("the session was closed"))
         if self._replies is not None:
@@ -516,7 +515,7 @@ async def connect(  # noqa: PLR0913
     mirrors: list[Driver] = []
     for each in urls if mirrored else ():
         opening = partial(Servers([each]).open, chosen, connect_timeout_s)
-        mirrors.append(Driver(ClientMachine(_mirror_of(options)), opening, Backoff(random)))
+        mirrors.append(Driver(ClientMachine(_mirror_options(options)), opening, Backoff(random)))
     session = Session(driver, clock, mirrors)
     try:
         try:
@@ -524,26 +523,26 @@ async def connect(  # noqa: PLR0913
         except ConnectionFailedError as error:
             if servers.opened is None:
                 raise
-            raise ConnectionFailedError(f"{servers.opened.place}: {error}") from None
+            raise ConnectionFailedError(f"{servers.opened.url}: {error}") from None
         for mirror in mirrors:
-            mirror.begin(FOREVER_MS)
+            mirror.start_nowait(FOREVER_MS)
         yield session
     finally:
         await session._close()
         for mirror in mirrors:
-            await mirror.stop(is_forgotten=True)
-        await driver.stop(is_forgotten=not client_id)
+            await mirror.stop(is_discarded=True)
+        await driver.stop(is_discarded=not client_id)
 
 
-def _mirror_of(options: SessionOptions) -> SessionOptions:
+def _mirror_options(options: SessionOptions) -> SessionOptions:
     """Options of a connection that only subscribes."""
     client_id = f"{options.client_id}{MIRROR}" if options.client_id else ""
     return msgspec.structs.replace(
-        options, client_id=client_id, clean_start=True, will=None, wants_names=True
+        options, client_id=client_id, clean_start=True, will=None, wants_event_ids=True
     )
 
 
-def _named(pattern: str, expect: Sequence[Expectation]) -> dict[str, Expectation]:
+def _by_id(pattern: str, expect: Sequence[Expectation]) -> dict[str, Expectation]:
     """The expectations by id, given or generated."""
     named: dict[str, Expectation] = {}
     for number, each in enumerate(expect, start=1):
@@ -554,7 +553,9 @@ def _named(pattern: str, expect: Sequence[Expectation]) -> dict[str, Expectation
     return named
 
 
-def merged(attributes: Mapping[str, Value] | None, more: Mapping[str, Any]) -> dict[str, Value]:
+def merge_attributes(
+    attributes: Mapping[str, Value] | None, more: Mapping[str, Any]
+) -> dict[str, Value]:
     """Merge attributes given in both ways; raises if a name is given twice."""
     both = {**(attributes or {}), **more}
     if len(both) < len(attributes or {}) + len(more):

@@ -19,7 +19,7 @@ from accord.core.mqtt.codes import V5, Reason
 from accord.core.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
 from accord.core.mqtt.properties import NO_PROPERTIES, Properties
 
-MAX_ASKED: Final = 1_000  # unacknowledged SUBSCRIBE and UNSUBSCRIBE packets
+MAX_UNACKED: Final = 1_000  # unacknowledged SUBSCRIBE and UNSUBSCRIBE packets
 
 
 class SubscribeProtocol:
@@ -27,76 +27,76 @@ class SubscribeProtocol:
 
     def __init__(self, ids: PacketIds, incoming: InboundMessages) -> None:
         self._ids = ids
-        self._incoming = incoming
+        self._inbound = incoming
         self._server: Properties | None = None
-        self._wanted: deque[SubscriptionState] = deque()
-        self._asked: dict[int, SubscriptionState] = {}
-        self._unwanted: deque[str] = deque()
-        self._leaving: dict[int, str] = {}
+        self._to_subscribe: deque[SubscriptionState] = deque()
+        self._subscribing: dict[int, SubscriptionState] = {}
+        self._to_unsubscribe: deque[str] = deque()
+        self._unsubscribing: dict[int, str] = {}
 
     @property
     def is_waiting(self) -> bool:
-        return bool(self._asked or self._leaving)
+        return bool(self._subscribing or self._unsubscribing)
 
-    def ask(self, asked: SubscribeRequested, now_ms: int) -> list[Output]:
-        if self._incoming.find(asked.filter.pattern) is not None:
+    def subscribe(self, asked: SubscribeRequested, now_ms: int) -> list[Output]:
+        if self._inbound.find(asked.filter.pattern) is not None:
             raise AlreadySubscribedError(asked.filter.pattern)
         interest = SubscriptionState(asked, now_ms)
-        self._incoming.add(interest)
-        self._wanted.append(interest)
+        self._inbound.add(interest)
+        self._to_subscribe.append(interest)
         outputs = self._pump()
         if len(interest.inbox):
             outputs.append(Arrived(interest.identifier))
         return outputs
 
-    def leave(self, identifier: int, *, is_kept: bool) -> list[Output]:
-        interest = self._incoming.interests.get(identifier)
+    def unsubscribe(self, identifier: int, *, is_kept: bool) -> list[Output]:
+        interest = self._inbound.subscriptions.get(identifier)
         if interest is None:
             return []
         if is_kept:
-            self._incoming.give_back(identifier, is_kept=True)
+            self._inbound.detach(identifier, is_kept=True)
             return []
         outputs: list[Output] = [
-            Send(encode(packet, V5)) for packet in self._incoming.remove(identifier)
+            Send(encode(packet, V5)) for packet in self._inbound.remove(identifier)
         ]
         if interest.is_granted or interest.packet_id:
-            self._unwanted.append(interest.filter.pattern)
+            self._to_unsubscribe.append(interest.filter.pattern)
             return [*outputs, *self._pump()]
-        self._wanted.remove(interest)
+        self._to_subscribe.remove(interest)
         return outputs
 
     def start(self, server: Properties, *, is_resumed: bool, now_ms: int) -> list[Output]:
         """Begin a connection."""
         self._server = server
         if not is_resumed:
-            self._unwanted.clear()
-            self._wanted = deque(self._incoming.interests.values())
-        for interest in self._wanted:
+            self._to_unsubscribe.clear()
+            self._to_subscribe = deque(self._inbound.subscriptions.values())
+        for interest in self._to_subscribe:
             interest.is_granted = False
-            if interest.past is not None:
-                interest.past.resume(now_ms)
+            if interest.resume_point is not None:
+                interest.resume_point.resume(now_ms)
         return self._pump()
 
     def stop(self) -> None:
         """End the connection; unacknowledged requests return to the queue."""
         self._server = None
-        for packet_id in (*self._asked, *self._leaving):
+        for packet_id in (*self._subscribing, *self._unsubscribing):
             self._ids.free(packet_id)
-        for interest in reversed(self._asked.values()):
+        for interest in reversed(self._subscribing.values()):
             interest.packet_id = 0
-            if self._is_wanted(interest):
-                self._wanted.appendleft(interest)
-        self._unwanted.extendleft(reversed(self._leaving.values()))
-        self._asked.clear()
-        self._leaving.clear()
+            if self._is_current(interest):
+                self._to_subscribe.appendleft(interest)
+        self._to_unsubscribe.extendleft(reversed(self._unsubscribing.values()))
+        self._subscribing.clear()
+        self._unsubscribing.clear()
 
-    def granted(self, packet: Suback) -> list[Output]:
-        interest = self._asked.pop(packet.packet_id, None)
+    def on_suback(self, packet: Suback) -> list[Output]:
+        interest = self._subscribing.pop(packet.packet_id, None)
         if interest is None:
             return []
         self._ids.free(packet.packet_id)
         interest.packet_id = 0
-        if not self._is_wanted(interest):
+        if not self._is_current(interest):
             return self._pump()
         token, interest.token = interest.token, None
         reason = packet.reasons[0]
@@ -117,12 +117,12 @@ class SubscribeProtocol:
 
         The connection ends, too.
         """
-        identifier = self._incoming.find(pattern)
+        identifier = self._inbound.find(pattern)
         if identifier is None:
             return []
-        interest = self._incoming.interests[identifier]
-        if interest in self._wanted:
-            self._wanted.remove(interest)
+        interest = self._inbound.subscriptions[identifier]
+        if interest in self._to_subscribe:
+            self._to_subscribe.remove(interest)
         token, interest.token = interest.token, None
         return [self._end(interest, token, error, properties)]
 
@@ -133,35 +133,39 @@ class SubscribeProtocol:
         error: RefusedError,
         properties: Properties,
     ) -> Output:
-        self._incoming.give_back(interest.identifier, is_kept=False)
+        self._inbound.detach(interest.identifier, is_kept=False)
         if token is None:
             return Ended(interest.identifier, error)
         return Settled(token, error.reason, properties, error)
 
-    def left(self, packet: Unsuback) -> list[Output]:
-        if self._leaving.pop(packet.packet_id, None) is None:
+    def on_unsuback(self, packet: Unsuback) -> list[Output]:
+        if self._unsubscribing.pop(packet.packet_id, None) is None:
             return []
         self._ids.free(packet.packet_id)
         return self._pump()
 
-    def _is_wanted(self, interest: SubscriptionState) -> bool:
+    def _is_current(self, interest: SubscriptionState) -> bool:
         """Whether the subscription was not left while its request was unacknowledged."""
-        return interest.identifier in self._incoming.interests
+        return interest.identifier in self._inbound.subscriptions
 
     def _pump(self) -> list[Output]:
         """Send queued requests; UNSUBSCRIBE first, as a SUBSCRIBE may have the same filter."""
         outputs: list[Output] = []
         if self._server is None:
             return outputs
-        while self._unwanted and len(self._asked) + len(self._leaving) < MAX_ASKED:
-            pattern = self._unwanted.popleft()
+        while (
+            self._to_unsubscribe and len(self._subscribing) + len(self._unsubscribing) < MAX_UNACKED
+        ):
+            pattern = self._to_unsubscribe.popleft()
             packet_id = self._ids.take()
-            self._leaving[packet_id] = pattern
+            self._unsubscribing[packet_id] = pattern
             outputs.append(Send(encode(Unsubscribe(packet_id, (pattern,)), V5)))
-        while self._wanted and len(self._asked) + len(self._leaving) < MAX_ASKED:
-            interest = self._wanted.popleft()
+        while (
+            self._to_subscribe and len(self._subscribing) + len(self._unsubscribing) < MAX_UNACKED
+        ):
+            interest = self._to_subscribe.popleft()
             interest.packet_id = self._ids.take()
-            self._asked[interest.packet_id] = interest
+            self._subscribing[interest.packet_id] = interest
             outputs.append(Send(encode(self._packet(interest), V5)))
         return outputs
 

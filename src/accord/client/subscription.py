@@ -28,7 +28,7 @@ class ServerSubscription:
         self._driver = driver
         self._filter = asked
         self._queue = queue
-        self._news = news
+        self._changed = news
         self._identifier: int | None = None
         self._inbox: Inbox | None = None
 
@@ -40,7 +40,7 @@ class ServerSubscription:
     def shed(self) -> int:
         return 0 if self._inbox is None else self._inbox.shed
 
-    async def enter(self, user: tuple[tuple[str, str], ...]) -> Settled:
+    async def subscribe(self, user: tuple[tuple[str, str], ...]) -> Settled:
         """Subscribe with these user properties, and wait until the subscription is granted."""
         assert self._inbox is None, "a subscription is entered once"
         self._identifier = identifier = self._driver.new_identifier()
@@ -51,9 +51,9 @@ class ServerSubscription:
             self._driver.handle(asked)
             self._inbox = self._driver.machine.inbox(identifier)
 
-        return await self._driver.ask(order)
+        return await self._driver.request(order)
 
-    def leave(self, *, is_kept: bool) -> bool:
+    def unsubscribe(self, *, is_kept: bool) -> bool:
         """Unsubscribe; returns False if the subscription had ended already."""
         identifier, self._identifier = self._identifier, None
         if identifier is None:
@@ -77,12 +77,12 @@ class ServerSubscription:
     # -------------------------------------------------------------------------- for the driver
 
     def wake(self) -> None:
-        self._news.set()
+        self._changed.set()
 
     def fail(self, error: ClientError) -> None:
         self.error = error
         self._identifier = None
-        self._news.set()
+        self._changed.set()
 
 
 class Subscription:
@@ -114,10 +114,10 @@ class Subscription:
         self._respond = respond
         self.expectations: tuple[Expected, ...] = ()
         self._on_state: Callable[[ExpectationState], object] | None = None
-        self._news = asyncio.Event()
-        self._feeds = [ServerSubscription(each, chosen, queue, self._news) for each in drivers]
-        self._copies = MirrorDedup() if len(drivers) > 1 else None
-        self._entering: list[asyncio.Future[Settled]] = []  # at servers that have not replied
+        self._changed = asyncio.Event()
+        self._servers = [ServerSubscription(each, chosen, queue, self._changed) for each in drivers]
+        self._dedup = MirrorDedup() if len(drivers) > 1 else None
+        self._pending: list[asyncio.Future[Settled]] = []  # at servers that have not replied
         self._refusal: ClientError | None = None  # by one of those
         self._taken: tuple[ServerSubscription, ReceivedMessage] | None = None
         # The fraction of nodes on the path that admitted it, where admission was requested.
@@ -130,7 +130,7 @@ class Subscription:
     @property
     def shed(self) -> int:
         """QoS 0 events dropped because this consumer was too slow."""
-        return sum(each.shed for each in self._feeds)
+        return sum(each.shed for each in self._servers)
 
     def on_state(
         self, handler: Callable[[ExpectationState], object]
@@ -143,10 +143,10 @@ class Subscription:
         if self._before is not None:
             await self._before()
         try:
-            asked = [each.enter(self._user) for each in self._feeds]
-            settled, self._entering = await first_of(asked)
-            for entering in self._entering:
-                entering.add_done_callback(self._entered)
+            asked = [each.subscribe(self._user) for each in self._servers]
+            settled, self._pending = await first_of(asked)
+            for entering in self._pending:
+                entering.add_done_callback(self._on_reply)
             self.admitted = _admitted(settled.properties.user)
         except BaseException:
             self._leave()
@@ -170,39 +170,39 @@ class Subscription:
             error = self._error()
             if error is not None and not isinstance(error, SessionClosedError):
                 raise error.with_traceback(None)
-            if error is not None or not all(each.is_open for each in self._feeds):
+            if error is not None or not all(each.is_open for each in self._servers):
                 raise StopAsyncIteration
-            self._news.clear()
+            self._changed.clear()
             self._taken = self._take()
             if self._taken is not None:
                 return self._event(*self._taken)
-            await self._news.wait()
+            await self._changed.wait()
 
-    def stands(self, state: ExpectationState) -> None:
+    def notify_state(self, state: ExpectationState) -> None:
         if self._on_state is not None:
             self._on_state(state)
 
     # ------------------------------------------------------------------------------------ inside
 
-    def _entered(self, entering: asyncio.Future[Settled]) -> None:
+    def _on_reply(self, entering: asyncio.Future[Settled]) -> None:
         """Handle the reply of one more server."""
         error = None if entering.cancelled() else entering.exception()
         if isinstance(error, ClientError):
             self._refusal = error
-            self._news.set()
+            self._changed.set()
 
     def _error(self) -> ClientError | None:
         """Why the subscription has ended at one of the servers."""
-        failed = (each.error for each in self._feeds if each.error is not None)
+        failed = (each.error for each in self._servers if each.error is not None)
         return next(failed, self._refusal)
 
     def _take(self) -> tuple[ServerSubscription, ReceivedMessage] | None:
         """The next message and its server; duplicates from other servers are finished at once."""
         # Round robin: a server that is always last would fall behind, and its node would shed.
-        self._feeds.append(self._feeds.pop(0))
-        for feed in self._feeds:
+        self._servers.append(self._servers.pop(0))
+        for feed in self._servers:
             while (delivery := feed.take()) is not None:
-                if self._copies is None or self._copies.is_first(delivery.message):
+                if self._dedup is None or self._dedup.is_first(delivery.message):
                     return feed, delivery
                 feed.finish(delivery)
         return None
@@ -222,13 +222,13 @@ class Subscription:
 
     def _leave(self) -> None:
         self._finish()
-        for entering in self._entering:
+        for entering in self._pending:
             entering.cancel()
-        was_there = [each.leave(is_kept=self._keep) for each in self._feeds]
-        self._news.set()
+        was_there = [each.unsubscribe(is_kept=self._keep) for each in self._servers]
+        self._changed.set()
         if any(was_there) and not self._keep:
             for expected in self.expectations:
-                expected.forget()
+                expected.detach()
 
 
 def _admitted(facts: tuple[tuple[str, str], ...]) -> float:

@@ -52,19 +52,19 @@ class _Runner:
             future.cancel()  # for a wait interrupted by Ctrl-C
             raise
 
-    def tell(self, work: Callable[[], object]) -> None:
+    def call_soon(self, work: Callable[[], object]) -> None:
         """Schedule work without waiting; usable on the loop's own thread, where `run` deadlocks."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(work)
 
     def close(self) -> None:
-        self.run(_finished())
+        self.run(_finish_tasks())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
 
-async def _finished() -> None:
+async def _finish_tasks() -> None:
     """Wait for tasks that other threads wait for: their session has ended, so they end too."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     if others:
@@ -157,11 +157,11 @@ class SyncPublisher:
         self.close()
 
     def on_advice(self, handler: OnAdvice) -> OnAdvice:
-        self._runner.tell(lambda: self._publisher.on_advice(handler))
+        self._runner.call_soon(lambda: self._publisher.on_advice(handler))
         return handler
 
     def on_usage(self, handler: OnUsage) -> OnUsage:
-        self._runner.tell(lambda: self._publisher.on_usage(handler))
+        self._runner.call_soon(lambda: self._publisher.on_usage(handler))
         return handler
 
     def publish(self, payload: bytes | str = b"", /, **extras: Any) -> Outcome:
@@ -287,7 +287,7 @@ class SyncQuery:
             while events := self._runner.run(self._query.take(_AT_ONCE)):
                 yield from events
         finally:
-            self._runner.tell(self._query.stop)
+            self._runner.call_soon(self._query.stop)
 
     def close(self) -> None:
         self._runner.run(self._query.aclose())
@@ -317,7 +317,7 @@ class SyncSubscription:
         self, handler: Callable[[ExpectationState], object]
     ) -> Callable[[ExpectationState], object]:
         """Call the handler on the session's own thread; it must not wait for the session."""
-        self._runner.tell(lambda: self._subscription.on_state(handler))
+        self._runner.call_soon(lambda: self._subscription.on_state(handler))
         return handler
 
     def __enter__(self) -> Self:
@@ -355,7 +355,7 @@ class SyncSubscription:
             return None
 
 
-def _listening(
+def _receiving_feedback(
     method: Callable[Concatenate[Session, P], Answers],
 ) -> Callable[Concatenate[SyncSession, P], SyncAnswers]:
     def call(self: SyncSession, /, *args: P.args, **kwargs: P.kwargs) -> SyncAnswers:
@@ -401,12 +401,12 @@ class SyncSession:
     delete_channel = _blocking(Session.delete_channel)
     advertise = _advertising(Session.advertise)
     subscribe = _subscribing(Session.subscribe)
-    feedback = _listening(Session.feedback)
+    feedback = _receiving_feedback(Session.feedback)
     query = _querying(Session.query)
     publisher = _publishing(Session.publisher)
 
 
-def _made_sync(
+def _make_sync(
     make: Callable[P, AbstractAsyncContextManager[Session]],
 ) -> Callable[P, AbstractContextManager[SyncSession]]:
     @contextmanager
@@ -414,11 +414,11 @@ def _made_sync(
         runner = _Runner()
         try:
             context = make(*args, **kwargs)
-            session = runner.run(_entered(context))
+            session = runner.run(_enter(context))
             try:
                 yield SyncSession(runner, session)
             finally:
-                runner.run(_left(context))
+                runner.run(_exit(context))
         finally:
             runner.close()
 
@@ -426,12 +426,12 @@ def _made_sync(
     return connected
 
 
-async def _entered(context: AbstractAsyncContextManager[Session]) -> Session:
+async def _enter(context: AbstractAsyncContextManager[Session]) -> Session:
     return await context.__aenter__()
 
 
-async def _left(context: AbstractAsyncContextManager[Session]) -> None:
+async def _exit(context: AbstractAsyncContextManager[Session]) -> None:
     await context.__aexit__(None, None, None)
 
 
-connect_sync = _made_sync(connect)
+connect_sync = _make_sync(connect)

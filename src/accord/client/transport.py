@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from accord.client.address import Address
-from accord.client.errors import ConnectionFailedError, not_spoken
+from accord.client.errors import ConnectionFailedError, wrong_protocol
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -87,7 +87,7 @@ async def _open_websocket(address: Address, context: ssl.SSLContext | None) -> S
 
     try:
         connection = await connect(
-            address.place,
+            address.url,
             subprotocols=[Subprotocol("mqtt")],
             ssl=context,
             compression=None,
@@ -96,7 +96,7 @@ async def _open_websocket(address: Address, context: ssl.SSLContext | None) -> S
             close_timeout=GOODBYE_S,
         )
     except WebSocketException as error:
-        raise ConnectionFailedError(not_spoken(address.place, "WebSocket")) from error
+        raise ConnectionFailedError(wrong_protocol(address.url, "WebSocket")) from error
     return _WebSocketStream(connection)
 
 

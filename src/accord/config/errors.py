@@ -28,12 +28,12 @@ class ConfigProblem(Struct, frozen=True):
 class ConfigError(AccordError):
     """A configuration that cannot be used."""
 
-    def __init__(self, mistakes: Sequence[ConfigProblem]) -> None:
-        self.mistakes = tuple(mistakes)
-        super().__init__("\n".join(str(mistake) for mistake in self.mistakes))
+    def __init__(self, problems: Sequence[ConfigProblem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(mistake) for mistake in self.problems))
 
     def parts(self) -> list[str]:
-        return [str(mistake) for mistake in self.mistakes]
+        return [str(mistake) for mistake in self.problems]
 
 
 def parse_size(text: str) -> int | None:

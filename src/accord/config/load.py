@@ -65,7 +65,7 @@ def parse_toml(text: str, file: str) -> tuple[dict[str, Any], TomlLines]:
     try:
         return tomllib.loads(text), TomlLines(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError([_syntax_mistake(str(error), text, file)]) from None
+        raise ConfigError([_syntax_problem(str(error), text, file)]) from None
     except RecursionError:
         raise ConfigError(
             [ConfigProblem(file, "", "expected fewer brackets in one another")]
@@ -75,23 +75,23 @@ def parse_toml(text: str, file: str) -> tuple[dict[str, Any], TomlLines]:
 def _finish(
     config: Config,
     place: Callable[[KeyPath], str] | None,
-    mistakes: list[ConfigProblem],
+    found: list[ConfigProblem],
     options: dict[str, str | None],
 ) -> Config:
     given = {name: text for name, text in options.items() if text is not None}
-    config = _with_options(config, given, mistakes)
+    config = _with_options(config, given, found)
     for path, problem in problems(config):
         is_option = path[-1] in given and path[0] in ("listen", "node", "pipeline")
         if is_option:
-            mistakes.append(ConfigProblem(f"--{path[-1]}", "", problem))
+            found.append(ConfigProblem(f"--{path[-1]}", "", problem))
         else:
-            mistakes.append(ConfigProblem(place(path) if place else "", dotted(path), problem))
-    if mistakes:
-        raise ConfigError(mistakes)
+            found.append(ConfigProblem(place(path) if place else "", dotted(path), problem))
+    if found:
+        raise ConfigError(found)
     return config
 
 
-def _with_options(config: Config, given: dict[str, str], mistakes: list[ConfigProblem]) -> Config:
+def _with_options(config: Config, given: dict[str, str], found: list[ConfigProblem]) -> Config:
     listen = config.listen
     for name, text in given.items():
         if name == "data":
@@ -103,9 +103,7 @@ def _with_options(config: Config, given: dict[str, str], mistakes: list[ConfigPr
         assert name in listen.__struct_fields__, f"no option {name}"
         address = parse_address(text) if text else None
         if text and address is None:
-            mistakes.append(
-                ConfigProblem(f"--{name}", "", f"expected HOST:PORT, got {shown(text)}")
-            )
+            found.append(ConfigProblem(f"--{name}", "", f"expected HOST:PORT, got {shown(text)}"))
         listen = replace(listen, **{name: () if address is None else (address,)})
     return replace(config, listen=listen)
 
@@ -126,7 +124,7 @@ def read_text(file: str) -> str:
         raise ConfigError([ConfigProblem(f"{file}:{line}", "", "expected UTF-8 text")]) from None
 
 
-def _syntax_mistake(problem: str, text: str, file: str) -> ConfigProblem:
+def _syntax_problem(problem: str, text: str, file: str) -> ConfigProblem:
     at = _AT_LINE.search(problem)
     line = int(at[1]) if at else text.rstrip("\n").count("\n") + 1
     what = problem[: at.start()] if at else problem

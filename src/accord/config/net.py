@@ -35,7 +35,7 @@ def net_options(config: Config) -> NetOptions:
             ping_us=net.ping_ms * 1_000, hello_bytes_per_s=net.hello_bytes_per_s
         ),
         channels=tuple(map(definition_of, config.channels)),
-        discover=DiscoveryOptions(most_links=net.discover_links) if net.discover else None,
+        discover=DiscoveryOptions(max_links=net.discover_links) if net.discover else None,
         announce=net.announce,
         multicast=_multicast(net.multicast),
         is_secondary=net.tier == "secondary",
@@ -66,11 +66,13 @@ def _key(file: str) -> bytes:
     try:
         key = Path(file).read_bytes().strip()
     except OSError as error:
-        raise _mistake(f"can't be read: {error.strerror or error}") from None
+        raise _key_file_error(f"can't be read: {error.strerror or error}") from None
     if not _MIN_KEY <= len(key) <= _MAX_KEY:
-        raise _mistake(f"expected a secret of {_MIN_KEY} to {_MAX_KEY} bytes, got {len(key)}")
+        raise _key_file_error(
+            f"expected a secret of {_MIN_KEY} to {_MAX_KEY} bytes, got {len(key)}"
+        )
     return key
 
 
-def _mistake(problem: str) -> ConfigError:
+def _key_file_error(problem: str) -> ConfigError:
     return ConfigError([ConfigProblem("", "net.key_file", problem)])

@@ -37,11 +37,14 @@ MAX_SHOWN: Final = 60
 
 
 class SettingsReader:
-    """Reads settings; `note` receives each problem. If there is any, the result is meaningless."""
+    """Reads settings;
 
-    def __init__(self, note: Callable[[Path, str], None], folder: str) -> None:
-        self._note = note
-        self._folder = folder
+    `report` receives each problem. If there is any, the result is meaningless.
+    """
+
+    def __init__(self, report: Callable[[Path, str], None], directory: str) -> None:
+        self._report = report
+        self._directory = directory
         self._readers: dict[str, Callable[[object, Path], object]] = {
             "path": self._read_path,
             "addresses": self._read_addresses,
@@ -65,7 +68,7 @@ class SettingsReader:
     ) -> Struct | None:
         """Make a `cls` from `table`, from what is `given`, and from defaults for the rest."""
         if not isinstance(table, dict):
-            self._note(path, f"expected a table, got {shown(table)}")
+            self._report(path, f"expected a table, got {shown(table)}")
             return None
         fields = {field.name: field for field in structs.fields(cls) if field.name not in given}
         values: dict[str, object] = dict(given)
@@ -73,11 +76,11 @@ class SettingsReader:
             if name in fields:
                 values[name] = self._read(fields[name], value, (*path, name))
             else:
-                self._note((*path, name), _unknown(name, list(fields)))
+                self._report((*path, name), _unknown(name, list(fields)))
         missing = [name for name, field in fields.items() if is_required(field)]
         for name in missing:
             if name not in table:
-                self._note((*path, name), "expected, but missing")
+                self._report((*path, name), "expected, but missing")
         return cls(**values) if all(name in values for name in missing) else None
 
     def _read(self, field: structs.FieldInfo, value: object, path: Path) -> object:
@@ -101,12 +104,12 @@ class SettingsReader:
                 return self._read_number(type_, value, path)
             case inspect.LiteralType(values=choices):
                 if value not in choices:
-                    self._note(path, f"expected one of {quoted(choices)}, got {shown(value)}")
+                    self._report(path, f"expected one of {quoted(choices)}, got {shown(value)}")
             case inspect.StrType():
                 self._check_text(type_, value, path)
             case _:  # a boolean, or no value
                 if not isinstance(value, bool):
-                    self._note(path, f"expected true or false, got {shown(value)}")
+                    self._report(path, f"expected true or false, got {shown(value)}")
         return value
 
     def _read_structs(self, cls: type[Struct], value: object, path: Path) -> tuple[object, ...]:
@@ -117,13 +120,13 @@ class SettingsReader:
                 return tuple(
                     self.read_struct(cls, each, (*path, name), name=name) for name, each in items
                 )
-            self._note(path, f"expected tables, such as [{path[-1]}.NAME], got {shown(value)}")
+            self._report(path, f"expected tables, such as [{path[-1]}.NAME], got {shown(value)}")
         elif isinstance(value, list):
             return tuple(
                 self.read_struct(cls, each, (*path, number)) for number, each in enumerate(value)
             )
         else:
-            self._note(path, f"expected tables with two brackets, [[{path[-1]}]]")
+            self._report(path, f"expected tables with two brackets, [[{path[-1]}]]")
         return ()
 
     def _read_integer(self, type_: inspect.IntType, value: object, path: Path) -> object:
@@ -133,35 +136,37 @@ class SettingsReader:
         assert type_.ge is not None
         assert type_.le is not None
         if isinstance(number, bool) or not isinstance(number, int):
-            self._note(path, f"expected {what}, got {shown(value)}")
+            self._report(path, f"expected {what}, got {shown(value)}")
         elif not type_.ge <= number <= type_.le:
-            self._note(path, f"expected {write(type_.ge)} to {write(type_.le)}, got {shown(value)}")
+            self._report(
+                path, f"expected {write(type_.ge)} to {write(type_.le)}, got {shown(value)}"
+            )
         return number
 
     def _read_number(self, type_: inspect.FloatType, value: object, path: Path) -> object:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            self._note(path, f"expected a number, got {shown(value)}")
+            self._report(path, f"expected a number, got {shown(value)}")
             return value
         assert type_.ge is not None
         assert type_.le is not None
         if not type_.ge <= value <= type_.le:
-            self._note(path, f"expected {type_.ge:g} to {type_.le:g}, got {shown(value)}")
+            self._report(path, f"expected {type_.ge:g} to {type_.le:g}, got {shown(value)}")
         return float(value)
 
     def _check_text(self, type_: inspect.StrType, value: object, path: Path) -> None:
         if not isinstance(value, str):
-            self._note(path, f"expected a string, got {shown(value)}")
+            self._report(path, f"expected a string, got {shown(value)}")
         elif type_.max_length is not None and len(value) > type_.max_length:
-            self._note(path, f"expected at most {type_.max_length} characters, got {len(value)}")
+            self._report(path, f"expected at most {type_.max_length} characters, got {len(value)}")
         elif type_.pattern is not None and not re.search(type_.pattern, value):
-            self._note(path, f"expected letters, digits and _.- only, got {shown(value)}")
+            self._report(path, f"expected letters, digits and _.- only, got {shown(value)}")
 
     def _read_path(self, value: object, path: Path) -> object:
         """A path, relative to the directory of the file that contains it."""
         if not isinstance(value, str) or "\0" in value:
-            self._note(path, f"expected the path of a file or folder, got {shown(value)}")
+            self._report(path, f"expected the path of a file or folder, got {shown(value)}")
             return ""
-        return join(self._folder, value) if value else ""
+        return join(self._directory, value) if value else ""
 
     def _read_addresses(self, value: object, path: Path) -> tuple[SocketAddress, ...]:
         return self._read_each_address(value, path, parse_address, 'HOST:PORT or "" for nowhere')
@@ -179,7 +184,7 @@ class SettingsReader:
         for place, text in _each(value, path):
             address = parse(text) if isinstance(text, str) else None
             if address is None:
-                self._note(place, f"expected {expected}, got {shown(text)}")
+                self._report(place, f"expected {expected}, got {shown(text)}")
             else:
                 found.append(address)
         return tuple(found)
@@ -190,7 +195,7 @@ class SettingsReader:
             return ()
         if found is None or not is_group(found.host) or not found.port:
             expected = "an IPv4 multicast address and a port, such as 239.17.4.1:7410"
-            self._note(path, f"expected {expected}, got {shown(value)}")
+            self._report(path, f"expected {expected}, got {shown(value)}")
             return ()
         return (found,)
 
@@ -198,13 +203,13 @@ class SettingsReader:
         try:
             IPv4Address(value or "0.0.0.0" if isinstance(value, str) else "")  # noqa: S104
         except ValueError:
-            self._note(path, f"expected an IPv4 address of this machine, got {shown(value)}")
+            self._report(path, f"expected an IPv4 address of this machine, got {shown(value)}")
         return value
 
     def _read_proxy(self, value: object, path: Path) -> object:
         # Never shown: it may contain a password.
         if not isinstance(value, str) or (value and parse_proxy(value) is None):
-            self._note(path, 'expected the URL of a proxy, such as "http://proxy:3128"')
+            self._report(path, 'expected the URL of a proxy, such as "http://proxy:3128"')
             return ""
         return value
 
@@ -212,12 +217,12 @@ class SettingsReader:
         found = []
         for place, text in _each(value, path):
             if not isinstance(text, str):
-                self._note(place, f"expected a filter of channels, got {shown(text)}")
+                self._report(place, f"expected a filter of channels, got {shown(text)}")
             elif problem := problem_with_filter(text):
-                self._note(place, problem)
+                self._report(place, problem)
             elif text.startswith("$share/"):
                 # It would select nothing, and in a denial it would allow what it seems to deny.
-                self._note(place, f"expected a filter without $share/GROUP/, got {shown(text)}")
+                self._report(place, f"expected a filter without $share/GROUP/, got {shown(text)}")
             else:
                 found.append(text)
         return tuple(found)
@@ -228,7 +233,7 @@ class SettingsReader:
             origin = parse_origin(text) if isinstance(text, str) else None
             if origin is None:
                 expected = '"https://HOST" or "http://HOST:PORT" without a path, "null" or "*"'
-                self._note(place, f"expected {expected}, got {shown(text)}")
+                self._report(place, f"expected {expected}, got {shown(text)}")
             else:
                 found.append(origin)
         return tuple(found)
@@ -240,17 +245,19 @@ class SettingsReader:
                 found.append(text)
             else:
                 what = f"a name of up to {MAX_SHOWN} printable characters"
-                self._note(place, f"expected {what}, got {shown(text)}")
+                self._report(place, f"expected {what}, got {shown(text)}")
         return tuple(found)
 
     def _read_declared(self, value: object, path: Path) -> dict[str, str]:
         """Names of attributes with their types."""
         if not isinstance(value, dict):
-            self._note(path, f'expected a table such as {{ speed = "float" }}, got {shown(value)}')
+            self._report(
+                path, f'expected a table such as {{ speed = "float" }}, got {shown(value)}'
+            )
             return {}
         for name, type_ in value.items():
             if problem := problem_with(name, type_):
-                self._note((*path, name), problem)
+                self._report((*path, name), problem)
         return value
 
     def _read_guarantee(self, value: object, path: Path) -> object:
@@ -259,20 +266,20 @@ class SettingsReader:
             return float(cast("float", value))
         if value not in GUARANTEES:
             expected = 'expected one of "none", "full", or a share from 0 to 1'
-            self._note(path, f"{expected}, got {shown(value)}")
+            self._report(path, f"{expected}, got {shown(value)}")
         return value
 
     def _read_bandwidth(self, value: object, path: Path) -> object:
         """A bandwidth as text; it is converted later."""
         bps = parse_units(value, BANDWIDTHS_BPS) if isinstance(value, str) else None
         if value != "" and not bps:
-            self._note(path, f'expected a bandwidth such as "2 Mbit/s", got {shown(value)}')
+            self._report(path, f'expected a bandwidth such as "2 Mbit/s", got {shown(value)}')
         return value
 
     def _read_bandwidths(self, value: object, path: Path) -> object:
         if not isinstance(value, dict):
             example = '{ denver = "2 Mbit/s" }'
-            self._note(path, f"expected a table such as {example}, got {shown(value)}")
+            self._report(path, f"expected a table such as {example}, got {shown(value)}")
             return {}
         for name, each in value.items():
             self._read_bandwidth(each, (*path, name))
@@ -282,12 +289,12 @@ class SettingsReader:
         """Options of a channel, as text."""
         if not isinstance(value, dict):
             example = "{ persistent = true }"
-            self._note(path, f"expected a table such as {example}, got {shown(value)}")
+            self._report(path, f"expected a table such as {example}, got {shown(value)}")
             return {}
         texts = {name: option_text(each) for name, each in value.items()}
         for name, text in texts.items():
             if text is None:
-                self._note((*path, name), f"{OPTION_EXPECTED}, got {shown(value[name])}")
+                self._report((*path, name), f"{OPTION_EXPECTED}, got {shown(value[name])}")
         return {name: text for name, text in texts.items() if text is not None}
 
     def _read_hash(self, value: object, path: Path) -> object:
@@ -298,7 +305,7 @@ class SettingsReader:
             else "expected an argon2 hash, as `accord user hash` makes it"
         )
         if problem:
-            self._note(path, problem)
+            self._report(path, problem)
         return value
 
 

@@ -33,7 +33,7 @@ from accord.sim.trace import GraphError, SimulationError, Trace
 
 FILE: Final = "scenario.toml"
 
-Note = Callable[[KeyPath, str], None]
+ReportFn = Callable[[KeyPath, str], None]
 
 
 class Scenario:
@@ -102,23 +102,23 @@ def parse_scenario(text: str, *, file: str = FILE) -> Scenario:
     return Scenario(settings, topology, file)
 
 
-def _topology(settings: ScenarioSettings, note: Note) -> Topology | None:
+def _topology(settings: ScenarioSettings, report: ReportFn) -> Topology | None:
     asked = settings.topology
     if asked.kind == "file" and not asked.file:
-        note(("topology", "file"), "expected the path of a graph file")
+        report(("topology", "file"), "expected the path of a graph file")
         return None
     if asked.kind == "latencies" and not asked.latencies:
-        note(("topology", "latencies"), "expected the paths of files with latencies")
+        report(("topology", "latencies"), "expected the paths of files with latencies")
         return None
     try:
         topology = make_topology(asked)
     except (GraphError, SimulationError) as error:
         key = asked.kind if asked.kind in ("file", "latencies") else "kind"
-        note(("topology", key), str(error))
+        report(("topology", key), str(error))
         return None
     if not topology.is_connected:
         parts = len(topology.parts())
-        note(("topology", "part"), f'expected "largest", as the graph falls into {parts} parts')
+        report(("topology", "part"), f'expected "largest", as the graph falls into {parts} parts')
         return None
     return topology
 

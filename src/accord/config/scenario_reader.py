@@ -27,8 +27,8 @@ MAX_VALUES: Final = 1_000
 class ScenarioReader(SettingsReader):
     """Reads the value types that the settings of a scenario name."""
 
-    def __init__(self, note: Callable[[Path, str], None], folder: str) -> None:
-        super().__init__(note, folder)
+    def __init__(self, report: Callable[[Path, str], None], directory: str) -> None:
+        super().__init__(report, directory)
         self._readers |= {
             "time": self._read_time,
             "bandwidth": self._read_bandwidth,
@@ -54,7 +54,7 @@ class ScenarioReader(SettingsReader):
         text = value.replace("µ", "u") if isinstance(value, str) else ""
         time_us = parse_units(text, DURATIONS_US)
         if time_us is None or time_us > MAX_US:
-            self._note(path, f'expected a time such as "20 ms" or "10min", got {shown(value)}')
+            self._report(path, f'expected a time such as "20 ms" or "10min", got {shown(value)}')
             return 0
         return time_us
 
@@ -63,14 +63,14 @@ class ScenarioReader(SettingsReader):
             return 0
         rate_bps = parse_units(value, BANDWIDTHS_BPS) if isinstance(value, str) else None
         if not rate_bps:
-            self._note(path, f'expected a bandwidth such as "10 Mbit/s", got {shown(value)}')
+            self._report(path, f'expected a bandwidth such as "10 Mbit/s", got {shown(value)}')
             return 0
         return rate_bps
 
     def _read_within(self, value: object, path: Path, least: float, most: float) -> float:
         number = float(value) if isinstance(value, int | float) else math.nan
         if isinstance(value, bool) or not least <= number <= most:
-            self._note(path, f"expected a number from {least:g} to {most:g}, got {shown(value)}")
+            self._report(path, f"expected a number from {least:g} to {most:g}, got {shown(value)}")
             return least
         return number
 
@@ -78,19 +78,19 @@ class ScenarioReader(SettingsReader):
         texts = value if isinstance(value, list) else [value]
         found = [text for text in texts if isinstance(text, str) and text and "\0" not in text]
         if not found or len(found) != len(texts):
-            self._note(path, f"expected the paths of files, got {shown(value)}")
-        return tuple(join(self._folder, text) for text in found)
+            self._report(path, f"expected the paths of files, got {shown(value)}")
+        return tuple(join(self._directory, text) for text in found)
 
     def _read_node(self, value: object, path: Path) -> str:
         if not isinstance(value, str) or not value:
-            self._note(path, f"expected the name of a node, got {shown(value)}")
+            self._report(path, f"expected the name of a node, got {shown(value)}")
             return ""
         return value
 
     def _read_two_nodes(self, value: object, path: Path) -> tuple[str, ...]:
         nodes = self._nodes(value)
         if nodes is None or len(nodes) != 2:
-            self._note(path, f'expected two nodes such as ["n00", "n01"], got {shown(value)}')
+            self._report(path, f'expected two nodes such as ["n00", "n01"], got {shown(value)}')
             return ()
         return nodes
 
@@ -98,7 +98,7 @@ class ScenarioReader(SettingsReader):
         groups = [self._nodes(each) for each in value] if isinstance(value, list) else []
         found = tuple(group for group in groups if group)
         if not groups or len(found) != len(groups):
-            self._note(
+            self._report(
                 path, f'expected lists of nodes such as [["n00", "n01"]], got {shown(value)}'
             )
         return found
@@ -121,24 +121,24 @@ class ScenarioReader(SettingsReader):
         self, value: object, path: Path, what: str, problem_with: Callable[[str], str | None]
     ) -> str:
         if not isinstance(value, str):
-            self._note(path, f"expected {what}, got {shown(value)}")
+            self._report(path, f"expected {what}, got {shown(value)}")
             return ""
         if problem := problem_with(value):
-            self._note(path, problem)
+            self._report(path, problem)
         return value
 
     def _read_attributes(self, value: object, path: Path) -> dict[str, Choice | Range]:
         if not isinstance(value, dict):
-            self._note(path, f"expected a table of attributes, got {shown(value)}")
+            self._report(path, f"expected a table of attributes, got {shown(value)}")
             return {}
         found = {}
         for name, source in value.items():
             if problem := problem_with_name(name):
-                self._note((*path, name), problem)
+                self._report((*path, name), problem)
             made = _source(source)
             if made is None:
                 problem = "expected a list of values, or { least = NUMBER, most = NUMBER }"
-                self._note((*path, name), f"{problem}, got {shown(source)}")
+                self._report((*path, name), f"{problem}, got {shown(source)}")
             else:
                 found[name] = made
         return found

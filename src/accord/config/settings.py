@@ -56,7 +56,7 @@ class NodeSettings(Struct, frozen=True, kw_only=True):
         return self.name or socket.gethostname()
 
     @property
-    def folder(self) -> Path | None:
+    def directory(self) -> Path | None:
         return Path(self.data) if self.data else None
 
 
@@ -569,7 +569,7 @@ class Config(Struct, frozen=True, kw_only=True):
         is_private = not self.users and self.listen.is_loopback
         if not is_said and not is_private:
             may = replace(may, policies=False)
-        return Rights.less(may, self.anonymous.may_not)
+        return Rights.combine(may, self.anonymous.may_not)
 
     @property
     def kept_channels(self) -> tuple[str, ...]:

@@ -66,8 +66,8 @@ class TomlLines:
         *around, name = self._key()
         array = (*self._open(tuple(around)), name)
         number = self._counts[array] = self._counts.get(array, 0) + 1
-        self._note(array)
-        self._note((*array, number - 1))
+        self._record_line(array)
+        self._record_line((*array, number - 1))
         self._expect("]]")
         return (*array, number - 1)
 
@@ -76,7 +76,7 @@ class TomlLines:
         path: Path = ()
         for name in names:
             path = (*path, name)
-            self._note(path)
+            self._record_line(path)
             if path in self._counts:
                 path = (*path, self._counts[path] - 1)
         return path
@@ -84,7 +84,7 @@ class TomlLines:
     def _pair(self, table: Path) -> None:
         for name in self._key():
             table = (*table, name)
-            self._note(table)
+            self._record_line(table)
         self._expect("=")
         self._value(table)
 
@@ -106,7 +106,7 @@ class TomlLines:
         number = 0
         while self._text[self._skip_blank()] != end:
             if end == "]":
-                self._note((*path, number))
+                self._record_line((*path, number))
                 self._value((*path, number))
                 number += 1
             else:
@@ -137,5 +137,5 @@ class TomlLines:
         self._position = found.end()
         return self._position
 
-    def _note(self, path: Path) -> None:
+    def _record_line(self, path: Path) -> None:
         self._lines.setdefault(path, bisect(self._starts, self._position))

@@ -29,7 +29,7 @@ class AdmissionView(Protocol):
 
     async def show(self) -> AdmissionStatus: ...
 
-    async def need(self, channel: str, where: str, client_: str = "") -> DemandStatus:
+    async def dry_run(self, channel: str, where: str, client_: str = "") -> DemandStatus:
         """The demand of a subscription; raises AccordError if it is not a valid one."""
 
 
@@ -45,7 +45,7 @@ def add_admission(app: FastAPI, admission: AdmissionView) -> list[type[Struct]]:
     async def need(channel: Channel, where: Where = "", client: Client = "") -> Response:
         """What a subscription would need, and whether it would be admitted now."""
         try:
-            return json_response(await admission.need(channel, where, client))
+            return json_response(await admission.dry_run(channel, where, client))
         except AdmissionError as error:
             return json_response(Problem(error.problem, error.part), 400)
         except AccordError as error:

@@ -44,7 +44,7 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
     view: NodeView,
     *,
     ledger: LedgerView | None = None,
-    administration: PolicyAdmin | None = None,
+    admin: PolicyAdmin | None = None,
     kept: KeptView | None = None,
     net: NetView | None = None,
     admission: AdmissionView | None = None,
@@ -55,7 +55,7 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
 ) -> FastAPI:
     """The application that shows `view`, to `users` if there are any.
 
-    Further arguments add routes: `ledger` the outcomes of events, `administration` reading and
+    Further arguments add routes: `ledger` the outcomes of events, `admin` reading and
     changing policies, `kept` queries of kept events, `net` other nodes and channel definitions,
     `admission` what is reserved and refused, `quality` what is expected and offered. `is_loopback`
     means that it is served on this machine only, and must be addressed as such. Pages of `origins`
@@ -78,10 +78,10 @@ def create_app(  # noqa: PLR0913 (the parts of a node)
         structs += add_quality(app, quality)
     if ledger is not None:
         structs += add_ledger(app, ledger)
-    if administration is not None:
-        structs += add_policies(app, administration)
+    if admin is not None:
+        structs += add_policies(app, admin)
     if kept is not None:
-        importances = QueryImportance(administration, users, view.name)
+        importances = QueryImportance(admin, users, view.name)
         structs += add_queries(app, kept.pipeline, importances)
         structs += add_registry(app, kept.registry)
         if kept.journal is not None:

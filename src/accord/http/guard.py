@@ -31,9 +31,9 @@ from accord.runtime.users import BusyError, Users
 from accord.runtime.websocket import is_named
 
 OPEN: Final = frozenset({"/health"})
-_ASKER: Final = "accord.asker"
+_CALLER: Final = "accord.asker"
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_LONGEST: Final = 4_096
+_MAX_CREDENTIALS: Final = 4_096
 
 
 class Caller(Struct, frozen=True):
@@ -45,7 +45,7 @@ class Caller(Struct, frozen=True):
 
 def caller_of(scope: Scope) -> Caller:
     """The caller of a request that passed the guard."""
-    asker: Caller = scope[_ASKER]
+    asker: Caller = scope[_CALLER]
     return asker
 
 
@@ -88,7 +88,7 @@ class Guard:
             if _defines_properties(scope):
                 what = "define properties"
             return _refuse(403, f"{asker.name or 'who has no name'} may not {what}")
-        scope[_ASKER] = asker
+        scope[_CALLER] = asker
         return None
 
     def _is_welcome(self, headers: Headers) -> bool:
@@ -145,7 +145,7 @@ def _is_local(host: str) -> bool:
 
 def _credentials(header: str) -> tuple[str, bytes] | None:
     scheme, _, encoded = header.partition(" ")
-    if scheme.lower() != "basic" or len(encoded) > _LONGEST:
+    if scheme.lower() != "basic" or len(encoded) > _MAX_CREDENTIALS:
         return None
     try:
         name, colon, password = base64.b64decode(encoded.strip(), validate=True).partition(b":")

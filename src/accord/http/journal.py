@@ -42,7 +42,7 @@ Offset = Annotated[int, Query(ge=0, le=MAX_OFFSET, description="Of the first rec
 MaxBytes = Annotated[int, Query(ge=1, le=MAX_BYTES, description="Of records at most, or one")]
 
 
-def add_journal(app: FastAPI, folder: Path, node: str) -> list[type[msgspec.Struct]]:
+def add_journal(app: FastAPI, directory: Path, node: str) -> list[type[msgspec.Struct]]:
     """Add the routes; returns the structs to describe in OpenAPI."""
 
     @app.get(
@@ -55,7 +55,7 @@ def add_journal(app: FastAPI, folder: Path, node: str) -> list[type[msgspec.Stru
         if refusal := _refusal(caller_of(request.scope)):
             return refusal
         try:
-            extent = await asyncio.to_thread(Reader(folder).extent)
+            extent = await asyncio.to_thread(Reader(directory).extent)
         except JournalError as error:
             return json_response(Problem(str(error)), 503, {"Retry-After": "1"})
         return json_response(
@@ -74,7 +74,7 @@ def add_journal(app: FastAPI, folder: Path, node: str) -> list[type[msgspec.Stru
         if refusal := _refusal(caller_of(request.scope)):
             return refusal
         try:
-            body = await asyncio.to_thread(_part, folder, node, offset, max_bytes)
+            body = await asyncio.to_thread(_part, directory, node, offset, max_bytes)
         except JournalError as error:
             return json_response(Problem(str(error), "offset"), 400)
         return Response(body, headers=NOT_STORED, media_type=MSGPACK)
@@ -82,16 +82,16 @@ def add_journal(app: FastAPI, folder: Path, node: str) -> list[type[msgspec.Stru
     return [JournalExtent, Problem]
 
 
-def _refusal(asker: Caller) -> Response | None:
-    rights = asker.rights.bound(user=asker.name, client="")
+def _refusal(caller: Caller) -> Response | None:
+    rights = caller.rights.for_client(user=caller.name, client="")
     if rights.may_subscribe("#") and rights.system and not rights.denied.subscribe:
         return None
-    who = asker.name or "who has no name"
+    who = caller.name or "who has no name"
     return json_response(Problem(f"{who} may not read everything: subscribe '#' and system"), 403)
 
 
-def _part(folder: Path, node: str, offset: int, max_bytes: int) -> bytes:
-    reader = Reader(folder)
+def _part(directory: Path, node: str, offset: int, max_bytes: int) -> bytes:
+    reader = Reader(directory)
     end_offset = reader.extent().next_offset
     batches: list[PartBatch] = []
     gaps: list[JournalGap] = []

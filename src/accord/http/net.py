@@ -19,7 +19,7 @@ from accord.core.overlay.status import NetStatus
 from accord.http.responses import BodyRefused, json_response, read_body, response_schemas
 from accord.http.schemas import CHANNELS, JSON, NET, Deleted, Problem
 from accord.runtime.channel_requests import MAX_BYTES, ChannelExistsError, ChannelView, define
-from accord.runtime.policy_requests import mistake
+from accord.runtime.policy_requests import decoding_problem
 
 _DEFINED: Final = response_schemas(Channel, _400=Problem, _412=Problem)
 _TAKING: Final[dict[str, Any]] = {
@@ -111,5 +111,5 @@ async def _read(request: Request) -> ChannelRequest:
     except RecursionError:
         raise BodyRefused(400, "expected fewer brackets in one another") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        wrong = mistake(error)
+        wrong = decoding_problem(error)
         raise BodyRefused(400, wrong.problem, wrong.place) from None

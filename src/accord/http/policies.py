@@ -40,7 +40,7 @@ from accord.runtime.policy_admin import (
     TooManyChangesError,
     UnknownPolicyError,
 )
-from accord.runtime.policy_requests import mistake
+from accord.runtime.policy_requests import decoding_problem
 from accord.runtime.policy_store import PolicyStoreError, UnknownVersionError
 
 _TAG: Final = re.compile(r'(?:W/)?"(\d{1,18})"')
@@ -53,7 +53,7 @@ _CODES: Final[dict[type[AccordError], int]] = {
     PolicyStoreError: 503,
 }
 
-_BOOK: Final[dict[int | str, dict[str, Any]]] = {
+_POLICY_SET: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "The book", "content": {JSON: {}, TOML: {}}}
 }
 _CHANGED: Final = response_schemas(Changed, _400=Problem, _404=Problem, _412=Problem)
@@ -76,31 +76,31 @@ class _Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     version: int
 
 
-def add_policies(app: FastAPI, administration: PolicyAdmin) -> list[type[Struct]]:
+def add_policies(app: FastAPI, admin: PolicyAdmin) -> list[type[Struct]]:
     """Add the routes, which the guard protects; returns the structs to describe in OpenAPI."""
-    _add_reading(app, administration)
-    _add_changes(app, administration)
+    _add_reading(app, admin)
+    _add_changes(app, admin)
     return [Problem, Changed, History, DryRun, Explanation]
 
 
-def _add_reading(app: FastAPI, administration: PolicyAdmin) -> None:
-    @app.get(POLICIES, response_class=Response, responses=_BOOK)
-    @_answering
+def _add_reading(app: FastAPI, admin: PolicyAdmin) -> None:
+    @app.get(POLICIES, response_class=Response, responses=_POLICY_SET)
+    @_map_errors
     async def policies(request: Request) -> Response:
         """All that is decided now: strategy, limits, policies. As TOML if that is accepted."""
-        book = administration.book
+        book = admin.policy_set
         if TOML in request.headers.get("accept", ""):
             return _shown(render_policy_set(book), TOML, book)
         return _shown(write_json(book), JSON, book)
 
     @app.get(f"{POLICIES}/history", response_class=Response, responses=response_schemas(History))
-    @_answering
+    @_map_errors
     async def history() -> Response:
         """Which versions are kept, and who made them."""
-        return json_response(History(tuple(administration.history())))
+        return json_response(History(tuple(admin.history())))
 
     @app.get(f"{POLICIES}/explain", response_class=Response, responses=_EXPLAINED)
-    @_answering
+    @_map_errors
     async def explain_(  # noqa: PLR0913 (a parameter per parameter)
         *,
         operation: str,
@@ -123,55 +123,55 @@ def _add_reading(app: FastAPI, administration: PolicyAdmin) -> None:
             attributes=None if attribute is None else dict(map(_pair, attribute)),
             payload_bytes=payload_bytes,
         )
-        return json_response(administration.explain(question))
+        return json_response(admin.explain(question))
 
     @app.post(f"{POLICIES}/dry-run", responses=_TRIED, **_TAKING)
-    @_answering
+    @_map_errors
     async def dry_run(request: Request) -> Response:
         """Whom policies would affect, if they were put."""
-        return json_response(await administration.dry_run(await _read_book(request)))
+        return json_response(await admin.dry_run(await _read_policy_set(request)))
 
 
-def _add_changes(app: FastAPI, administration: PolicyAdmin) -> None:
+def _add_changes(app: FastAPI, admin: PolicyAdmin) -> None:
     @app.put(POLICIES, responses=_CHANGED, **_TAKING)
-    @_answering
+    @_map_errors
     async def put_policies(request: Request) -> Response:
         """Decide everything anew."""
-        book = await _read_book(request)
-        return _changed(await administration.replace(book, **_who(request)))
+        book = await _read_policy_set(request)
+        return _changed(await admin.replace(book, **_who(request)))
 
     @app.patch(POLICIES, responses=_CHANGED, **_TAKING)
-    @_answering
+    @_map_errors
     async def patch_policies(request: Request) -> Response:
         """Set some of strategy, shaping, bandwidth, client_bandwidth, weights, limits."""
         settings = await _read_table(request)
-        return _changed(await administration.patch(settings, **_who(request)))
+        return _changed(await admin.patch(settings, **_who(request)))
 
     @app.post(f"{POLICIES}/rollback", responses=_CHANGED, **_TAKING)
-    @_answering
+    @_map_errors
     async def rollback(request: Request) -> Response:
         """Let an earlier version count again."""
         try:
             wanted = msgspec.convert(await _read_table(request), _Wanted)
         except msgspec.ValidationError as error:
-            raise mistake(error) from None
-        return _changed(await administration.rollback(wanted.version, **_who(request)))
+            raise decoding_problem(error) from None
+        return _changed(await admin.rollback(wanted.version, **_who(request)))
 
     @app.put(f"{POLICIES}/{{name:path}}", responses=_CHANGED, **_TAKING)
-    @_answering
+    @_map_errors
     async def put_policy(request: Request, name: str) -> Response:
         """Add a policy, or replace the one of this name."""
         policy = policy_from(await _read_table(request), name=name)
-        return _changed(await administration.put_policy(policy, **_who(request)))
+        return _changed(await admin.put_policy(policy, **_who(request)))
 
     @app.delete(f"{POLICIES}/{{name:path}}", response_class=Response, responses=_CHANGED)
-    @_answering
+    @_map_errors
     async def remove_policy(request: Request, name: str) -> Response:
         """Remove a policy."""
-        return _changed(await administration.remove_policy(name, **_who(request)))
+        return _changed(await admin.remove_policy(name, **_who(request)))
 
 
-def _answering(handler: Handler) -> Handler:
+def _map_errors(handler: Handler) -> Handler:
     """Map errors to responses that state what was expected, and where."""
 
     @wraps(handler)
@@ -189,7 +189,7 @@ def _answering(handler: Handler) -> Handler:
     return answer
 
 
-async def _read_book(request: Request) -> PolicySet:
+async def _read_policy_set(request: Request) -> PolicySet:
     """Parse the policy set in a thread: there may be thousands of policies."""
     text, is_json = await _read(request)
     return await asyncio.to_thread(parse_policy_set, text, is_json=is_json)

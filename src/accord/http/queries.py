@@ -38,10 +38,10 @@ from accord.runtime.pipeline_options import Kind, PipelineError
 from accord.runtime.policy_admin import PolicyAdmin
 from accord.runtime.query_service import (
     QueryRequest,
-    is_about_one,
+    is_single_event,
+    parse_query,
+    query_problem,
     read_cursor,
-    read_question,
-    wrong,
 )
 from accord.runtime.users import Users
 
@@ -83,17 +83,17 @@ class PipelineView(Protocol):
 class QueryImportance:
     """The importance that policies grant to queries over HTTP."""
 
-    def __init__(self, administration: PolicyAdmin | None, users: Users | None, node: str) -> None:
-        self._administration = administration
+    def __init__(self, admin: PolicyAdmin | None, users: Users | None, node: str) -> None:
+        self._admin = admin
         self._users = users
         self._node = node
 
-    def of(self, asker: Caller, channel: str) -> int:
-        if self._administration is None:
+    def of(self, caller: Caller, channel: str) -> int:
+        if self._admin is None:
             return DEFAULT_IMPORTANCE
-        groups = () if self._users is None else self._users.groups_of(asker.name)
-        entity = Entity("", asker.name, groups, self._node)
-        return self._administration.query_grant(channel, entity).importance
+        groups = () if self._users is None else self._users.groups_of(caller.name)
+        entity = Entity("", caller.name, groups, self._node)
+        return self._admin.query_grant(channel, entity).importance
 
 
 class _ForbiddenError(Exception):
@@ -167,11 +167,11 @@ def _add_query(app: FastAPI, pipeline: PipelineView, importances: QueryImportanc
                     event=event,
                 )
                 behind = ""
-                ask = await asyncio.to_thread(read_question, question, now_ms=_now_ms())
-            rights = asker.rights.bound(user=asker.name, client="")
+                ask = await asyncio.to_thread(parse_query, question, now_ms=_now_ms())
+            rights = asker.rights.for_client(user=asker.name, client="")
             # Overrides whatever the cursor contains.
             ask = replace(ask, without=rights.denied.subscribe)
-            if not is_about_one(ask) and not rights.may_subscribe(ask.channel):
+            if not is_single_event(ask) and not rights.may_subscribe(ask.channel):
                 who = asker.name or "who has no name"
                 raise _ForbiddenError(f"{who} may not subscribe to {ask.channel[:200]!r}")
             found = await pipeline.page(
@@ -181,9 +181,9 @@ def _add_query(app: FastAPI, pipeline: PipelineView, importances: QueryImportanc
                 bytes_=PAGE_BYTES,
                 importance=importances.of(asker, ask.channel),
             )
-            return await asyncio.to_thread(_answer_page, ask, found, rights)
+            return await asyncio.to_thread(_page_response, ask, found, rights)
 
-        return await _answering(request, answer())
+        return await _respond(request, answer())
 
 
 def _add_report(app: FastAPI, pipeline: PipelineView, importances: QueryImportance) -> None:
@@ -205,11 +205,11 @@ def _add_report(app: FastAPI, pipeline: PipelineView, importances: QueryImportan
         async def answer() -> Response:
             asker = caller_of(request.scope)
             if problem := problem_with_filter(channel):
-                raise wrong("channel", problem)
+                raise query_problem("channel", problem)
             until_ms = _moment(until or NOW, "until")
             since_ms = _ago(last, until_ms) if since is None else _moment(since, "since")
             if since_ms >= until_ms:
-                raise wrong("since", "expected a time before the end of the report")
+                raise query_problem("since", "expected a time before the end of the report")
             body = await pipeline.report(
                 since_ms=since_ms,
                 until_ms=until_ms,
@@ -218,13 +218,13 @@ def _add_report(app: FastAPI, pipeline: PipelineView, importances: QueryImportan
             )
             return Response(body, headers=NOT_STORED, media_type=JSON)
 
-        return await _answering(request, answer())
+        return await _respond(request, answer())
 
 
-async def _answering(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
+async def _respond(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
     """Map errors to responses, and cancel the work if the client disconnects."""
     try:
-        answer = await _unless_gone(request, work)
+        answer = await _unless_disconnected(request, work)
     except _ForbiddenError as error:
         return json_response(Problem(str(error), "channel"), 403)
     except PipelineError as error:
@@ -234,9 +234,11 @@ async def _answering(request: Request, work: Coroutine[Any, Any, Response]) -> R
     return answer or Response(status_code=_GONE)
 
 
-async def _unless_gone(request: Request, work: Coroutine[Any, Any, _Found]) -> _Found | None:
+async def _unless_disconnected(
+    request: Request, work: Coroutine[Any, Any, _Found]
+) -> _Found | None:
     task = asyncio.create_task(work)
-    gone = asyncio.create_task(_until_gone(request))
+    gone = asyncio.create_task(_until_disconnected(request))
     try:
         await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
         return task.result() if task.done() else None
@@ -246,12 +248,12 @@ async def _unless_gone(request: Request, work: Coroutine[Any, Any, _Found]) -> _
         await asyncio.gather(task, gone, return_exceptions=True)
 
 
-async def _until_gone(request: Request) -> None:
+async def _until_disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-def _answer_page(ask: EventQuery, page: Page, rights: Rights) -> Response:
+def _page_response(ask: EventQuery, page: Page, rights: Rights) -> Response:
     events = page.events
     if ask.number is not None:
         events = tuple(each for each in events if rights.may_subscribe(each.channel))
@@ -272,7 +274,7 @@ def _moment(text: str, place: str) -> int:
     try:
         return parse_time(text, now_ms=_now_ms())
     except ValueError as error:
-        raise wrong(place, str(error)) from None
+        raise query_problem(place, str(error)) from None
 
 
 def _ago(text: str, now_ms: int) -> int:
@@ -280,7 +282,7 @@ def _ago(text: str, now_ms: int) -> int:
         return parse_time(f"-{text.strip().removeprefix('-')}", now_ms=now_ms)
     except ValueError:
         problem = f"expected a time such as 1h, 30min or 7d, got {text[:60]!r}"
-        raise wrong("last", problem) from None
+        raise query_problem("last", problem) from None
 
 
 def _now_ms() -> int:

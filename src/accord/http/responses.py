@@ -61,7 +61,7 @@ def _described(type_: type[Struct]) -> dict[str, Any]:
     return {"description": words, "content": {"application/json": {"schema": schema}}}
 
 
-PATIENCE_S: Final = 30.0
+BODY_TIMEOUT_S: Final = 30.0
 
 
 class BodyRefused(Exception):  # noqa: N818 - an answer, not a mistake of ours
@@ -78,11 +78,11 @@ async def read_body(request: Request, kinds: tuple[str, ...], most: int) -> tupl
         raise BodyRefused(415, f"expected {expected} as content type, got {kind or 'none'}")
     data = bytearray()
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(BODY_TIMEOUT_S):
             async for part in request.stream():
                 data += part
                 if len(data) > most:
                     raise BodyRefused(413, f"expected at most {most} bytes")
     except TimeoutError:
-        raise BodyRefused(408, f"expected all of it within {PATIENCE_S:.0f} s") from None
+        raise BodyRefused(408, f"expected all of it within {BODY_TIMEOUT_S:.0f} s") from None
     return data, kind

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from accord.runtime.addresses import SocketAddress, bound_address, listen_on
 
 MAX_CONNECTIONS: Final = 200
-PATIENCE_S: Final = 10.0
+IDLE_TIMEOUT_S: Final = 10.0
 _GRACE_S: Final = 3
 
 
@@ -115,7 +115,7 @@ class _BoundedProtocol(H11Protocol):
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
         else:
-            self._check_timer = self.loop.call_later(PATIENCE_S, self._check)
+            self._check_timer = self.loop.call_later(IDLE_TIMEOUT_S, self._check)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._check_timer is not None:
@@ -133,7 +133,7 @@ class _BoundedProtocol(H11Protocol):
             self.transport.abort()
             return
         self._seen = seen
-        self._check_timer = self.loop.call_later(PATIENCE_S, self._check)
+        self._check_timer = self.loop.call_later(IDLE_TIMEOUT_S, self._check)
 
     def _is_as_seen(self, seen: tuple[object, bool]) -> bool:
         if self._seen is None:

@@ -27,12 +27,12 @@ class Backlog:
         self.failure: JournalError | None = None
         self.is_closing = False
         self._lock = threading.Lock()
-        self._to_do = threading.Condition(self._lock)
-        self._settled = threading.Condition(self._lock)
+        self._has_work = threading.Condition(self._lock)
+        self._progress = threading.Condition(self._lock)
         self._is_idle = False
         self._newest = CommitGroup([], 0)
         self._queue: deque[CommitGroup] = deque()
-        self._in_hand: CommitGroup | None = None
+        self._taken: CommitGroup | None = None
 
     def put(self, records: list[bytes], size: int) -> int | None:
         """Queue `records` of `size` bytes; returns the offset after them, None if they don't fit.
@@ -52,7 +52,7 @@ class Backlog:
             self.next_offset += len(records)
             if self._is_idle:
                 self._is_idle = False
-                self._to_do.notify()
+                self._has_work.notify()
             return self.next_offset
 
     def put_job(self, job: WriterJob) -> bool:
@@ -63,67 +63,67 @@ class Backlog:
             self._newest.job = job
             self._queue.append(self._newest)
             self._newest = CommitGroup([], 0)
-            self._to_do.notify()
+            self._has_work.notify()
             return True
 
     @property
     def is_empty(self) -> bool:
-        return not (self._newest.records or self._queue or self._in_hand)
+        return not (self._newest.records or self._queue or self._taken)
 
     def wait(self, timeout_s: float | None) -> None:
         """Wait until there is something to take, or the journal is closing."""
         with self._lock:
             if self.is_empty and not self.is_closing:
                 self._is_idle = True
-                self._to_do.wait(timeout_s)
+                self._has_work.wait(timeout_s)
                 self._is_idle = False
 
     def pause(self, timeout_s: float) -> None:
         """Wait regardless of new records, but no longer than the journal is open."""
         with self._lock:
-            self._to_do.wait_for(lambda: self.is_closing, timeout_s)
+            self._has_work.wait_for(lambda: self.is_closing, timeout_s)
 
     def take(self) -> CommitGroup | None:
         """The group to commit next; the same one until it is settled."""
         with self._lock:
-            if self._in_hand is None:
+            if self._taken is None:
                 if self._queue:
-                    self._in_hand = self._queue.popleft()
+                    self._taken = self._queue.popleft()
                 elif self._newest.records:
-                    self._in_hand, self._newest = self._newest, CommitGroup([], 0)
-            return self._in_hand
+                    self._taken, self._newest = self._newest, CommitGroup([], 0)
+            return self._taken
 
-    def settle(self, committed: int) -> None:
+    def confirm(self, committed: int) -> None:
         """Mark the taken group, and everything before `committed`, as durable."""
         with self._lock:
-            assert self._in_hand is not None
-            self.waiting_bytes -= self._in_hand.size
-            self._in_hand = None
+            assert self._taken is not None
+            self.waiting_bytes -= self._taken.size
+            self._taken = None
             self.committed = committed
-            self._settled.notify_all()
+            self._progress.notify_all()
 
-    def give_up(self, failure: JournalError | None) -> list[WriterJob]:
+    def abandon(self, failure: JournalError | None) -> list[WriterJob]:
         """Drop all that is queued, and refuse more after a `failure`; returns the dropped jobs."""
         with self._lock:
             self.failure = self.failure or failure
-            groups = [self._newest, *self._queue, *([self._in_hand] if self._in_hand else [])]
+            groups = [self._newest, *self._queue, *([self._taken] if self._taken else [])]
             self._newest = CommitGroup([], 0)
             self._queue.clear()
-            self._in_hand = None
+            self._taken = None
             self.waiting_bytes = 0
-            self._settled.notify_all()
+            self._progress.notify_all()
         return [group.job for group in groups if group.job is not None]
 
     def close(self) -> None:
         """Refuse more records and jobs."""
         with self._lock:
             self.is_closing = True
-            self._to_do.notify()
+            self._has_work.notify()
 
     def wait_until(self, offset: int, timeout_s: float | None) -> bool:
         """Wait; returns whether everything before `offset` became durable in time."""
         with self._lock:
-            self._settled.wait_for(lambda: self.committed >= offset or self._is_over, timeout_s)
+            self._progress.wait_for(lambda: self.committed >= offset or self._is_over, timeout_s)
             return self.committed >= offset
 
     @property

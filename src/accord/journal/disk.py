@@ -46,7 +46,7 @@ class Disk(Protocol):
     """One directory. Everything but `lock` raises OSError if the system refuses."""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The directory's name in messages."""
 
     def lock(self) -> None:
@@ -77,7 +77,7 @@ class OsDisk:
         self._lock: int | None = None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return str(self._directory)
 
     def lock(self) -> None:
@@ -86,7 +86,9 @@ class OsDisk:
             _make_directory(self._directory)
             lock = os.open(self._directory / LOCK, os.O_RDWR | os.O_CREAT, 0o640)
         except OSError as error:
-            raise JournalError(f"can't be opened: {error.strerror}", place=self.place) from error
+            raise JournalError(
+                f"can't be opened: {error.strerror}", location=self.location
+            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -94,8 +96,10 @@ class OsDisk:
             os.close(lock)
             if isinstance(error, BlockingIOError):
                 number = int(holder) if holder.isdigit() else None
-                raise LockedError(place=self.place, holder=number) from None
-            raise JournalError(f"can't be locked: {error.strerror}", place=self.place) from error
+                raise LockedError(location=self.location, holder=number) from None
+            raise JournalError(
+                f"can't be locked: {error.strerror}", location=self.location
+            ) from error
         with suppress(OSError):  # only for the message above: a full disk is no obstacle
             os.ftruncate(lock, 0)
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from accord.core.broker.broker_context import KeptRun
-from accord.core.broker.kept_messages import as_published, origin_of
+from accord.core.broker.kept_messages import journalled_id, published_block
 from accord.core.broker.message import MqttMessage
 from accord.core.model.event import Event
 from accord.core.mqtt.event_mapping import to_event
@@ -103,7 +103,7 @@ def _encode_run(run: KeptRun) -> list[bytes]:
 
 def kept_message(kept: KeptEvent) -> MqttMessage:
     """The message as it was published; raises ProtocolError if the record is damaged."""
-    block = as_published(kept.attributes)
+    block = published_block(kept.attributes)
     message = MqttMessage(
         kept.channel,
         string_bytes(kept.channel),
@@ -118,7 +118,7 @@ def kept_message(kept: KeptEvent) -> MqttMessage:
     )
     message.expiry_s = kept.expiry_s
     message.number = kept.number
-    message.home, message.home_number = origin_of(kept.attributes)
+    message.event_node, message.event_number = journalled_id(kept.attributes)
     message.packet_id = kept.packet_id
     return message
 

@@ -67,21 +67,21 @@ class _File:
     def __init__(self, content: bytes = b"") -> None:
         self.seen = bytearray(content)
         self.durable = bytearray(content)
-        self.waiting: list[_Change] = []
+        self.pending: list[_Change] = []
 
     def change(self, change: _Change) -> None:
         change.apply(self.seen)
-        self.waiting.append(change)
+        self.pending.append(change)
 
-    def settle(self, survives: Callable[[], bool]) -> None:
+    def resolve_pending(self, survives: Callable[[], bool]) -> None:
         """Make the pending changes that survive durable, and discard the others."""
-        self.durable = self.found(survives)
-        self.waiting = []
+        self.durable = self.surviving(survives)
+        self.pending = []
 
-    def found(self, survives: Callable[[], bool]) -> bytearray:
+    def surviving(self, survives: Callable[[], bool]) -> bytearray:
         """The durable content, with the pending changes that survive."""
         content = bytearray(self.durable)
-        for change in self.waiting:
+        for change in self.pending:
             for block in change.blocks():
                 if survives():
                     block.apply(content)
@@ -110,13 +110,13 @@ class FaultDisk:
         choose: Callable[[int], int] = lambda _: 0,
         *,
         capacity: int | None = None,
-        place: str = "memory",
+        location: str = "memory",
     ) -> None:
         self.capacity = capacity
         self.operations = 0
         self.crash_at: int | None = None  # number of the operation that does not return
         self.trace: list[str] = []
-        self._place = place
+        self._location = location
         self._choose = choose
         self._names: dict[str, _File] = {}
         self._durable: dict[str, _File] = {}
@@ -125,8 +125,8 @@ class FaultDisk:
         self._is_locked = self._is_down = False
 
     @property
-    def place(self) -> str:
-        return self._place
+    def location(self) -> str:
+        return self._location
 
     def fail(self, operation: str, number: int, *, times: int = 1) -> None:
         """Make the next calls of `operation` ("sync", "append", …) raise the OSError `number`."""
@@ -135,19 +135,19 @@ class FaultDisk:
     def damage(self, name: str, position: int, flip: int = 0xFF) -> None:
         """Change one byte of a file, as a bad disk does."""
         file = self._names[name]
-        file.settle(lambda: True)
+        file.resolve_pending(lambda: True)
         file.seen[position] ^= flip
         file.durable[position] ^= flip
 
     def crash(self) -> FaultDisk:
         """The disk as found if the machine stops now and restarts."""
-        found = FaultDisk(self._choose, capacity=self.capacity, place=self._place)
+        found = FaultDisk(self._choose, capacity=self.capacity, location=self._location)
         names = dict(self._durable)
         for renaming in self._waiting:
             if self._survives():
                 renaming.apply(names)
         for name, file in names.items():
-            found._names[name] = _File(bytes(file.found(self._survives)))
+            found._names[name] = _File(bytes(file.surviving(self._survives)))
         found._durable = dict(found._names)
         return found
 
@@ -160,7 +160,7 @@ class FaultDisk:
     def lock(self) -> None:
         self._operate("lock")
         if self._is_locked:
-            raise LockedError(place=self.place, holder=None)
+            raise LockedError(location=self.location, holder=None)
         self._is_locked = True
 
     def unlock(self) -> None:
@@ -262,9 +262,9 @@ class FaultFile:
         try:
             self._disk._operate("sync")
         except OSError:
-            self._file.settle(self._disk._survives)
+            self._file.resolve_pending(self._disk._survives)
             raise
-        self._file.settle(lambda: True)
+        self._file.resolve_pending(lambda: True)
 
     def truncate(self, size: int) -> None:
         self._disk._operate("truncate")

@@ -125,14 +125,14 @@ def select(record: LedgerRecord, wanted: LedgerQuery, most: int) -> list[LedgerE
         return []
     found: list[LedgerEntry] = []
     for row in reversed(_rows.decode(record.rows)):
-        if _is_wanted(row, record, wanted):
+        if _is_match(row, record, wanted):
             found.append(_entry(row, record))
             if len(found) == most:
                 break
     return found
 
 
-def _is_wanted(row: Row, record: LedgerRecord, wanted: LedgerQuery) -> bool:
+def _is_match(row: Row, record: LedgerRecord, wanted: LedgerQuery) -> bool:
     if wanted.number is not None:
         first = record.first_number + row[0]
         if not first <= wanted.number < first + row[2]:
@@ -190,9 +190,9 @@ class LedgerResult(msgspec.Struct, frozen=True, kw_only=True):
 class LedgerSearch:
     """One search over records from any source, given newest first."""
 
-    def __init__(self, wanted: LedgerQuery, most: int) -> None:
-        self.wanted = wanted
-        self.most = most
+    def __init__(self, query: LedgerQuery, limit: int) -> None:
+        self.query = query
+        self.limit = limit
         self.entries: list[LedgerEntry] = []
         self.reaches_back_ms: int | None = None
         self.unusable = 0
@@ -201,14 +201,14 @@ class LedgerSearch:
 
     @property
     def is_full(self) -> bool:
-        return len(self.entries) >= self.most
+        return len(self.entries) >= self.limit
 
     @property
     def is_done(self) -> bool:
         return self.is_full or self.is_over
 
-    def look(self, record: LedgerRecord) -> None:
-        wanted = self.wanted
+    def scan(self, record: LedgerRecord) -> None:
+        wanted = self.query
         back_ms = record.taken_ms if self.reaches_back_ms is None else self.reaches_back_ms
         self.reaches_back_ms = min(back_ms, record.taken_ms)
         if wanted.number is not None and record.newest < wanted.number:
@@ -219,11 +219,11 @@ class LedgerSearch:
             return
         self._seen.add(record.key)
         try:
-            self.entries += select(record, wanted, self.most - len(self.entries))
+            self.entries += select(record, wanted, self.limit - len(self.entries))
         except msgspec.DecodeError:
             self.unusable += 1
 
-    def answer(self, *, is_complete: bool) -> LedgerResult:
+    def result(self, *, is_complete: bool) -> LedgerResult:
         return LedgerResult(
             entries=self.entries,
             is_complete=is_complete or self.is_over,
@@ -241,15 +241,15 @@ def search_journal(
     end = reader.extent().next_offset
     for first in reversed(reader.segments()):
         if search.is_done or left <= 0:
-            return search.answer(is_complete=False)
+            return search.result(is_complete=False)
         if first < end:
             records, read = _ledger_records(reader, first, end, search)
             left -= read
             for record in reversed(records):
                 if not search.is_done:
-                    search.look(record)
+                    search.scan(record)
         end = first
-    return search.answer(is_complete=not search.is_full)
+    return search.result(is_complete=not search.is_full)
 
 
 def _ledger_records(
@@ -258,7 +258,7 @@ def _ledger_records(
     """The records of one segment that may match, and its first one; and the bytes read."""
     records: list[LedgerRecord] = []
     read = 0
-    number = search.wanted.number
+    number = search.query.number
     for found in reader.read(first, max_records=end - first):
         if not isinstance(found, Batch):
             search.unusable += 1  # also if it was retired since it was listed

@@ -15,7 +15,7 @@ class JournalOptions(msgspec.Struct, frozen=True, kw_only=True):
     - `batch_bytes`: how much a reader must take at once; exceeded only by a single longer record.
     - `backlog_bytes`: how much may wait for the disk before appends are refused.
     - `retry_first_ms`, `retry_last_ms`: bounds of the backoff between attempts on a full disk.
-    - `tidy_every_ms`: interval at which retention checks for old or unneeded segments.
+    - `retention_every_ms`: interval at which retention checks for old or unneeded segments.
     - `is_threaded`: whether a writer thread is used; otherwise the owner calls `work`.
     """
 
@@ -24,7 +24,7 @@ class JournalOptions(msgspec.Struct, frozen=True, kw_only=True):
     backlog_bytes: int = 64 << 20
     retry_first_ms: int = 50
     retry_last_ms: int = 5_000
-    tidy_every_ms: int = 10_000
+    retention_every_ms: int = 10_000
     retention: Retention = Retention()
     is_threaded: bool = True
 

@@ -70,14 +70,14 @@ class Reader:
 
     def __init__(self, directory: Path | str | Disk) -> None:
         self._disk = OsDisk(directory) if isinstance(directory, Path | str) else directory
-        self._place = _Place(0, 0, SEGMENT_HEADER)
+        self._cursor = _Place(0, 0, SEGMENT_HEADER)
 
     def segments(self) -> list[int]:
         """The first offset of each segment: reading from there needs no search."""
         try:
             return offsets(self._disk.names(), SEGMENT)
         except OSError as error:
-            raise from_os(error, "can't be read", place=self._disk.place) from error
+            raise from_os(error, "can't be read", location=self._disk.location) from error
 
     def extent(self) -> Extent:
         """The range that can be read now."""
@@ -155,7 +155,7 @@ class Reader:
     ) -> Generator[ReadResult, None, Damaged | None]:
         """The batches of one segment up to `end`; returns why it stopped earlier, if it did."""
         name = file_name(first_offset, SEGMENT)
-        place = self._place
+        place = self._cursor
         if place.first_offset != first_offset or place.offset > offset:
             place = _Place(first_offset, first_offset, SEGMENT_HEADER)
         source = self._disk.source(name)
@@ -180,7 +180,7 @@ class Reader:
                 else:
                     yield batch
                 place = place.after(header)
-                self._place = place
+                self._cursor = place
         except OSError as error:
             why = error.strerror or "can't be read"
             return Damaged(name, place.position, why, max(offset, place.offset), end)
@@ -192,7 +192,7 @@ class Reader:
         return read_committed(self._disk)
 
     def _error(self, problem: str) -> JournalError:
-        return JournalError(problem, place=self._disk.place)
+        return JournalError(problem, location=self._disk.location)
 
 
 def _seek(source: ReadFile, place: _Place, offset: int) -> _Place:

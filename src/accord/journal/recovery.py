@@ -78,13 +78,15 @@ class _Recoverer:
                 self._disk.remove(name)
         snapshot = self._find_snapshot()
         segments = self._find_segments()
-        next_offset, is_open = self._mend_end(segments)
+        next_offset, is_open = self._repair_end(segments)
         for segment, following in pairwise(segments):
             if torn := self._torn.get(segment.first_offset):
-                self._lose(segment.name, 0, torn.why, segment.first_offset, following.first_offset)
+                self._report_damage(
+                    segment.name, 0, torn.why, segment.first_offset, following.first_offset
+                )
         next_offset = max(next_offset, snapshot or 0)
         if next_offset < self._committed:
-            self._lose("", 0, "segments are missing", next_offset)
+            self._report_damage("", 0, "segments are missing", next_offset)
             next_offset, is_open = self._committed, False
         self._disk.sync_names()
         report = Recovery(
@@ -100,7 +102,7 @@ class _Recoverer:
         for offset in reversed(offsets(self._disk.names(), SNAPSHOT)):
             name = file_name(offset, SNAPSHOT)
             if isinstance(header := self._header(name, record.SNAPSHOT, offset), Torn):
-                self._lose(name, 0, header.why, 0, offset)
+                self._report_damage(name, 0, header.why, 0, offset)
                 self._put_aside(name)
                 continue
             self._disk.sync_names()  # its own name first
@@ -125,7 +127,7 @@ class _Recoverer:
         segments.reverse()
         return segments
 
-    def _mend_end(self, segments: list[Segment]) -> tuple[int, bool]:
+    def _repair_end(self, segments: list[Segment]) -> tuple[int, bool]:
         """Repair the end; returns the next offset, and whether the last segment stays open."""
         begun = 0
         while segments:
@@ -150,11 +152,11 @@ class _Recoverer:
         try:
             sure, position, offset, end = self._scan_batches(segment, window)
             if end is not None and offset < self._committed:
-                self._lose(segment.name, position, end.why, offset)
+                self._report_damage(segment.name, position, end.why, offset)
                 return self._committed, segment.size, False
             if end is not None:
                 self._cut(segment.size - position, end)
-            self._write_again(segment.name, window, sure, position)
+            self._rewrite(segment.name, window, sure, position)
         finally:
             window.close()
         return offset, position, True
@@ -172,7 +174,7 @@ class _Recoverer:
             if isinstance(batch, Torn):
                 if header.end_offset > self._committed:
                     return sure, start, header.first_offset, batch
-                self._lose(segment.name, start, batch.why, offset, header.end_offset)
+                self._report_damage(segment.name, start, batch.why, offset, header.end_offset)
             position, offset = start + header.size, header.end_offset
             self._last_ms = header.time_ms
             if offset <= self._committed:
@@ -181,7 +183,7 @@ class _Recoverer:
         assert end is None or isinstance(end, Torn)
         return sure, position, offset, end
 
-    def _write_again(self, name: str, window: FileWindow, start: int, end: int) -> None:
+    def _rewrite(self, name: str, window: FileWindow, start: int, end: int) -> None:
         """Make the bytes between `start` and `end` durable, and truncate the file at `end`."""
         sink = self._disk.sink(name)
         try:
@@ -205,7 +207,7 @@ class _Recoverer:
             raise JournalError(
                 f"{name} was written by another version of accord ({header.why}); start that "
                 "version, or use another data directory",
-                place=self._disk.place,
+                location=self._disk.location,
             )
         return header
 
@@ -213,7 +215,7 @@ class _Recoverer:
         self._cut_bytes += size
         self._cut_why.append(torn.why)
 
-    def _lose(
+    def _report_damage(
         self, name: str, position: int, why: str, offset: int, next_offset: int | None = None
     ) -> None:
         following = self._committed if next_offset is None else next_offset

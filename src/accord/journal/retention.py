@@ -93,9 +93,9 @@ def register(directory: Path | str, reader: str, offset: int) -> None:
     """Keep everything from `offset` on for `reader`; a higher one later releases more."""
     place = str(directory)
     if not _NAME.fullmatch(reader):
-        raise JournalError(f"reader {reader!r}: expected letters, digits, - and _", place=place)
+        raise JournalError(f"reader {reader!r}: expected letters, digits, - and _", location=place)
     if not 0 <= offset <= MAX_OFFSET:
-        raise JournalError(f"reader {reader!r}: offset {offset}", place=place)
+        raise JournalError(f"reader {reader!r}: offset {offset}", location=place)
     disk = OsDisk(directory)
     name = reader + READER
     unfinished = f"{name}.{os.getpid()}"
@@ -109,7 +109,7 @@ def register(directory: Path | str, reader: str, offset: int) -> None:
         disk.rename(unfinished, name)
         disk.sync_names()
     except OSError as error:
-        raise JournalError(f"reader {reader!r}: {error.strerror}", place=place) from error
+        raise JournalError(f"reader {reader!r}: {error.strerror}", location=place) from error
 
 
 def unregister(directory: Path | str, reader: str) -> None:

@@ -18,7 +18,7 @@ from itertools import pairwise
 import msgspec
 
 from accord.journal.disk import AppendFile, Disk
-from accord.journal.errors import JournalError, from_os, passes
+from accord.journal.errors import JournalError, from_os, is_transient
 from accord.journal.record import LOG, SEGMENT_HEADER, encode_batches
 from accord.journal.recovery import Recovery, recover
 from accord.journal.retention import Retention, RetiredCounts, choose, needed_from
@@ -54,13 +54,13 @@ class SegmentLog:
         self._batch_bytes = batch_bytes
         self._retention = retention or Retention()
         self._sink: AppendFile | None = None
-        self._mark: AppendFile | None = None
+        self._committed_file: AppendFile | None = None
         disk.lock()
         try:
             self._open()
         except OSError as error:
             self.close()
-            raise from_os(error, "can't be recovered", place=disk.place) from error
+            raise from_os(error, "can't be recovered", location=disk.location) from error
         except BaseException:
             self.close()
             raise
@@ -76,9 +76,9 @@ class SegmentLog:
         if recovered.is_open:
             self._sink = self.disk.sink(self._segments[-1].name)
         if COMMITTED in self.disk.names():
-            self._mark = self.disk.sink(COMMITTED)
+            self._committed_file = self.disk.sink(COMMITTED)
         else:
-            self._mark = self.disk.create(COMMITTED)
+            self._committed_file = self.disk.create(COMMITTED)
         self._mark_committed()
 
     @property
@@ -108,8 +108,8 @@ class SegmentLog:
             self._write(parts, now_ms)
         except OSError as error:
             if self._sink is not None:  # truncated, as it was before
-                raise from_os(error, "can't append", place=self.disk.place) from error
-            self._write_again(parts, now_ms, error)
+                raise from_os(error, "can't append", location=self.disk.location) from error
+            self._retry_write(parts, now_ms, error)
         last = self._segments[-1]
         self._segments[-1] = msgspec.structs.replace(last, size=last.size + size)
         self._last_ms = now_ms
@@ -123,9 +123,9 @@ class SegmentLog:
             return
         self._seal()
         try:
-            self._begin(now_ms)
+            self._start_segment(now_ms)
         except OSError as error:
-            raise from_os(error, "can't begin a segment", place=self.disk.place) from error
+            raise from_os(error, "can't begin a segment", location=self.disk.location) from error
 
     def retire(self, *, now_ms: int, before_offset: int = 0) -> RetiredCounts:
         """Apply retention, and remove all before `before_offset` that no reader needs."""
@@ -135,7 +135,7 @@ class SegmentLog:
         try:
             needed = needed_from(self.disk)
         except OSError as error:
-            raise from_os(error, "can't see its readers", place=self.disk.place) from error
+            raise from_os(error, "can't see its readers", location=self.disk.location) from error
         count = choose(
             self._segments,
             self._retention,
@@ -165,23 +165,23 @@ class SegmentLog:
             while len(self._segments) > 1 and self._segments[1].first_offset <= offset:
                 self._drop(self._segments[0])
         except OSError as error:
-            raise from_os(error, "can't be replaced", place=self.disk.place) from error
+            raise from_os(error, "can't be replaced", location=self.disk.location) from error
 
     def close(self) -> None:
-        for sink in (self._sink, self._mark):
+        for sink in (self._sink, self._committed_file):
             if sink is not None:
                 with suppress(OSError):
                     sink.close()
-        self._sink = self._mark = None
+        self._sink = self._committed_file = None
         self.disk.unlock()
 
     def _write(self, parts: list[bytes], now_ms: int) -> None:
         """Write and sync; after OSError there is a sink only if the segment is as it was before."""
-        sink = self._sink or self._begin(now_ms)
+        sink = self._sink or self._start_segment(now_ms)
         try:
             sink.append(parts)
         except OSError as error:
-            if not passes(error):
+            if not is_transient(error):
                 self._abandon()
                 raise
             try:
@@ -195,15 +195,15 @@ class SegmentLog:
             self._abandon()
             raise
 
-    def _write_again(self, parts: list[bytes], now_ms: int, first: OSError) -> None:
+    def _retry_write(self, parts: list[bytes], now_ms: int, first: OSError) -> None:
         try:
             self._write(parts, now_ms)
         except OSError as error:
-            raise from_os(error, "can't append", place=self.disk.place) from error
+            raise from_os(error, "can't append", location=self.disk.location) from error
         problem = f"{first.strerror}; written once more, to a new segment"
-        self.on_incident(JournalError(problem, place=self.disk.place, is_final=False))
+        self.on_incident(JournalError(problem, location=self.disk.location, is_final=False))
 
-    def _begin(self, now_ms: int) -> AppendFile:
+    def _start_segment(self, now_ms: int) -> AppendFile:
         """Start a new segment, durable before anything is in it.
 
         It gets its name when it is whole, by a rename that also replaces an abandoned segment of
@@ -256,12 +256,12 @@ class SegmentLog:
         try:
             remove(self.disk, segment.name)
         except OSError as error:
-            raise from_os(error, "can't remove a segment", place=self.disk.place) from error
+            raise from_os(error, "can't remove a segment", location=self.disk.location) from error
         self._segments.pop(0)
 
     def _mark_committed(self) -> None:
-        assert self._mark is not None
+        assert self._committed_file is not None
         try:
-            self._mark.overwrite(encode_committed(self.committed))
+            self._committed_file.overwrite(encode_committed(self.committed))
         except OSError as error:  # readers wait longer; nothing is less durable
-            self.on_incident(from_os(error, "can't tell readers", place=self.disk.place))
+            self.on_incident(from_os(error, "can't tell readers", location=self.disk.location))

@@ -103,7 +103,7 @@ class StateLog:
         call, and must not change any more. If it fails, the log stays as it was.
         """
         if self.is_compacting:
-            raise JournalError("is being compacted", place=self.journal.log.disk.place)
+            raise JournalError("is being compacted", location=self.journal.log.disk.location)
 
         def job(log: SegmentLog) -> Generator[None, None, int]:
             return _compact(log, snapshot_records, self._batch_bytes, self._clock())
@@ -133,7 +133,7 @@ def _compact(
         with suppress(OSError):
             log.disk.remove(unfinished)
         if isinstance(error, OSError):
-            raise from_os(error, "can't write a snapshot", place=log.disk.place) from error
+            raise from_os(error, "can't write a snapshot", location=log.disk.location) from error
         raise
     log.replace(offset, unfinished)
     return count

@@ -66,8 +66,8 @@ class Journal:
         self._reported = ("", 0)
         self._pause_ms = 0
         self._commits = 0
-        self._tidied_ms = clock()
-        self._tidied_segments = 0
+        self._retention_ms = clock()
+        self._retention_segments = 0
         log.on_incident = self._report
 
     @classmethod
@@ -113,7 +113,7 @@ class Journal:
         """Have the writer run `job` as soon as exactly what was appended so far is committed."""
         task = WriterJob(job)
         if not self._backlog.put_job(task):
-            task.give_up(self._backlog.failure or self._error("is closed"))
+            task.abandon(self._backlog.failure or self._error("is closed"))
         return task.future
 
     def retire(self, before_offset: int = 0) -> Future[RetiredCounts]:
@@ -183,13 +183,13 @@ class Journal:
             self._succeed(group, committed)
         for _ in range(len(self._jobs)):
             self._step(self._jobs.popleft())
-        self._tidy()
+        self._apply_retention()
         return 0
 
     def _succeed(self, group: CommitGroup, committed: int) -> None:
         self._failing = ""
         self._pause_ms = 0
-        self._backlog.settle(committed)
+        self._backlog.confirm(committed)
         if group.records:
             self._commits += 1
             self._call(self._on_commit, committed)
@@ -207,7 +207,7 @@ class Journal:
     def _run(self) -> None:
         timeout_s = None
         if not self._options.retention.is_unlimited:
-            timeout_s = self._options.tidy_every_ms / 1000
+            timeout_s = self._options.retention_every_ms / 1000
         try:
             while not self._backlog.is_closing:
                 if pause_ms := self.work():
@@ -223,42 +223,42 @@ class Journal:
         while not self._backlog.is_empty:
             if self.work():
                 break
-        self._give_up(self._error("was closed before this was done"), None)
+        self._abandon(self._error("was closed before this was done"), None)
 
     def _fail(self, error: JournalError) -> int:
         """Record a failed commit; returns the backoff before the next attempt."""
         is_new = self._failing != str(error)
         self._failing = self._last_error = str(error)
         if error.is_final:
-            self._give_up(error, error)
+            self._abandon(error, error)
         if is_new:
             self._call(self._on_failure, error)
         options = self._options
         doubled = self._pause_ms * 2 or options.retry_first_ms
         self._pause_ms = min(doubled, options.retry_last_ms)
-        self._tidied_segments = -1  # retention may free the space that is missing
-        self._tidy()
+        self._retention_segments = -1  # retention may free the space that is missing
+        self._apply_retention()
         return self._pause_ms
 
-    def _give_up(self, error: JournalError, failure: JournalError | None) -> None:
-        jobs = (*self._jobs, *self._backlog.give_up(failure))
+    def _abandon(self, error: JournalError, failure: JournalError | None) -> None:
+        jobs = (*self._jobs, *self._backlog.abandon(failure))
         self._jobs.clear()
         for job in jobs:
-            job.give_up(error)
+            job.abandon(error)
 
-    def _tidy(self) -> None:
+    def _apply_retention(self) -> None:
         """Apply retention when there is a new segment, and periodically."""
         if self._options.retention.is_unlimited or self._backlog.failure:
             return
         now_ms = self._clock()
-        is_due = not 0 <= now_ms - self._tidied_ms < self._options.tidy_every_ms
-        if is_due or len(self.log.segments) != self._tidied_segments:
+        is_due = not 0 <= now_ms - self._retention_ms < self._options.retention_every_ms
+        if is_due or len(self.log.segments) != self._retention_segments:
             try:
                 self.log.retire(now_ms=now_ms)
             except JournalError as error:
                 self._report(error)
-            self._tidied_ms = now_ms
-            self._tidied_segments = len(self.log.segments)
+            self._retention_ms = now_ms
+            self._retention_segments = len(self.log.segments)
 
     def _report(self, error: JournalError) -> None:
         """Report a failure outside commits; the same one again only after a while."""
@@ -286,4 +286,4 @@ class Journal:
         return AppendRefused(why, backlog.waiting_bytes, backlog.limit_bytes)
 
     def _error(self, problem: str, *, is_final: bool = True) -> JournalError:
-        return JournalError(problem, place=self.log.disk.place, is_final=is_final)
+        return JournalError(problem, location=self.log.disk.location, is_final=is_final)

@@ -42,7 +42,7 @@ class WriterJob:
             return False
         return True
 
-    def give_up(self, error: JournalError) -> None:
+    def abandon(self, error: JournalError) -> None:
         if self._steps is not None:
             self._steps.close()
             self.future.set_exception(error)

@@ -81,7 +81,7 @@ class Process:
 
     def __init__(self, line: NodeSocket, start: StartPipeline) -> None:
         self.code = 0
-        self._line = line
+        self._socket = line
         self._service = PipelineService(start, line.send)
         self._ending = threading.Event()
         self._opening = threading.Thread(target=self._open, name="start", daemon=True)
@@ -92,7 +92,7 @@ class Process:
         self._opening.start()
         self._ticking.start()
         try:
-            while (message := self._line.receive()) is not None:
+            while (message := self._socket.receive()) is not None:
                 self._service.handle(message)
         except FrameError as error:
             self.code = HOPELESS
@@ -124,7 +124,7 @@ class Process:
         _log.error("%s", summary(error), exc_info=not isinstance(error, AccordError))
         self.code = code
         self._service.fail(summary(error))
-        self._line.end()
+        self._socket.end()
 
 
 def main(arguments: list[str] | None = None) -> int:

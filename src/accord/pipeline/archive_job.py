@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 CHECKPOINTS: Final = "checkpoints"
 _PAUSES_S: Final = (1.0, 2.0, 5.0, 15.0, 60.0)
-_LOOK_S: Final = 1
-_SETTLED_S: Final = 10.0  # after which earlier failures no longer count
+_POLL_S: Final = 1
+_STABLE_S: Final = 10.0  # after which earlier failures no longer count
 
 
 class ArchiveJob:
@@ -60,7 +60,7 @@ class ArchiveJob:
         self._working = threading.Lock()
         self._query: StreamingQuery | None = None
         self._failures = 0
-        self._begun = 0
+        self._started = 0
         self._thread = threading.Thread(target=self._run, name="archive", daemon=True)
 
     def start(self) -> None:
@@ -76,14 +76,14 @@ class ArchiveJob:
 
     def _run(self) -> None:
         try:
-            if not self._lock.acquire(self._stopping, self._tell_holder):
+            if not self._lock.acquire(self._stopping, self._report_holder):
                 return
         except OSError as error:
             self.problem, self.is_broken = summary(error), True
             return
         self.problem = ""
         try:
-            self._lock.note(java_process(self._spark))
+            self._lock.record(java_process(self._spark))
             while not (self._stopping.is_set() or self.is_broken):
                 try:
                     self._stream()
@@ -93,12 +93,12 @@ class ArchiveJob:
             with self._working:  # a commit may be in progress although its query has been stopped
                 self._lock.release()
 
-    def _tell_holder(self, holder: Holder) -> None:
+    def _report_holder(self, holder: Holder) -> None:
         who = f"process {holder.process}" if holder.process else "another process"
         self.problem = f"waiting for {who}, which archives into {self._start.archive}"
 
     def _fail(self, error: Exception) -> None:
-        if self._is_java_gone():
+        if self._has_java_exited():
             self.is_broken = True
             self.problem = "Spark's Java process ended"
             return
@@ -115,13 +115,13 @@ class ArchiveJob:
         options = self._options()
         self._check(options)
         seen = self._manifest.snapshot().archived.get(options.node, 0)
-        query = self._query = self._begin(options)
+        query = self._query = self._start_query(options)
         began_s = time.monotonic()
         try:
-            while not (self._stopping.is_set() or query.awaitTermination(_LOOK_S)):
+            while not (self._stopping.is_set() or query.awaitTermination(_POLL_S)):
                 if is_connect(self._spark):
-                    seen = self._look(seen)
-                if self.problem and time.monotonic() - began_s > _SETTLED_S:
+                    seen = self._check_progress(seen)
+                if self.problem and time.monotonic() - began_s > _STABLE_S:
                     self.problem = ""
         finally:
             self._query = None
@@ -146,10 +146,10 @@ class ArchiveJob:
         if not is_remote(options.journal) and Path(options.journal).is_dir():
             retention.register(options.journal, READER, snapshot.archived.get(options.node, 0))
 
-    def _begin(self, options: SliceOptions) -> StreamingQuery:
+    def _start_query(self, options: SliceOptions) -> StreamingQuery:
         stream = self._spark.readStream.format(FORMAT).options(**options.to_spark()).load()
         every = f"{self._start.interval_ms} milliseconds"
-        work = self._archiver if is_connect(self._spark) else self._do
+        work = self._archiver if is_connect(self._spark) else self._run_batch
         return (
             stream.writeStream.foreachBatch(work)
             .option("checkpointLocation", self._new_checkpoint())
@@ -163,10 +163,10 @@ class ArchiveJob:
         """
         folder = Path(self._start.work) / CHECKPOINTS
         shutil.rmtree(folder, ignore_errors=True)
-        self._begun += 1
-        return str(folder / f"{time.time_ns()}-{self._begun}")
+        self._started += 1
+        return str(folder / f"{time.time_ns()}-{self._started}")
 
-    def _do(self, slices: DataFrame, _batch: int) -> None:
+    def _run_batch(self, slices: DataFrame, _batch: int) -> None:
         with self._working:
             if not self._stopping.is_set():
                 self._succeed(self._archiver.commit_batch(slices, self._manifest))
@@ -177,7 +177,7 @@ class ArchiveJob:
         if done is not None:
             self._on_batch(done)
 
-    def _look(self, seen: int) -> int:
+    def _check_progress(self, seen: int) -> int:
         """Report what batches in other processes have done since the archive reached `seen`."""
         snapshot = self._manifest.snapshot()
         archived = snapshot.archived.get(self._start.node, 0)
@@ -190,7 +190,7 @@ class ArchiveJob:
             self._succeed(summed(added, archived, 0))
         return archived
 
-    def _is_java_gone(self) -> bool:
+    def _has_java_exited(self) -> bool:
         if is_connect(self._spark):
             return False
         try:

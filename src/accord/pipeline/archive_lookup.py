@@ -33,7 +33,7 @@ _CONTENT_BYTES: Final = 32 << 20  # maximum per chunk
 _FRAMES: Final = 64
 _MISSING: Final = ("FILE_NOT_EXIST", "PATH_NOT_FOUND", "FileNotFoundException")
 _MAX_NAMED: Final = 32  # channels listed in a condition instead of their filter
-_PLACE: Final = ("received", "offset")
+_POSITION: Final = ("received", "offset")
 _COLUMNS: Final = ("offset", "number", "received", "channel", "publisher", "qos")
 _SETTINGS: Final = {
     # Results are small: adaptive replanning between stages costs more than it gains.
@@ -78,8 +78,8 @@ class ArchiveLookup:
         Small results are sorted here, which spares Spark a stage. Spark sorts only large ones; a
         query that once had a large result uses Spark's sort from the start.
         """
-        frame = self._question(question, part, stretch, _CONTENT_BYTES // most)
-        ask = question.ask
+        frame = self._select(question, part, stretch, _CONTENT_BYTES // most)
+        ask = question.query
         wanted = (ask.channel, ask.where, ask.xpath)  # whatever the time range
         is_selective = question.has_predicate or ask.number is not None
         if is_selective and wanted not in self._plentiful:
@@ -91,9 +91,9 @@ class ArchiveLookup:
                 if len(self._plentiful) > _FRAMES:
                     self._plentiful.popitem(last=False)
         ascending = not question.is_newest_first
-        return _collect(frame.orderBy(*_PLACE, ascending=ascending).limit(most))
+        return _collect(frame.orderBy(*_POSITION, ascending=ascending).limit(most))
 
-    def _question(
+    def _select(
         self, question: CheckedQuery, part: RemainingQuery, stretch: ScanRange, limit: int
     ) -> DataFrame:
         place = conditions(question, part, stretch)
@@ -103,8 +103,8 @@ class ArchiveLookup:
             named = _named_channels(question, files)
             condition = F.expr(f"{place} AND {named}" if named else place)
             if named is None:
-                condition &= shows(question.ask.channel)
-                for pattern in question.ask.without:
+                condition &= shows(question.query.channel)
+                for pattern in question.query.without:
                     condition &= ~selects(pattern)
             if question.has_predicate:
                 condition &= self._content(question, declared)
@@ -112,7 +112,7 @@ class ArchiveLookup:
         return reduce(DataFrame.union, frames)
 
     def _content(self, question: CheckedQuery, declared: dict[str, str]) -> Column:
-        key = (question.ask.where, question.ask.xpath, *sorted(declared.items()))
+        key = (question.query.where, question.query.xpath, *sorted(declared.items()))
         with self._lock:
             column = self._columns.get(key)
         if column is None:
@@ -174,7 +174,7 @@ class ArchiveLookup:
 
 def _order(question: CheckedQuery) -> list[tuple[str, str]]:
     direction = "descending" if question.is_newest_first else "ascending"
-    return [(name, direction) for name in _PLACE]
+    return [(name, direction) for name in _POSITION]
 
 
 def _collect(frame: DataFrame) -> pa.Table:
@@ -199,8 +199,8 @@ def conditions(question: CheckedQuery, part: RemainingQuery, stretch: ScanRange)
     found = [f"received >= {low}", f"received < {high}", f"offset < {part.before}"]
     if part.first:
         found.append(f"offset >= {part.first}")
-    if question.ask.number is not None:
-        found.append(f"number = {question.ask.number}")
+    if question.query.number is not None:
+        found.append(f"number = {question.query.number}")
     if part.after is not None:
         ms, offset = map(abs, part.after)
         sign = "<" if question.is_newest_first else ">"
@@ -221,7 +221,7 @@ def _named_channels(question: CheckedQuery, files: Sequence[FileEntry]) -> str |
     channels: set[str] = set()
     for file in files:
         if file.channels is None:
-            return f"channel = {_text(question.ask.channel)}" if question.is_exact else None
+            return f"channel = {_text(question.query.channel)}" if question.is_exact else None
         channels.update(file.channels)
     selected = sorted(filter(question.selects, channels))
     if len(selected) == len(channels):

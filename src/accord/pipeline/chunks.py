@@ -60,7 +60,7 @@ class Chunk:
         """Index of the first row after `after`."""
         return 0 if after is None else bisect_right(self.ranks, after)
 
-    def taken(self, first: int, count: int) -> list[Row]:
+    def take_rows(self, first: int, count: int) -> list[Row]:
         """Return `count` rows from index `first`."""
         part = self.rows.slice(first, count)
         columns = [part[name].to_pylist() for name in _COLUMNS]
@@ -113,7 +113,7 @@ class Row:
             self.payload is not None or self.payload_ref is not None
         )
 
-    def found(self, payload: bytes) -> QueryHit:
+    def to_query_hit(self, payload: bytes) -> QueryHit:
         assert self.properties is not None
         return QueryHit(
             self.offset,

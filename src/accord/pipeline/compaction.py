@@ -40,8 +40,8 @@ _SETTLING_MS: Final = 900_000  # after a day's end, until nothing more arrives f
 def choose(snapshot: Snapshot, now_ms: int) -> list[list[FileEntry]]:
     """Choose lists of files to merge, those with the smallest files first."""
     found: list[list[FileEntry]] = []
-    open_files = sorted(filter(_is_open, snapshot.files), key=_kin)
-    for _, files in groupby(open_files, key=_kin):
+    open_files = sorted(filter(_is_open, snapshot.files), key=_merge_key)
+    for _, files in groupby(open_files, key=_merge_key):
         found += _choose_of(sorted(files, key=lambda file: file.first_offset), now_ms)
     return sorted(found, key=lambda files: sum(file.raw_bytes for file in files) / len(files))
 
@@ -55,7 +55,7 @@ def _is_open(file: FileEntry) -> bool:
     )
 
 
-def _kin(file: FileEntry) -> tuple[str, str, str, str, tuple[tuple[str, str], ...]]:
+def _merge_key(file: FileEntry) -> tuple[str, str, str, str, tuple[tuple[str, str], ...]]:
     """Merge key: only files with equal keys merge."""
     declared = tuple(sorted(file.declared.items()))
     return file.table, file.day, file.group, file.node, declared
@@ -108,7 +108,7 @@ def compact(archive: Path | str, files: Sequence[FileEntry]) -> list[FileEntry]:
     Commit it with the paths of `files` as removed. TablesError if they can't be merged.
     """
     first = files[0]
-    if any(_kin(file) != _kin(first) for file in files):
+    if any(_merge_key(file) != _merge_key(first) for file in files):
         raise TablesError("expected files of one table, day, group, node and declaration")
     schema = arrow_events(first.declared) if first.table == EVENTS else arrow_ledger()
     parts = [_read(Path(archive), file, schema) for file in files]

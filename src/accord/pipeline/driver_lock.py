@@ -72,7 +72,7 @@ class DriverLock:
                 return False
         return True
 
-    def note(self, java: int | None) -> None:
+    def record(self, java: int | None) -> None:
         """Record which Java the next driver has to wait for."""
         assert self._file is not None
         holder = Holder(os.getpid(), java or 0, started_of(java) if java else "")

@@ -10,7 +10,7 @@ from uuid import uuid4
 UNFINISHED = ".tmp-"
 
 
-def sync_folder(folder: Path) -> None:
+def sync_directory(folder: Path) -> None:
     """Sync the directory's names."""
     sync_file(folder)
 
@@ -23,17 +23,17 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def make_folder(folder: Path) -> None:
+def make_directory(folder: Path) -> None:
     """Create it and its parents, each durably."""
     if folder.is_dir():
         return
-    make_folder(folder.parent)
+    make_directory(folder.parent)
     with suppress(FileExistsError):
         folder.mkdir()
-    sync_folder(folder.parent)
+    sync_directory(folder.parent)
 
 
-def write_aside(folder: Path, data: bytes) -> Path:
+def write_temporary(folder: Path, data: bytes) -> Path:
     """Write `data` to a temporary file."""
     path = folder / f"{UNFINISHED}{uuid4().hex}"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
@@ -49,19 +49,19 @@ def write_aside(folder: Path, data: bytes) -> Path:
 
 def replace(path: Path, data: bytes) -> None:
     """Atomically replace the file at `path` with `data`."""
-    aside = write_aside(path.parent, data)
+    aside = write_temporary(path.parent, data)
     aside.replace(path)
-    sync_folder(path.parent)
+    sync_directory(path.parent)
 
 
 def create(path: Path, data: bytes) -> bool:
     """The same, only if the file does not exist; returns whether it was created."""
-    aside = write_aside(path.parent, data)
+    aside = write_temporary(path.parent, data)
     try:
         os.link(aside, path)
     except FileExistsError:
         return False
     finally:
         aside.unlink()
-    sync_folder(path.parent)
+    sync_directory(path.parent)
     return True

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from accord.pipeline.durable_files import make_folder, sync_file, sync_folder
+from accord.pipeline.durable_files import make_directory, sync_directory, sync_file
 from accord.pipeline.tables import (
     EVENTS,
     MAX_CHANNELS,
     FileEntry,
     Stat,
-    folder_of,
+    directory_of,
     safe_name,
 )
 
@@ -53,17 +53,17 @@ def write_file(  # noqa: PLR0913
     is_sorted: bool = False,
 ) -> FileEntry:
     """Write a file durably under a unique name; it is not part of a table yet."""
-    folder = folder_of(table, day, group)
+    folder = directory_of(table, day, group)
     first = pc.min(rows["offset"]).as_py()
     path = f"{folder}/{safe_name(node)}-{first:016d}-{uuid4().hex[:12]}.parquet"
-    make_folder(archive / folder)
+    make_directory(archive / folder)
     try:
         _write(archive / path, rows, declared, is_sorted=is_sorted)
     except FileNotFoundError:  # the directory was empty and has just been removed
-        make_folder(archive / folder)
+        make_directory(archive / folder)
         _write(archive / path, rows, declared, is_sorted=is_sorted)
     sync_file(archive / path)
-    sync_folder(archive / folder)
+    sync_directory(archive / folder)
     size = (archive / path).stat().st_size
     channels = _channels(rows["channel"])
     is_counted = table == EVENTS and channels is not None and not is_sorted

@@ -51,11 +51,11 @@ class HealthProbe:
         self._manifest = manifest
         self._reader: JournalReader = open_journal(journal)
         self._node = node
-        self._seen = -1
+        self._version = -1
         self._files = 0
         self._bytes = 0
 
-    def look(self, health: Health) -> Health:
+    def sample(self, health: Health) -> Health:
         """Return `health` with the archive's progress; an unreadable journal is reported too."""
         try:
             snapshot = self._manifest.snapshot()
@@ -64,7 +64,7 @@ class HealthProbe:
             lag_ms = self._age_ms(archived) if behind else 0
         except (AccordError, OSError) as error:
             return msgspec.structs.replace(health, problem=health.problem or str(error))
-        self._weigh(snapshot)
+        self._sum_files(snapshot)
         return msgspec.structs.replace(
             health,
             archived_offset=archived,
@@ -83,9 +83,9 @@ class HealthProbe:
                 return max(0, time.time_ns() // 1_000_000 - found.time_ms)
         return 0
 
-    def _weigh(self, snapshot: Snapshot) -> None:
-        if snapshot.version != self._seen:
+    def _sum_files(self, snapshot: Snapshot) -> None:
+        if snapshot.version != self._version:
             files = [file for file in snapshot.files if file.table != LOST]
             self._files = len(files)
             self._bytes = sum(file.bytes for file in files)
-            self._seen = snapshot.version
+            self._version = snapshot.version

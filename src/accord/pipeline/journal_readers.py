@@ -81,7 +81,7 @@ def estimate_bytes(sizes: Sequence[tuple[int, int]], first: int, end: int, next_
     """Approximate size of the records from `first` up to `end`."""
     return sum(
         size * (min(end, there) - max(first, here)) // (there - here)
-        for (here, size), there in _stretches(sizes, next_offset)
+        for (here, size), there in _segments(sizes, next_offset)
         if max(first, here) < min(end, there)
     )
 
@@ -91,7 +91,7 @@ def offset_within(
 ) -> int:
     """End of a range from `first` that takes about `max_bytes`, at least one record."""
     left = max_bytes
-    for (here, size), there in _stretches(sizes, next_offset):
+    for (here, size), there in _segments(sizes, next_offset):
         start = max(first, here)
         if start >= there:
             continue
@@ -109,7 +109,7 @@ def split(first: int, end: int, pieces: int) -> list[tuple[int, int]]:
     return list(pairwise(cuts))
 
 
-def _stretches(
+def _segments(
     sizes: Sequence[tuple[int, int]], next_offset: int
 ) -> Iterator[tuple[tuple[int, int], int]]:
     """Segments with records, each with its end."""

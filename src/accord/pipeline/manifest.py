@@ -27,7 +27,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from accord.pipeline.durable_files import create, make_folder, replace
+from accord.pipeline.durable_files import create, make_directory, replace
 from accord.pipeline.manifest_entries import (
     GRACE_MS,
     Already,
@@ -102,7 +102,7 @@ class Manifest:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """While held, no other process commits, and none deletes uncommitted files."""
-        make_folder(self._folder)
+        make_directory(self._folder)
         with self._mutex:
             descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o640)
             try:

@@ -59,16 +59,16 @@ class MsgpackFields:
         # The most frequent number of items; nearly all records have the same writer version.
         usual = int(np.argmax(np.bincount(marks[is_event], minlength=1)))
         self.items = min(max(usual - _ARRAY, FEWEST), FEWEST + len(ADDED))
-        self.is_odd: Flags = ~is_event | (marks != self.items + _ARRAY)
+        self.is_irregular: Flags = ~is_event | (marks != self.items + _ARRAY)
         self.at = starts
-        self._go_to(starts + len(_HEAD))
+        self._seek(starts + len(_HEAD))
 
     def integers(self) -> Places:
         marks = self._bytes[self.at]
         numbers = marks.astype(np.int64)
         numbers[marks >= 0xE0] -= 256
         sizes = np.ones(len(marks), np.int64)
-        self.is_odd |= (marks >= 0x80) & (marks < 0xE0) & ~_IS_NUMBER[marks]
+        self.is_irregular |= (marks >= 0x80) & (marks < 0xE0) & ~_IS_NUMBER[marks]
         for mark, (width, is_signed) in _NUMBERS.items():
             rows = np.flatnonzero(marks == mark)
             if len(rows):
@@ -79,15 +79,15 @@ class MsgpackFields:
                     numbers[rows] = (found << np.uint64(rest)).view(np.int64) >> rest
                 else:
                     numbers[rows] = found.view(np.int64)
-                    self.is_odd[rows] |= numbers[rows] < 0  # beyond 63 bits
-        self._go_to(self.at + sizes)
+                    self.is_irregular[rows] |= numbers[rows] < 0  # beyond 63 bits
+        self._seek(self.at + sizes)
         return numbers
 
     def skip(self, kind: object) -> None:
         """Skip a number or a boolean."""
         if kind is bool:
-            self.is_odd |= self._bytes[self.at] & 0xFE != _FALSE
-            self._go_to(self.at + 1)
+            self.is_irregular |= self._bytes[self.at] & 0xFE != _FALSE
+            self._seek(self.at + 1)
         else:
             self.integers()
 
@@ -103,15 +103,15 @@ class MsgpackFields:
                 lengths[rows] = self._read(starts[rows], width)
                 starts[rows] += width
                 is_known[rows] = True
-        self.is_odd |= ~is_known
+        self.is_irregular |= ~is_known
         starts = np.minimum(starts, self._ends)
-        self._go_to(starts + lengths)
+        self._seek(starts + lengths)
         return TextSlices(np.arange(len(starts)), starts, self.at)
 
     def _read(self, places: Places, width: int) -> npt.NDArray[np.uint64]:
         """Read big-endian numbers of this many bytes."""
         return self._words[places].byteswap() >> np.uint64(64 - 8 * width)
 
-    def _go_to(self, places: Places) -> None:
-        self.is_odd |= places > self._ends
+    def _seek(self, places: Places) -> None:
+        self.is_irregular |= places > self._ends
         self.at = np.minimum(places, self._ends)

@@ -17,7 +17,7 @@ from accord.pipeline.tail import Hit
 class PageContext:
     """A query, the rest of it still to find, and the cost of the page so far."""
 
-    question: CheckedQuery
+    checked: CheckedQuery
     query: PageQuery
     part: RemainingQuery
     left: int | None  # remaining events at most
@@ -46,13 +46,13 @@ class PageBuilder:
         self._next_hit = 0
 
     @property
-    def wanted(self) -> int:
+    def remaining(self) -> int:
         return self._rows - len(self.entries)
 
     def merge(self, chunk: Chunk) -> None:
         """Add the next events, up to the end of `chunk` or until the page is full."""
         first = chunk.index(self.reached)
-        rows = chunk.taken(first, self.wanted + 1)
+        rows = chunk.take_rows(first, self.remaining + 1)
         ranks = chunk.ranks[first : first + len(rows)]
         at = 0
         while not self.is_full:
@@ -75,7 +75,7 @@ class PageBuilder:
         return hit if end is None or hit.rank <= end else None
 
     def _add(self, rank: SortRank, entry: Row | Hit) -> None:
-        if self.entries and (not self.wanted or entry.size > self._bytes_left):
+        if self.entries and (not self.remaining or entry.size > self._bytes_left):
             self.is_full = True
             return
         self.entries.append(entry)

@@ -52,7 +52,7 @@ class PropertyBlocks:
         self._bytes = np.frombuffer(data, np.uint8)
         self._at = places.starts.copy()
         self._stop = places.ends
-        self.is_odd: Flags = np.zeros(len(self._at), np.bool_)
+        self.is_irregular: Flags = np.zeros(len(self._at), np.bool_)
         self._skip_flag()
         self.content_types = self._take(_CONTENT_TYPE)
         self.response_topics = self._take(_RESPONSE_TOPIC)
@@ -66,7 +66,7 @@ class PropertyBlocks:
     def _skip_flag(self) -> None:
         rows = self._having(_PAYLOAD_FORMAT)
         at = self._at[rows]
-        self.is_odd[rows] |= (self._bytes[at + 1] > 1) | (at + 2 > self._stop[rows])
+        self.is_irregular[rows] |= (self._bytes[at + 1] > 1) | (at + 2 > self._stop[rows])
         self._at[rows] = np.minimum(at + 2, self._stop[rows])
 
     def _take(self, number: int) -> TextSlices:
@@ -75,7 +75,7 @@ class PropertyBlocks:
         starts = self._at[rows] + 3
         ends = starts + self._length(starts - 2)
         stops = self._stop[rows]
-        self.is_odd[rows] |= ends > stops
+        self.is_irregular[rows] |= ends > stops
         ends = np.minimum(ends, stops)
         self._at[rows] = ends
         return TextSlices(rows, np.minimum(starts, ends), ends)
@@ -83,7 +83,7 @@ class PropertyBlocks:
     def _take_pairs(self) -> tuple[TextSlices, TextSlices]:
         found: list[tuple[Places, Places, Places, Places]] = []
         data = self._bytes
-        rows = np.flatnonzero((self._at < self._stop) & ~self.is_odd)
+        rows = np.flatnonzero((self._at < self._stop) & ~self.is_irregular)
         at, stop = self._at[rows], self._stop[rows]
         for _ in range(MAX_STEPS):
             if not len(rows):
@@ -92,13 +92,13 @@ class PropertyBlocks:
             last = middle + 2 + self._length(middle)
             is_fine = (data[at] == _USER) & (last <= stop)
             if not is_fine.all():
-                self.is_odd[rows[~is_fine]] = True
+                self.is_irregular[rows[~is_fine]] = True
                 rows, at, stop = rows[is_fine], at[is_fine], stop[is_fine]
                 middle, last = middle[is_fine], last[is_fine]
             found.append((rows, at, middle, last))
             is_left = last < stop
             rows, at, stop = rows[is_left], last[is_left], stop[is_left]
-        self.is_odd[rows] = True
+        self.is_irregular[rows] = True
         return self._in_order(found)
 
     def _length(self, places: Places) -> Places:
@@ -114,8 +114,8 @@ class PropertyBlocks:
             return TextSlices(none, none, none), TextSlices(none, none, none)
         rows, at, middle, last = (np.concatenate(each) for each in zip(*found, strict=True))
         order = np.argsort(rows, kind="stable")
-        if self.is_odd.any():
-            order = order[~self.is_odd[rows[order]]]
+        if self.is_irregular.any():
+            order = order[~self.is_irregular[rows[order]]]
         rows, at, middle, last = rows[order], at[order], middle[order], last[order]
         return TextSlices(rows, at + 3, middle), TextSlices(rows, middle + 2, last)
 
@@ -140,9 +140,9 @@ class PropertyColumns:
         self.name_of: Places = self.rows
         self.value_of: Places = self.rows
         self._events = events
-        odd = self._read_shortly(PropertyBlocks(events.data, events.blocks))
+        odd = self._read_fast(PropertyBlocks(events.data, events.blocks))
         if odd.any():
-            self._read_fully(np.flatnonzero(odd))
+            self._read_slow(np.flatnonzero(odd))
 
     def attributes(self, but: Flags | None = None) -> pa.Array:
         """The map of all entries except those in `but`."""
@@ -184,9 +184,9 @@ class PropertyColumns:
 
     # Fast path.
 
-    def _read_shortly(self, blocks: PropertyBlocks) -> Flags:
+    def _read_fast(self, blocks: PropertyBlocks) -> Flags:
         """Decode all rows except odd ones; returns which are odd."""
-        odd = blocks.is_odd
+        odd = blocks.is_irregular
         different = self._events.different
         self._check_rows(odd)
         self._read_content_types(blocks, odd)
@@ -262,7 +262,7 @@ class PropertyColumns:
 
     # Slow path.
 
-    def _read_fully(self, rows: Places) -> None:
+    def _read_slow(self, rows: Places) -> None:
         names = {name: index for index, name in enumerate(self.names)}
         entries: list[tuple[int, int, int]] = []
         for column in (self.keys, self.deadlines, self.content_types):

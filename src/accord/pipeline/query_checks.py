@@ -34,7 +34,7 @@ class CheckedQuery:
     """A validated query; `digest` identifies it in every process."""
 
     def __init__(self, ask: EventQuery, predicate: Predicate) -> None:
-        self.ask = ask
+        self.query = ask
         self.predicate = predicate
         self.digest = hashlib.blake2b(_encode(ask), digest_size=_DIGEST).digest()
         self.is_newest_first = ask.is_newest_first
@@ -47,21 +47,21 @@ class CheckedQuery:
     @property
     def is_exact(self) -> bool:
         """Whether it selects a single channel."""
-        return not set(self.ask.channel.split("/")) & {"+", "#"}
+        return not set(self.query.channel.split("/")) & {"+", "#"}
 
     def selects(self, channel: str) -> bool:
         found = self._selected.get(channel)
         if found is None:
             if len(self._selected) >= _MAX_CHANNELS:
                 self._selected.clear()
-            found = filter_shows(self.ask.channel, channel)
-            found = found and not selects_any(self.ask.without, channel)
+            found = filter_shows(self.query.channel, channel)
+            found = found and not selects_any(self.query.without, channel)
             self._selected[channel] = found
         return found
 
     def may_include(self, received_ms: int, offset: int, number: int) -> bool:
         """Check everything except channel and content."""
-        ask = self.ask
+        ask = self.query
         return (
             (ask.since_ms is None or received_ms >= ask.since_ms)
             and (ask.until_ms is None or received_ms < ask.until_ms)

@@ -56,8 +56,8 @@ class QueryEngine:
     def page(self, query: PageQuery, check_on: Callable[[], object] = lambda: None) -> Page:
         """Return a page, or raise InvalidQueryError; `check_on` may raise to stop it."""
         began_s = time.monotonic()
-        asked = self._begin(query, check_on, began_s + SOFT_S)
-        pile, chunk, events = self._answer(asked)
+        asked = self._context(query, check_on, began_s + SOFT_S)
+        pile, chunk, events = self._find_page(asked)
         return Page(
             id=query.id,
             events=tuple(events),
@@ -69,14 +69,14 @@ class QueryEngine:
             took_ms=round((time.monotonic() - began_s) * 1000),
         )
 
-    def _begin(
+    def _context(
         self, query: PageQuery, check_on: Callable[[], object], until_s: float
     ) -> PageContext:
         question = check(query)
-        ask = question.ask
+        ask = question.query
         if query.cursor:
             cursor = read_cursor(query.cursor, question.digest)
-            after = rank_of(cursor.place, is_newest_first=ask.is_newest_first)
+            after = rank_of(cursor.position, is_newest_first=ask.is_newest_first)
             # Untrusted input: the cursor must not select records that do not exist yet.
             before = min(cursor.before_offset, self._committed())
             part = RemainingQuery(ask.from_offset, before, after)
@@ -89,8 +89,8 @@ class QueryEngine:
     def _committed(self) -> int:
         return open_journal(self._journal).extent().next_offset
 
-    def _answer(self, asked: PageContext) -> tuple[PageBuilder, Chunk, list[QueryHit]]:
-        digest, before = asked.question.digest, asked.part.before
+    def _find_page(self, asked: PageContext) -> tuple[PageBuilder, Chunk, list[QueryHit]]:
+        digest, before = asked.checked.digest, asked.part.before
         lost_from = -1
         for _ in range(_ATTEMPTS):
             snapshot = self._manifest.snapshot()
@@ -100,7 +100,7 @@ class QueryEngine:
                 chunk = None
             try:
                 is_final = lost_from == archived
-                pile, chunk = self._pile(asked, snapshot, chunk, is_final=is_final)
+                pile, chunk = self._build(asked, snapshot, chunk, is_final=is_final)
                 return pile, chunk, self._events(pile, asked)
             except StaleError:
                 self._chunks.drop(digest, before)
@@ -108,7 +108,7 @@ class QueryEngine:
                 lost_from = archived
         raise InvalidQueryError("the archive changes faster than it can be read: ask again")
 
-    def _pile(
+    def _build(
         self, asked: PageContext, snapshot: Snapshot, chunk: Chunk | None, *, is_final: bool
     ) -> tuple[PageBuilder, Chunk]:
         part = asked.part
@@ -117,16 +117,16 @@ class QueryEngine:
         tail = RemainingQuery(archived, part.before, part.after)
         asked.tail = max(0, tail.before - tail.first)
         most = asked.rows + 1
-        hits = self._tail.find(asked.question, tail, most, is_final=is_final, check=asked.check)
+        hits = self._tail.find(asked.checked, tail, most, is_final=is_final, check=asked.check)
         pile = PageBuilder(asked, hits)
-        target = self._chunks.target(asked.question.digest, part.before, part.after)
+        target = self._chunks.target(asked.checked.digest, part.before, part.after)
         while True:
             if chunk is None:
                 rest = RemainingQuery(part.first, min(part.before, archived), pile.reached)
                 chunk = self._next_chunk(asked, snapshot, rest, target)
             asked.opened.update((file.path, file) for file in chunk.files)
             pile.merge(chunk)
-            is_over = pile.is_full or chunk.end is None or not pile.wanted
+            is_over = pile.is_full or chunk.end is None or not pile.remaining
             if is_over or time.monotonic() > asked.until_s:
                 return pile, chunk
             asked.check()
@@ -137,16 +137,16 @@ class QueryEngine:
         self, asked: PageContext, snapshot: Snapshot, part: RemainingQuery, target: int | None
     ) -> Chunk:
         """The archive's rows after the position where `part` starts."""
-        question = asked.question
+        question = asked.checked
         is_newest = question.is_newest_first
         files = self._select(asked, snapshot, part)
         if not files:
-            return _no_more(part, is_newest)
+            return _empty_chunk(part, is_newest)
         most = rows_of_chunk(files, asked.rows, asked.left, is_first=not asked.query.cursor)
         target = target or first_target(question, files, most)
         chosen = next_scan_range(files, question, part.after, target)
         if not chosen.files:
-            return _no_more(part, is_newest)
+            return _empty_chunk(part, is_newest)
         rows = self._lookup.find(question, part, chosen, most)
         chunk = Chunk(
             rows=rows,
@@ -167,7 +167,7 @@ class QueryEngine:
     def _select(
         self, asked: PageContext, snapshot: Snapshot, part: RemainingQuery
     ) -> list[FileEntry]:
-        question, ask = asked.question, asked.question.ask
+        question, ask = asked.checked, asked.checked.query
         if part.first >= part.before:
             return []
         files = select(
@@ -192,7 +192,7 @@ class QueryEngine:
 
     def _cursor(self, asked: PageContext, pile: PageBuilder, chunk: Chunk) -> str:
         """The next page's cursor; empty after the last page."""
-        question, before = asked.question, asked.part.before
+        question, before = asked.checked, asked.part.before
         left = None if asked.left is None else asked.left - len(pile.entries)
         is_more = pile.is_full or chunk.end is not None
         if not is_more or left == 0 or pile.reached is None:
@@ -208,7 +208,9 @@ class QueryEngine:
             raise InvalidQueryError(
                 f"an event has more than the {_LARGEST:,} bytes a page can have"
             )
-        self._complete([e for e in pile.entries if isinstance(e, Row) and not e.is_whole], asked)
+        self._load_contents(
+            [e for e in pile.entries if isinstance(e, Row) and not e.is_whole], asked
+        )
         fresh = [entry.offset for entry in pile.entries if isinstance(entry, Hit)]
         of_tail = iter(self._tail.fetch(fresh))
         found: list[QueryHit] = []
@@ -222,10 +224,10 @@ class QueryEngine:
                     payload = read_payload(self._manifest.archive, entry.payload_ref)
                 except TablesError:
                     continue  # just removed by retention
-            found.append(entry.found(payload or b""))
+            found.append(entry.to_query_hit(payload or b""))
         return found
 
-    def _complete(self, rows: list[Row], asked: PageContext) -> None:
+    def _load_contents(self, rows: list[Row], asked: PageContext) -> None:
         """Load the contents of rows that were returned without."""
         if not rows:
             return
@@ -238,7 +240,7 @@ class QueryEngine:
             row.properties, row.payload = by_offset[row.offset]
 
 
-def _no_more(part: RemainingQuery, is_newest_first: bool) -> Chunk:
+def _empty_chunk(part: RemainingQuery, is_newest_first: bool) -> Chunk:
     return Chunk(
         rows=NO_ROWS,
         start=part.after,

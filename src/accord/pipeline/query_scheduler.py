@@ -44,7 +44,7 @@ class QueryJob:
         self.is_late = False
         self._work = work
 
-    def answer(self) -> FromPipeline:
+    def run(self) -> FromPipeline:
         """Return the reply; never raises."""
         kind: Literal["question", "timeout", "busy"]
         try:
@@ -79,7 +79,7 @@ class QueryScheduler:
         waiting: int = WAITING,
         limit_s: float = LIMIT_S,
     ) -> None:
-        self.answered = 0
+        self.completed = 0
         self._send = send
         self._interrupt = interrupt
         self._limit_s = limit_s
@@ -120,7 +120,9 @@ class QueryScheduler:
             )
             return
         for each in shed:
-            self._tell(each, QueryFailure(id=each.id, problem="too many queries wait", kind="busy"))
+            self._finish(
+                each, QueryFailure(id=each.id, problem="too many queries wait", kind="busy")
+            )
 
     def cancel(self, id_: int) -> None:
         """Cancel a query; it is still reported as failed."""
@@ -169,13 +171,13 @@ class QueryScheduler:
                 job = self._known[task.number]
                 job.began_s = time.monotonic()
                 self._running.add(job)
-            answer = job.answer()
+            answer = job.run()
             with self._changed:
                 self._running.discard(job)
-            self._tell(job, answer)
+            self._finish(job, answer)
 
-    def _tell(self, job: QueryJob, answer: FromPipeline) -> None:
+    def _finish(self, job: QueryJob, answer: FromPipeline) -> None:
         with self._changed:
             self._known.pop(job.id, None)
-            self.answered += 1
+            self.completed += 1
         self._send(answer)

@@ -72,10 +72,10 @@ class RemoteReader:
 
     def node(self) -> str:
         """The node's name."""
-        return self._told_extent().node
+        return self._fetch_extent().node
 
     def extent(self) -> Extent:
-        told = self._told_extent()
+        told = self._fetch_extent()
         return Extent(told.first_offset, told.next_offset)
 
     def sizes(self, extent: Extent) -> list[tuple[int, int]]:
@@ -92,7 +92,7 @@ class RemoteReader:
             end = min(end, offset + max_records)
         left = max_bytes
         while offset < end and (left is None or left > 0):
-            part = self._part(offset, _PART_BYTES if left is None else min(left, _PART_BYTES))
+            part = self._fetch_part(offset, _PART_BYTES if left is None else min(left, _PART_BYTES))
             if part.retired is not None:
                 yield Retired(offset, part.retired)
                 return
@@ -109,13 +109,13 @@ class RemoteReader:
                 left -= sum(len(batch.data) for batch in part.batches)
             offset = part.next_offset
 
-    def _told_extent(self) -> JournalExtent:
+    def _fetch_extent(self) -> JournalExtent:
         try:
             return msgspec.json.decode(self._get(JOURNAL), type=JournalExtent)
         except msgspec.DecodeError as error:
             raise self._error(f"an answer that is none: {error}") from error
 
-    def _part(self, offset: int, max_bytes: int) -> JournalChunk:
+    def _fetch_part(self, offset: int, max_bytes: int) -> JournalChunk:
         asked = urlencode({"offset": offset, "max_bytes": max_bytes})
         try:
             return decode_part(self._get(f"{RECORDS}?{asked}"))
@@ -126,7 +126,7 @@ class RemoteReader:
         request = Request(self._base + path, headers=self._headers)  # noqa: S310 (see __init__)
         for pause_s in (*_PAUSES_S, None):
             try:
-                return self._answer(request)
+                return self._fetch(request)
             except HTTPError as error:
                 with error:
                     problem = _refusal(error)
@@ -138,7 +138,7 @@ class RemoteReader:
                 self._pause(pause_s)
         raise self._error(problem)
 
-    def _answer(self, request: Request) -> bytes:
+    def _fetch(self, request: Request) -> bytes:
         with self._open(request, timeout=_TIMEOUT_S) as answer:
             body: bytes = answer.read(_MOST + 1)
         if len(body) > _MOST:

@@ -57,7 +57,7 @@ class ScannedEvents:
         self.numbers = fields.integers()
         for kind in ADDED[: fields.items - FEWEST]:
             fields.skip(kind)
-        self.is_odd = fields.is_odd | (fields.at != ends)
+        self.is_irregular = fields.is_irregular | (fields.at != ends)
 
     @cached_property
     def channel_names(self) -> tuple[Places, list[str | None]]:
@@ -173,7 +173,7 @@ def scan_events(records: Sequence[KeptEvent], offsets: Sequence[int]) -> Scanned
 
 def _scan(data: bytes, offsets: Places, starts: Places, ends: Places) -> Records:
     events = ScannedEvents(data, offsets, starts, ends)
-    is_odd = events.is_odd
+    is_odd = events.is_irregular
     for which, names in (events.channel_names, events.publisher_names):
         if None in names:
             is_odd |= np.array([name is None for name in names], np.bool_)[which]

@@ -53,7 +53,7 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True):
     left: int  # remaining events at most, -1 for no limit
 
     @property
-    def place(self) -> CursorPosition:
+    def position(self) -> CursorPosition:
         return self.received_ms, self.offset
 
     @property
@@ -137,7 +137,7 @@ def rows_of_chunk(
 
 def first_target(question: CheckedQuery, files: Sequence[FileEntry], chunk_rows: int) -> int:
     """How many rows the first range should have."""
-    if question.ask.number is not None:
+    if question.query.number is not None:
         return sum(file.rows for file in files)  # a single event, at an unknown time
     if question.has_predicate:
         return SELECTIVE_ROWS
@@ -176,10 +176,10 @@ def _bounds(
     """Time bounds of the rest of the result."""
     low = min(file.first_ms for file in files)
     high = max(file.last_ms for file in files) + 1
-    if question.ask.since_ms is not None:
-        low = max(low, question.ask.since_ms)
-    if question.ask.until_ms is not None:
-        high = min(high, question.ask.until_ms)
+    if question.query.since_ms is not None:
+        low = max(low, question.query.since_ms)
+    if question.query.until_ms is not None:
+        high = min(high, question.query.until_ms)
     if after is not None and question.is_newest_first:
         high = min(high, 1 - after[0])
     elif after is not None:

@@ -24,14 +24,14 @@ def conform(frame: DataFrame, had: Mapping[str, str], wanted: Mapping[str, str])
     gone = {name: kind for name, kind in had.items() if wanted.get(name) != kind}
     attributes = F.col(ATTRIBUTES)
     if gone:
-        attributes = _put_back(attributes, gone)
+        attributes = _restore(attributes, gone)
     chosen = [
         (
             attributes.alias(name)
             if name == ATTRIBUTES
             else _quoted(name)
             if name not in wanted or had.get(name) == wanted[name]
-            else _taken_out(attributes[name], wanted[name]).alias(name)
+            else _extract(attributes[name], wanted[name]).alias(name)
         )
         for name in columns
     ]
@@ -42,7 +42,7 @@ def _quoted(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def _put_back(attributes: Column, gone: Mapping[str, str]) -> Column:
+def _restore(attributes: Column, gone: Mapping[str, str]) -> Column:
     """Return values of unwanted columns to the other attributes."""
     entries = [
         F.struct(
@@ -64,7 +64,7 @@ def _is_empty(value: Column) -> Column:
     return reduce(lambda left, right: left & right, (value[field].isNull() for field in ARROW))
 
 
-def _taken_out(value: Column, kind: str) -> Column:
+def _extract(value: Column, kind: str) -> Column:
     """What a column of this type would have held of `value`: see `attributes.to_row`."""
     own = value[kind]
     if kind == "float":

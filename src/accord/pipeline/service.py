@@ -60,16 +60,16 @@ class PipelineService:
         self._start = start
         self._send = send
         self._manifest = Manifest(start.archive)
-        self._condition = HealthProbe(self._manifest, start.journal, start.node)
-        self._feedback = MeasurementPublisher()
+        self._probe = HealthProbe(self._manifest, start.journal, start.node)
+        self._measurements = MeasurementPublisher()
         self._watched: tuple[WatchedPredicate, ...] = ()
         self._health = Health()
         self._spark: SparkSession | None = None
         self._lookup: ArchiveLookup | None = None
-        self._queries: QueryEngine | None = None
+        self._engine: QueryEngine | None = None
         self._archive: ArchiveJob | None = None
         self._housekeeping: Housekeeping | None = None
-        self._turns = QueryScheduler(send, self._interrupt, limit_s=start.timeout_s)
+        self._scheduler = QueryScheduler(send, self._interrupt, limit_s=start.timeout_s)
 
     def open(self) -> None:
         """Start everything; JavaError, SessionError or TablesError if that fails."""
@@ -79,13 +79,13 @@ class PipelineService:
         self._spark = spark
         self._lookup = ArchiveLookup(spark, start.archive)
         tail = Tail(start.journal, start.declared)
-        self._queries = QueryEngine(
+        self._engine = QueryEngine(
             self._lookup, self._manifest, tail, node=start.node, journal=start.journal
         )
         self._archive = ArchiveJob(spark, start, self._manifest, self._on_batch)
         self._archive.start()
         warm_up(spark, start.work)
-        self._turns.start()
+        self._scheduler.start()
         self._housekeeping = Housekeeping(
             self._lookup.spark, self._manifest, retain_ms=start.retain_ms, also=(self._measure,)
         )
@@ -110,39 +110,39 @@ class PipelineService:
     def _handle(self, message: FromNode) -> None:
         match message:
             case PageQuery():
-                self._turns.put(
+                self._scheduler.put(
                     QueryJob(message.id, message.importance, lambda job: self._page(job, message))
                 )
             case ReportRequest():
-                self._turns.put(
+                self._scheduler.put(
                     QueryJob(message.id, message.importance, lambda job: self._report(job, message))
                 )
             case Cancel(id_):
-                self._turns.cancel(id_)
+                self._scheduler.cancel(id_)
             case WatchPredicates(predicates):
                 self._watched = predicates
-                self._feedback.watch(predicates)
+                self._measurements.watch(predicates)
             case StartPipeline():
                 _log.warning("a second start is ignored")
 
     def tick(self) -> None:
         """Once a second: report health, and check what runs."""
-        self._turns.expire()
-        self._look_for_java()
+        self._scheduler.expire()
+        self._check_java()
         self._send(self.health())
-        if measured := self._feedback.fresh(now_ms=now_ms()):
+        if measured := self._measurements.fresh(now_ms=now_ms()):
             self._send(measured)
 
     def health(self) -> Health:
         archive, housekeeping = self._archive, self._housekeeping
-        return self._condition.look(
+        return self._probe.sample(
             msgspec.structs.replace(
                 self._health,
                 problem=self._health.problem or (archive.problem if archive else ""),
                 compactions=housekeeping.compactions if housekeeping else 0,
-                queries=self._turns.answered,
-                queries_running=self._turns.running,
-                queries_waiting=self._turns.waiting,
+                queries=self._scheduler.completed,
+                queries_running=self._scheduler.running,
+                queries_waiting=self._scheduler.waiting,
             )
         )
 
@@ -156,7 +156,7 @@ class PipelineService:
         until_s = time.monotonic() + timeout_s
         if self._housekeeping is not None:
             self._housekeeping.stop()
-        self._turns.stop(timeout_s / 4)
+        self._scheduler.stop(timeout_s / 4)
         if self._archive is not None:
             self._archive.stop(timeout_s / 2)
         spark = self._spark
@@ -168,10 +168,10 @@ class PipelineService:
     # Run in threads of `QueryScheduler` and `Housekeeping`.
 
     def _page(self, job: QueryJob, query: PageQuery) -> FromPipeline:
-        assert self._queries is not None
+        assert self._engine is not None
         assert self._lookup is not None
         with self._lookup.tagged(job.tag):
-            return self._queries.page(query, job.check)
+            return self._engine.page(query, job.check)
 
     def _report(self, job: QueryJob, asked: ReportRequest) -> FromPipeline:
         if asked.since_ms >= asked.until_ms:
@@ -197,25 +197,25 @@ class PipelineService:
 
     def _measure(self) -> None:
         now = now_ms()
-        if not self._feedback.is_due(now_ms=now) or self._lookup is None:
+        if not self._measurements.is_due(now_ms=now) or self._lookup is None:
             return
-        files = select(self._manifest.snapshot(), since_ms=now - self._feedback.recent_ms)
+        files = select(self._manifest.snapshot(), since_ms=now - self._measurements.recent_ms)
         events = tables.events(self._lookup.spark, self._start.archive, files, self._start.declared)
-        self._send(self._feedback.measure(events, now_ms=now, declared=self._declared))
+        self._send(self._measurements.measure(events, now_ms=now, declared=self._declared))
 
     @property
     def _declared(self) -> Declared:
         return {name: TYPES[kind] for name, kind in self._start.declared.items()}
 
     def _on_batch(self, done: BatchDone) -> None:
-        self._condition.counts.add(done, time.monotonic())
-        self._feedback.count(done.channels, at_ms=now_ms())
+        self._probe.counts.add(done, time.monotonic())
+        self._measurements.count(done.channels, at_ms=now_ms())
 
     def _interrupt(self, tag: str) -> None:
         if self._lookup is not None:
             self._lookup.interrupt(tag)
 
-    def _look_for_java(self) -> None:
+    def _check_java(self) -> None:
         spark = self._spark
         if spark is None or is_connect(spark):
             return

@@ -19,7 +19,7 @@ import pyarrow as pa
 from accord.journal.ledger_records import LedgerRecord, encode_ledger
 from accord.journal.reader import Retired
 from accord.journal.record import Batch
-from accord.pipeline.durable_files import make_folder, replace
+from accord.pipeline.durable_files import make_directory, replace
 from accord.pipeline.files import write_file
 from accord.pipeline.journal_readers import open_journal
 from accord.pipeline.rows import columns_of, ledger_columns
@@ -94,15 +94,15 @@ class _Slice:
                     at = found.end_offset
                 elif isinstance(found, Retired):
                     at = min(job.next, found.first_available)
-                    self._lose(found.offset, at, "retired before it was archived")
+                    self._record_loss(found.offset, at, "retired before it was archived")
                 else:
                     at = found.next_offset
-                    self._lose(found.offset, at, f"{found.segment}: {found.why}")
+                    self._record_loss(found.offset, at, f"{found.segment}: {found.why}")
             if at == before:
                 problem = f"the journal {job.journal} ends at {at}"
                 raise TablesError(f"{problem}, expected records up to {job.next}")
 
-    def _lose(self, first: int, end: int, why: str) -> None:
+    def _record_loss(self, first: int, end: int, why: str) -> None:
         _log.warning("records %d to %d of %s are lost: %s", first, end - 1, self._job.node, why)
         self._entries.append(
             FileEntry(
@@ -147,7 +147,7 @@ class _Slice:
                 self._job.node, int(events.offsets[row]), int(events.received_ms[row])
             )
             path = self._archive / ref
-            make_folder(path.parent)
+            make_directory(path.parent)
             replace(path, events.data[places.starts[row] : places.ends[row]])
             refs[row] = ref
         return refs
@@ -155,7 +155,7 @@ class _Slice:
     def _keep_unread(self, offset: int, raw: bytes) -> None:
         _log.warning("record %d of %s is neither event nor ledger", offset, self._job.node)
         folder = self._archive / UNREAD
-        make_folder(folder)
+        make_directory(folder)
         replace(folder / f"{safe_name(self._job.node)}-{offset}", raw)
 
     def _write(self) -> None:

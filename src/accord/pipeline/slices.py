@@ -117,7 +117,7 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         extent = journal.extent()
         check_extent(extent, options.journal, first, options.node)
         end = extent.next_offset if self._target is None else max(first, self._target)
-        if end == first or self._is_patient(end - first):
+        if end == first or self._should_wait(end - first):
             return start
         if isinstance(limit, ReadMaxRows):
             here = max(first, extent.first_offset)
@@ -159,7 +159,7 @@ class SlicesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         pass
 
-    def _is_patient(self, new: int) -> bool:
+    def _should_wait(self, new: int) -> bool:
         if self._target is not None or self._last_s is None or new >= self._options.few_rows:
             return False
         return self._clock_s() - self._last_s < self._options.patience_ms / 1000

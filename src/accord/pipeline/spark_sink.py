@@ -112,17 +112,17 @@ async def _publish_all(batches: Iterator[pa.RecordBatch], options: WriteOptions)
             for batch in batches:
                 for row in batch.to_pylist():
                     if len(waiting) >= _WINDOW:
-                        waiting = await _settle(waiting, asyncio.FIRST_COMPLETED)
+                        waiting = await _wait_acks(waiting, asyncio.FIRST_COMPLETED)
                     waiting.add(asyncio.create_task(_publish(session, row, options)))
                     count += 1
-            await _settle(waiting, asyncio.ALL_COMPLETED)
+            await _wait_acks(waiting, asyncio.ALL_COMPLETED)
         finally:
             for task in waiting:
                 task.cancel()
     return count
 
 
-async def _settle(tasks: set[asyncio.Task[None]], when: str) -> set[asyncio.Task[None]]:
+async def _wait_acks(tasks: set[asyncio.Task[None]], when: str) -> set[asyncio.Task[None]]:
     """Wait for some or all acknowledgements; raises the error of any."""
     if not tasks:
         return tasks

@@ -89,7 +89,7 @@ class JournalPartition(InputPartition):
     """Records of a node's journal from `first` up to `next`."""
 
     node: str
-    place: str
+    location: str
     first: int
     next: int
 
@@ -102,7 +102,7 @@ class _Journals:
         self.columns = frozenset(schema.fieldNames())
         self.filters = RowFilters()
 
-    def places(self) -> dict[str, str]:
+    def locations(self) -> dict[str, str]:
         """Locations by node name; a single node is asked for its name."""
         return {name or _name_of(place): place for name, place in self.options.journals.items()}
 
@@ -132,7 +132,7 @@ class _Journals:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, JournalPartition)
-        journal = open_journal(partition.place)
+        journal = open_journal(partition.location)
         if self.options.table == EVENTS:
             return self._events(partition, journal)
         return self._ledger(partition, journal)
@@ -177,7 +177,7 @@ class _Journals:
                     raise self._loss(found, piece)
                 if found.first_available < piece.next:
                     left = JournalPartition(
-                        piece.node, piece.place, found.first_available, piece.next
+                        piece.node, piece.location, found.first_available, piece.next
                     )
                     yield from self._batches(left, journal)
                 return
@@ -191,8 +191,8 @@ class _Journals:
         else:
             assert not isinstance(found, Batch)
             problem = f"records {found.offset} to {found.next_offset}: {found.why}{remedy}"
-        place = piece.place.rpartition("@")[2]  # without the password
-        return JournalError(problem, place=place)
+        place = piece.location.rpartition("@")[2]  # without the password
+        return JournalError(problem, location=place)
 
 
 class JournalsReader(_Journals, DataSourceReader):
@@ -200,7 +200,7 @@ class JournalsReader(_Journals, DataSourceReader):
 
     def partitions(self) -> list[JournalPartition]:
         pieces: list[JournalPartition] = []
-        for node, place in self.places().items():
+        for node, place in self.locations().items():
             if self.filters.nodes is not None and node not in self.filters.nodes:
                 continue
             first = self.options.from_offset
@@ -212,7 +212,7 @@ class JournalsReader(_Journals, DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, JournalPartition)
-        return super().read(partition) if partition.place else iter(())
+        return super().read(partition) if partition.location else iter(())
 
 
 class PushedReader(JournalsReader):
@@ -239,7 +239,7 @@ class JournalsStreamReader(_Journals, DataSourceStreamReader, SupportsTriggerAva
         self._names: dict[str, str] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        return {node: self._first(place) for node, place in self._places().items()}
+        return {node: self._first(place) for node, place in self._locations().items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self.options.max_rows)
@@ -265,7 +265,7 @@ class JournalsStreamReader(_Journals, DataSourceStreamReader, SupportsTriggerAva
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[JournalPartition]:
         pieces: list[JournalPartition] = []
-        places = self._places()
+        places = self._locations()
         for node in [node for node in end if node in places]:
             first = self._start(node, start)
             pieces += self.pieces(node, places[node], first, end[node])
@@ -277,21 +277,21 @@ class JournalsStreamReader(_Journals, DataSourceStreamReader, SupportsTriggerAva
     def stop(self) -> None:
         pass
 
-    def _places(self) -> dict[str, str]:
+    def _locations(self) -> dict[str, str]:
         if self._names is None:
-            self._names = self.places()
+            self._names = self.locations()
         return self._names
 
     def _ends(self) -> dict[str, int]:
         before = self.options.before_offset
         return {
             node: min(before, open_journal(place).extent().next_offset)
-            for node, place in self._places().items()
+            for node, place in self._locations().items()
         }
 
     def _start(self, node: str, start: dict[str, int]) -> int:
         """Start offset; a journal added after the stream started is read like the others."""
-        return start[node] if node in start else self._first(self._places()[node])
+        return start[node] if node in start else self._first(self._locations()[node])
 
     def _first(self, place: str) -> int:
         if self.options.from_offset is not None:

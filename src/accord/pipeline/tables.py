@@ -183,7 +183,7 @@ def safe_name(node: str) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_-]', '-', node)[:40]}-{crc32(node.encode()):08x}"
 
 
-def folder_of(table: str, day: str, group: str) -> str:
+def directory_of(table: str, day: str, group: str) -> str:
     """Directory of a table's files, relative to the archive."""
     return f"{table}/day={day}/group={group}" if table == EVENTS else f"{table}/day={day}"
 

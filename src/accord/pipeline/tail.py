@@ -36,7 +36,7 @@ CACHE_BYTES: Final = 48 << 20
 _BLOCKS_BEHIND: Final = 256  # archived blocks kept
 _OVERHEAD: Final = 400  # per record in memory
 _VALUES: Final = 8  # size of decoded values relative to the record
-_PATIENCE: Final = 64  # events between two cancellation checks
+_CHECK_EVERY: Final = 64  # events between two cancellation checks
 
 
 class StaleError(Exception):
@@ -79,9 +79,9 @@ class _Kept:
                 values = {}  # kept as received, but without visible values
             if document is None:  # a document may be many times as large as its text
                 self._values = values
-        return question.predicate.evaluate(_seen(values, declared), document) is True
+        return question.predicate.evaluate(_archivable(values, declared), document) is True
 
-    def found(self) -> QueryHit:
+    def to_query_hit(self) -> QueryHit:
         event = self.event
         return QueryHit(
             self.offset,
@@ -98,14 +98,14 @@ class _Kept:
 class _Block:
     """Consecutive records up to `end`; all its events are in memory, or none."""
 
-    __slots__ = ("bytes", "end", "events", "first", "first_ms", "is_gone", "last_ms")
+    __slots__ = ("bytes", "end", "events", "first", "first_ms", "is_retired", "last_ms")
 
     def __init__(self, first: int) -> None:
         self.first = self.end = first
         self.first_ms = LAST_MS + 1
         self.last_ms = -1
         self.bytes = 0
-        self.is_gone = False  # partly retired before it could be read
+        self.is_retired = False  # partly retired before it could be read
         self.events: list[_Kept] | None = []
 
     def add(self, batch: Batch) -> None:
@@ -156,15 +156,15 @@ class Tail:
         """
         if part.first >= part.before:
             return []
-        blocks = self._take_in(part, check)
-        if not is_final and any(block.is_gone for block in blocks):
+        blocks = self._load(part, check)
+        if not is_final and any(block.is_retired for block in blocks):
             raise StaleError
         hits: list[Hit] = []
         for block in self._ordered(question, blocks):
             if len(hits) >= most:
                 hits.sort(key=_rank)
                 del hits[most:]
-                if _best_of(block, question) > hits[-1].rank:
+                if _first_rank(block, question) > hits[-1].rank:
                     break
             check()
             hits += self._search(block, question, part, check)
@@ -183,7 +183,7 @@ class Tail:
             at = bisect_left(events, offset, key=lambda kept: kept.offset)
             if at == len(events) or events[at].offset != offset:
                 raise StaleError
-            found.append(events[at].found())
+            found.append(events[at].to_query_hit())
         return found
 
     def _search(
@@ -198,7 +198,7 @@ class Tail:
             events = list(self._events(block))
         is_newest_first, has_predicate = question.is_newest_first, question.has_predicate
         for count, kept in enumerate(events):
-            if count % _PATIENCE == 0:
+            if count % _CHECK_EVERY == 0:
                 check()
             offset, received_ms = kept.offset, kept.received_ms
             if not first <= offset < before:
@@ -215,29 +215,29 @@ class Tail:
 
     def _ordered(self, question: CheckedQuery, blocks: list[_Block]) -> list[_Block]:
         """Blocks that may hold matches, those that may hold the first ones first."""
-        ask = question.ask
+        ask = question.query
         chosen = [
             block
             for block in blocks
             if block.last_ms >= (ask.since_ms or 0)
             and (ask.until_ms is None or block.first_ms < ask.until_ms)
         ]
-        return sorted(chosen, key=lambda block: _best_of(block, question))
+        return sorted(chosen, key=lambda block: _first_rank(block, question))
 
-    def _take_in(self, part: RemainingQuery, check: Callable[[], object]) -> list[_Block]:
+    def _load(self, part: RemainingQuery, check: Callable[[], object]) -> list[_Block]:
         """Load as far as needed and return this part's blocks; releases the lock in between."""
         with self._lock:
-            self._forget(part.first)
+            self._evict(part.first)
         while True:
             check()
             with self._lock:
                 if self._end >= part.before:
-                    return self._of(part)
+                    return self._blocks_of(part)
                 if not self._blocks or self._blocks[-1].is_full:
                     self._blocks.append(_Block(self._end))
-                self._read_on(self._blocks[-1], part.before)
+                self._extend(self._blocks[-1], part.before)
 
-    def _of(self, part: RemainingQuery) -> list[_Block]:
+    def _blocks_of(self, part: RemainingQuery) -> list[_Block]:
         place = bisect_right(self._blocks, part.first, key=lambda block: block.first) - 1
         if place < 0:
             raise StaleError
@@ -247,7 +247,7 @@ class Tail:
     def _end(self) -> int:
         return self._blocks[-1].end if self._blocks else self._start
 
-    def _forget(self, first: int) -> None:
+    def _evict(self, first: int) -> None:
         """Remove blocks that all queries are past, and all blocks if they do not reach `first`.
 
         They are read again if needed, as long as the journal has them.
@@ -261,7 +261,7 @@ class Tail:
         while len(blocks) > _BLOCKS_BEHIND and blocks[_BLOCKS_BEHIND].end <= first:
             self._release(blocks.pop(0))
 
-    def _read_on(self, block: _Block, before: int) -> None:
+    def _extend(self, block: _Block, before: int) -> None:
         """Load up to a full block; records no longer in the journal are skipped."""
         had = block.bytes
         self._fill(block, min(before, block.first + BLOCK_RECORDS))
@@ -279,11 +279,11 @@ class Tail:
                 block.add(item)
                 continue
             if isinstance(item, Retired):
-                block.is_gone = True
+                block.is_retired = True
             beyond = item.first_available if isinstance(item, Retired) else item.next_offset
             block.end = min(before, max(block.end, beyond))
         if block.end == end:
-            raise JournalError(f"offset {end} can't be read, nor passed over", place="journal")
+            raise JournalError(f"offset {end} can't be read, nor passed over", location="journal")
 
     def _events(self, block: _Block) -> list[_Kept]:
         """Its events, read again if evicted; StaleError if retired."""
@@ -294,7 +294,7 @@ class Tail:
         again = _Block(block.first)
         while again.end < block.end:
             self._fill(again, block.end)
-        if again.is_gone and not block.is_gone:
+        if again.is_retired and not block.is_retired:
             raise StaleError
         block.events, block.bytes = again.events, again.bytes
         self._cached[block.first] = block
@@ -324,14 +324,14 @@ def _rank(hit: Hit) -> SortRank:
     return hit.rank
 
 
-def _best_of(block: _Block, question: CheckedQuery) -> SortRank:
+def _first_rank(block: _Block, question: CheckedQuery) -> SortRank:
     """Lower bound of the block's events in query order."""
     if question.is_newest_first:
         return -block.last_ms, -block.end
     return block.first_ms, block.first
 
 
-def _seen(values: Mapping[str, Value], declared: Mapping[str, str]) -> Mapping[str, Value]:
+def _archivable(values: Mapping[str, Value], declared: Mapping[str, str]) -> Mapping[str, Value]:
     """Without values the archive's columns could not hold: results must not depend on archiving."""
     unheld = [
         name for name, kind in declared.items() if name in values and not _holds(kind, values[name])

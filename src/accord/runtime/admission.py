@@ -27,9 +27,9 @@ from accord.core.admission.status import (
     PoolStatus,
     PublisherStatus,
     RefusalStatus,
-    filter_lines,
-    pool_lines,
-    range_of,
+    filter_statuses,
+    pool_statuses,
+    reported_interval,
 )
 from accord.core.admission.subscription_requests import AdmissionOutcome
 from accord.core.broker.broker import Broker
@@ -43,7 +43,7 @@ from accord.core.monitoring.series import CounterRates
 from accord.core.policy.document_fields import guarantee_text
 from accord.core.policy.policies import Entity
 from accord.core.predicates.predicate import parse
-from accord.runtime.admission_requests import answer
+from accord.runtime.admission_requests import handle_request
 from accord.runtime.connection_writer import clock_us
 from accord.runtime.logs import get_log
 from accord.runtime.monitor import Monitor
@@ -54,15 +54,15 @@ from accord.runtime.secondary_service import SecondaryService
 log = get_log(__name__)
 
 MAX_FILTERS: Final = 500
-MAX_LINES: Final = 1_000
-AT_A_TIME: Final = 1_000  # clients sampled at a time
-PATIENCE_S: Final = 10.0
-BOOKS: Final = "admission"  # kind of the state record with a node's resource pools
-_TELL_S: Final = 5
-_KNOWN: Final = 10  # events of a channel after which their mean size counts as known
+MAX_POOLS: Final = 1_000
+CLIENTS_PER_SAMPLE: Final = 1_000  # clients sampled at a time
+DRY_RUN_TIMEOUT_S: Final = 10.0
+POOLS: Final = "admission"  # kind of the state record with a node's resource pools
+_ANNOUNCE_S: Final = 5
+_MIN_EVENTS: Final = 10  # events of a channel after which their mean size counts as known
 _SHOWN: Final = 300
-_QUESTIONS: Final = 32  # concurrent dry runs
-_BUSY: Final = 3  # consecutive samples after which the CPU counts as busy
+_MAX_DRY_RUNS: Final = 32  # concurrent dry runs
+_BUSY_SAMPLES: Final = 3  # consecutive samples after which the CPU counts as busy
 _MIN_HZ: Final = 100.0  # any CPU can do this rate: below it, something else keeps the CPU busy
 
 
@@ -106,12 +106,12 @@ class AdmissionService:
         self._parents: SecondaryService | None = None  # at a secondary node
         self._incarnation = incarnation
         self._meters: dict[str, CounterRates] = {}  # by client
-        self._fresh: dict[str, CounterRates] = {}  # by client, of those sampled in this round
+        self._next_meters: dict[str, CounterRates] = {}  # by client, of those sampled in this round
         self._round: Iterator[MqttSession] = iter(())
-        self._busy = 0  # consecutive samples with a busy CPU
+        self._busy_samples = 0  # consecutive samples with a busy CPU
         self._link_meters: dict[str, CounterRates] = {}
-        self._asked = 0
-        self._looks = 0
+        self._dry_runs = 0
+        self._samples = 0
 
     @property
     def is_on(self) -> bool:
@@ -126,12 +126,12 @@ class AdmissionService:
             SERVICE,
             lambda context: OverlayAdmission(context, net.overlay.store, self.admission, net.tiers),
         )
-        self.admitting.door = exchange
-        self.admitting.advertising.board = exchange
-        net.after.append(self._heard)
+        self.admitting.controller = exchange
+        self.admitting.advertisements.port = exchange
+        net.after.append(self._on_messages)
         for neighbour, bps in self.settings.links.items():
             self.admission.set_capacity(link(neighbour), bps)
-        self._begin()
+        self._attach()
 
     def start_secondary(self, secondary: SecondaryService) -> None:
         """Start admission at a secondary node, through its parents."""
@@ -139,14 +139,14 @@ class AdmissionService:
         if not self.is_on:
             return
         exchange = SecondaryAdmission(self.admission, self._incarnation, secondary.tiers)
-        self.admitting.door = exchange
-        self.admitting.advertising.board = exchange
+        self.admitting.controller = exchange
+        self.admitting.advertisements.port = exchange
         secondary.services.append(exchange)
-        secondary.after.append(self._heard)
-        self._begin()
+        secondary.after.append(self._on_messages)
+        self._attach()
 
-    def _begin(self) -> None:
-        self._broker.admitting = self.admitting
+    def _attach(self) -> None:
+        self._broker.admission = self.admitting
         self.admitting.restore()
 
     # ----------------------------------------------------------------------------------------- time
@@ -154,7 +154,7 @@ class AdmissionService:
     def turn(self) -> None:
         """Apply decisions made in the last turn of the event loop."""
         if self.is_on:
-            self.admitting.settle()
+            self.admitting.notify_decisions()
 
     def tick(self) -> None:
         """Called a few times a second."""
@@ -163,34 +163,34 @@ class AdmissionService:
         if self._net is None:
             if self._parents is None:
                 self.admission.advance(clock_us())
-        elif self._linked(self._net) != len(self._link_meters):
-            self._look_at_links(self._clock.now_ms())  # a new link's capacity counts immediately
+        elif self._count_links(self._net) != len(self._link_meters):
+            self._sample_links(self._clock.now_ms())  # a new link's capacity counts immediately
         self.admitting.advance()
-        self.admitting.settle()
+        self.admitting.notify_decisions()
 
-    def look(self, monitor: Monitor) -> None:
+    def sample(self, monitor: Monitor) -> None:
         """Once a second: sample usage and capacity."""
         if not self.is_on:
             return
         now_ms = self._clock.now_ms()
-        carried_hz = self._look_at_links(now_ms)
+        carried_hz = self._sample_links(now_ms)
         load = monitor.load
-        self._look_at_cpu(load.cpu_percent / 100, load.sent_hz + carried_hz)
+        self._sample_cpu(load.cpu_percent / 100, load.sent_hz + carried_hz)
         self.admission.set_used(MEMORY, load.queued_bytes)
-        self._look_at_clients(now_ms)
-        self._looks += 1
-        if self._net is not None and self._looks % _TELL_S == 0:
-            self._tell_others(self._net)
+        self._sample_clients(now_ms)
+        self._samples += 1
+        if self._net is not None and self._samples % _ANNOUNCE_S == 0:
+            self._announce_pools(self._net)
 
-    def answer(self, request: NodeRequest) -> bytes:
-        return answer(self.admitting if self.is_on else None, request, self.mode)
+    def handle_request(self, request: NodeRequest) -> bytes:
+        return handle_request(self.admitting if self.is_on else None, request, self.mode)
 
     # --------------------------------------------------------------------------------------- status
 
     async def show(self) -> AdmissionStatus:
         """Status with some of the filters; yields between them, as each takes a while."""
         filters: list[FilterStatus] = []
-        for each in filter_lines(self.admission.order, MAX_FILTERS):
+        for each in filter_statuses(self.admission.poset, MAX_FILTERS):
             filters.append(each)
             await asyncio.sleep(0)
         return msgspec.structs.replace(self.status(), filters=tuple(reversed(filters)))
@@ -198,25 +198,27 @@ class AdmissionService:
     def status(self) -> AdmissionStatus:
         admission = self.admission
         options = admission.options
-        advertising = self.admitting.advertising
-        advertised = (each for name in advertising.clients() for each in advertising.of(name))
+        advertising = self.admitting.advertisements
+        advertised = (
+            each for name in advertising.clients() for each in advertising.advertisements_of(name)
+        )
         return AdmissionStatus(
             node=self._node,
             mode=self.mode,
             guarantee=_guarantee_text(options.guarantee),
             basis=options.guarantee.basis,
-            advertisements=admission.order.advertisements,
-            filters_total=len(admission.order),
+            advertisements=admission.poset.advertisements,
+            filters_total=len(admission.poset),
             filters=(),
-            pools=(*pool_lines(self._node, admission.books), *self._other_pools()),
+            pools=(*pool_statuses(self._node, admission.reservations), *self._other_pools()),
             publishers=tuple(
                 PublisherStatus(**msgspec.structs.asdict(each))
-                for each in islice(advertised, MAX_LINES)
+                for each in islice(advertised, MAX_POOLS)
             ),
             limited=advertising.limited,
             subscriptions=len(admission.subscriptions),
             decided={str(state): count for state, count in admission.subscriptions.counts.items()},
-            refused=dict(self.admitting.refused),
+            refused=dict(self.admitting.refused_counts),
             lately=tuple(
                 RefusalStatus(
                     at_ms=each.at_ms,
@@ -226,18 +228,20 @@ class AdmissionService:
                     problem="; ".join(map(refusal_text, each.refusals)),
                     is_binding=each.is_binding,
                 )
-                for each in reversed(self.admitting.lately)
+                for each in reversed(self.admitting.recent_refusals)
             ),
             is_secondary=self._is_secondary,
         )
 
-    async def need(self, channel: str, where: str, client_: str = "") -> DemandStatus:
+    async def dry_run(self, channel: str, where: str, client_: str = "") -> DemandStatus:
         """Dry run of a subscription: its demand, and whether it would be admitted.
 
         Makes a reservation and releases it. Raises AdmissionError or PredicateError if invalid.
         """
-        if len(self.admitting.asked) >= _QUESTIONS:
-            raise AdmissionError("request", f"expected at most {_QUESTIONS} at a time, try again")
+        if len(self.admitting.outcome_callbacks) >= _MAX_DRY_RUNS:
+            raise AdmissionError(
+                "request", f"expected at most {_MAX_DRY_RUNS} at a time, try again"
+            )
         filter_ = Filter(channel, parse(where or "TRUE"))
         admission = self.admission
         session = self._broker.sessions.get(client_)
@@ -247,8 +251,8 @@ class AdmissionService:
         size = admission.options.event_bytes
         if measured.event_bytes is not None:
             size = round(measured.event_bytes)
-        need = admission.need(filter_, measured)
-        outcome = await self._try(filter_, guarantee, measured, size, client_)
+        need = admission.estimate_demand(filter_, measured)
+        outcome = await self._try_reserve(filter_, guarantee, measured, size, client_)
         return DemandStatus(
             node=self._node,
             mode=self.mode,
@@ -256,13 +260,13 @@ class AdmissionService:
             channel=channel,
             where=where,
             client=client_,
-            rate_hz=range_of(need.rate_hz),
-            count=range_of(need.count),
-            paper_rate_hz=range_of(need.paper_rate_hz),
-            paper_count=range_of(need.paper_count),
+            rate_hz=reported_interval(need.rate_hz),
+            count=reported_interval(need.count),
+            paper_rate_hz=reported_interval(need.paper_rate_hz),
+            paper_count=reported_interval(need.paper_count),
             is_advertised=need.is_advertised,
             estimate_hz=need.estimate_hz,
-            asked_hz=admission.needs.asked_hz(filter_, guarantee.basis, measured=measured),
+            asked_hz=admission.estimator.requested_hz(filter_, guarantee.basis, measured=measured),
             event_bytes=size,
             state=outcome.state,
             share=outcome.share,
@@ -272,18 +276,18 @@ class AdmissionService:
 
     # ------------------------------------------------------------------------------------ internals
 
-    async def _try(
+    async def _try_reserve(
         self, filter_: Filter, guarantee: Guarantee, measured: Measured, size: int, client_: str
     ) -> AdmissionOutcome:
         """Reserve as a hypothetical subscriber with what is left of the client's bandwidth."""
-        self._asked += 1
-        name, key = f"\0{client_ or 'nobody'}", self._asked
-        admission, door = self.admission, self.admitting.door
+        self._dry_runs += 1
+        name, key = f"\0{client_ or 'nobody'}", self._dry_runs
+        admission, door = self.admission, self.admitting.controller
         session = self._broker.sessions.get(client_)
-        if session is not None and session.line is not None:
-            bps = session.line.link.carries_bps()
-            taken = admission.books.state().get(client(client_))
-            left = 0 if taken is None else max(taken.promised, taken.used)
+        if session is not None and session.connection is not None:
+            bps = session.connection.link.capacity_bps()
+            taken = admission.reservations.state().get(client(client_))
+            left = 0 if taken is None else max(taken.reserved, taken.used)
             admission.set_capacity(client(name), max(bps - left, 0) if bps else None)
         decided: asyncio.Future[AdmissionOutcome] = asyncio.get_running_loop().create_future()
 
@@ -291,7 +295,7 @@ class AdmissionService:
             if not decided.done():  # the decision may change before this task resumes
                 decided.set_result(outcome)
 
-        self.admitting.asked[name, key] = hear
+        self.admitting.outcome_callbacks[name, key] = hear
         try:
             outcome = door.subscribe(
                 name,
@@ -304,15 +308,15 @@ class AdmissionService:
             )
             if outcome is None:
                 self._progress()
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(DRY_RUN_TIMEOUT_S):
                     outcome = await decided
         except TimeoutError:
             outcome = AdmissionOutcome(
                 client=name, key=key, state=ReservationState.ASKING, share=0.0
             )
         finally:
-            del self.admitting.asked[name, key]
-            door.client_gone(name)
+            del self.admitting.outcome_callbacks[name, key]
+            door.on_client_gone(name)
             admission.set_capacity(client(name), None)
             self._progress()
         return outcome
@@ -322,11 +326,11 @@ class AdmissionService:
             if net is not None:
                 net.turn()
 
-    def _heard(self) -> None:
+    def _on_messages(self) -> None:
         """Apply decisions after messages from other nodes."""
         if self.admission.decisions:
-            self._broker.hub.now_ms = self._clock.now_ms()
-            self.admitting.settle()
+            self._broker.context.now_ms = self._clock.now_ms()
+            self.admitting.notify_decisions()
             self._due()
 
     def _estimate(self, channel: str, where: str, xpath: str) -> Measured:
@@ -339,42 +343,44 @@ class AdmissionService:
         found = measured_by(known, channel, where, xpath)
         if found.event_bytes is None:
             counts = self._broker.router.channels.counts.get(channel)
-            if counts is not None and counts.published >= _KNOWN:
+            if counts is not None and counts.published >= _MIN_EVENTS:
                 size = counts.published_bytes / counts.published
                 return Measured(found.rate_hz, size)
         return found
 
-    def _look_at_cpu(self, use: float, rate_hz: float) -> None:
+    def _sample_cpu(self, use: float, rate_hz: float) -> None:
         """Report CPU load; capacity shows only once clients' events kept the CPU busy a while."""
         is_busy = use >= self.settings.options.cpu_threshold and rate_hz >= _MIN_HZ
-        self._busy = self._busy + 1 if is_busy else 0
-        self.admission.look_at_cpu(min(use, 1.0) if self._busy >= _BUSY else 0.0, rate_hz)
+        self._busy_samples = self._busy_samples + 1 if is_busy else 0
+        self.admission.sample_cpu(
+            min(use, 1.0) if self._busy_samples >= _BUSY_SAMPLES else 0.0, rate_hz
+        )
 
-    def _look_at_clients(self, now_ms: int) -> None:
+    def _sample_clients(self, now_ms: int) -> None:
         """Sample the next clients, continuing where the last call stopped."""
         looked = 0
-        for session in islice(self._round, AT_A_TIME):
+        for session in islice(self._round, CLIENTS_PER_SAMPLE):
             looked += 1
             counts = (session.sent, session.sent_bytes)
             meter = self._meters.get(session.name) or CounterRates(now_ms, counts)
             meter.add(now_ms, counts)
-            self._fresh[session.name] = meter
-            self._look_at(session, *meter.rates())
-        if looked < AT_A_TIME:
+            self._next_meters[session.name] = meter
+            self._sample_client(session, *meter.rates())
+        if looked < CLIENTS_PER_SAMPLE:
             self._round = iter(self.admitting.clients())
-            self._meters, self._fresh = self._fresh, {}
+            self._meters, self._next_meters = self._next_meters, {}
 
-    def _look_at(self, session: MqttSession, sent_hz: float, sent_bytes_hz: float) -> None:
-        self.admitting.look_at_link(session)
+    def _sample_client(self, session: MqttSession, sent_hz: float, sent_bytes_hz: float) -> None:
+        self.admitting.refresh_link(session)
         self.admission.set_used(client(session.name), round(8 * sent_bytes_hz))
-        booked = self.admitting.only_one(session)
+        booked = self.admitting.sole_reservation(session)
         if booked is None or sent_hz <= 0:
             return
-        known = self.admission.subscriptions.get(*booked.which)
+        known = self.admission.subscriptions.get(*booked.key)
         if known is not None and known.guarantee.basis is Basis.ESTIMATE:
-            self.admission.measured(*booked.which, sent_hz, round(sent_bytes_hz / sent_hz))
+            self.admission.apply_measurement(*booked.key, sent_hz, round(sent_bytes_hz / sent_hz))
 
-    def _look_at_links(self, now_ms: int) -> float:
+    def _sample_links(self, now_ms: int) -> float:
         """Sample all links; returns the events per second sent to other nodes."""
         if self._net is None:
             return 0.0
@@ -394,24 +400,24 @@ class AdmissionService:
         self._link_meters = present
         return carried_hz
 
-    def _linked(self, net: OverlayService) -> int:
+    def _count_links(self, net: OverlayService) -> int:
         """Number of linked nodes, of both tiers."""
         return len(net.overlay.used_neighbours()) + len(net.tiers.links)
 
-    def _tell_others(self, net: OverlayService) -> None:
+    def _announce_pools(self, net: OverlayService) -> None:
         """Announce this node's resource pools, except those of clients."""
         lines = [
             each
-            for each in pool_lines(self._node, self.admission.books)
+            for each in pool_statuses(self._node, self.admission.reservations)
             if not each.of.startswith("client ")
         ]
-        net.overlay.store.put(BOOKS, "", msgspec.msgpack.encode(lines[:MAX_LINES]))
+        net.overlay.store.put(POOLS, "", msgspec.msgpack.encode(lines[:MAX_POOLS]))
 
     def _other_pools(self) -> list[PoolStatus]:
         if self._net is None:
             return []
         found: list[PoolStatus] = []
-        for origin, _, value in self._net.overlay.store.all(BOOKS):
+        for origin, _, value in self._net.overlay.store.all(POOLS):
             if origin != self._node:
                 lines = decode_or_none(_lines, value)
                 if lines is None:

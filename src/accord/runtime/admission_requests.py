@@ -15,14 +15,14 @@ from msgspec import Struct
 
 from accord.core.admission.errors import AdmissionError
 from accord.core.broker.broker_context import NodeRequest
-from accord.core.broker.client_advertisements import MAX_NAME
+from accord.core.broker.client_advertisements import MAX_NAME_LENGTH
 from accord.core.broker.subscription_admission import SubscriptionAdmission
 from accord.core.model.errors import AccordError, PolicyError
-from accord.runtime.policy_requests import mistake
+from accord.runtime.policy_requests import decoding_problem
 
 MAX_BYTES: Final = 65_536
 MAX_WHERE: Final = 10_000
-_BEGINNING: Final = 200
+_NAME_PREFIX: Final = 200
 
 
 class _Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do"):
@@ -46,12 +46,14 @@ class ListAdvertisements(_Asked, frozen=True, tag="list"):
     """List the client's own advertisements and their state."""
 
 
-Asked = Advertise | Unadvertise | ListAdvertisements
-_DECODER: Final[msgspec.json.Decoder[Asked]] = msgspec.json.Decoder(Asked)
+AdmissionRequest = Advertise | Unadvertise | ListAdvertisements
+_DECODER: Final[msgspec.json.Decoder[AdmissionRequest]] = msgspec.json.Decoder(AdmissionRequest)
 _ACTIONS: Final = ("advertise", "unadvertise", "list")
 
 
-def answer(admitting: SubscriptionAdmission | None, request: NodeRequest, mode: str) -> bytes:
+def handle_request(
+    admitting: SubscriptionAdmission | None, request: NodeRequest, mode: str
+) -> bytes:
     """The reply to a request; never raises."""
     try:
         result = _act(admitting, request, _read(request.message.payload))
@@ -64,7 +66,7 @@ def answer(admitting: SubscriptionAdmission | None, request: NodeRequest, mode: 
     return msgspec.json.encode({**result, "mode": mode})
 
 
-def _read(body: bytes) -> Asked:
+def _read(body: bytes) -> AdmissionRequest:
     if len(body) > MAX_BYTES:
         raise PolicyError("request", f"expected at most {MAX_BYTES} bytes, got {len(body)}")
     try:
@@ -72,15 +74,15 @@ def _read(body: bytes) -> Asked:
     except RecursionError:
         raise PolicyError("request", "expected fewer brackets in one another") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise mistake(error, _ACTIONS) from None
+        raise decoding_problem(error, _ACTIONS) from None
 
 
 def _act(
-    admitting: SubscriptionAdmission | None, request: NodeRequest, asked: Asked
+    admitting: SubscriptionAdmission | None, request: NodeRequest, asked: AdmissionRequest
 ) -> dict[str, object]:
     if admitting is None:
         return {"ok": True}
-    advertising = admitting.advertising
+    advertising = admitting.advertisements
     session = admitting.broker.sessions.get(request.client)
     if session is None:
         raise PolicyError("request", "its client has gone")
@@ -99,14 +101,14 @@ def _act(
                 raise PolicyError("name", f"you advertise nothing called {asked.name[:80]!r}")
             return {"ok": True, "name": asked.name}
         case ListAdvertisements():
-            return {"ok": True, "advertisements": advertising.of(request.client)}
+            return {"ok": True, "advertisements": advertising.advertisements_of(request.client)}
 
 
 def _name(asked: Advertise) -> str:
     """Channel and predicate; if too long, a prefix and a digest."""
     name = f"{asked.channel} WHERE {asked.where}" if asked.where else asked.channel
-    if len(name) <= MAX_NAME and name.isprintable():
+    if len(name) <= MAX_NAME_LENGTH and name.isprintable():
         return name
     digest = blake2b(name.encode(), digest_size=8).hexdigest()
-    plain = "".join(each if each.isprintable() else " " for each in name[:_BEGINNING])
+    plain = "".join(each if each.isprintable() else " " for each in name[:_NAME_PREFIX])
     return f"{plain}… {digest}"

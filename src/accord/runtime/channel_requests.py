@@ -22,7 +22,7 @@ from accord.core.overlay.channel_directory import (
     channel_of,
 )
 from accord.core.overlay.status import ChannelStatus
-from accord.runtime.policy_requests import mistake
+from accord.runtime.policy_requests import decoding_problem
 
 MAX_BYTES: Final = 65_536
 
@@ -74,7 +74,7 @@ _DECODER: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
 _ACTIONS: Final = ("list", "create", "delete")
 
 
-def answer(net: ChannelView, body: bytes, *, may_see: bool, may_change: bool) -> bytes:
+def handle_request(net: ChannelView, body: bytes, *, may_see: bool, may_change: bool) -> bytes:
     """The reply to a request; never raises for invalid requests."""
     try:
         request = _read(body)
@@ -129,7 +129,7 @@ def _read(body: bytes) -> Request:
     except RecursionError:
         raise PolicyError("request", "expected fewer brackets in one another") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise mistake(error, _ACTIONS) from None
+        raise decoding_problem(error, _ACTIONS) from None
 
 
 def _unknown_template(name: str, known: list[str]) -> str:

@@ -38,14 +38,14 @@ class ChildLinks:
         tiers: TierLinks,
     ) -> None:
         self._bridge = bridge
-        self._nodes = ChildBridge(bridge, incarnation, clock_us, tiers)
-        self._parent: Parent = self._nodes.parent
+        self._children = ChildBridge(bridge, incarnation, clock_us, tiers)
+        self._parent: Parent = self._children.parent
         self._linked: dict[str, bool] = {}
         self._set_clock = set_clock
         assert bridge.channels is not None
         overlay = bridge.channels.overlay
-        self.namesakes = ChildNameConflicts(overlay.store, overlay.map)
-        bridge.children = self._nodes
+        self.name_conflicts = ChildNameConflicts(overlay.store, overlay.map)
+        bridge.children = self._children
 
     def __contains__(self, neighbour: str) -> bool:
         return neighbour in self._linked
@@ -73,7 +73,7 @@ class ChildLinks:
         try:
             self._parent.receive(child, message, now_us)
         except Exception:
-            self._bridge.broker.hub.counters.shed(FAILED, child)
+            self._bridge.broker.context.counters.count_shed(FAILED, child)
             raise
 
     def take(self, child: str, bytes_wanted: int) -> list[bytes]:
@@ -83,20 +83,20 @@ class ChildLinks:
             self._set_clock()
             for each in taken:
                 if isinstance(each, DownstreamEvent):
-                    self._bridge.sent(child, each.event)
+                    self._bridge.on_sent(child, each.event)
         return [_encode(each) for each in taken]
 
     def advance(self, now_us: int) -> None:
         self._set_clock()
-        self._parent.room_made(now_us)
+        self._parent.retry_upstream(now_us)
         self._parent.advance(now_us)
-        losses = list(self._parent.losses)
-        self._parent.losses.clear()
+        losses = list(self._parent.drops)
+        self._parent.drops.clear()
         for event, _, cause in losses:
-            self._bridge.lost(event, cause)
+            self._bridge.on_dropped(event, cause)
         linked = {child: self._parent.incarnation_of(child) for child in self._linked}
         known = {child: incarnation for child, incarnation in linked.items() if incarnation}
-        for problem in self.namesakes.update(known, now_us):
+        for problem in self.name_conflicts.update(known, now_us):
             log.warning("two nodes have one name", problem=problem)
 
     def next_due_us(self) -> int:
@@ -104,7 +104,7 @@ class ChildLinks:
         return NEVER_US if due_us is None else due_us
 
     def status(self) -> tuple[ChildStatus, ...]:
-        problems = self.namesakes.problems
+        problems = self.name_conflicts.problems
         return tuple(
             msgspec.structs.replace(each, problem=problems.get(each.name, ""))
             for each in self._parent.status()

@@ -36,11 +36,11 @@ class ConnectLimiter:
         bucket = self._by_address.get(address)
         if bucket is None:
             if len(self._by_address) >= _REMEMBERED:
-                self._forget_quiet(now_ms)
+                self._evict_idle(now_ms)
             bucket = self._by_address[address] = _ConnectBucket(self._per_s_per_address, now_ms)
         return bucket.take(self._per_s_per_address, now_ms) and self._all.take(self._per_s, now_ms)
 
-    def _forget_quiet(self, now_ms: int) -> None:
+    def _evict_idle(self, now_ms: int) -> None:
         """Evict buckets unused for a second: they would be full again anyway."""
         busy = {
             address: bucket

@@ -20,8 +20,8 @@ from accord.runtime.socket_gauge import BandwidthLimits, SocketGauge
 # Bytes written per call, if the link allows: more would leave the ordering to the kernel.
 WRITE_BYTES: Final = 262_144
 # Minimum time between two samples of the socket; an earlier one shows nothing new.
-_AGAIN_US: Final = 200
-_FEW_PACERS: Final = 100
+_RESAMPLE_US: Final = 200
+_MIN_PACERS: Final = 100
 # If the node's limit delays a turn longer than this, better events may overtake it.
 _LONG_US: Final = 50_000
 MAX_PACERS: Final = 10_000  # including those of clients that may be offline
@@ -48,14 +48,14 @@ class Alarm:
             return
         self.cancel()
         self._due_us = due_us
-        self._timer = _later(wait_us, self._ring)
+        self._timer = _later(wait_us, self._fire)
 
     def cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         self._timer = None
         self._call()
 
@@ -63,17 +63,17 @@ class Alarm:
 class NodeBandwidth:
     """The node's bandwidth limits, and the turns of connections where the node has its own.
 
-    `go_on` is called when `pump` is due again.
+    `resume_sending` is called when `pump` is due again.
     """
 
-    def __init__(self, discipline: Discipline, go_on: Callable[[], None]) -> None:
+    def __init__(self, discipline: Discipline, resume: Callable[[], None]) -> None:
         self.limits = _NO_LIMITS
         self.is_limited = False  # whether any limit is set
         self.node: Pacer | None = None
         self.egress = Egress(discipline)
-        self._alarm = Alarm(go_on)
+        self._alarm = Alarm(resume)
         self._pacers: dict[str, Pacer] = {}
-        self._many = _FEW_PACERS
+        self._many = _MIN_PACERS
 
     def pacer_of(self, client: str, limit_bps: int) -> Pacer:
         """The pacer of a client; it survives reconnects, so reconnecting gains no bandwidth."""
@@ -95,7 +95,7 @@ class NodeBandwidth:
             }
             for name in list(self._pacers)[:-MAX_PACERS]:
                 del self._pacers[name]
-            self._many = min(max(2 * len(self._pacers), _FEW_PACERS), 2 * MAX_PACERS)
+            self._many = min(max(2 * len(self._pacers), _MIN_PACERS), 2 * MAX_PACERS)
 
     def set_limits(self, limits: BandwidthLimits) -> None:
         """Replace the limits; writers notice at their next send."""
@@ -120,7 +120,7 @@ class NodeBandwidth:
             gate.advance(clock_us())
             turn = egress.take(gate)
             if turn is None:
-                if gate.wait_us > _LONG_US and self._has_better():
+                if gate.wait_us > _LONG_US and self._has_urgent():
                     continue
                 self._alarm.set(gate.wait_us)
                 return
@@ -135,11 +135,11 @@ class NodeBandwidth:
             if size:
                 sender.offer()
 
-    def _has_better(self) -> bool:
+    def _has_urgent(self) -> bool:
         """Whether a waiting connection has a more important event that may be sent immediately."""
         has_better = False
         if self.egress.discipline.strategy != FIFO:
-            for turn in self.egress.turns():
+            for turn in self.egress.destinations():
                 assert isinstance(turn.owner, ConnectionWriter)
                 has_better = turn.owner.rise() or has_better
         return has_better
@@ -151,7 +151,7 @@ class Owner(Protocol):
     def write(self, frames: list[bytes]) -> int:
         """Pass `frames` to the transport; returns their size."""
 
-    def go_on(self) -> None:
+    def resume_sending(self) -> None:
         """Called when output that had to wait may be sent."""
 
     def failed(self, error: Exception) -> None:
@@ -208,16 +208,16 @@ class ConnectionWriter:
         connection = self._connection
         bandwidth = self._bandwidth
         if self._limits is not bandwidth.limits or self._client != connection.client_id:
-            self._follow_limits()
+            self._apply_limits()
         if self._is_full:
-            self._send_answers()
+            self._send_replies()
             return
         link = self.link
         if link.rate_bps or link.limit_bps:
-            link.renew(clock_us())
+            link.expire_sample(clock_us())
         gate = link.gate
         if gate is not None:
-            self._send_answers()  # separately from events: the gate accounts for them differently
+            self._send_replies()  # separately from events: the gate accounts for them differently
         if bandwidth.node is not None:
             self.offer()
             return
@@ -226,9 +226,9 @@ class ConnectionWriter:
             if wanted <= 0 or gate is not None:
                 wanted = self._room()
                 if wanted == 0:
-                    self._send_answers()
+                    self._send_replies()
                     return
-            elif link.allowance >= WRITE_BYTES:
+            elif link.send_window >= WRITE_BYTES:
                 wanted = WRITE_BYTES
             frames = connection.take_uncounted(wanted)
             if not frames:
@@ -285,7 +285,7 @@ class ConnectionWriter:
 
     def take_turn(self) -> int:
         """Write about one portion of the next events; returns the bytes written."""
-        self.link.renew(clock_us())
+        self.link.expire_sample(clock_us())
         room = 0 if self.is_paused else self._room()
         frames = self._connection.take(room) if room else []
         if not frames:
@@ -298,13 +298,13 @@ class ConnectionWriter:
 
     def stop(self) -> None:
         """Stop sending for good."""
-        self.wait_no_longer()
+        self.cancel_wait()
         self.is_paused = True
         if self._own is not None and self._client:
             self._bandwidth.remember(self._client, self._own.pacers[0])
         self._leave()
 
-    def wait_no_longer(self) -> None:
+    def cancel_wait(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
         self._is_full = False
@@ -315,12 +315,12 @@ class ConnectionWriter:
         room = link.room
         now_us = clock_us()
         if room <= 0:
-            if now_us - link.looked_us < _AGAIN_US:
+            if now_us - link.sampled_us < _RESAMPLE_US:
                 link.hold(now_us)
             else:
-                room = self._gauge.look(link, now_us)
+                room = self._gauge.sample(link, now_us)
             if room <= 0:
-                self.wait_no_longer()
+                self.cancel_wait()
                 self._wait(link.wait_us)
                 self._is_full = True
                 return 0
@@ -335,25 +335,25 @@ class ConnectionWriter:
 
     def _wait(self, wait_us: int) -> None:
         if self._alarm is None:
-            self._alarm = Alarm(self._waited)
+            self._alarm = Alarm(self._on_timer)
         self._alarm.set(wait_us)
 
-    def _waited(self) -> None:
+    def _on_timer(self) -> None:
         self._is_full = False
-        self.owner.go_on()
+        self.owner.resume_sending()
 
     def _leave(self) -> None:
         """Leave the queue for turns."""
         if self._turn is not None:
             self._bandwidth.egress.remove(self._turn)
 
-    def _send_answers(self) -> None:
+    def _send_replies(self) -> None:
         frames = self._connection.take(0)
         if frames:
             size = self.owner.write(frames)
             self.link.sent(size)
             if self.link.gate is not None:
-                self.link.gate.answered(size, clock_us())
+                self.link.gate.sent_reply(size, clock_us())
 
     def _write_counted(self, frames: list[bytes]) -> int:
         size = self.owner.write(frames)
@@ -361,7 +361,7 @@ class ConnectionWriter:
             self.link.gate.sent(size, clock_us())
         return size
 
-    def _follow_limits(self) -> None:
+    def _apply_limits(self) -> None:
         limits = self._limits = self._bandwidth.limits
         client = self._client = self._connection.client_id
         limit_bps = limits.of(client)
@@ -373,7 +373,7 @@ class ConnectionWriter:
         self.link.gate = Gate(pacers) if pacers else None
         if node is None:
             self._leave()
-        self.wait_no_longer()
+        self.cancel_wait()
         self.link.limit_bps = min(limit_bps or limits.node_bps, limits.node_bps or limit_bps)
 
 

@@ -44,10 +44,10 @@ class DialStatus(Struct, frozen=True, kw_only=True):
 
 
 class DialOwner(Protocol):
-    def dialled(self, expected: str) -> NeighbourLink:
+    def new_link(self, expected: str) -> NeighbourLink:
         """The protocol for a connection being opened; `expected` restricts it to that node."""
 
-    async def until_gone(self, node: str) -> None:
+    async def wait_until_down(self, node: str) -> None:
         """Returns when there is no link with `node`, whichever side opened it."""
 
 
@@ -71,11 +71,11 @@ class Dialler:
         self._owner = owner
         self._transport = transport
         self._backoff = Backoff(random)
-        self._told = ""
+        self._logged = ""
 
     def status(self) -> DialStatus:
         problem = self.problem
-        if problem is not None and problem.why in _LINKED:
+        if problem is not None and problem.reason in _LINKED:
             problem = None
         return DialStatus(
             address=str(self.address),
@@ -87,14 +87,14 @@ class Dialler:
 
     async def run(self) -> None:
         while True:
-            await self._owner.until_gone(self.node)
+            await self._owner.wait_until_down(self.node)
             await self._attempt()
-            await self._owner.until_gone(self.node)
+            await self._owner.wait_until_down(self.node)
             await asyncio.sleep(self._backoff.next_ms() / 1000)
 
     async def _attempt(self) -> None:
         self.attempts += 1
-        link = self.link = self._owner.dialled(self.expected)
+        link = self.link = self._owner.new_link(self.expected)
         try:
             async with asyncio.timeout(_CONNECT_S):
                 await self._transport.dial(self.address.host, self.address.port, lambda: link)
@@ -106,19 +106,19 @@ class Dialler:
         if not link.done.done():
             self.node = link.node
             self.problem = None
-            self._told = ""
+            self._logged = ""
             await asyncio.wait([link.done])
         if link.up.done() and clock_us() - link.up_us >= _PROVEN_US:
             self._backoff.reset()
         ended = link.done.result()
-        if link.session is not None and ended.why in _LINKED:
-            self.node = link.session.claimed
+        if link.session is not None and ended.reason in _LINKED:
+            self.node = link.session.claimed_name
         self._failed(ended)
 
     def _failed(self, error: LinkError) -> None:
         self.problem = error
-        is_new = self._told != str(error)
-        self._told = str(error)
+        is_new = self._logged != str(error)
+        self._logged = str(error)
         say = log.warning if is_new and not error.is_routine else log.debug
         say(
             "no link to a neighbour",

@@ -29,8 +29,10 @@ from accord.runtime.logs import get_log
 
 log = get_log(__name__)
 
-_LOOK_S: Final = 1.0
-_PATIENCE: Final = 5  # consecutive checks with a problem and no link, until a node is abandoned
+_REFRESH_S: Final = 1.0
+_MAX_FAILED_CHECKS: Final = (
+    5  # consecutive checks with a problem and no link, until a node is abandoned
+)
 
 
 class DiscoveryService:
@@ -49,42 +51,42 @@ class DiscoveryService:
         self._overlay = overlay
         self._neighbours = neighbours
         self._listen = tuple(announce or listen)
-        self._is_here = all(each.is_loopback for each in self._listen)
+        self._is_loopback = all(each.is_loopback for each in self._listen)
         self._own: dict[str, SocketAddress] = {}  # addresses dialled for discovery, by their text
         self._problems: dict[str, int] = {}  # consecutive failed checks, by node
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         for origin, key, value in self._overlay.store.all(ADDRESS):
-            self.discovery.told(origin, key, value)
-        self._overlay.store.watch(ADDRESS, self.discovery.told)
+            self.discovery.on_change(origin, key, value)
+        self._overlay.store.watch(ADDRESS, self.discovery.on_change)
         group = self._neighbours.group
         if group is not None:
             group.addresses = lambda: tuple(map(str, self._listen))
-            group.on_beacon = self._seen
-        self._look()
+            group.on_beacon = self._on_beacon
+        self._refresh()
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
-        self._tell()
+    def _refresh(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_REFRESH_S, self._refresh)
+        self._announce()
         now_us = clock_us()
         for node, address in list(self.discovery.dialled.items()):
             if self._has_failed(node, address):
-                self._obey(self.discovery.failed(node, now_us), now_us)
-        self._obey(self.discovery.advance(now_us, list(self._neighbours.links)), now_us)
+                self._execute(self.discovery.on_dial_failed(node, now_us), now_us)
+        self._execute(self.discovery.advance(now_us, list(self._neighbours.links)), now_us)
 
-    def _tell(self) -> None:
+    def _announce(self) -> None:
         """Announce this node's addresses to all nodes."""
-        addresses = tuple(str(each) for each in map(self._reached, self._listen) if each)
+        addresses = tuple(str(each) for each in map(self._reachable, self._listen) if each)
         if addresses:
             self._overlay.store.put(ADDRESS, "", encode(addresses))
             self._neighbours.due()
 
-    def _reached(self, address: SocketAddress) -> SocketAddress | None:
+    def _reachable(self, address: SocketAddress) -> SocketAddress | None:
         """The reachable address of a wildcard listener: the local address of a link."""
         if not _is_any(address.host):
             return address
@@ -93,11 +95,11 @@ class DiscoveryService:
                 return replace(address, host=link.local_host)
         return None
 
-    def _seen(self, node: str, addresses: tuple[str, ...], host: str) -> None:
+    def _on_beacon(self, node: str, addresses: tuple[str, ...], host: str) -> None:
         """On a beacon: a wildcard address means the host the beacon came from."""
         known = [each for each in map(parse_link_address, addresses) if each is not None]
         found = [replace(each, host=host) if _is_any(each.host) else each for each in known]
-        self.discovery.seen(node, tuple(map(str, found)), clock_us())
+        self.discovery.on_beacon(node, tuple(map(str, found)), clock_us())
 
     def _has_failed(self, node: str, text: str) -> bool:
         address = self._own.get(text)
@@ -107,11 +109,11 @@ class DiscoveryService:
             return False
         if status is None:
             return True
-        if status.problem and before + 1 < _PATIENCE:
+        if status.problem and before + 1 < _MAX_FAILED_CHECKS:
             self._problems[node] = before + 1
-        return bool(status.problem) and before + 1 >= _PATIENCE
+        return bool(status.problem) and before + 1 >= _MAX_FAILED_CHECKS
 
-    def _obey(self, orders: Sequence[StartDialling | StopDialling], now_us: int) -> None:
+    def _execute(self, orders: Sequence[StartDialling | StopDialling], now_us: int) -> None:
         for order in orders:
             if isinstance(order, StopDialling):
                 address = self._own.pop(order.address, None)
@@ -120,7 +122,7 @@ class DiscoveryService:
                 continue
             address = parse_link_address(order.address)
             if address is None or not self._may_dial(address):
-                self._obey(self.discovery.failed(order.node, now_us), now_us)
+                self._execute(self.discovery.on_dial_failed(order.node, now_us), now_us)
                 continue
             log.info("found a neighbour", node=order.node, address=order.address)
             self._own[order.address] = address
@@ -128,7 +130,7 @@ class DiscoveryService:
 
     def _may_dial(self, address: SocketAddress) -> bool:
         """False if already dialled, or if a loopback address comes from another machine."""
-        is_meant = self._is_here or not address.is_loopback
+        is_meant = self._is_loopback or not address.is_loopback
         return is_meant and self._neighbours.dial_status(address) is None
 
 

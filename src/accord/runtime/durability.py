@@ -41,7 +41,7 @@ log = get_log(__name__)
 EVENTS: Final = "journal"
 STATE: Final = "state"
 _SESSION_BYTES: Final = 300  # approximate size of a session in a snapshot
-_MARK_EVERY: Final = 10_000  # journal records between marks, which bounds the work of `_redo`
+_WATERMARK_EVERY: Final = 10_000  # journal records between marks, which bounds the work of `_redo`
 
 
 class _Turn(NamedTuple):
@@ -80,15 +80,15 @@ class Durability:
         directory.mkdir(parents=True, exist_ok=True)
         self._state, records = StateLog.open(
             directory / STATE,
-            on_commit=self._tell(self._state_committed),
-            on_failure=self._tell(self._failed),
+            on_commit=self._on_loop(self._state_committed),
+            on_failure=self._on_loop(self._failed),
         )
         try:
             self._events = Journal.open(
                 directory / EVENTS,
                 options,
-                on_commit=self._tell(self._events_committed),
-                on_failure=self._tell(self._failed),
+                on_commit=self._on_loop(self._events_committed),
+                on_failure=self._on_loop(self._failed),
             )
         except BaseException:
             self._state.close()
@@ -99,7 +99,7 @@ class Durability:
         known = self.restored.kept_through
         self._kept_through = -1 if known is None else known
         self.redone = self._redo(directory / EVENTS)
-        self._say_what_was_found()
+        self._log_recovery()
 
     def _redo(self, journal: Path) -> int:
         """Redo the effects of the last events before a crash; returns the number of events."""
@@ -119,18 +119,18 @@ class Durability:
 
     def append(self) -> None:
         """Append the broker's records to the logs."""
-        hub = self._broker.hub
+        hub = self._broker.context
         first_offset = self._events.next_offset
         problem = self._append_events()
         if not problem and hub.cuts:
             cuts, hub.cuts = hub.cuts, []
             for cut in cuts:
-                cut.made(first_offset + cut.kept)
+                cut.set_offset(first_offset + cut.kept)
         if not problem and hub.appended > self._position:
             self._position = hub.appended
             self._turns.append(_Turn(self._position, self._events.next_offset, hub.state_records))
             hub.state_records = []
-        hub.overloaded = self._append_state() or problem
+        hub.overload_cause = self._append_state() or problem
 
     def append_ledger(self, record: bytes) -> bool:
         """Append a ledger record to the journal without waiting for the disk; False if refused."""
@@ -145,7 +145,7 @@ class Durability:
         """Journal offset before which all records are on disk."""
         return self._events_offset
 
-    def tidy(self) -> None:
+    def compact(self) -> None:
         """Replace the state log by a snapshot if that makes it much smaller."""
         broker = self._broker
         live_bytes = broker.retained.bytes + sum(
@@ -154,7 +154,7 @@ class Durability:
         if not self._state.is_worth_compacting(2 * live_bytes):
             return
         self.append()
-        if not broker.hub.state_records and not any(turn.snapshot for turn in self._turns):
+        if not broker.context.state_records and not any(turn.snapshot for turn in self._turns):
             # The snapshot is queued after the records that led to this state.
             offset = self._events.next_offset
             records = [*snapshot(broker), encode_record(KeptThrough(offset))]
@@ -179,13 +179,15 @@ class Durability:
         self._close(self._events)
         self._events_offset = self._events.status().committed_offset
         self._append_state()
-        if self._turns or self._broker.hub.kept:
-            log.error("stopped before everything was on disk", problem=self._broker.hub.overloaded)
+        if self._turns or self._broker.context.kept:
+            log.error(
+                "stopped before everything was on disk", problem=self._broker.context.overload_cause
+            )
         self._close(self._state)
 
     def _append_events(self) -> str:
         """Append kept events to the journal; returns the problem if it refuses them."""
-        hub = self._broker.hub
+        hub = self._broker.context
         if hub.kept:
             taken = self._events.append(encode_kept(hub.kept))
             if isinstance(taken, AppendRefused):
@@ -198,7 +200,7 @@ class Durability:
         turns = self._turns
         while turns and turns[0].events_offset <= self._events_offset:
             turn = turns[0]
-            records = self._with_mark(turn)
+            records = self._with_watermark(turn)
             if records:
                 taken = self._state.append(records)
                 if isinstance(taken, AppendRefused):
@@ -211,10 +213,10 @@ class Durability:
             self._written.append(_Written(turn.position, self._state.journal.next_offset))
         return ""
 
-    def _with_mark(self, turn: _Turn) -> list[bytes]:
+    def _with_watermark(self, turn: _Turn) -> list[bytes]:
         """A turn's records, plus the journal offset if that is worth a record."""
         passed = turn.events_offset - self._kept_through
-        if passed == 0 or (not turn.records and passed < _MARK_EVERY):
+        if passed == 0 or (not turn.records and passed < _WATERMARK_EVERY):
             return turn.records
         return [*turn.records, encode_record(KeptThrough(turn.events_offset))]
 
@@ -224,7 +226,7 @@ class Durability:
         except JournalError as error:
             log.error("a log was not closed cleanly", problem=str(error))
 
-    def _tell(self, handle: Callable[..., None]) -> Callable[[object], None]:
+    def _on_loop(self, handle: Callable[..., None]) -> Callable[[object], None]:
         """Wraps a callback of a writer thread so that it runs on the event loop."""
 
         def call(value: object) -> None:
@@ -247,13 +249,13 @@ class Durability:
         while self._written and self._written[0].state_offset <= self._state_offset:
             position = self._written.popleft().position
         if position:
-            self._broker.hub.advance_committed(position)
+            self._broker.context.advance_committed(position)
         self._on_progress()
 
     def _failed(self, error: JournalError) -> None:
         log.error("a log could not be written", problem=str(error))
 
-    def _say_what_was_found(self) -> None:
+    def _log_recovery(self) -> None:
         restored = self.restored
         log.info(
             "state restored",

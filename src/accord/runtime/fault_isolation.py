@@ -25,18 +25,18 @@ class FaultIsolation:
     def __init__(self, log: Log) -> None:
         self.count = 0
         self._log = log
-        self._told: dict[Kind, bool] = {}
+        self._logged: dict[Kind, bool] = {}
 
     def failed(self, what: str, error: Exception, **fields: object) -> None:
         self.count += 1
-        kind = (what, type(error), *_place(error))
-        if kind not in self._told:
-            while len(self._told) >= _KINDS:
-                del self._told[next(iter(self._told))]
-            self._told[kind] = True
+        kind = (what, type(error), *_raised_at(error))
+        if kind not in self._logged:
+            while len(self._logged) >= _KINDS:
+                del self._logged[next(iter(self._logged))]
+            self._logged[kind] = True
             self._log.failure(what, error, **fields)
 
-    def hand_over(
+    def deliver(
         self, events: list[Carried], hand: Callable[[Carried], None], counters: Counters
     ) -> None:
         """Pass on each item once: all are removed first, and one that fails is shed."""
@@ -46,7 +46,7 @@ class FaultIsolation:
             try:
                 hand(event)
             except Exception as error:  # fault isolation: the others continue
-                counters.shed(FAILED, event.source)
+                counters.count_shed(FAILED, event.source)
                 self.failed("an event could not be handed over", error)
 
     def run(self, what: str, call: Callable[[], None]) -> None:
@@ -57,7 +57,7 @@ class FaultIsolation:
             self.failed(what, error)
 
 
-def _place(error: Exception) -> tuple[str, int]:
+def _raised_at(error: Exception) -> tuple[str, int]:
     """File and line where it was raised."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:

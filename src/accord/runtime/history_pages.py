@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from accord.core.broker.kept_messages import is_of_node, origin_of
+from accord.core.broker.kept_messages import is_remote, journalled_id
 from accord.core.channels.channels import Channels
 from accord.core.channels.history.messages import (
     HistoryEvent,
@@ -41,7 +41,7 @@ from accord.runtime.pipeline_options import PipelineError
 MAX_EVENT: Final = 8 << 20  # larger events don't fit into a page
 _RECORDS: Final = 5_000  # scanned for one page
 _RECORD_BYTES: Final = 8 << 20
-_LOOK_S: Final = 0.5  # time limit for one page: predicates may be slow, and others wait
+_SCAN_S: Final = 0.5  # time limit for one page: predicates may be slow, and others wait
 _READERS: Final = 32
 _DIGITS: Final = 20
 _JOURNAL: Final = "j"
@@ -85,14 +85,14 @@ class HistoryPages:
         if asked.before > self._committed():
             raise PageUnavailableError("not on disk yet")
         try:
-            kind, place, cursor = await self._place(asked)
+            kind, place, cursor = await self._locate(asked)
             if kind == _ARCHIVE:
                 return await self._from_archive(asked, place, cursor)
             return await self._from_journal(asked, place)
         except (JournalError, PredicateError, PipelineError) as error:
             raise PageUnavailableError(str(error)) from error
 
-    async def _place(self, asked: PageRequest) -> tuple[str, int, str]:
+    async def _locate(self, asked: PageRequest) -> tuple[str, int, str]:
         """The source, with the offset to start at, or for the archive the one to end before."""
         kind, text, cursor = _read_cursor(asked.cursor)
         if kind == _ARCHIVE:
@@ -145,20 +145,20 @@ class HistoryPages:
     def _page(
         self, asked: PageRequest, found: list[HistoryEvent], cursor: str, missing: int
     ) -> HistoryPage:
-        events = [each for each in found if self._is_wanted(each)]
+        events = [each for each in found if self._is_eligible(each)]
         small = tuple(each for each in events if len(each.payload) <= MAX_EVENT)
         return HistoryPage(asked.id, small, cursor, missing + len(events) - len(small))
 
-    def _is_wanted(self, event: HistoryEvent) -> bool:
+    def _is_eligible(self, event: HistoryEvent) -> bool:
         """Whether the channel is persistent, the event recent enough, and published here."""
         if not self._channels.is_persistent(event.channel):
             return False
-        definition = self._channels.overlay.registry.look_up(event.channel)
+        definition = self._channels.overlay.directory.look_up(event.channel)
         span = None if definition is None else span_ms(definition)
         if span is not None and event.received_ms < self._now_ms() - span:
             return False
         try:
-            return not is_of_node(event.block)
+            return not is_remote(event.block)
         except ProtocolError:
             return True  # left to the receiver
 
@@ -168,7 +168,7 @@ def _scan(reader: Reader, asked: PageRequest, start: int) -> _Scan:
     predicate = _predicate(asked.wanted.where, asked.wanted.xpath)
     scan = _Scan([], start)
     size = 0
-    until_s = time.monotonic() + _LOOK_S
+    until_s = time.monotonic() + _SCAN_S
     most = min(_RECORDS, asked.before - start)
     for item in reader.read(start, max_records=most, max_bytes=_RECORD_BYTES) if most > 0 else ():
         if isinstance(item, Batch):
@@ -221,7 +221,7 @@ def _event(
 
 def _origin(block: bytes) -> tuple[str, int]:
     try:
-        return origin_of(block)
+        return journalled_id(block)
     except ProtocolError:
         return "", 0  # left to the receiver
 

@@ -30,7 +30,7 @@ from accord.runtime.pipeline import Pipeline
 from accord.runtime.process import Clock
 from accord.runtime.server import Server
 
-KNOWN: Final = "past.json"
+CHECKPOINT: Final = "past.json"
 _SAVE_S: Final = 5.0
 _REMEMBERED_S: Final = 60.0
 
@@ -55,47 +55,47 @@ class HistoryDriver:
         self,
         broker: Broker,
         server: Server,
-        asker: HistoryClient,
-        directory: RememberedChannels,
+        client: HistoryClient,
+        channels: RememberedChannels,
         *,
-        folder: Path | None,
+        data: Path | None,
     ) -> None:
-        self.asker = asker
-        self.pasts = HistorySubscriptions(broker, asker, directory, clock_us)
+        self.client = client
+        self.subscriptions = HistorySubscriptions(broker, client, channels, clock_us)
         self._broker = broker
         self._server = server
-        self._directory = directory
-        self._file = None if folder is None else folder / KNOWN
+        self._channels = channels
+        self._file = None if data is None else data / CHECKPOINT
         self._saved = HistoryCheckpoint()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._has_news = False
+        self._has_changes = False
 
     def start(self) -> None:
         """Resume the clients' history subscriptions, before other nodes' messages are handled."""
-        known = self._saved = self._read_known()
-        self._directory.remembered = known.channels
+        known = self._saved = self._read_checkpoint()
+        self._channels.remembered = known.channels
         broker = self._broker
-        broker.pasts = self.pasts
-        before, broker.pasts_before = broker.pasts_before, {}
+        broker.histories = self.subscriptions
+        before, broker.recovered_histories = broker.recovered_histories, {}
         if before:
-            self.asker.restore(known.nodes)
+            self.client.restore(known.nodes)
         for subscription, (session, name, progress) in before.items():
-            self.pasts.resume(session, name, subscription, progress)
-        self._begin(self._keep_known())
+            self.subscriptions.resume(session, name, subscription, progress)
+        self._spawn(self._save_loop())
 
     def turn(self) -> None:
         """Advance after each turn of the event loop, before the turn is recorded."""
-        if self._has_news:
-            self._has_news = False
+        if self._has_changes:
+            self._has_changes = False
             self._save()
-        if self.is_wanted():
-            self.pasts.step()
-            self.asker.go_on(clock_us())
-            self._asked()
+        if self.has_demand():
+            self.subscriptions.step()
+            self.client.send_due(clock_us())
+            self._flush_messages()
 
-    def is_wanted(self) -> bool:
+    def has_demand(self) -> bool:
         """Whether a client waits for history."""
-        return bool(self.asker.active or len(self.pasts))
+        return bool(self.client.active or len(self.subscriptions))
 
     async def close(self) -> None:
         for task in list(self._tasks):
@@ -103,40 +103,40 @@ class HistoryDriver:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._save()
 
-    def heard(self) -> None:
+    def on_messages(self) -> None:
         """Schedule a turn after messages from other nodes."""
-        if self.asker.active:
+        if self.client.active:
             self._server.due()
 
     def channels_changed(self, *_: object) -> None:
         """Called before events are published to a channel that is now persistent."""
-        self._has_news = True
+        self._has_changes = True
         self._server.due()
 
-    def _asked(self) -> None:
+    def _flush_messages(self) -> None:
         """Hook: there may be messages for other nodes."""
 
-    def _look_after(self) -> None:
+    def _maintain(self) -> None:
         """Hook: called periodically."""
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _keep_known(self) -> None:
+    async def _save_loop(self) -> None:
         """Save progress periodically; after a while, drop the channels remembered from before."""
         left_s = _REMEMBERED_S
         while True:
             await asyncio.sleep(_SAVE_S)
             left_s -= _SAVE_S
-            if left_s <= 0 and self._directory.remembered:
-                self._directory.remembered = ()
+            if left_s <= 0 and self._channels.remembered:
+                self._channels.remembered = ()
                 self._broker.router.invalidate("#")
             self._save()
-            self._look_after()
+            self._maintain()
 
-    def _read_known(self) -> HistoryCheckpoint:
+    def _read_checkpoint(self) -> HistoryCheckpoint:
         if self._file is None or not self._file.exists():
             return HistoryCheckpoint()
         try:
@@ -146,7 +146,9 @@ class HistoryDriver:
             return HistoryCheckpoint()
 
     def _save(self) -> None:
-        known = HistoryCheckpoint(self.asker.places(), tuple(self._directory.persistent_filters()))
+        known = HistoryCheckpoint(
+            self.client.watermarks(), tuple(self._channels.persistent_filters())
+        )
         if self._file is None or known == self._saved:
             return
         unfinished = self._file.with_suffix(".tmp")
@@ -184,19 +186,19 @@ class HistoryService(HistoryDriver):
         *,
         pipeline: Pipeline,
         durability: Durability | None,
-        folder: Path | None,
+        data: Path | None,
     ) -> None:
         overlay = net.overlay
         self.exchange = net.channels.serve(
-            SERVICE, lambda context: HistoryProtocol(context, overlay.store, overlay.needs)
+            SERVICE, lambda context: HistoryProtocol(context, overlay.store, overlay.interests)
         )
-        super().__init__(broker, server, self.exchange, net.channels, folder=folder)
+        super().__init__(broker, server, self.exchange, net.channels, data=data)
         self._net = net
         self._durability = durability
         self._pages: HistoryPages | None = None
-        if durability is not None and folder is not None:
+        if durability is not None and data is not None:
             self._pages = HistoryPages(
-                folder / EVENTS,
+                data / EVENTS,
                 net.channels,
                 pipeline,
                 committed=lambda: durability.committed_offset,
@@ -205,60 +207,60 @@ class HistoryService(HistoryDriver):
         self._cuts: list[_NodeCut] = []
         self._warned: dict[str, bool] = {}
         overlay.store.watch(CHANNEL, self.channels_changed)
-        net.on_page = self._page_came
-        net.after.append(self.heard)
+        net.on_page = self._on_page
+        net.after.append(self.on_messages)
 
     def start(self) -> None:
         if self._durability is not None and self._durability.status().next_offset:
-            self.exchange.has_kept()
+            self.exchange.announce_history()
         super().start()
 
     def turn(self) -> None:
         if self._cuts:
-            self._answer_cuts()
+            self._reply_cuts()
         super().turn()
 
-    def heard(self) -> None:
+    def on_messages(self) -> None:
         """Handle requests and replies of other nodes."""
-        self._take_orders()
-        super().heard()
+        self._run_orders()
+        super().on_messages()
 
     # ------------------------------------------------------------------------------------ internals
 
-    def _asked(self) -> None:
-        self._take_orders()
+    def _flush_messages(self) -> None:
+        self._run_orders()
         self._net.turn()
 
-    def _take_orders(self) -> None:
+    def _run_orders(self) -> None:
         orders = self.exchange.orders
         while orders:
             order = orders.pop(0)
             if isinstance(order, MakeCut):
                 self._cut(order)
             else:
-                self._begin(self._read(order))
+                self._spawn(self._read(order))
 
-    def _page_came(self, event: Carried) -> None:
-        self.exchange.page_came(event, clock_us())
+    def _on_page(self, event: Carried) -> None:
+        self.exchange.on_page_event(event, clock_us())
 
     def _cut(self, order: MakeCut) -> None:
-        hub = self._broker.hub
+        hub = self._broker.context
         hub.cut_number = hub.number
         if self._durability is None:
-            self.exchange.cut_made(order, 0, hub.number, clock_us())
+            self.exchange.on_cut(order, 0, hub.number, clock_us())
             return
         cut = JournalCut(hub.kept_events())
         hub.cuts.append(cut)
         self._cuts.append(_NodeCut(cut, order, hub.number))
         self._server.due()
 
-    def _answer_cuts(self) -> None:
+    def _reply_cuts(self) -> None:
         assert self._durability is not None
         committed = self._durability.committed_offset
         waiting = []
         for each in self._cuts:
             if 0 <= each.cut.offset <= committed:
-                self.exchange.cut_made(each.order, each.cut.offset, each.number, clock_us())
+                self.exchange.on_cut(each.order, each.cut.offset, each.number, clock_us())
             else:
                 waiting.append(each)
         self._cuts = waiting
@@ -275,22 +277,22 @@ class HistoryService(HistoryDriver):
                 log.failure("reading the past failed", error, node=order.to)
                 problem = "failed; the log of the node says why"
             else:
-                self.exchange.page_made(order, page, clock_us())
-                self._said()
+                self.exchange.on_page_read(order, page, clock_us())
+                self._flush_replies()
                 return
-        self.exchange.no_page(order, problem, clock_us())
-        self._said()
+        self.exchange.on_page_failed(order, problem, clock_us())
+        self._flush_replies()
 
-    def _said(self) -> None:
+    def _flush_replies(self) -> None:
         """Send messages for another node or for this one."""
-        self._asked()
+        self._flush_messages()
         self._server.due()
 
-    def _look_after(self) -> None:
+    def _maintain(self) -> None:
         """Warn about persistent channels that this node can't store."""
         if self._durability is not None:
             return
-        for each in self._net.overlay.registry.all():
+        for each in self._net.overlay.directory.all():
             if is_persistent(each) and each.name not in self._warned:
                 self._warned[each.name] = True
                 log.warning("a channel is persistent", channel=each.name, problem=_NOTHING_KEPT)

@@ -30,7 +30,7 @@ LATEST_MS: Final = 4_000_000_000_000  # larger values are no time; sequence numb
 _MAX_BYTES: Final = 64
 
 
-def begin(folder: Path | None, now_ms: int) -> int:
+def next_incarnation(folder: Path | None, now_ms: int) -> int:
     """An incarnation larger than all before, stored in `folder`."""
     if folder is None:
         return now_ms

@@ -28,7 +28,7 @@ def load_initial_policies(
     A file is newer if its content differs from what was last loaded from it, so changes at run time
     survive restarts until the file is edited.
     """
-    stored = _newest_book(store)
+    stored = _newest_policy_set(store)
     if file is None:
         return stored or PolicySet()
     data = _read_file(file)
@@ -56,13 +56,13 @@ def load_initial_policies(
     return book
 
 
-def _newest_book(store: PolicyStore) -> PolicySet | None:
+def _newest_policy_set(store: PolicyStore) -> PolicySet | None:
     while (found := store.newest()) is not None:
         version, text = found
         try:
             return with_version(parse_policy_set(text), version.version)
         except PolicyError as error:
-            store.forget(version.version, str(error))
+            store.skip(version.version, str(error))
     return None
 
 

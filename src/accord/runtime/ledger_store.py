@@ -29,29 +29,29 @@ from accord.journal.reader import Reader
 KEPT: Final = 100_000
 _MAX_RECORDS: Final = 20_000  # bounds records of one or two entries, while little happens
 _MAX_BYTES: Final = 64_000_000
-_AT_A_TIME: Final = 2_000  # entries scanned per step, about a millisecond
+_SCAN_ENTRIES: Final = 2_000  # entries scanned per step, about a millisecond
 # Searches of the journal, running or waiting; further ones see only memory.
-_ASKERS: Final = 8
+_MAX_SEARCHES: Final = 8
 
 
 class LedgerStore:
     """`append` appends a record to the journal and returns whether it was accepted.
 
-    `settle` adds deferred entries to the ledger.
+    `flush_deferred` adds deferred entries to the ledger.
     """
 
     def __init__(
         self,
         ledger: Ledger,
         *,
-        settle: Callable[[], None] | None = None,
+        flush_deferred: Callable[[], None] | None = None,
         append: Callable[[bytes], bool] | None = None,
         journal: Path | None = None,
         keep: int = KEPT,
     ) -> None:
         self.ledger = ledger
         self.refused = 0  # entries that the journal refused
-        self._settle = settle
+        self._flush_deferred = flush_deferred
         self._append = append
         self._journal = journal
         self._keep = keep
@@ -60,12 +60,12 @@ class LedgerStore:
         self._bytes = 0
         self._newest = 0
         self._lock = asyncio.Lock()
-        self._askers = 0
+        self._searches = 0
 
     def drain(self, *, now_ms: int) -> None:
         """Move new entries to the store; call once a second and when the ledger is due."""
-        if self._settle is not None:
-            self._settle()
+        if self._flush_deferred is not None:
+            self._flush_deferred()
         batch = self.ledger.take()
         if batch is None or not batch.rows:
             return
@@ -99,15 +99,15 @@ class LedgerStore:
         self.drain(now_ms=now_ms)
         search = LedgerSearch(wanted, most)
         await self._search_memory(search)
-        if search.is_done or self._journal is None or self._askers >= _ASKERS:
+        if search.is_done or self._journal is None or self._searches >= _MAX_SEARCHES:
             is_complete = self._journal is None and not search.is_full
-            return search.answer(is_complete=is_complete)
-        self._askers += 1
+            return search.result(is_complete=is_complete)
+        self._searches += 1
         try:
             async with self._lock:
                 return await asyncio.to_thread(_search, self._journal, search)
         finally:
-            self._askers -= 1
+            self._searches -= 1
 
     async def _search_memory(self, search: LedgerSearch) -> None:
         """Scan in steps: the event loop is blocked meanwhile."""
@@ -115,9 +115,9 @@ class LedgerStore:
         for record in reversed(tuple(self._records)):
             if search.is_done:
                 return
-            search.look(record)
+            search.scan(record)
             looked += record.count
-            if looked >= _AT_A_TIME:
+            if looked >= _SCAN_ENTRIES:
                 looked = 0
                 await asyncio.sleep(0)
 
@@ -126,4 +126,4 @@ def _search(journal: Path, search: LedgerSearch) -> LedgerResult:
     try:
         return search_journal(Reader(journal), search)
     except JournalError:
-        return search.answer(is_complete=False)
+        return search.result(is_complete=False)

@@ -36,8 +36,8 @@ from accord.runtime.neighbour_link import NeighbourLink
 from accord.runtime.transports.interface import LinkTransport, Listener
 from accord.runtime.transports.udp import UdpEndpoint
 
-_MOST: Final = 64
-_KEPT_US: Final = 90_000_000  # a neighbour retries within half a minute
+_MAX_REFUSALS: Final = 64
+_REFUSAL_TTL_US: Final = 90_000_000  # a neighbour retries within half a minute
 
 
 class _Refusal:
@@ -51,9 +51,9 @@ class RefusedLinks:
     def __init__(self) -> None:
         self._by_name: dict[tuple[str, str], _Refusal] = {}  # latest last
 
-    def note(self, node: str, address: str, error: LinkError, now_us: int) -> bool:
+    def record(self, node: str, address: str, error: LinkError, now_us: int) -> bool:
         """Record a refusal; returns whether it is new or has a new cause."""
-        self._forget(now_us)
+        self._expire(now_us)
         known = self._by_name.pop((node, address), None)
         is_news = known is None or str(known.error) != str(error)
         if known is None or is_news:
@@ -61,15 +61,15 @@ class RefusedLinks:
         known.last_us = now_us
         known.attempts += 1
         self._by_name[node, address] = known
-        if len(self._by_name) > _MOST:
+        if len(self._by_name) > _MAX_REFUSALS:
             del self._by_name[next(iter(self._by_name))]
         return is_news
 
-    def linked(self, node: str, address: str) -> None:
+    def clear(self, node: str, address: str) -> None:
         self._by_name.pop((node, address), None)
 
     def status(self, now_us: int) -> tuple[RefusedLinkStatus, ...]:
-        self._forget(now_us)
+        self._expire(now_us)
         return tuple(
             RefusedLinkStatus(
                 node=node,
@@ -82,9 +82,9 @@ class RefusedLinks:
             for (node, address), each in self._by_name.items()
         )
 
-    def _forget(self, now_us: int) -> None:
+    def _expire(self, now_us: int) -> None:
         for at, each in list(self._by_name.items()):
-            if each.last_us + _KEPT_US > now_us:
+            if each.last_us + _REFUSAL_TTL_US > now_us:
                 return
             del self._by_name[at]
 
@@ -93,10 +93,10 @@ log = get_log(__name__)
 
 _STOP_S: Final = 2.0
 # Extra connections allowed beyond the maximum number of links, for handshakes.
-_STRANGERS: Final = 128
+_MAX_HANDSHAKES: Final = 128
 # Minimum timer delay: a defect in a deadline must not starve the rest of the node.
-_SOONEST_US: Final = 500
-_LATEST_US: Final = 60_000_000
+_MIN_WAIT_US: Final = 500
+_MAX_WAIT_US: Final = 60_000_000
 # After this silence another connection may take over a neighbour's name.
 _QUIET_US: Final = 3_000_000
 
@@ -117,7 +117,7 @@ class LinkManager:
         options: LinkOptions | None = None,
         endpoint: UdpEndpoint | None = None,
         group: MulticastLinks | None = None,
-        most_links: int = 1_024,
+        max_links: int = 1_024,
         quiet_us: int = _QUIET_US,
         objection: Callable[[LinkPeer], str] = lambda _: "",
         random: Callable[[], float] = system_random.random,
@@ -137,7 +137,7 @@ class LinkManager:
         self._codec = codec
         self._transport_of = transport_of
         self._options = options or LinkOptions()
-        self._most_links = most_links
+        self._max_links = max_links
         self._quiet_us = quiet_us
         self._objection = objection
         self._refusals = RefusedLinks()
@@ -146,7 +146,7 @@ class LinkManager:
         self._connections: dict[NeighbourLink, None] = {}
         self._listeners: list[Listener] = []
         self._dials: dict[SocketAddress, tuple[Dialler, asyncio.Task[None]]] = {}
-        self._past = no_traffic()  # traffic of closed links
+        self._closed_traffic = no_traffic()  # traffic of closed links
         self._is_due = False
         self._is_stopping = False
         self._alarm = Alarm(self.due)
@@ -210,7 +210,7 @@ class LinkManager:
 
     def status(self) -> NeighboursStatus:
         traffic = no_traffic()
-        traffic.add(self._past)
+        traffic.add(self._closed_traffic)
         for link in self._connections:
             if link.session is not None:
                 traffic.add(link.session.traffic)
@@ -247,9 +247,9 @@ class LinkManager:
 
     # Called by links and diallers.
 
-    def opened(self, link: NeighbourLink, remote: RemoteEndpoint) -> LinkSession | None:
+    def open_session(self, link: NeighbourLink, remote: RemoteEndpoint) -> LinkSession | None:
         """A session for a new connection, or None if there are too many."""
-        if self._is_stopping or len(self._connections) >= self._most_links + _STRANGERS:
+        if self._is_stopping or len(self._connections) >= self._max_links + _MAX_HANDSHAKES:
             self.refused += 1
             return None
         self._connections[link] = None
@@ -265,43 +265,43 @@ class LinkManager:
             group=None if self.group is None else self.group.group,
         )
 
-    def dialled(self, expected: str) -> NeighbourLink:
+    def new_link(self, expected: str) -> NeighbourLink:
         return NeighbourLink(self, is_dialer=True, expected=expected)
 
-    async def until_gone(self, node: str) -> None:
+    async def wait_until_down(self, node: str) -> None:
         while (link := self.links.get(node)) is not None:
             await asyncio.wait([link.done])
 
-    def up(self, link: NeighbourLink, now_us: int) -> None:
+    def on_up(self, link: NeighbourLink, now_us: int) -> None:
         standing = self.links.get(link.node)
         if standing is not None:
             if standing.session is not None:
                 standing.session.end(CloseReason.REPLACED, "another connection takes its place")
-            self.down(standing, now_us)
+            self.on_down(standing, now_us)
         self.links[link.node] = link
-        self._refusals.linked(link.node, _address(link))
+        self._refusals.clear(link.node, _address(link))
         log.info("linked with a neighbour", node=link.node, address=_address(link))
         self._guarded(self._overlay.link_up, link.node, now_us)
 
-    def down(self, link: NeighbourLink, now_us: int) -> None:
+    def on_down(self, link: NeighbourLink, now_us: int) -> None:
         if self.links.get(link.node) is link:
             del self.links[link.node]
             self._guarded(self._overlay.link_down, link.node, now_us)
 
-    def lost(self, link: NeighbourLink) -> None:
+    def on_closed(self, link: NeighbourLink) -> None:
         """Handle a closed connection; a dialled one is logged by its `Dialler`."""
         self._connections.pop(link, None)
         session = link.session
         if session is not None:
-            self._past.add(session.traffic)
+            self._closed_traffic.add(session.traffic)
         ended = link.done.result()
         if link.up_us < 0:
             self.refused += 1
         if not link.is_dialer and not self._is_stopping:
             is_expected = ended.is_routine or (link.up_us < 0 and session is None)
-            node = link.node or ("" if session is None else session.claimed)
+            node = link.node or ("" if session is None else session.claimed_name)
             if link.up_us < 0 and not is_expected:
-                is_expected = not self._refusals.note(node, _address(link), ended, clock_us())
+                is_expected = not self._refusals.record(node, _address(link), ended, clock_us())
             (log.debug if is_expected else log.warning)(
                 "a link ended" if link.up_us >= 0 else "a neighbour was refused",
                 node=node,
@@ -319,7 +319,7 @@ class LinkManager:
         assert self.group is not None
         now_us = clock_us()
         for message in self.group.group.messages(datagram):
-            self._guarded(self.group.port.receive_shared, node, message, now_us)
+            self._guarded(self.group.port.receive_multicast, node, message, now_us)
         self.due()
 
     def take(self, node: str, bytes_wanted: int) -> list[bytes]:
@@ -333,21 +333,21 @@ class LinkManager:
         if problem := self._objection(neighbour):
             return LinkError(CloseReason.SAME_NAME, problem)
         if standing is None or standing.session is None:
-            if len(self.links) < self._most_links:
+            if len(self.links) < self._max_links:
                 return None
             return LinkError(
-                CloseReason.BUSY, f"node {self._local.node} has {self._most_links} links"
+                CloseReason.BUSY, f"node {self._local.node} has {self._max_links} links"
             )
         session = standing.session
         # Secondary nodes are not pinged, but send at least one message per keepalive.
-        quiet_us = _LATEST_US if self.is_secondary(neighbour.node) else self._quiet_us
-        is_heard = session.is_heard(quiet_us, clock_us())
+        quiet_us = _MAX_WAIT_US if self.is_secondary(neighbour.node) else self._quiet_us
+        is_heard = session.is_alive(quiet_us, clock_us())
         refused = reason_to_refuse(
-            self._local.node, session.neighbour, neighbour, is_heard=is_heard
+            self._local.node, session.neighbour, neighbour, is_alive=is_heard
         )
         if refused is not None:
             # The other side may already know that the existing connection is broken: probe it.
-            session.touch()
+            session.queue_keepalive()
             self.due()
         return refused
 
@@ -361,7 +361,7 @@ class LinkManager:
         for link in self._connections:
             if link.session is not None:
                 link.session.advance(now_us)
-        self._hand_out()
+        self._dispatch()
         if self.group is not None:
             self._guarded(self.group.flush, now_us)
         for link in list(self._connections):
@@ -371,7 +371,7 @@ class LinkManager:
         self._set_timer(now_us)
         self.turn_us = clock_us() - now_us
 
-    def _hand_out(self) -> None:
+    def _dispatch(self) -> None:
         """Pass each control message to the link of its destination."""
         sends = self._overlay.sends
         self._overlay.sends = []
@@ -383,7 +383,7 @@ class LinkManager:
                 self._guarded(link.session.send, message)
 
     def _set_timer(self, now_us: int) -> None:
-        due_us = now_us + _LATEST_US
+        due_us = now_us + _MAX_WAIT_US
         if self.group is not None:
             due_us = min(due_us, self.group.due_us)
         for each in (self._overlay, *(link.session for link in self._connections)):
@@ -391,7 +391,7 @@ class LinkManager:
             if found is not None and found < due_us:
                 due_us = found
         if not self._is_stopping:
-            self._alarm.set(max(due_us - now_us, _SOONEST_US))
+            self._alarm.set(max(due_us - now_us, _MIN_WAIT_US))
 
     def _guarded(self, call: Callable[..., None], *arguments: Any) -> None:
         """Call with fault isolation: one failing message must not break other links."""

@@ -81,30 +81,30 @@ class Monitor:
         self.load = NodeLoad()
         self._watched = watched
         self._process = process or ProcessUsage()
-        self._looked_ms = now_ms
+        self._sampled_ms = now_ms
         self._node = CounterRates(now_ms, self._counts(watched.statistics()))
         self._shed: dict[str, CounterRates] = {}
         self._waits = [CounterRates(now_ms, _NO_WAITS) for _ in range(IMPORTANCES)]
-        self._channel_watch = ChannelSampler(channels, now_ms=now_ms)
-        self._client_watch = ClientSampler(watched.readings)
+        self._channel_sampler = ChannelSampler(channels, now_ms=now_ms)
+        self._client_sampler = ClientSampler(watched.readings)
         self._bins: list[BinActivity] = []
-        self._channel_lines: list[ChannelActivity] = []
-        self._client_lines: list[ClientActivity] = []
+        self._channel_activity: list[ChannelActivity] = []
+        self._client_activity: list[ClientActivity] = []
         self._uptime_ms = 0
 
-    def look(self, *, now_ms: int) -> None:
+    def sample(self, *, now_ms: int) -> None:
         """Take a sample; call about once a second."""
         self.store.drain(now_ms=now_ms)
         statistics = self._watched.statistics()
         backlog = self._watched.backlog()
         self._uptime_ms = statistics.uptime_ms
-        self._look_at_node(statistics, sum(backlog), now_ms)
-        self._bins = self._look_at_bins(statistics, backlog, now_ms)
-        self._channel_lines = self._channel_watch.look(now_ms=now_ms)
-        for line in self._channel_lines:
+        self._sample_node(statistics, sum(backlog), now_ms)
+        self._bins = self._sample_bins(statistics, backlog, now_ms)
+        self._channel_activity = self._channel_sampler.sample(now_ms=now_ms)
+        for line in self._channel_activity:
             self._add_each("channel", _CHANNEL, line.channel, line)
-        self._client_lines = self._client_watch.look(now_ms=now_ms)
-        for client in self._client_lines:
+        self._client_activity = self._client_sampler.sample(now_ms=now_ms)
+        for client in self._client_activity:
             self._add_each("client", _CLIENT, client.client, client)
 
     def resources(self) -> dict[str, float]:
@@ -122,14 +122,14 @@ class Monitor:
         return Top(
             name=self._watched.name,
             version=self._watched.version,
-            taken_ms=self._looked_ms,
+            taken_ms=self._sampled_ms,
             uptime_ms=self._uptime_ms,
             load=self.load,
             management=self._watched.management(),
             bins=tuple(self._bins),
-            channels=tuple(self._channel_lines[:most]),
-            channels_total=self._channel_watch.total,
-            clients=tuple(self._client_lines[:most]),
+            channels=tuple(self._channel_activity[:most]),
+            channels_total=self._channel_sampler.total,
+            clients=tuple(self._client_activity[:most]),
             clients_total=self.load.sessions,
             ledger=self.store.status(),
         )
@@ -144,20 +144,20 @@ class Monitor:
 
     def summary(self, name: str) -> Summary | None:
         series = self.series.get(name)
-        return None if series is None else series.summary(name, now_ms=self._looked_ms)
+        return None if series is None else series.summary(name, now_ms=self._sampled_ms)
 
     def points(self, name: str) -> list[tuple[int, float]]:
         series = self.series.get(name)
         return [] if series is None else series.points()
 
     async def search(self, wanted: LedgerQuery, most: int) -> LedgerResult:
-        return await self.store.search(wanted, most, now_ms=self._looked_ms)
+        return await self.store.search(wanted, most, now_ms=self._sampled_ms)
 
     async def waiting(self, number: int) -> list[Waiting]:
         return await self._watched.waiting(number)
 
-    def _look_at_node(self, statistics: Statistics, backlog: int, now_ms: int) -> None:
-        before_ms, self._looked_ms = self._looked_ms, now_ms
+    def _sample_node(self, statistics: Statistics, backlog: int, now_ms: int) -> None:
+        before_ms, self._sampled_ms = self._sampled_ms, now_ms
         self._node.add(now_ms, self._counts(statistics))
         cpu, received, received_bytes, sent, sent_bytes, shed = self._node.rates()
         for cause, count in statistics.shed.causes.items():
@@ -185,7 +185,7 @@ class Monitor:
             self._add(f"shed_hz/{cause}", rate)
         self._add("ledger_missed", self.store.status().missed)
 
-    def _look_at_bins(
+    def _sample_bins(
         self, statistics: Statistics, backlog: Sequence[int], now_ms: int
     ) -> list[BinActivity]:
         """Activity of each importance that has ever been used."""
@@ -226,4 +226,4 @@ class Monitor:
 
     def _add(self, name: str, value: float | None) -> None:
         if value is not None:
-            self.series.add(name, self._looked_ms, value)
+            self.series.add(name, self._sampled_ms, value)

@@ -73,23 +73,23 @@ class MulticastLinks:
         self._own = own
         self._links = links
         self._receive = receive
-        self.port.reach_group([], self.group.message_bytes)
-        self._endpoint.receive = self._received
+        self.port.set_group_reach([], self.group.message_bytes)
+        self._endpoint.receive = self._on_datagram
 
     def stop(self) -> None:
         self._endpoint.receive = None
         self._endpoint.close()
 
     def flush(self, now_us: int) -> None:
-        self._reach([] if self._endpoint.is_full else self._hearing(now_us))
+        self._set_reached([] if self._endpoint.is_full else self._receivers(now_us))
         if now_us >= self.due_us:
             self.due_us = now_us + self._beacon_us
             self._endpoint.send(self.group.beacon(self.addresses()))
-        while messages := self.port.take_shared(_PIECE_BYTES):
+        while messages := self.port.take_multicast(_PIECE_BYTES):
             for datagram in self.group.pack(messages):
                 self._endpoint.send(datagram)
             if self._endpoint.is_full:
-                self._reach([])  # the rest is sent over the links
+                self._set_reached([])  # the rest is sent over the links
 
     def status(self) -> MulticastStatus:
         return MulticastStatus(
@@ -101,36 +101,36 @@ class MulticastLinks:
             strangers=self.strangers,
         )
 
-    def _hearing(self, now_us: int) -> list[str]:
+    def _receivers(self, now_us: int) -> list[str]:
         found = []
         for node, link in self._links.items():
-            end = None if link.session is None else link.session.in_group
+            end = None if link.session is None else link.session.group_peer
             if end is not None and end.is_open(now_us):
                 found.append(node)
         return found
 
-    def _reach(self, neighbours: list[str]) -> None:
+    def _set_reached(self, neighbours: list[str]) -> None:
         if neighbours != self._reached:
             self._reached = neighbours
-            self.port.reach_group(neighbours, self.group.message_bytes)
+            self.port.set_group_reach(neighbours, self.group.message_bytes)
 
-    def _received(self, data: bytes, host: str) -> None:
+    def _on_datagram(self, data: bytes, host: str) -> None:
         datagram = self.group.open(data)
-        if datagram is None or datagram.head.sender == self._own:
+        if datagram is None or datagram.header.sender == self._own:
             return
-        head = datagram.head
+        head = datagram.header
         if head.addresses and self.on_beacon is not None:
             self.on_beacon(head.sender, head.addresses, host)
         link = self._links.get(head.sender)
         session = None if link is None else link.session
         if (
             session is None
-            or session.in_group is None
+            or session.group_peer is None
             or session.neighbour is None
             or session.neighbour.incarnation != head.incarnation
         ):
             self.strangers += 1
-        elif not session.in_group.admit(datagram.number):
+        elif not session.group_peer.admit(datagram.number):
             self.repeated += 1
         elif self._receive is not None:
             self._receive(head.sender, datagram)

@@ -30,7 +30,7 @@ _CONTROL_BYTES: Final = 2 * AHEAD_BYTES
 _CLOSE_S: Final = 2.0
 _DISCARDED_BYTES: Final = 1_000_000
 # Minimum time between two samples of the socket; an earlier one shows nothing new.
-_AGAIN_US: Final = 200
+_RESAMPLE_US: Final = 200
 # Bounds on the time slice for one neighbour's messages in one turn. The slice is as long as the
 # rest of the turn, so that a busy node does not fall behind its input.
 _WORK_US: Final = 5_000
@@ -43,11 +43,11 @@ class LinkOwner(Protocol):
     endpoint: UdpEndpoint | None
     turn_us: int  # duration of a turn without processing received messages
 
-    def opened(self, link: NeighbourLink, remote: RemoteEndpoint) -> LinkSession | None: ...
-    def up(self, link: NeighbourLink, now_us: int) -> None: ...
+    def open_session(self, link: NeighbourLink, remote: RemoteEndpoint) -> LinkSession | None: ...
+    def on_up(self, link: NeighbourLink, now_us: int) -> None: ...
     def receive(self, link: NeighbourLink, message: Any, now_us: int) -> None: ...
-    def down(self, link: NeighbourLink, now_us: int) -> None: ...
-    def lost(self, link: NeighbourLink) -> None: ...
+    def on_down(self, link: NeighbourLink, now_us: int) -> None: ...
+    def on_closed(self, link: NeighbourLink) -> None: ...
     def due(self) -> None: ...
     def take(self, node: str, bytes_wanted: int) -> list[bytes]: ...
     def take_datagrams(self, node: str, bytes_wanted: int, message_bytes: int) -> list[bytes]: ...
@@ -74,12 +74,12 @@ class NeighbourLink(asyncio.Protocol):
         self._is_paused = False
         self._is_finished = False
         self._discarded = 0
-        self._came: deque[Any] = deque()  # received, not processed yet
+        self._received: deque[Any] = deque()  # received, not processed yet
         self._is_reading = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self.session = self._owner.opened(self, remote_of(transport))
+        self.session = self._owner.open_session(self, remote_of(transport))
         if self.session is None:
             self._transport.abort()
             return
@@ -102,10 +102,10 @@ class NeighbourLink(asyncio.Protocol):
         if self.up_us < 0 and session.neighbour is not None:
             self.node = session.neighbour.node
             self.up_us = now_us
-            self._owner.up(self, now_us)
+            self._owner.on_up(self, now_us)
             self.up.set_result(None)
-            self._meet_datagrams()
-        self._came.extend(messages)
+            self._register_datagrams()
+        self._received.extend(messages)
         self.work()
         self._owner.due()
 
@@ -121,7 +121,7 @@ class NeighbourLink(asyncio.Protocol):
 
     def work(self) -> bool:
         """Process received messages for one time slice; returns whether any are left."""
-        came = self._came
+        came = self._received
         if not came and self._is_reading:
             return False
         now_us = clock_us()
@@ -147,17 +147,17 @@ class NeighbourLink(asyncio.Protocol):
         session = self.session
         ended = None if session is None else session.ended
         if ended is None:
-            ended = _lost(error, is_up=self.up_us >= 0)
-        self._wait_no_longer()
-        self._came.clear()  # as if lost in transit
+            ended = _close_error(error, is_up=self.up_us >= 0)
+        self._cancel_timer()
+        self._received.clear()  # as if lost in transit
         self._transport = None
         self._gauge = None
         if self._owner.endpoint is not None and session is not None and session.datagrams:
             self._owner.endpoint.remove(session.datagrams.opener.id)
         if not self.done.done():
             self.done.set_result(ended)
-        self._owner.down(self, clock_us())
-        self._owner.lost(self)
+        self._owner.on_down(self, clock_us())
+        self._owner.on_closed(self)
 
     def pause_writing(self) -> None:
         self._is_paused = True
@@ -174,7 +174,7 @@ class NeighbourLink(asyncio.Protocol):
         if session.ended is not None or transport.get_write_buffer_size() < _CONTROL_BYTES:
             self._write(session.take_control(now_us))
         if session.ended is not None:
-            self._owner.down(self, now_us)
+            self._owner.on_down(self, now_us)
             self._finish()
         elif self.up_us >= 0:
             self._flush_datagrams(session, now_us)
@@ -186,8 +186,8 @@ class NeighbourLink(asyncio.Protocol):
 
     def _flush_data(self, session: LinkSession, transport: asyncio.Transport, now_us: int) -> None:
         link = self.link
-        if link.carries_bps():
-            link.renew(now_us)
+        if link.capacity_bps():
+            link.expire_sample(now_us)
         while not self._is_paused and self._timer is None:
             room = min(self._room(), AHEAD_BYTES - transport.get_write_buffer_size())
             if room <= 0:
@@ -206,19 +206,19 @@ class NeighbourLink(asyncio.Protocol):
         if link.room > 0 or gauge is None:
             return link.room
         now_us = clock_us()
-        if now_us - link.looked_us < _AGAIN_US:
+        if now_us - link.sampled_us < _RESAMPLE_US:
             link.hold(now_us)
-        elif gauge.look(link, now_us) > 0:
+        elif gauge.sample(link, now_us) > 0:
             return link.room
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(link.wait_us / 1e6, self._waited)
+        self._timer = loop.call_later(link.wait_us / 1e6, self._on_timer)
         return 0
 
-    def _waited(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self.flush(clock_us())
 
-    def _wait_no_longer(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -229,7 +229,7 @@ class NeighbourLink(asyncio.Protocol):
             self._transport.write(data)
             self.link.sent(len(data))
 
-    def _meet_datagrams(self) -> None:
+    def _register_datagrams(self) -> None:
         session, endpoint = self.session, self._owner.endpoint
         if session is not None and session.datagrams is not None and endpoint is not None:
             endpoint.add(session.datagrams.opener.id, self.datagram_received)
@@ -256,16 +256,16 @@ class NeighbourLink(asyncio.Protocol):
         if transport is None or self._is_finished:
             return
         self._is_finished = True
-        self._wait_no_longer()
+        self._cancel_timer()
         self._timer = asyncio.get_running_loop().call_later(_CLOSE_S, self.abort)
         ended = None if self.session is None else self.session.ended
-        if transport.can_write_eof() and ended is not None and not ended.is_told:
+        if transport.can_write_eof() and ended is not None and not ended.is_from_peer:
             transport.write_eof()
         else:
             transport.close()
 
 
-def _lost(error: Exception | None, *, is_up: bool) -> LinkError:
+def _close_error(error: Exception | None, *, is_up: bool) -> LinkError:
     text = "" if error is None else f" ({getattr(error, 'strerror', None) or error})".lower()
     if is_up:
         return LinkError(CloseReason.LOST, f"the connection was lost{text}")

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct, structs
 
 from accord.core.broker.broker import Broker
-from accord.core.broker.broker_context import NUMBERS
+from accord.core.broker.broker_context import NUMBERS_PER_MS
 from accord.core.broker.connection import Connection
 from accord.core.broker.feedback import FeedbackHandler
 from accord.core.broker.handshake import LoginGate, MqttHandshake
@@ -32,7 +32,7 @@ from accord.runtime.admission import AdmissionService, NodeAdmissionOptions
 from accord.runtime.durability import Durability
 from accord.runtime.fault_isolation import FaultIsolation
 from accord.runtime.history_service import HistoryDriver, HistoryService
-from accord.runtime.incarnation import begin
+from accord.runtime.incarnation import next_incarnation
 from accord.runtime.logs import get_log
 from accord.runtime.overlay_service import NetOptions, OverlayService
 from accord.runtime.pipeline import Pipeline
@@ -51,7 +51,7 @@ from accord.runtime.websocket import ANY
 log = get_log(__name__)
 
 _TICK_S: Final = 0.2
-_TIDY_S: Final = 10.0
+_MAINTAIN_S: Final = 10.0
 _DRAIN_MS: Final = 5_000
 
 
@@ -90,7 +90,7 @@ class Node:
         self.addresses: list[SocketAddress] = []
         self.incarnation = 0  # set at start
         self.durability: Durability | None = None
-        self.manager: PolicyRuntime | None = None
+        self.policy_runtime: PolicyRuntime | None = None
         self.registry = MeasurementRegistry()
         self.pipeline = Pipeline(
             settings.pipeline,
@@ -101,10 +101,10 @@ class Node:
         self.net: OverlayService | SecondaryService | None = None  # set at start
         self.quality: QualityService | None = None
         self.admission: AdmissionService | None = None
-        self.past: HistoryDriver | None = None  # history of persistent channels
+        self.history: HistoryDriver | None = None  # history of persistent channels
         self._stack = AsyncExitStack()
         self._clock = clock or Clock()
-        self._containment = FaultIsolation(log)
+        self._isolation = FaultIsolation(log)
         self._listening: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._is_ready = False
@@ -113,7 +113,7 @@ class Node:
         keep_freed_memory()
         settings = self.settings
         is_secondary = settings.net.is_secondary
-        self.incarnation = begin(settings.data, self._clock.now_ms())
+        self.incarnation = next_incarnation(settings.data, self._clock.now_ms())
         self.broker = Broker(
             settings.limits,
             now_ms=self._clock.now_ms(),
@@ -124,7 +124,7 @@ class Node:
             denied_to=self.users.denied_to,
             new_client_id=lambda: f"auto-{secrets.token_hex(8)}",
         )
-        self.broker.hub.number = self.incarnation * NUMBERS
+        self.broker.context.number = self.incarnation * NUMBERS_PER_MS
         self.server = Server(
             self.broker, self._clock, gate=LoginGate(), login=self._login, on_turn=self._on_turn
         )
@@ -135,7 +135,7 @@ class Node:
                 self.server,
                 node=self.name,
                 incarnation=self.incarnation,
-                folder=settings.data,
+                data=settings.data,
                 options=settings.quality,
                 is_leaf=is_secondary,
             )
@@ -157,7 +157,7 @@ class Node:
                 due=self.server.due,
                 is_secondary=is_secondary,
             )
-            self.manager = PolicyRuntime(
+            self.policy_runtime = PolicyRuntime(
                 self.name,
                 self.version,
                 self.broker,
@@ -165,7 +165,7 @@ class Node:
                 self._clock,
                 statistics=self.statistics,
                 durability=self.durability,
-                folder=settings.data,
+                data=settings.data,
                 file=settings.policies,
                 pipeline=self.pipeline,
                 quality=self.quality,
@@ -180,11 +180,11 @@ class Node:
                     node=self.name,
                     incarnation=self.incarnation,
                 )
-                self.manager.net = self.net
+                self.policy_runtime.net = self.net
                 self.quality.join_parents(self.net)
                 self.admission.start_secondary(self.net)
-                self.past = self._past_of_child(self.net)
-                self.past.start()
+                self.history = self._child_history(self.net)
+                self.history.start()
                 await self.net.start(self._stack)
             else:
                 self.net = OverlayService(
@@ -194,21 +194,21 @@ class Node:
                     self._clock,
                     node=self.name,
                     incarnation=self.incarnation,
-                    folder=settings.data,
+                    data=settings.data,
                 )
-                self.manager.net = self.net
+                self.policy_runtime.net = self.net
                 self.quality.join(self.net)
                 self.admission.start(self.net)
-                self.past = HistoryService(
+                self.history = HistoryService(
                     self.broker,
                     self.server,
                     self.net,
                     self._clock,
                     pipeline=self.pipeline,
                     durability=self.durability,
-                    folder=settings.data,
+                    data=settings.data,
                 )
-                self.past.start()
+                self.history.start()
                 await self.net.start(self._stack)
             self.quality.start()
             for listener in settings.listeners:
@@ -216,12 +216,12 @@ class Node:
         except BaseException:
             await self._close()
             raise
-        self._tasks = [asyncio.create_task(self._tick()), asyncio.create_task(self._tidy())]
+        self._tasks = [asyncio.create_task(self._tick()), asyncio.create_task(self._maintain())]
         if self.pipeline.is_enabled:
             self.pipeline.start()
             self._tasks.append(asyncio.create_task(feed_pipeline(self.pipeline, self.broker)))
         if settings.statistics_s:
-            self._tasks.append(asyncio.create_task(self._tell()))
+            self._tasks.append(asyncio.create_task(self._publish_statistics()))
         self._is_ready = True
         return self
 
@@ -230,7 +230,9 @@ class Node:
         self._is_ready = False
         for listening in self._listening:
             listening.close()
-        await self._until(lambda: not (self.broker.hub.tasks.waiting or self.broker.hub.held))
+        await self._until(
+            lambda: not (self.broker.context.tasks.waiting or self.broker.context.held)
+        )
         self.server.end_all(Reason.SERVER_SHUTTING_DOWN)
         await self._until(lambda: not self.server.connections)
         await self._close()
@@ -239,8 +241,8 @@ class Node:
         return self._is_ready
 
     def statistics(self) -> Statistics:
-        self.broker.cut_throughs.settle()
-        counters = self.broker.hub.counters
+        self.broker.cut_throughs.flush()
+        counters = self.broker.context.counters
         counters.sessions = len(self.broker.sessions)
         counters.subscriptions = self.broker.router.size
         counters.predicates = self.broker.router.predicates
@@ -260,16 +262,16 @@ class Node:
         return structs.replace(taken, pipeline=pipeline)
 
     def clients(self) -> Iterator[ClientStatus]:
-        self.broker.cut_throughs.settle()
+        self.broker.cut_throughs.flush()
         for session in list(self.broker.sessions.values()):
             yield _client_status(session)
 
-    def _past_of_child(self, net: SecondaryService) -> HistoryDriver:
+    def _child_history(self, net: SecondaryService) -> HistoryDriver:
         child, folder = net.child, self.settings.data
-        asker = child.recalling.asker
-        past = HistoryDriver(self.broker, self.server, asker, child.lookups, folder=folder)
+        asker = child.history.client
+        past = HistoryDriver(self.broker, self.server, asker, child.channel_cache, data=folder)
         child.on_bound.append(past.channels_changed)
-        net.after.append(past.heard)
+        net.after.append(past.on_messages)
         return past
 
     async def _listen(self, listener: ListenerSettings) -> None:
@@ -311,13 +313,13 @@ class Node:
 
     def _on_turn(self) -> bool:
         """Process the effects of reads; returns whether to call it after every read for now."""
-        run = self._containment.run
-        if self.past is not None:
-            run("reading the past failed", self.past.turn)
+        run = self._isolation.run
+        if self.history is not None:
+            run("reading the past failed", self.history.turn)
         if self.durability is not None:
             run("recording what is to be kept failed", self.durability.append)
-        if self.manager is not None:
-            run("answering requests failed", self.manager.turn)
+        if self.policy_runtime is not None:
+            run("answering requests failed", self.policy_runtime.turn)
         if self.quality is not None:
             run("looking after quality failed", self.quality.turn)
         if self.admission is not None:
@@ -325,7 +327,7 @@ class Node:
         if self.net is not None:
             run("serving the overlay failed", self.net.turn)
         # Sending history makes room for more of it.
-        is_past_wanted = self.past is not None and self.past.is_wanted()
+        is_past_wanted = self.history is not None and self.history.has_demand()
         return is_past_wanted or bool(self.broker.catch_ups)
 
     def _take_measured(self, measured: MeasuredValues) -> None:
@@ -335,23 +337,23 @@ class Node:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            self._containment.run("doing what is due failed", self.server.tick)
+            self._isolation.run("doing what is due failed", self.server.tick)
             if self.admission is not None:
-                self._containment.run("looking after admission failed", self.admission.tick)
+                self._isolation.run("looking after admission failed", self.admission.tick)
 
-    async def _tidy(self) -> None:
+    async def _maintain(self) -> None:
         while True:
             if self.durability is not None:
-                self._containment.run("tidying up failed", self.durability.tidy)
-            self.registry.forget(now_ms=self._clock.now_ms())
-            await asyncio.sleep(_TIDY_S)
+                self._isolation.run("tidying up failed", self.durability.compact)
+            self.registry.expire(now_ms=self._clock.now_ms())
+            await asyncio.sleep(_MAINTAIN_S)
 
-    async def _tell(self) -> None:
+    async def _publish_statistics(self) -> None:
         """Publish statistics periodically."""
         while True:
-            self.broker.hub.now_ms = self._clock.now_ms()
+            self.broker.context.now_ms = self._clock.now_ms()
             for topic, payload in system_topics(self.statistics(), version=self.version):
-                self.broker.publish_own(topic, payload)
+                self.broker.publish_as_node(topic, payload)
             self.server.due()
             await asyncio.sleep(self.settings.statistics_s)
 
@@ -370,11 +372,11 @@ class Node:
         await self._close_part(self._stack.aclose)
         for protocol in list(self.server.connections.values()):
             protocol.abort()
-        for part in (self.manager, self.quality, self.past, self.pipeline):
+        for part in (self.policy_runtime, self.quality, self.history, self.pipeline):
             if part is not None:
                 await self._close_part(part.close)
         if self.durability is not None:
-            self._containment.run("closing what is kept failed", self.durability.close)
+            self._isolation.run("closing what is kept failed", self.durability.close)
         await self.users.close()
 
     async def _close_part(self, close: Callable[[], Awaitable[None]]) -> None:
@@ -382,11 +384,11 @@ class Node:
         try:
             await close()
         except Exception as error:
-            self._containment.failed("closing a part of the node failed", error)
+            self._isolation.failed("closing a part of the node failed", error)
 
 
 def _client_status(session: MqttSession) -> ClientStatus:
-    line = session.line
+    line = session.connection
     outbox = session.outbox
     connection = line if isinstance(line, Connection) else None
     return ClientStatus(

@@ -91,28 +91,30 @@ class OverlayService:
         *,
         node: str,
         incarnation: int,
-        folder: Path | None,
+        data: Path | None,
     ) -> None:
         self.options = options
         self.incarnation = incarnation
         self.addresses: list[SocketAddress] = []
         self.bridge = OverlayBridge(broker, clock_us)
-        self.bridge.remotes.at_once = _TEXT_AT_ONCE
-        self.overlay = Overlay(node, incarnation, options.overlay, random.random, self.bridge.need)
-        self.channels = Channels(self.overlay, SHIPPED, installed_templates(), contains=True)
-        self.overlay.transits.carriage = TransportSelector(options.carry, self._repairs)
+        self.bridge.remote_interests.batch_characters = _TEXT_AT_ONCE
+        self.overlay = Overlay(
+            node, incarnation, options.overlay, random.random, self.bridge.on_interest
+        )
+        self.channels = Channels(self.overlay, SHIPPED, installed_templates(), isolate_faults=True)
+        self.overlay.outboxes.transport_selector = TransportSelector(options.carry, self._repairs)
         self.tiers = TierLinks()  # links to secondary nodes, for services
         self.after: list[Callable[[], None]] = []  # called when messages may have arrived or be due
         self.on_page: Callable[[Carried], None] | None = None  # receives history pages
         self._broker = broker
         self._server = server
         self._clock = clock
-        self._containment = FaultIsolation(log)
+        self._isolation = FaultIsolation(log)
         # By name: the widened definition's base, and the definition of exactly that name.
         self._widened: dict[str, tuple[ChannelDefinition, ChannelDefinition | None]] = {}
-        self._is_widened = False  # whether interests are aggregated, for lack of budget
-        self._read_us = 0  # when to parse more remote interests
-        self._file = None if folder is None else folder / CHANNELS
+        self._is_aggregated = False  # whether interests are aggregated, for lack of budget
+        self._parse_due_us = 0  # when to parse more remote interests
+        self._file = None if data is None else data / CHANNELS
         self._neighbours: LinkManager | None = None
         self._local = LocalIdentity(node=node, incarnation=incarnation, key=SharedKey(options.key))
         self._codec = LinkCodec(LinkMessage)
@@ -144,7 +146,7 @@ class OverlayService:
         for address in self.options.listen:
             self.addresses.append(await self._neighbours.listen(address))
         for definition in (*self.options.channels, *self._read_channels()):
-            if problem := self.overlay.registry.create(definition, replace=True):
+            if problem := self.overlay.directory.create(definition, replace=True):
                 log.warning("a channel can't be defined", channel=definition.name, problem=problem)
             elif problem := self.channels.problem_with(definition.template):
                 log.warning(
@@ -172,9 +174,9 @@ class OverlayService:
 
     def turn(self) -> None:
         """Schedule the links if there is something to send."""
-        self._tell_failures()
+        self._log_failures()
         if self.overlay.deliveries:  # from a template that orders its own clients' events
-            self._hand_over()
+            self._deliver_all()
         has_work = self.overlay.has_work() or self.channels.is_touched
         has_work = has_work or (self._children is not None and self._children.has_work())
         self.channels.is_touched = False
@@ -212,31 +214,31 @@ class OverlayService:
             self._children.receive(neighbour, message, now_us)
         else:
             self.overlay.receive(neighbour, message, now_us)
-        self._after()
+        self._run_after()
 
     def advance(self, now_us: int) -> None:
-        self._read_needs(now_us)
+        self._parse_interests(now_us)
         self.channels.advance(now_us)
         if self._children is not None:
             self._children.advance(now_us)
-        losses = list(self.overlay.losses)
-        self.overlay.losses.clear()
+        losses = list(self.overlay.drops)
+        self.overlay.drops.clear()
         for loss in losses:
-            self.bridge.lost(*loss)
-        if self.overlay.needs.is_widened != self._is_widened:
-            self._is_widened = self.overlay.needs.is_widened
+            self.bridge.on_dropped(*loss)
+        if self.overlay.interests.is_aggregated != self._is_aggregated:
+            self._is_aggregated = self.overlay.interests.is_aggregated
             log.warning(
                 "needs are told wider than they are: there are too many"
-                if self._is_widened
+                if self._is_aggregated
                 else "needs are told as they are again",
-                needs_widened=self.overlay.needs.widened(),
+                needs_widened=self.overlay.interests.count_aggregated(),
             )
-        self._after()
+        self._run_after()
 
     def next_due_us(self) -> int:
         due_us = self.channels.next_due_us()
-        if self.bridge.remotes.has_unread():
-            due_us = min(due_us, self._read_us)
+        if self.bridge.remote_interests.has_unparsed():
+            due_us = min(due_us, self._parse_due_us)
         return due_us if self._children is None else min(due_us, self._children.next_due_us())
 
     def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
@@ -247,84 +249,84 @@ class OverlayService:
         return self._encoded(neighbour, taken)
 
     def take_datagrams(self, neighbour: str, bytes_wanted: int, message_bytes: int) -> list[bytes]:
-        taken = self.overlay.take_loose(neighbour, bytes_wanted, message_bytes, clock_us())
+        taken = self.overlay.take_droppable(neighbour, bytes_wanted, message_bytes, clock_us())
         return self._encoded(neighbour, taken)
 
-    def reach_group(self, neighbours: list[str], message_bytes: int) -> None:
-        self.overlay.reach_group(neighbours, message_bytes)
+    def set_group_reach(self, neighbours: list[str], message_bytes: int) -> None:
+        self.overlay.set_group_reach(neighbours, message_bytes)
 
-    def take_shared(self, bytes_wanted: int) -> list[bytes]:
-        taken = self.overlay.take_shared(bytes_wanted, clock_us())
+    def take_multicast(self, bytes_wanted: int) -> list[bytes]:
+        taken = self.overlay.take_multicast(bytes_wanted, clock_us())
         if taken:
-            self._broker.hub.now_ms = self._clock.now_ms()
+            self._broker.context.now_ms = self._clock.now_ms()
         for each in taken:
-            for share in each.shares:
-                self.bridge.sent(share.neighbour, each.event)
+            for share in each.parts:
+                self.bridge.on_sent(share.neighbour, each.event)
         return [self._encode(each) for each in taken]
 
-    def receive_shared(self, neighbour: str, message: Any, now_us: int) -> None:
-        self.overlay.receive_shared(neighbour, message, now_us)
-        self._after()
+    def receive_multicast(self, neighbour: str, message: Any, now_us: int) -> None:
+        self.overlay.receive_multicast(neighbour, message, now_us)
+        self._run_after()
 
     def _encoded(self, neighbour: str, events: list[Carried]) -> list[bytes]:
         if events:
-            self._broker.hub.now_ms = self._clock.now_ms()
+            self._broker.context.now_ms = self._clock.now_ms()
             for event in events:
-                self.bridge.sent(neighbour, event)
+                self.bridge.on_sent(neighbour, event)
         return [self._encode(each) for each in events]
 
-    def _read_needs(self, now_us: int) -> None:
+    def _parse_interests(self, now_us: int) -> None:
         """Parse more of the remote interests, with pauses in between."""
-        if now_us >= self._read_us:
-            self.bridge.remotes.read_on()
-            self._read_us = now_us + _PAUSES * (clock_us() - now_us)
+        if now_us >= self._parse_due_us:
+            self.bridge.remote_interests.parse_next()
+            self._parse_due_us = now_us + _PAUSES * (clock_us() - now_us)
 
     def _repairs(self, template: str) -> bool:
         """Whether a template retransmits events lost on links."""
         found = self.channels.templates.get(template)
         return found is not None and ALL in found.promises
 
-    def _after(self) -> None:
-        self._tell_failures()
+    def _run_after(self) -> None:
+        self._log_failures()
         if self.overlay.deliveries:
-            self._hand_over()
-        if self.bridge.held_back:
-            self.bridge.release()
+            self._deliver_all()
+        if self.bridge.paused:
+            self.bridge.resume_publishers()
             self._server.due()
         for each in self.after:
-            self._containment.run("what follows on the overlay failed", each)
+            self._isolation.run("what follows on the overlay failed", each)
 
-    def _tell_failures(self) -> None:
+    def _log_failures(self) -> None:
         for template, error in self.channels.failures.take():
-            self._containment.failed("a template failed", error, template=template)
+            self._isolation.failed("a template failed", error, template=template)
 
     def _objection(self, neighbour: LinkPeer) -> str:
         """Why a node of that name can't be a neighbour; empty if it can."""
         name = neighbour.node
         if SECONDARY not in neighbour.features:
-            is_taken = self._children is not None and self._children.namesakes.is_taken(name)
+            is_taken = self._children is not None and self._children.name_conflicts.is_taken(name)
             return f"a secondary node is called {name}, as this one" if is_taken else ""
         if name in self.overlay.map.distances(self.overlay.name).costs:
             return f"a node of the backbone is called {name}, as this secondary one"
         return ""
 
     def _set_clock(self) -> None:
-        self._broker.hub.now_ms = self._clock.now_ms()
+        self._broker.context.now_ms = self._clock.now_ms()
 
-    def _hand_over(self) -> None:
+    def _deliver_all(self) -> None:
         self._set_clock()
-        counters = self._broker.hub.counters
-        self._containment.hand_over(self.overlay.deliveries, self._hand, counters)
+        counters = self._broker.context.counters
+        self._isolation.deliver(self.overlay.deliveries, self._deliver, counters)
         self._server.due()
 
-    def _hand(self, event: Carried) -> None:
+    def _deliver(self, event: Carried) -> None:
         if event.channel == PAST:
             if self.on_page is not None:
                 self.on_page(event)
             return
         began_us = clock_us()
-        self.bridge.arrived(event)
-        self.overlay.processed(clock_us() - began_us)
+        self.bridge.on_event(event)
+        self.overlay.record_processing(clock_us() - began_us)
 
     # --------------------------------------------------------------------------------------- status
 
@@ -402,7 +404,7 @@ class OverlayService:
             return unusable
         created_us = self._clock.now_ms() * 1_000
         made = msgspec.structs.replace(definition, created_us=created_us)
-        problem = self.overlay.registry.create(made, replace=replace)
+        problem = self.overlay.directory.create(made, replace=replace)
         if problem is None:
             self._write_channels()
             self.turn()
@@ -410,7 +412,7 @@ class OverlayService:
 
     def widen_channel(self, name: str, more_paths: int) -> str | None:
         """Give a channel `more_paths` temporarily, not persisted; 0 restores the original."""
-        registry = self.overlay.registry
+        registry = self.overlay.directory
         if name in self._widened:
             base, exact = self._widened[name]
         else:
@@ -431,7 +433,7 @@ class OverlayService:
         return problem
 
     def delete_channel(self, name: str) -> str | None:
-        problem = self.overlay.registry.delete(name)
+        problem = self.overlay.directory.delete(name)
         if problem is None:
             self._write_channels()
             self.turn()
@@ -451,7 +453,7 @@ class OverlayService:
         """Save channels defined here that are not in the configuration, which may change."""
         if self._file is None:
             return
-        registry = self.overlay.registry
+        registry = self.overlay.directory
         own = []
         for each in registry.all():
             if registry.origin_of(each.name) == self.overlay.name:

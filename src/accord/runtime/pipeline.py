@@ -46,13 +46,13 @@ log = get_log(__name__)
 
 ARCHIVE: Final = "archive"
 WORK: Final = "pipeline"
-MAX_QUESTIONS: Final = 200
+MAX_PENDING: Final = 200
 MAX_SENDS: Final = 2  # per request: it may be what ends the process
 MAX_REFUSED: Final = 100
 OFF: Final = "off"
 _SETTINGS_CODE: Final = 2
 _SUMS: Final = ("events", "ledger_rows", "compactions", "queries")
-_LOOK_S: Final = 1.0
+_CHECK_S: Final = 1.0
 
 
 _Key = tuple[str, ...]
@@ -65,11 +65,11 @@ class _Question:
         self.message = message
         self.sends = 0
         self.is_sent = False  # to the current process
-        self.answer: asyncio.Future[Page | ReportReply] = asyncio.get_running_loop().create_future()
+        self.reply: asyncio.Future[Page | ReportReply] = asyncio.get_running_loop().create_future()
 
     def fail(self, error: PipelineError) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
+        if not self.reply.done():
+            self.reply.set_exception(error)
 
 
 class Pipeline:
@@ -96,8 +96,8 @@ class Pipeline:
         self._ready_s: float | None = None  # when the current process became ready
         self._restarts = 0
         self._before = Health()  # totals of all previous processes
-        self._told_s = time.monotonic()  # time of the last progress report
-        self._told = ""  # last problem logged, to log it once
+        self._progress_s = time.monotonic()  # time of the last progress report
+        self._logged = ""  # last problem logged, to log it once
         self._last_end: tuple[str, int, tuple[str, ...]] = (
             "",
             0,
@@ -106,7 +106,7 @@ class Pipeline:
         self._on_lack: Callable[[str], None] = lambda _: None
         self._refused: dict[_Key, tuple[float, str]] = {}  # until when, and why
         self._watched: tuple[WatchedPredicate, ...] | None = None
-        self._questions: dict[int, _Question] = {}
+        self._pending: dict[int, _Question] = {}
         self._ids = itertools.count(1)
         self._task: asyncio.Task[None] | None = None
         self._output: tuple[str, ...] = ()  # last output of the process that ended
@@ -124,13 +124,13 @@ class Pipeline:
 
     async def close(self) -> None:
         """Let the process finish its current work, and stop it."""
-        self.turn_away()
+        self.refuse_all()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self.health = structs.replace(self.health, state="stopping")
 
-    def turn_away(self) -> None:
+    def refuse_all(self) -> None:
         """Fail all pending and future requests."""
         self._is_closed = True
         self._fail_all(_stopping())
@@ -154,7 +154,7 @@ class Pipeline:
             bytes=bytes_,
             importance=importance,
         )
-        answer = await self._answer(question, timeout_s)
+        answer = await self._request(question, timeout_s)
         if not isinstance(answer, Page):
             raise PipelineError("failed", "the data pipeline answered with a report, not a page")
         return answer
@@ -176,7 +176,7 @@ class Pipeline:
             channel=channel,
             importance=importance,
         )
-        answer = await self._answer(question, timeout_s)
+        answer = await self._request(question, timeout_s)
         if not isinstance(answer, ReportReply):
             raise PipelineError("failed", "the data pipeline answered with a page, not a report")
         return answer.body
@@ -195,13 +195,13 @@ class Pipeline:
         fields = {name: value for name, value in structs.asdict(health).items() if name in known}
         if health.state not in ("ready", OFF):
             fields["lag_records"] = behind = max(0, committed_offset - health.archived_offset)
-            silent_ms = round((time.monotonic() - self._told_s) * 1_000)
+            silent_ms = round((time.monotonic() - self._progress_s) * 1_000)
             fields["lag_ms"] = health.lag_ms + silent_ms if behind else 0
         last_end, last_end_ms, last_output = self._last_end
         return PipelineStatus(
             **fields,
             archive="" if self.archive is None else str(self.archive),
-            waiting=len(self._questions),
+            waiting=len(self._pending),
             last_end=last_end,
             last_end_ms=last_end_ms,
             last_output=last_output,
@@ -209,25 +209,25 @@ class Pipeline:
 
     # Requests.
 
-    async def _answer(
+    async def _request(
         self, message: PageQuery | ReportRequest, timeout_s: float | None
     ) -> Page | ReportReply:
         self._check_possible(message)
         question = _Question(message)
-        self._questions[message.id] = question
+        self._pending[message.id] = question
         try:
-            self._send_questions()
+            self._send_pending()
             async with asyncio.timeout(self.options.timeout_s if timeout_s is None else timeout_s):
-                return await question.answer
+                return await question.reply
         except TimeoutError:
-            if not self._is_answering():
+            if not self._is_ready():
                 raise self._unavailable() from None
             problem = "the data pipeline did not answer in time"
             raise PipelineError("timeout", problem, retry_s=5) from None
         finally:
-            if self._questions.pop(message.id, None) is not None and question.is_sent:
+            if self._pending.pop(message.id, None) is not None and question.is_sent:
                 self._send(Cancel(message.id))
-            self._send_questions()
+            self._send_pending()
 
     def _check_possible(self, message: PageQuery | ReportRequest) -> None:
         if self._is_closed:
@@ -240,14 +240,14 @@ class Pipeline:
             words = f"it ended the data pipeline {MAX_SENDS} times ({problem})"
             problem = f"refused for another {left_s:.0f} s: {words}"
             raise PipelineError("ended", problem, retry_s=round(left_s) + 1)
-        if len(self._questions) >= MAX_QUESTIONS:
-            problem = f"{MAX_QUESTIONS} questions wait for the data pipeline, try again later"
+        if len(self._pending) >= MAX_PENDING:
+            problem = f"{MAX_PENDING} questions wait for the data pipeline, try again later"
             raise PipelineError("busy", problem, retry_s=5)
 
-    def _send_questions(self) -> None:
+    def _send_pending(self) -> None:
         """Send unsent requests; one that may have ended a process is sent first, and alone."""
-        questions = self._questions.values()
-        if not self._is_answering() or any(each.is_sent and each.sends > 1 for each in questions):
+        questions = self._pending.values()
+        if not self._is_ready() or any(each.is_sent and each.sends > 1 for each in questions):
             return
         suspects = [each for each in questions if each.sends and not each.is_sent]
         for question in suspects[:1] or questions:
@@ -257,10 +257,10 @@ class Pipeline:
                 self._send(question.message)
 
     def _send(self, message: FromNode) -> None:
-        if self._process is not None and self._is_answering():
+        if self._process is not None and self._is_ready():
             self._process.send(message)
 
-    def _is_answering(self) -> bool:
+    def _is_ready(self) -> bool:
         return self._process is not None and self.health.state == "ready"
 
     def _lacking(self) -> PipelineError:
@@ -273,7 +273,7 @@ class Pipeline:
         return PipelineError("unavailable", words, retry_s=5)
 
     def _fail_all(self, error: PipelineError) -> None:
-        questions, self._questions = self._questions, {}
+        questions, self._pending = self._pending, {}
         for question in questions.values():
             question.fail(error)
 
@@ -282,58 +282,58 @@ class Pipeline:
     def _handle(self, message: FromPipeline) -> None:
         match message:
             case Health():
-                self._take_health(message)
+                self._on_health(message)
             case MeasuredValues():
                 if self._on_measured is not None:
                     self._on_measured(message)
             case Page() | ReportReply() | QueryFailure():
-                self._take_answer(message)
+                self._on_reply(message)
 
-    def _take_answer(self, message: Page | ReportReply | QueryFailure) -> None:
-        question = self._questions.pop(message.id, None)
-        if question is None or question.answer.done():
+    def _on_reply(self, message: Page | ReportReply | QueryFailure) -> None:
+        question = self._pending.pop(message.id, None)
+        if question is None or question.reply.done():
             return  # the request was cancelled
         if isinstance(message, QueryFailure):
             question.fail(PipelineError(message.kind, message.problem, message.place))
         else:
-            question.answer.set_result(message)
+            question.reply.set_result(message)
 
-    def _take_health(self, told: Health) -> None:
-        was_answering = self._is_answering()
-        sums = {name: getattr(self._before, name) + getattr(told, name) for name in _SUMS}
-        self.health = structs.replace(told, restarts=self._restarts, **sums)
-        if told.state == "ready" or told.lag_ms:
-            self._told_s = time.monotonic()
-        if told.problem and told.state != "failed":  # a failed process is logged when it ends
-            self._tell(told.problem)
-        if told.state == "ready" and self._ready_s is None:
+    def _on_health(self, health: Health) -> None:
+        was_answering = self._is_ready()
+        sums = {name: getattr(self._before, name) + getattr(health, name) for name in _SUMS}
+        self.health = structs.replace(health, restarts=self._restarts, **sums)
+        if health.state == "ready" or health.lag_ms:
+            self._progress_s = time.monotonic()
+        if health.problem and health.state != "failed":  # a failed process is logged when it ends
+            self._log_problem(health.problem)
+        if health.state == "ready" and self._ready_s is None:
             self._ready_s = time.monotonic()
             self._set_lack("")
-            log.info("the data pipeline is ready", spark=told.spark, version=told.spark_version)
-        if not was_answering and self._is_answering():
+            log.info("the data pipeline is ready", spark=health.spark, version=health.spark_version)
+        if not was_answering and self._is_ready():
             if self._watched is not None:
                 self._send(WatchPredicates(self._watched))
-            self._send_questions()
+            self._send_pending()
 
     # Life cycle of the process.
 
     async def _supervise(self) -> None:
-        pause_s = self.options.patience.first_pause_s
+        pause_s = self.options.timeouts.first_pause_s
         while True:
             try:
                 problem, code = await self._run()
             except Exception as error:  # otherwise supervision would end for good
                 log.failure("supervising the data pipeline failed", error)
                 problem, code = f"it could not be supervised: {error!r}", None
-            patience = self.options.patience
-            if self._was_calm():
-                pause_s, self._told = patience.first_pause_s, ""
+            patience = self.options.timeouts
+            if self._was_stable():
+                pause_s, self._logged = patience.first_pause_s, ""
             is_lacking = code == _SETTINGS_CODE
             wait_s = patience.settings_pause_s if is_lacking else pause_s
-            self._take_end(problem, is_lacking=is_lacking, wait_s=wait_s)
+            self._on_end(problem, is_lacking=is_lacking, wait_s=wait_s)
             await asyncio.sleep(wait_s)
             if not is_lacking:
-                pause_s = min(2 * pause_s, patience.longest_pause_s)
+                pause_s = min(2 * pause_s, patience.max_pause_s)
             self._restarts += 1
 
     async def _run(self) -> tuple[str, int | None]:
@@ -351,33 +351,33 @@ class Pipeline:
         except OSError as error:
             return f"it could not be started: {error}", None
         self._process = process
-        stop_s = self.options.patience.stop_s
+        stop_s = self.options.timeouts.stop_s
         try:
             process.send(self._start_message())
-            silence = await self._watch_over(process)
+            silence = await self._watch_process(process)
             stop_s = 1.0  # it ended, hangs or sends garbage: no need to wait longer
         finally:
             self._process = None
-            await process.stop(stop_s, self.options.patience.term_s)
+            await process.stop(stop_s, self.options.timeouts.term_s)
         self._output = process.last_lines()
         return silence or process.problem or self._end_of(process), process.code
 
-    async def _watch_over(self, process: PipelineProcess) -> str:
+    async def _watch_process(self, process: PipelineProcess) -> str:
         """Wait until it ends, sends garbage or hangs; in the last case, returns the problem."""
-        patience = self.options.patience
+        patience = self.options.timeouts
         while True:
             is_new = self._ready_s is None
             silence_s = patience.start_silence_s if is_new else patience.silence_s
             try:
-                async with asyncio.timeout(min(_LOOK_S, silence_s)):
+                async with asyncio.timeout(min(_CHECK_S, silence_s)):
                     await process.has_ended.wait()
                 return ""
             except TimeoutError:
                 process.bound_output()
-            if time.monotonic() - process.heard_s > silence_s:
+            if time.monotonic() - process.received_s > silence_s:
                 return f"it said nothing for {silence_s:.0f} s"
 
-    def _take_end(self, problem: str, *, is_lacking: bool, wait_s: float) -> None:
+    def _on_end(self, problem: str, *, is_lacking: bool, wait_s: float) -> None:
         output, self._output = self._output, ()
         self._last_end = (problem, time.time_ns() // 1_000_000, output)
         log.warning(
@@ -399,15 +399,15 @@ class Pipeline:
             self._fail_all(self._lacking())
         ended_of = {
             _key(each.message)
-            for each in self._questions.values()
+            for each in self._pending.values()
             if each.is_sent and each.sends >= MAX_SENDS
         }
         for key in ended_of:
             self._refuse(key, problem)
-        for number, question in list(self._questions.items()):
+        for number, question in list(self._pending.items()):
             question.is_sent = False
             if _key(question.message) in ended_of:
-                del self._questions[number]
+                del self._pending[number]
                 words = "the data pipeline ended while it worked on this"
                 question.fail(PipelineError("ended", f"{words}: {problem}"))
 
@@ -415,7 +415,7 @@ class Pipeline:
         self._refused.pop(key, None)
         if len(self._refused) >= MAX_REFUSED:
             del self._refused[next(iter(self._refused))]
-        self._refused[key] = (time.monotonic() + self.options.patience.refuse_s, problem)
+        self._refused[key] = (time.monotonic() + self.options.timeouts.refuse_s, problem)
 
     def _set_lack(self, lack: str) -> None:
         if lack != self.lack:
@@ -434,16 +434,16 @@ class Pipeline:
             how = f"it ended with code {code}"
         return f"{how}: {self._output[-1].strip()}" if self._output else how
 
-    def _tell(self, problem: str) -> None:
+    def _log_problem(self, problem: str) -> None:
         """Log a problem once, even if it repeats."""
-        if problem != self._told:
-            self._told = problem
+        if problem != self._logged:
+            self._logged = problem
             log.warning("the data pipeline has a problem", problem=problem)
 
-    def _was_calm(self) -> bool:
+    def _was_stable(self) -> bool:
         return (
             self._ready_s is not None
-            and time.monotonic() - self._ready_s > self.options.patience.calm_s
+            and time.monotonic() - self._ready_s > self.options.timeouts.stable_s
         )
 
     def _command(self) -> tuple[str, ...]:

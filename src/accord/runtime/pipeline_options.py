@@ -20,10 +20,10 @@ class PipelineTimeouts(Struct, frozen=True, kw_only=True):
     """Timeouts and restart delays of the pipeline's process, all in seconds."""
 
     first_pause_s: float = 1.0  # initial backoff before a restart; doubles each time
-    longest_pause_s: float = 60.0
+    max_pause_s: float = 60.0
     settings_pause_s: float = 300.0  # restart delay if the operator must act: no Java, bad settings
     refuse_s: float = 600.0  # for a request that ended the process twice
-    calm_s: float = 60.0  # after working this long, the backoff is reset
+    stable_s: float = 60.0  # after working this long, the backoff is reset
     silence_s: float = 60.0  # silence after which it counts as hanging
     start_silence_s: float = 180.0  # the same before it is first ready
     stop_s: float = 15.0
@@ -42,7 +42,7 @@ class PipelineOptions(Struct, frozen=True, kw_only=True):
     timeout_s: float = 60.0
     declared: dict[str, str] = {}
     command: tuple[str, ...] = ()  # starts another program, for tests
-    patience: PipelineTimeouts = PipelineTimeouts()
+    timeouts: PipelineTimeouts = PipelineTimeouts()
 
 
 class PipelineError(AccordError):

@@ -34,7 +34,7 @@ MAX_LINES: Final = 10
 _MAX_LINE: Final = 300
 _SHOWN: Final = 8_192
 _NOISE: Final = ("WARNING: Using incubator modules",)  # printed by Java at each start
-_LOOK_S: Final = 0.05
+_POLL_S: Final = 0.05
 _END_S: Final = 5.0
 _GROUP_S: Final = 2.0
 
@@ -44,7 +44,7 @@ class PipelineProcess(asyncio.Protocol):
 
     def __init__(self, output: Path, on_message: Callable[[FromPipeline], None]) -> None:
         self.problem = ""  # protocol violation
-        self.heard_s = time.monotonic()
+        self.received_s = time.monotonic()
         self.has_ended = asyncio.Event()
         self._output = output
         self._on_message = on_message
@@ -88,13 +88,13 @@ class PipelineProcess(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(encode_frame(message))
 
-    async def stop(self, patience_s: float, term_s: float = _END_S) -> None:
-        """Request its end, wait `patience_s`, then terminate it; no process is left afterwards."""
+    async def stop(self, timeout_s: float, term_s: float = _END_S) -> None:
+        """Request its end, wait `timeout_s`, then terminate it; no process is left afterwards."""
         if self._transport is not None:
-            self._transport.abort() if patience_s == 0 else self._transport.close()
+            self._transport.abort() if timeout_s == 0 else self._transport.close()
         if self._process is None or self._exit is None:
             return
-        if not await self._exits_within(patience_s):
+        if not await self._exits_within(timeout_s):
             # Not through the process object, which would reap it before the waiting task does.
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
@@ -161,10 +161,10 @@ class PipelineProcess(asyncio.Protocol):
         """Wait `within_s` for the JVM and its children to exit, then kill them."""
         until_s = time.monotonic() + within_s
         while time.monotonic() < until_s and self._signal_group(0):
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
         until_s = time.monotonic() + _GROUP_S
         while self._signal_group(signal.SIGKILL) and time.monotonic() < until_s:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
     def _signal_group(self, number: int) -> bool:
         """False if no process is left."""
@@ -180,7 +180,7 @@ class PipelineProcess(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        self.heard_s = time.monotonic()
+        self.received_s = time.monotonic()
         if self.problem:
             return
         try:

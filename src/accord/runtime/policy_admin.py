@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from accord.core.model.errors import AccordError
 from accord.core.model.values import Value, infer
-from accord.core.policy.dry_run import Affected, OpenOperation, affected
+from accord.core.policy.dry_run import Affected, OpenOperation, find_affected
 from accord.core.policy.explain import Explanation, explain
 from accord.core.policy.grants import Grant
 from accord.core.policy.policies import Entity, Policies, compile_in_slices, resolve_in_slices
@@ -52,7 +52,7 @@ class ConflictError(AccordError):
     """A change was made for a version that is not the current one."""
 
     def __init__(self, wanted: int, current: int) -> None:
-        self.wanted = wanted
+        self.requested = wanted
         self.current = current
         super().__init__(
             f"version {current} is current, and the change is for version {wanted}: "
@@ -116,16 +116,16 @@ class PolicyAdmin:
 
     def __init__(
         self,
-        book: PolicySet,
+        policy_set: PolicySet,
         store: PolicyStore,
-        around: PolicyHost | None = None,
+        host: PolicyHost | None = None,
         *,
         now_ms: Callable[[], int] | None = None,
     ) -> None:
-        self.book = book
-        self.policies = Policies(book)
+        self.policy_set = policy_set
+        self.policies = Policies(policy_set)
         self._store = store
-        self._around = around or PolicyHost()
+        self._host = host or PolicyHost()
         self._now_ms = now_ms or wall_ms
         self._lock = asyncio.Lock()
         self._changes: set[asyncio.Task[PolicySet]] = set()
@@ -178,58 +178,58 @@ class PolicyAdmin:
         return await self._change(edit, who, f"back to version {version}", if_version)
 
     async def dry_run(self, book: PolicySet) -> DryRun:
-        """Which open operations `book` would affect, and how."""
+        """Which open operations `policy_set` would affect, and how."""
         check_shapers(book)
         old = self.policies
-        new = await self._compile(with_version(book, self.book.version + 1))
+        new = await self._compile(with_version(book, self.policy_set.version + 1))
         found: list[Affected] = []
         total = 0
-        everything = list(islice(self._around.open_(), MAX_OPEN))
+        everything = list(islice(self._host.open_(), MAX_OPEN))
         for start in range(0, len(everything), _SLICE):
             part = everything[start : start + _SLICE]
-            some = affected(old, new, part)
+            some = find_affected(old, new, part)
             total += len(some)
             found += some[: MAX_AFFECTED - len(found)]
             await asyncio.sleep(0)
         return DryRun(
-            version=old.book.version,
+            version=old.policy_set.version,
             checked=len(everything),
             total=total,
             affected=tuple(found),
         )
 
-    def explain(self, question: ExplainRequest) -> Explanation:
+    def explain(self, request: ExplainRequest) -> Explanation:
         """The decision, the policies that made it, and why others did not apply."""
-        around = self._around
-        entity = _entity(question, around)
-        resources: Mapping[str, Value] | None = question.resources
+        around = self._host
+        entity = _entity(request, around)
+        resources: Mapping[str, Value] | None = request.resources
         if resources is None:
-            resources = around.resources(question.client)
-        has_event = question.attributes is not None or question.payload_bytes is not None
+            resources = around.resources(request.client)
+        has_event = request.attributes is not None or request.payload_bytes is not None
         values: dict[str, Value] = {
             name: infer(value) if isinstance(value, str) else value
-            for name, value in (question.attributes or {}).items()
+            for name, value in (request.attributes or {}).items()
         }
         publisher = None
-        if question.publisher:
-            publisher = around.find_entity(question.publisher) or Entity(
-                question.publisher, "", (), around.node
+        if request.publisher:
+            publisher = around.find_entity(request.publisher) or Entity(
+                request.publisher, "", (), around.node
             )
         return explain(
             self.policies,
-            operation=question.operation,
-            channel=question.channel,
+            operation=request.operation,
+            channel=request.channel,
             entity=entity,
             publisher=publisher,
             values=values if has_event else None,
-            payload_bytes=question.payload_bytes or 0,
+            payload_bytes=request.payload_bytes or 0,
             resources=resources,
         )
 
     def query_grant(self, channel: str, entity: Entity) -> Grant:
         """The grant for a query on a filter of channels, under current resources."""
         policies = self.policies
-        resources = self._around.resources(entity.client)
+        resources = self._host.resources(entity.client)
         if resources is not None:
             entity = entity.with_holding(policies.holding(resources))
         view = policies.view(channel)
@@ -246,16 +246,16 @@ class PolicyAdmin:
         if len(self._changes) >= MAX_WAITING:
             raise TooManyChangesError
         # Not cancelled with its requester: the change may already be on disk.
-        task = asyncio.create_task(self._change_in_turn(edit, who, what, if_version))
+        task = asyncio.create_task(self._change_locked(edit, who, what, if_version))
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
         return await asyncio.shield(task)
 
-    async def _change_in_turn(
+    async def _change_locked(
         self, edit: Callable[[PolicySet], PolicySet], who: str, what: str, if_version: int | None
     ) -> PolicySet:
         async with self._lock:
-            current = self.book
+            current = self.policy_set
             if if_version is not None and if_version != current.version:
                 raise ConflictError(if_version, current.version)
             number = max(current.version, self._store.last_number) + 1
@@ -267,9 +267,9 @@ class PolicyAdmin:
             await self._prepare(policies)
             version = Version(version=number, changed_ms=self._now_ms(), who=who, what=what)
             await asyncio.to_thread(self._write, version, book)
-            self.book, self.policies = book, policies
+            self.policy_set, self.policies = book, policies
             log.info("policies changed", version=number, who=who, what=what)
-            self._around.apply(book, policies)
+            self._host.apply(book, policies)
             return book
 
     def _write(self, version: Version, book: PolicySet) -> None:
@@ -277,7 +277,7 @@ class PolicyAdmin:
 
     async def _prepare(self, policies: Policies) -> None:
         """Evaluate `policies` for all open operations before switching to them."""
-        open_ = ((each.channel, each.entity) for each in islice(self._around.open_(), MAX_OPEN))
+        open_ = ((each.channel, each.entity) for each in islice(self._host.open_(), MAX_OPEN))
         for _ in resolve_in_slices(policies, open_, self.policies):
             await asyncio.sleep(0)
 

@@ -19,17 +19,17 @@ from accord.core.model.errors import AccordError, PolicyError
 from accord.core.policy.policy_parser import policy_from
 from accord.core.policy.policy_set import (
     PolicySet,
-    book_from,
     document,
     parse_policy_set,
     policy_document,
+    policy_set_from,
 )
 from accord.runtime.logs import get_log
 from accord.runtime.policy_admin import MAX_TEXT, ExplainRequest, PolicyAdmin, UnknownPolicyError
 
 log = get_log(__name__)
 
-_PLACE: Final = re.compile(r" - at `\$\.?(.*)`$")
+_LOCATION: Final = re.compile(r" - at `\$\.?(.*)`$")
 
 
 class _Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do"):
@@ -114,7 +114,9 @@ _ACTIONS: Final = tuple(
 )
 
 
-async def answer(administration: PolicyAdmin, body: bytes, *, may_change: bool, who: str) -> bytes:
+async def handle_request(
+    administration: PolicyAdmin, body: bytes, *, may_change: bool, who: str
+) -> bytes:
     """The reply to a request of `who`; never raises."""
     try:
         if not may_change:
@@ -138,19 +140,19 @@ def read_request(body: bytes) -> Request:
     except RecursionError:
         raise PolicyError("request", "expected fewer brackets in one another") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise mistake(error) from None
+        raise decoding_problem(error) from None
 
 
-def mistake(error: Exception, actions: Sequence[str] = _ACTIONS) -> PolicyError:
+def decoding_problem(error: Exception, actions: Sequence[str] = _ACTIONS) -> PolicyError:
     """Converts a decoder's error to a PolicyError in this project's wording."""
     text = str(error)
-    found = _PLACE.search(text)
+    found = _LOCATION.search(text)
     place = (found[1] if found else "") or "request"
     if place == "do" or "missing required field `do`" in text:
         return PolicyError("do", f"expected one of {', '.join(actions)}")
     if "truncated" in text:
         return PolicyError("request", "expected a JSON object, got nothing or only a part of one")
-    problem = _PLACE.sub("", text).replace("`", "")
+    problem = _LOCATION.sub("", text).replace("`", "")
     is_name = problem[:2].isupper()  # such as JSON
     return PolicyError(place, problem if is_name else problem[:1].lower() + problem[1:])
 
@@ -158,11 +160,11 @@ def mistake(error: Exception, actions: Sequence[str] = _ACTIONS) -> PolicyError:
 async def _act(administration: PolicyAdmin, request: Request, who: str) -> dict[str, object]:
     match request:
         case Get():
-            return {"ok": True, **_shown(administration.book, request.name)}
+            return {"ok": True, **_shown(administration.policy_set, request.name)}
         case GetPolicyHistory():
             return {"ok": True, "history": administration.history()}
         case DryRunPolicies():
-            book = await _read_book(request.book, request.toml)
+            book = await _read_policy_set(request.book, request.toml)
             return {"ok": True, "dry_run": await administration.dry_run(book)}
         case Explain():
             return {"ok": True, "explanation": administration.explain(request)}
@@ -188,7 +190,7 @@ async def _change(
     if_version = request.if_version
     match request:
         case Put():
-            book = await _read_book(request.book, request.toml)
+            book = await _read_policy_set(request.book, request.toml)
             return await administration.replace(book, who=who, if_version=if_version)
         case Patch(settings=settings):
             return await administration.patch(settings, who=who, if_version=if_version)
@@ -201,10 +203,10 @@ async def _change(
             return await administration.rollback(version, who=who, if_version=if_version)
 
 
-async def _read_book(book: dict[str, Any] | None, toml: str | None) -> PolicySet:
+async def _read_policy_set(book: dict[str, Any] | None, toml: str | None) -> PolicySet:
     """Parsed in a thread: there may be thousands of policies."""
     if (book is None) == (toml is None):
         raise PolicyError("book", "expected either book or toml")
     if toml is not None:
         return await asyncio.to_thread(parse_policy_set, toml)
-    return await asyncio.to_thread(book_from, book)
+    return await asyncio.to_thread(policy_set_from, book)

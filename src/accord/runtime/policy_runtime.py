@@ -38,7 +38,7 @@ from accord.core.router.rights import (
 from accord.journal.disk import OsDisk
 from accord.runtime.admission import AdmissionService
 from accord.runtime.channel_requests import ChannelView
-from accord.runtime.channel_requests import answer as answer_channels
+from accord.runtime.channel_requests import handle_request as answer_channels
 from accord.runtime.durability import EVENTS, Durability
 from accord.runtime.fault_isolation import FaultIsolation
 from accord.runtime.initial_policies import load_initial_policies
@@ -47,7 +47,7 @@ from accord.runtime.logs import get_log
 from accord.runtime.monitor import Monitor
 from accord.runtime.pipeline import Pipeline
 from accord.runtime.policy_admin import PolicyAdmin, PolicyHost
-from accord.runtime.policy_requests import answer
+from accord.runtime.policy_requests import handle_request
 from accord.runtime.policy_store import PolicyStore
 from accord.runtime.process import Clock
 from accord.runtime.quality import QualityService
@@ -60,10 +60,10 @@ log = get_log(__name__)
 
 POLICIES: Final = "policies"
 QUALITY: Final = (EXPECTATIONS, CAPABILITIES, PROPERTIES)
-_LOOK_S: Final = 1.0
+_SAMPLE_S: Final = 1.0
 _SLICE: Final = 200
 _LONG_S: Final = 0.002
-_ANSWERS: Final = 100  # concurrent requests
+_MAX_REQUESTS: Final = 100  # concurrent requests
 
 
 class PolicyRuntime:
@@ -79,7 +79,7 @@ class PolicyRuntime:
         *,
         statistics: Callable[[], Statistics],
         durability: Durability | None,
-        folder: Path | None,
+        data: Path | None,
         file: Path | None,
         pipeline: Pipeline,
         quality: QualityService,
@@ -93,10 +93,10 @@ class PolicyRuntime:
         self.statistics = statistics
         self.net: ChannelView  # set before the node listens
         self._limits: tuple[object, ...] = ()
-        self._containment = FaultIsolation(log)
+        self._isolation = FaultIsolation(log)
         self._quality = quality
         self._admission = admission
-        self._store = PolicyStore(None if folder is None else OsDisk(folder / POLICIES))
+        self._store = PolicyStore(None if data is None else OsDisk(data / POLICIES))
         try:
             book = load_initial_policies(self._store, file)
             around = PolicyHost(
@@ -106,12 +106,12 @@ class PolicyRuntime:
                 resources=self._resources,
                 node=name,
             )
-            self.administration = PolicyAdmin(book, self._store, around)
+            self.admin = PolicyAdmin(book, self._store, around)
         except BaseException:
             self._store.close()
             raise
-        hub = broker.hub
-        self.orders = WorkerDispatcher(broker, clock, server.due)
+        hub = broker.context
+        self.dispatcher = WorkerDispatcher(broker, clock, server.due)
         self.queries = QueryService(
             broker,
             clock,
@@ -121,74 +121,74 @@ class PolicyRuntime:
         )
         ledger = LedgerStore(
             hub.ledger,
-            settle=broker.cut_throughs.settle,
+            flush_deferred=broker.cut_throughs.flush,
             append=None if durability is None else durability.append_ledger,
-            journal=None if folder is None else folder / EVENTS,
+            journal=None if data is None else data / EVENTS,
         )
         self.monitor = Monitor(self, broker.router.channels, ledger, now_ms=clock.now_ms())
-        self._apply(book, self.administration.policies)
-        self._answers: set[asyncio.Task[None]] = set()
-        self._looking = asyncio.create_task(self._look())
+        self._apply(book, self.admin.policies)
+        self._replies: set[asyncio.Task[None]] = set()
+        self._sampling = asyncio.create_task(self._sample_loop())
 
     async def close(self) -> None:
-        self._looking.cancel()
-        await asyncio.gather(self._looking, *self._answers, return_exceptions=True)
-        for each in (self.queries, self.administration, self.orders):
+        self._sampling.cancel()
+        await asyncio.gather(self._sampling, *self._replies, return_exceptions=True)
+        for each in (self.queries, self.admin, self.dispatcher):
             try:
                 await each.close()
             except Exception as error:  # fault isolation: the others are closed, too
-                self._containment.failed("closing a part of the node failed", error)
-        self._put_away(self._clock.now_ms())
+                self._isolation.failed("closing a part of the node failed", error)
+        self._drain_ledger(self._clock.now_ms())
 
     def turn(self) -> None:
         """Process the worker orders and requests of the last turn of the event loop."""
-        hub = self._broker.hub
+        hub = self._broker.context
         if hub.orders:
-            self.orders.take()
+            self.dispatcher.take()
         if hub.requests:
             requests, hub.requests = hub.requests, []
             for request in requests:
                 try:
-                    self._take(request)
+                    self._on_request(request)
                 except Exception as error:  # fault isolation: the others are answered
-                    self._containment.failed("a request could not be answered", error)
+                    self._isolation.failed("a request could not be answered", error)
                     self._refuse(request, "the node failed to answer; see its log")
         self.queries.turn()
         if hub.ledger.is_due():
-            self._put_away(hub.now_ms)
+            self._drain_ledger(hub.now_ms)
 
-    def _take(self, request: NodeRequest) -> None:
+    def _on_request(self, request: NodeRequest) -> None:
         channel = request.message.channel
         if channel == QUERIES:
             self.queries.take(request)
         elif channel in QUALITY:
-            self._quality.answer(request)
+            self._quality.handle_request(request)
         elif channel == ADVERTISEMENTS:
-            body = self._admission.answer(request)
+            body = self._admission.handle_request(request)
             if request.message.properties.response_topic is not None:
                 self._reply(request, body)
         elif channel == CHANNELS:
-            self._reply(request, self._answer_channels(request))
-        elif len(self._answers) >= _ANSWERS:
+            self._reply(request, self._handle_channels(request))
+        elif len(self._replies) >= _MAX_REQUESTS:
             self._refuse(request, "too many requests")
         else:
-            task = asyncio.create_task(self._answer(request))
-            self._answers.add(task)
-            task.add_done_callback(self._answers.discard)
+            task = asyncio.create_task(self._handle_policies(request))
+            self._replies.add(task)
+            task.add_done_callback(self._replies.discard)
 
     def _refuse(self, request: NodeRequest, problem: str) -> None:
         if request.message.properties.response_topic is not None:
             body = {"ok": False, "error": problem, "place": ""}
             self._reply(request, msgspec.json.encode(body))
 
-    def _put_away(self, now_ms: int) -> None:
+    def _drain_ledger(self, now_ms: int) -> None:
         """Drain the ledger to its store; a batch that fails is dropped, so that later ones pass."""
         try:
             self.monitor.store.drain(now_ms=now_ms)
         except Exception as error:  # fault isolation: the node continues
-            self._containment.failed("the ledger could not be put away", error)
+            self._isolation.failed("the ledger could not be put away", error)
 
-    def _answer_channels(self, request: NodeRequest) -> bytes:
+    def _handle_channels(self, request: NodeRequest) -> bytes:
         return answer_channels(
             self.net,
             request.message.payload,
@@ -199,14 +199,14 @@ class PolicyRuntime:
     # Implementation of `MonitoredNode`.
 
     def backlog(self) -> Sequence[int]:
-        return self._broker.hub.tasks.depth()
+        return self._broker.context.tasks.depth()
 
     def readings(self) -> Iterable[ClientReading]:
         for session in list(self._broker.sessions.values()):
             yield _reading(session)
 
     def management(self) -> Management:
-        book = self.administration.book
+        book = self.admin.policy_set
         return Management(
             strategy=book.strategy,
             is_shaping=book.shaping,
@@ -225,7 +225,7 @@ class PolicyRuntime:
     def _apply(self, book: PolicySet, policies: Policies) -> None:
         old = self._broker.router.policies
         for session in self._broker.sessions.values():
-            session.entity.holding = policies.carry(old, session.entity.holding)
+            session.entity.holding = policies.translate(old, session.entity.holding)
         self._broker.switch(book, policies)
         limits = (book.bandwidth_bps, book.client_bandwidth_bps, book.limits)
         if limits != self._limits:
@@ -243,9 +243,9 @@ class PolicyRuntime:
         for session in list(self._broker.sessions.values()):
             for pattern in self._broker.router.unused(session.subscriptions.values()):
                 yield OpenOperation("subscribe", pattern, session.entity)
-            line = session.line
+            line = session.connection
             if isinstance(line, Connection):
-                for channel in line.published():
+                for channel in line.published_channels():
                     yield OpenOperation("publish", channel, session.entity)
 
     def _entity(self, client: str) -> Entity | None:
@@ -261,19 +261,19 @@ class PolicyRuntime:
 
     # Once a second.
 
-    async def _look(self) -> None:
+    async def _sample_loop(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_SAMPLE_S)
             try:
-                self.monitor.look(now_ms=self._clock.now_ms())
-                self._admission.look(self.monitor)
-                await self._follow_resources()
+                self.monitor.sample(now_ms=self._clock.now_ms())
+                self._admission.sample(self.monitor)
+                await self._update_holding()
                 await self._expire()
-                await self._place_predicates()
+                await self._reorder_predicates()
             except Exception as error:  # otherwise measuring and expiry would end for good
                 log.failure("looking at the node failed", error)
 
-    async def _follow_resources(self) -> None:
+    async def _update_holding(self) -> None:
         """Update which policies hold, by their conditions on resources."""
         router = self._broker.router
         policies = router.policies
@@ -305,36 +305,36 @@ class PolicyRuntime:
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
             if not session.outbox.is_empty():
-                self._broker.hub.now_ms = self._clock.now_ms()
+                self._broker.context.now_ms = self._clock.now_ms()
                 session.expire()
 
-    async def _place_predicates(self) -> None:
+    async def _reorder_predicates(self) -> None:
         """Reorder predicate matching by the predicates' current importance."""
         router = self._broker.router
-        if router.placed_for is router.policies:
+        if router.indexed_for is router.policies:
             return
         policies = router.policies
         number = 0
         for session in list(self._broker.sessions.values()):
             for subscription in list(session.subscriptions.values()):
-                number += router.place(subscription)
+                number += router.reindex(subscription)
                 if number >= _SLICE:
                     number = 0
                     await asyncio.sleep(0)
         if router.policies is policies:
-            router.placed_for = policies
+            router.indexed_for = policies
 
     # Replies to clients.
 
-    async def _answer(self, request: NodeRequest) -> None:
+    async def _handle_policies(self, request: NodeRequest) -> None:
         who = request.user or request.client
         payload = request.message.payload
         may_change = request.may_change_policies()
-        body = await answer(self.administration, payload, may_change=may_change, who=who)
+        body = await handle_request(self.admin, payload, may_change=may_change, who=who)
         self._reply(request, body)
 
     def _reply(self, request: NodeRequest, body: bytes) -> None:
-        self._broker.hub.now_ms = self._clock.now_ms()
+        self._broker.context.now_ms = self._clock.now_ms()
         reply_to_request(self._broker, request, body)
         self._server.due()
 
@@ -342,9 +342,9 @@ class PolicyRuntime:
 def _client_resources(session: MqttSession) -> dict[str, Value]:
     outbox = session.outbox
     resources: dict[str, Value] = {"client_queued_bytes": outbox.bytes + outbox.tracked_bytes}
-    line = session.line
+    line = session.connection
     if line is not None:
-        carries_bps = line.link.carries_bps()
+        carries_bps = line.link.capacity_bps()
         if carries_bps:
             resources["link_kbps"] = carries_bps / 1_000
         if line.link.rtt_ms:
@@ -353,7 +353,7 @@ def _client_resources(session: MqttSession) -> dict[str, Value]:
 
 
 def _reading(session: MqttSession) -> ClientReading:
-    line = session.line
+    line = session.connection
     link = None if line is None else line.link
     outbox = session.outbox
     return ClientReading(

@@ -54,10 +54,10 @@ class _Header(Struct, frozen=True, kw_only=True):
 class PolicyStoreError(AccordError):
     """Versions can't be read or written: where and why."""
 
-    def __init__(self, place: str, problem: str) -> None:
-        self.place = place
+    def __init__(self, location: str, problem: str) -> None:
+        self.location = location
         self.problem = problem
-        super().__init__(f"policies {place}: {problem}")
+        super().__init__(f"policies {location}: {problem}")
 
 
 class UnknownVersionError(PolicyStoreError):
@@ -76,17 +76,17 @@ class PolicyStore:
         if disk is not None:
             disk.lock()
             try:
-                self._look(disk)
+                self._scan(disk)
             except OSError as error:
                 disk.unlock()
-                raise _from_os(error, "can't be read", disk.place) from error
+                raise _from_os(error, "can't be read", disk.location) from error
             except BaseException:
                 disk.unlock()
                 raise
 
     @property
-    def place(self) -> str:
-        return "in memory" if self._disk is None else self._disk.place
+    def location(self) -> str:
+        return "in memory" if self._disk is None else self._disk.location
 
     @property
     def source(self) -> str:
@@ -103,10 +103,10 @@ class PolicyStore:
             try:
                 return self._headers[number].version, self.read(number)
             except PolicyStoreError as error:
-                self.forget(number, error.problem)
+                self.skip(number, error.problem)
         return None
 
-    def forget(self, number: int, problem: str) -> None:
+    def skip(self, number: int, problem: str) -> None:
         """Skip a version from now on, because it is unusable."""
         log.warning("version of policies passed over", version=number, problem=problem)
         self._headers.pop(number, None)
@@ -116,16 +116,16 @@ class PolicyStore:
         header = self._headers.get(number)
         if header is None:
             kept = f"{min(self._headers)} to {max(self._headers)}" if self._headers else "none"
-            raise UnknownVersionError(self.place, f"no version {number}; kept are {kept}")
+            raise UnknownVersionError(self.location, f"no version {number}; kept are {kept}")
         if self._disk is None:
             return self._texts[number]
         try:
             data = _read(self._disk, _name(number), MAX_BYTES)
         except OSError as error:
-            raise _from_os(error, f"version {number} can't be read", self.place) from error
+            raise _from_os(error, f"version {number} can't be read", self.location) from error
         body = data.partition(b"\n")[2]
         if _digest(body) != header.digest:
-            raise PolicyStoreError(self.place, f"version {number} is not what was written")
+            raise PolicyStoreError(self.location, f"version {number} is not what was written")
         return body.decode()
 
     def write(self, version: Version, text: str, *, source: str | None = None) -> None:
@@ -137,7 +137,7 @@ class PolicyStore:
         body = text.encode()
         if len(body) > MAX_BYTES - _MAX_HEADER:
             problem = f"version {version.version} has {len(body)} bytes, more than can be kept"
-            raise PolicyStoreError(self.place, problem)
+            raise PolicyStoreError(self.location, problem)
         header = _Header(
             version=version,
             digest=_digest(body),
@@ -150,7 +150,7 @@ class PolicyStore:
                 _write(self._disk, version.version, _encode(header) + body)
             except OSError as error:
                 doing = f"version {version.version} can't be written"
-                raise _from_os(error, doing, self.place) from error
+                raise _from_os(error, doing, self.location) from error
         self._headers[version.version] = header
         self.last_number = version.version
         self._remove_old()
@@ -159,7 +159,7 @@ class PolicyStore:
         if self._disk is not None:
             self._disk.unlock()
 
-    def _look(self, disk: Disk) -> None:
+    def _scan(self, disk: Disk) -> None:
         for name in disk.names():
             if name.endswith(_UNFINISHED):
                 disk.remove(name)
@@ -170,7 +170,7 @@ class PolicyStore:
                 if header is not None and header.version.version == number:
                     self._headers[number] = header
                 else:
-                    self.forget(number, "its first line can't be read")
+                    self.skip(number, "its first line can't be read")
 
     def _remove_old(self) -> None:
         """Remove by number, so that damaged files are removed as well; a failure does no harm."""
@@ -186,7 +186,7 @@ class PolicyStore:
                 if found and int(found[1]) < oldest:
                     self._disk.remove(name)
         except OSError as error:
-            log.warning("old version of policies stays", place=self.place, problem=str(error))
+            log.warning("old version of policies stays", place=self.location, problem=str(error))
 
 
 def _write(disk: Disk, number: int, data: bytes) -> None:

@@ -15,22 +15,24 @@ from accord.runtime.pipeline import Pipeline
 log = get_log(__name__)
 
 EVERY_S: Final = 60.0
-MOST: Final = 1_000
+MAX_PREDICATES: Final = 1_000
 _SLICE: Final = 200
 _MAX_COUNTED: Final = 100_000
-_LONGEST: Final = 4_096  # longer predicates are not worth the cost of measuring
+_MAX_LENGTH: Final = 4_096  # longer predicates are not worth the cost of measuring
 
 _Key = tuple[str, str, str]
 
 
-async def registered_predicates(broker: Broker, most: int = MOST) -> tuple[WatchedPredicate, ...]:
+async def registered_predicates(
+    broker: Broker, most: int = MAX_PREDICATES
+) -> tuple[WatchedPredicate, ...]:
     """The predicates registered by most clients; scans sessions in slices."""
     clients: Counter[_Key] = Counter()
     number = 0
     for session in list(broker.sessions.values()):
         seen: set[_Key] = set()
         for subscription in list(session.subscriptions.values()):
-            if 0 < len(subscription.where) + len(subscription.xpath) <= _LONGEST:
+            if 0 < len(subscription.where) + len(subscription.xpath) <= _MAX_LENGTH:
                 seen.add((subscription.pattern, subscription.where, subscription.xpath))
         if len(clients) < _MAX_COUNTED:
             clients.update(seen)

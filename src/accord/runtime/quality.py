@@ -18,7 +18,7 @@ from accord.core.broker.broker import Broker
 from accord.core.broker.broker_context import NodeRequest
 from accord.core.broker.client_negotiation import ClientNegotiation
 from accord.core.broker.client_notifications import reply_to_request
-from accord.core.broker.quality_requests import answer, property_form
+from accord.core.broker.quality_requests import handle_request, property_form
 from accord.core.broker.quality_status import quality_status, quality_totals
 from accord.core.channels.channels import ROUTED
 from accord.core.channels.template import IN_ORDER, SAME_ORDER
@@ -44,7 +44,7 @@ log = get_log(__name__)
 FOLDER: Final = "properties"
 DEFINED: Final = "defined.properties"
 FACT: Final = "property"
-_LOOK_S: Final = 1.0
+_MEASURE_S: Final = 1.0
 _MAX_S: Final = 3_600.0
 _STEPS: Final = 20  # due steps per call, before others get their turn
 _MAX_PATHS: Final = 8
@@ -56,7 +56,7 @@ class QualityOptions(Struct, frozen=True, kw_only=True):
 
     strategy: str = "pareto"
     properties: Path | None = None
-    patience_ms: int = 5_000
+    reaction_timeout_ms: int = 5_000
 
 
 class QualityService:
@@ -69,7 +69,7 @@ class QualityService:
         *,
         node: str,
         incarnation: int,
-        folder: Path | None,
+        data: Path | None,
         options: QualityOptions,
         is_leaf: bool = False,
     ) -> None:
@@ -77,37 +77,37 @@ class QualityService:
         self._broker = broker
         self._server = server
         self._node = node
-        self._file = None if folder is None else folder / FOLDER / DEFINED
+        self._file = None if data is None else data / FOLDER / DEFINED
         self._defined: dict[str, Property] = {}  # at run time, at this node
         self._net: OverlayService | None = None
         self._exchange: TierNegotiation | None = None
         self._paths: dict[int, str] = {}  # channel with an additional path, by reaction
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
-        self._looking: asyncio.Task[None] | None = None
+        self._measuring: asyncio.Task[None] | None = None
         negotiation = Negotiation(
             node,
             incarnation=incarnation,
             options=NegotiationOptions(
-                strategy=options.strategy, patience_us=options.patience_ms * 1_000
+                strategy=options.strategy, mechanism_timeout_us=options.reaction_timeout_ms * 1_000
             ),
             is_leaf=is_leaf,
         )
         for name in _OVER_PATHS:
-            negotiation.repository.forget(name)
+            negotiation.repository.remove(name)
         self.quality = ClientNegotiation(broker, negotiation, clock_us)
         self._read_definitions(options.properties)
         broker.quality = self.quality
 
     def start(self) -> None:
-        self._looking = asyncio.create_task(self._look())
+        self._measuring = asyncio.create_task(self._measure_loop())
 
     async def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        if self._measuring is not None:
+            self._measuring.cancel()
+            await asyncio.gather(self._measuring, return_exceptions=True)
 
     def join(self, net: OverlayService) -> None:
         """Negotiate with other nodes through the overlay."""
@@ -116,49 +116,49 @@ class QualityService:
         exchange = net.channels.serve(
             SERVICE, lambda context: OverlayNegotiation(context, negotiation, net.tiers)
         )
-        self._speak(exchange, net.after)
-        exchange.defining.on_told = self._told_by_child
-        self.quality.on_act = self._add_path
+        self._attach(exchange, net.after)
+        exchange.property_sync.on_definition = self._on_child_property
+        self.quality.on_mechanism = self._add_path
         self.quality.on_withdraw = self._withdraw_path
-        self.quality.watching.order_of = self._order_of
+        self.quality.monitor.order_of = self._order_of
         if not net.options.is_alone:
-            self.quality.watching.best_reliability = 100.0
+            self.quality.monitor.best_reliability = 100.0
             for mechanism in SHIPPED:
                 if mechanism.name in _OVER_PATHS:
                     negotiation.repository.define(mechanism)
-        net.overlay.store.watch(FACT, self._told_property)
+        net.overlay.store.watch(FACT, self._on_property)
         for property_ in self._defined.values():
-            self._tell_property(property_)
+            self._announce_property(property_)
 
     def join_parents(self, secondary: SecondaryService) -> None:
         """Negotiate with other nodes through the parents."""
         exchange = TierNegotiation(self.quality.negotiation, secondary.tiers)
         secondary.services.append(exchange)
-        self._speak(exchange, secondary.after)
-        exchange.defining.on_told = self._take_over
-        lookups = secondary.child.lookups
-        self.quality.watching.order_of = lambda channel: order_by(lookups, channel)
+        self._attach(exchange, secondary.after)
+        exchange.property_sync.on_definition = self._adopt
+        lookups = secondary.child.channel_cache
+        self.quality.monitor.order_of = lambda channel: order_by(lookups, channel)
         for property_ in self._defined.values():
-            self._tell_property(property_)
+            self._announce_property(property_)
 
-    def _speak(self, exchange: TierNegotiation, after: list[Callable[[], None]]) -> None:
-        self._exchange = self.quality.exchange = exchange
+    def _attach(self, exchange: TierNegotiation, after: list[Callable[[], None]]) -> None:
+        self._exchange = self.quality.tier_negotiation = exchange
         after.append(self._after_net)
 
     def turn(self) -> None:
         """Advance if the last turn of the event loop changed something."""
-        if self.quality.is_stirred:
-            self._go_on()
+        if self.quality.may_be_due:
+            self._run_due()
 
-    def answer(self, request: NodeRequest) -> None:
+    def handle_request(self, request: NodeRequest) -> None:
         """Reply on the response topic, or on the client's own subscription."""
         try:
-            body, defined = answer(self._broker, self.quality, request)
+            body, defined = handle_request(self._broker, self.quality, request)
         except Exception as error:
             log.failure("a request about quality failed", error, client=request.client)
             body, defined = {"ok": False, "error": "failed; the log of the node says why"}, []
         if defined:
-            self._keep(defined)
+            self._persist(defined)
         reply_to_request(self._broker, request, body)
 
     # Status
@@ -179,22 +179,22 @@ class QualityService:
         """Define properties, given as file text. Raises QualityError for invalid text."""
         found = parse_properties(text)
         self.quality.define(*found)
-        self._keep(found)
+        self._persist(found)
         self._server.due()
         return [each.name for each in found]
 
     # Time
 
-    def _go_on(self) -> None:
+    def _run_due(self) -> None:
         """Run what is due, and set the timer for the next deadline."""
         quality = self.quality
-        self._broker.hub.now_ms = self._server.clock.now_ms()
-        quality.is_stirred = False
+        self._broker.context.now_ms = self._server.clock.now_ms()
+        quality.may_be_due = False
         for _ in range(_STEPS):
             if quality.next_due_us() > clock_us():
                 break
             quality.advance()
-        quality.is_stirred = False
+        quality.may_be_due = False
         self._set_timer(quality.next_due_us())
 
     def _set_timer(self, due_us: int) -> None:
@@ -204,30 +204,30 @@ class QualityService:
             self._timer.cancel()
         self._timer_us = due_us
         delay_s = min(max(due_us - clock_us(), 0) / 1e6, _MAX_S)
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._ring)
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
-        self._go_on()
+        self._run_due()
         self._server.due()
 
-    async def _look(self) -> None:
+    async def _measure_loop(self) -> None:
         """Evaluate measurements once a second."""
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_MEASURE_S)
             try:
-                for _ in self.quality.watching.measure():
+                for _ in self.quality.monitor.measure():
                     await asyncio.sleep(0)
             except Exception as error:  # otherwise measuring would end for good
                 log.failure("measuring quality failed", error)
-            if self.quality.is_stirred:
+            if self.quality.may_be_due:
                 self._server.due()
 
     # Other nodes
 
     def _after_net(self) -> None:
         if self._exchange is not None and self._exchange.notices:
-            self.quality.take([])
+            self.quality.handle_notices([])
             self._server.due()
 
     def _add_path(self, act: ApplyMechanism) -> None:
@@ -237,7 +237,7 @@ class QualityService:
             or act.reaction in self._paths
         ):
             return
-        known = self._net.overlay.registry.look_up(act.channel)
+        known = self._net.overlay.directory.look_up(act.channel)
         if known is not None and known.paths >= _MAX_PATHS:
             return
         self._paths[act.reaction] = act.channel
@@ -257,7 +257,7 @@ class QualityService:
 
     def _order_of(self, channel: str) -> str:
         """The order the channel's template guarantees; several paths may reorder events."""
-        definition = None if self._net is None else self._net.overlay.registry.look_up(channel)
+        definition = None if self._net is None else self._net.overlay.directory.look_up(channel)
         if definition is None or self._net is None:
             return ORDERED
         template = self._net.channels.templates.get(definition.template)
@@ -266,7 +266,7 @@ class QualityService:
             return SAME_FOR_ALL
         if IN_ORDER in promises:
             return ORDERED
-        return UNORDERED if promises or _is_loose(definition) else ORDERED
+        return UNORDERED if promises or _is_unordered(definition) else ORDERED
 
     # Definitions
 
@@ -290,10 +290,10 @@ class QualityService:
         except QualityError as error:
             log.warning("can't read the properties", file=str(self._file), problem=str(error))
 
-    def _keep(self, defined: list[Property]) -> None:
+    def _persist(self, defined: list[Property]) -> None:
         for each in defined:
             self._defined[each.name] = each
-            self._tell_property(each)
+            self._announce_property(each)
         if self._file is None:
             return
         unfinished = self._file.with_suffix(".tmp")
@@ -304,29 +304,29 @@ class QualityService:
         except OSError as error:
             log.warning("can't keep the properties", file=str(self._file), problem=str(error))
 
-    def _tell_property(self, property_: Property) -> None:
+    def _announce_property(self, property_: Property) -> None:
         text = render_properties([property_])
         if self._net is not None:
             self._net.overlay.store.put(FACT, property_.name, text.encode())
         if self._exchange is not None:
-            self._exchange.defining.tell(property_.name, text)
+            self._exchange.property_sync.announce(property_.name, text)
 
-    def _told_property(self, node: str, key: str, value: bytes | None) -> None:
+    def _on_property(self, node: str, key: str, value: bytes | None) -> None:
         """On another node's definition; this node's own one of the same name takes precedence."""
         registry = self.quality.negotiation.registry
         if value is None or node == self._node or key in registry:
             return
-        found = self._take_over(node, value.decode(errors="replace"))
+        found = self._adopt(node, value.decode(errors="replace"))
         if self._exchange is not None:
             for each in found:
-                self._exchange.defining.tell(each.name, render_properties([each]))
+                self._exchange.property_sync.announce(each.name, render_properties([each]))
 
-    def _told_by_child(self, node: str, text: str) -> None:
+    def _on_child_property(self, node: str, text: str) -> None:
         """On a child's definition: announced to all nodes by this one."""
-        for each in self._take_over(node, text):
-            self._tell_property(each)
+        for each in self._adopt(node, text):
+            self._announce_property(each)
 
-    def _take_over(self, node: str, text: str) -> list[Property]:
+    def _adopt(self, node: str, text: str) -> list[Property]:
         """Returns the properties that were new."""
         registry = self.quality.negotiation.registry
         try:
@@ -346,11 +346,11 @@ def order_by(lookups: ChannelCache, channel: str) -> str:
     bound = lookups.bound(channel)
     if bound is not None and bound.is_ordered:
         return SAME_FOR_ALL
-    is_plain = definition.template == ROUTED and not _is_loose(definition)
+    is_plain = definition.template == ROUTED and not _is_unordered(definition)
     return ORDERED if is_plain or (bound is not None and bound.keeps_order) else UNORDERED
 
 
-def _is_loose(definition: ChannelDefinition) -> bool:
+def _is_unordered(definition: ChannelDefinition) -> bool:
     """Whether events may be reordered on their way."""
     return definition.paths > 1 or definition.options.get("datagrams") == "true"
 

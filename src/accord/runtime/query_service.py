@@ -38,7 +38,7 @@ from accord.core.scheduling.lanes import bin_of
 from accord.runtime.logs import get_log
 from accord.runtime.pipeline import Pipeline
 from accord.runtime.pipeline_options import PipelineError
-from accord.runtime.policy_requests import mistake
+from accord.runtime.policy_requests import decoding_problem
 from accord.runtime.process import Clock
 
 ANY: Final = "#"
@@ -58,15 +58,15 @@ class QueryRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     event: str | None = None
 
 
-def read_question(question: QueryRequest, *, now_ms: int) -> EventQuery:
+def parse_query(question: QueryRequest, *, now_ms: int) -> EventQuery:
     """Raises PipelineError with the location of the problem if the request is invalid."""
     since_ms = _moment(question.since, "since", now_ms)
     until_ms = _moment(question.until, "until", now_ms)
     if since_ms is not None and until_ms is not None and since_ms > until_ms:
-        raise wrong("since", "expected a time before `until`")
+        raise query_problem("since", "expected a time before `until`")
     if question.limit is not None and not 1 <= question.limit <= MAX_LIMIT:
-        raise wrong("limit", f"expected 1 to {MAX_LIMIT}, got {question.limit}")
-    return checked(
+        raise query_problem("limit", f"expected 1 to {MAX_LIMIT}, got {question.limit}")
+    return validate(
         EventQuery(
             channel=_channel(question),
             where=question.where or "",
@@ -85,47 +85,49 @@ def read_cursor(text: str) -> tuple[EventQuery, str]:
     try:
         ask, cursor = decode_token(text)
     except ValueError as error:
-        raise wrong("cursor", str(error)) from None
+        raise query_problem("cursor", str(error)) from None
     # Foreign input: fields that this node never writes make it invalid.
     is_ours = not ask.from_offset and ask.before_offset is None
     is_bounded = 0 < (ask.limit or 1) <= MAX_LIMIT
     if problem_with_filter(ask.channel) or not (is_ours and is_bounded):
-        raise wrong("cursor", "expected the cursor of a page, just as it was given")
-    return checked(ask), cursor
+        raise query_problem("cursor", "expected the cursor of a page, just as it was given")
+    return validate(ask), cursor
 
 
-def is_about_one(ask: EventQuery) -> bool:
+def is_single_event(ask: EventQuery) -> bool:
     """Whether the query is for one event ID; rights are checked when its channel is known."""
     return ask.number is not None and ask.channel == ANY
 
 
-def checked(ask: EventQuery) -> EventQuery:
+def validate(ask: EventQuery) -> EventQuery:
     """`ask` with its predicate validated; raises PipelineError."""
-    if is_about_one(ask) and (ask.where or ask.xpath):
+    if is_single_event(ask) and (ask.where or ask.xpath):
         # Otherwise predicates would reveal the content of events the client may not see.
-        raise wrong("channel", "expected a filter of channels, such as uav/#, with a predicate")
+        raise query_problem(
+            "channel", "expected a filter of channels, such as uav/#, with a predicate"
+        )
     if ask.where and ask.xpath:
-        raise wrong("xpath", "expected either where or xpath, got both")
+        raise query_problem("xpath", "expected either where or xpath, got both")
     for place, text, read in (("where", ask.where, parse), ("xpath", ask.xpath, parse_xpath)):
         if text:
             try:
                 read(text)
             except PredicateError as error:
-                raise wrong(place, error.summary) from None
+                raise query_problem(place, error.summary) from None
     return ask
 
 
-def wrong(place: str, problem: str) -> PipelineError:
+def query_problem(place: str, problem: str) -> PipelineError:
     return PipelineError("question", problem, place)
 
 
 def _channel(question: QueryRequest) -> str:
     if question.channel is None:
         if question.event is None:
-            raise wrong("channel", "expected a filter of channels, such as uav/#")
+            raise query_problem("channel", "expected a filter of channels, such as uav/#")
         return ANY
     if problem := problem_with_filter(question.channel):
-        raise wrong("channel", problem)
+        raise query_problem("channel", problem)
     return question.channel
 
 
@@ -133,14 +135,14 @@ def _moment(text: str | None, place: str, now_ms: int) -> int | None:
     try:
         return None if text is None else parse_time(text, now_ms=now_ms)
     except ValueError as error:
-        raise wrong(place, str(error)) from None
+        raise query_problem(place, str(error)) from None
 
 
 def _number(event: str | None) -> int | None:
     try:
         return None if event is None else event_number(event)
     except EventError as error:
-        raise wrong("event", error.problem) from None
+        raise query_problem("event", error.problem) from None
 
 
 log = get_log(__name__)
@@ -150,7 +152,7 @@ MAX_BODY: Final = 1_000_000
 _PAGES: Final = 16  # concurrent history pages
 _PAGES_OF_ONE: Final = 2
 _PART: Final = 20
-_PATIENCE_MS: Final = 30_000
+_ROOM_TIMEOUT_MS: Final = 30_000
 _ROOM_POLL_S: Final = 0.05
 _GONE: Final = "who asked has gone"
 _QUERIES: Final = 100  # concurrent, of all clients
@@ -215,15 +217,15 @@ class QueryReply:
         topic = request.message.properties.response_topic
         assert topic is not None  # requests without one are refused
         self._topic = topic
-        self.is_heard()
+        self.can_deliver()
 
-    def is_heard(self) -> bool:
+    def can_deliver(self) -> bool:
         """Whether the session is connected and subscribed to the response topic."""
         session = self.session
         if session is None or self._broker.sessions.get(self.request.client) is not session:
             return False
         subscription = session.subscription_to(self._topic)
-        if subscription is None or session.line is None:
+        if subscription is None or session.connection is None:
             return False
         self.qos = min(subscription.qos, 1)
         self._identifiers = (subscription.identifier,) if subscription.identifier else ()
@@ -231,13 +233,13 @@ class QueryReply:
 
     def send(self, found: QueryHit, importance: int) -> None:
         """Queue an event for delivery."""
-        session, hub = self.session, self._broker.hub
+        session, hub = self.session, self._broker.context
         assert session is not None
         correlation_data = self.request.message.properties.correlation_data
         try:
             message = result_message(found, self._topic, correlation_data, hub.now_ms)
         except ProtocolError:
-            hub.counters.shed("unreadable in the archive", session.name)
+            hub.counters.count_shed("unreadable in the archive", session.name)
             return
         self._bin = _bin(importance)
         publisher = Entity(found.publisher, node=hub.node)
@@ -255,8 +257,8 @@ class QueryReply:
 
     def end(self, body: bytes) -> None:
         """Send the message that ends the page."""
-        session, hub, topic, qos = self.session, self._broker.hub, self._topic, self.qos
-        if not self.is_heard():
+        session, hub, topic, qos = self.session, self._broker.context, self._topic, self.qos
+        if not self.can_deliver():
             return
         assert session is not None
         told = Properties(
@@ -265,7 +267,7 @@ class QueryReply:
             user=((PAGE, END),),
         )
         message = make_message(topic, body, qos, False, "", hub.now_ms, told)
-        hub.enter(message, hub.router.channels.get(topic))
+        hub.assign_number(message, hub.router.channels.get(topic))
         session.deliver_kept(message, qos, self._identifiers, DEFAULT_GRANT, self._bin)
 
 
@@ -287,28 +289,28 @@ class QueryService:
         self._committed_offset = committed_offset
         self._due = due
         self._pages: set[asyncio.Task[None]] = set()
-        self._asked: dict[asyncio.Task[None], tuple[str, bytes]] = {}
+        self._queries: dict[asyncio.Task[None], tuple[str, bytes]] = {}
         pipeline.watch_lack(self._set_lack)
 
     def _set_lack(self, lack: str) -> None:
-        self._broker.hub.no_history = f"there is no data pipeline: {lack}" if lack else ""
+        self._broker.context.history_problem = f"there is no data pipeline: {lack}" if lack else ""
 
     def turn(self) -> None:
         """Advance subscriptions that still receive history."""
         broker = self._broker
         if not broker.catch_ups:
             return
-        broker.step_histories()
+        broker.step_catch_ups()
         committed, now_ms = self._committed_offset(), self._clock.now_ms()
         asking: Counter[MqttSession] = Counter(
-            each.session for each in broker.catch_ups.values() if each.is_asking
+            each.session for each in broker.catch_ups.values() if each.is_fetching
         )
         for catch_up in broker.catch_ups.values():
             if len(self._pages) >= _PAGES:
                 return
             if asking[catch_up.session] >= _PAGES_OF_ONE:
                 continue
-            wanted = catch_up.wanted(committed, now_ms)
+            wanted = catch_up.next_demand(committed, now_ms)
             if wanted is not None:
                 asking[catch_up.session] += 1
                 self._start(self._pages, self._continue(catch_up, wanted))
@@ -323,20 +325,20 @@ class QueryService:
             self._end(reply, _refusal(error))
             return
         if isinstance(question, Stop):
-            for task, key in list(self._asked.items()):
+            for task, key in list(self._queries.items()):
                 if key == (client, correlation):
                     task.cancel()
             return
-        of_client = sum(key[0] == client for key in self._asked.values())
-        if len(self._asked) >= _QUERIES or of_client >= _QUERIES_OF_ONE:
+        of_client = sum(key[0] == client for key in self._queries.values())
+        if len(self._queries) >= _QUERIES or of_client >= _QUERIES_OF_ONE:
             self._end(reply, PageFailure(error="too many queries are under way"))
             return
-        task = asyncio.create_task(self._answer(reply, question))
-        self._asked[task] = (client, correlation)
-        task.add_done_callback(self._asked.pop)
+        task = asyncio.create_task(self._reply(reply, question))
+        self._queries[task] = (client, correlation)
+        task.add_done_callback(self._queries.pop)
 
     async def close(self) -> None:
-        tasks = (*self._pages, *self._asked)
+        tasks = (*self._pages, *self._queries)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -351,41 +353,41 @@ class QueryService:
     async def _continue(self, catch_up: CatchUp, wanted: PageDemand) -> None:
         try:
             page = await self._pipeline.page(
-                wanted.ask,
+                wanted.query,
                 cursor=wanted.cursor,
                 rows=wanted.rows,
                 bytes_=wanted.bytes,
-                importance=self._importance(catch_up.session, wanted.ask.channel),
+                importance=self._importance(catch_up.session, wanted.query.channel),
             )
         except PipelineError as error:
             now_ms = self._clock.now_ms()
             is_final = error.kind in ("question", "off", "ended")
-            catch_up.failed(str(error), is_final=is_final, now_ms=now_ms)
-            self._give_up(catch_up)
+            catch_up.on_failure(str(error), is_final=is_final, now_ms=now_ms)
+            self._abandon(catch_up)
         else:
-            await self._hand_over(catch_up, page)
+            await self._deliver(catch_up, page)
         self._due()
 
-    async def _hand_over(self, catch_up: CatchUp, page: Page) -> None:
+    async def _deliver(self, catch_up: CatchUp, page: Page) -> None:
         async for part in self._parts(page.events):
-            if not catch_up.hand_over(part):
+            if not catch_up.deliver_page(part):
                 return
         catch_up.finish_page(page.cursor)
 
-    def _give_up(self, catch_up: CatchUp) -> None:
+    def _abandon(self, catch_up: CatchUp) -> None:
         """End the subscription: none is better than one with an unnoticed gap."""
-        if not catch_up.problem or catch_up.is_over():
+        if not catch_up.problem or catch_up.is_removed():
             return
         session = catch_up.session
         problem = f"the past of {catch_up.pattern} can't be read: {catch_up.problem}"
         log.error("a subscription was ended", client=session.name, problem=problem)
         self._broker.unsubscribe(session, catch_up.pattern)
-        if isinstance(session.line, ClientConnection):
-            session.line.end(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem, catch_up.pattern)
+        if isinstance(session.connection, ClientConnection):
+            session.connection.end(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem, catch_up.pattern)
 
     # Queries.
 
-    async def _answer(self, reply: QueryReply, question: Find | Next) -> None:
+    async def _reply(self, reply: QueryReply, question: Find | Next) -> None:
         try:
             end: PageEnd | PageFailure = await self._find(reply, question)
         except PipelineError as error:
@@ -398,18 +400,18 @@ class QueryService:
     async def _find(self, reply: QueryReply, question: Find | Next) -> PageEnd:
         request = reply.request
         if not 1 <= question.page <= MAX_PAGE:
-            raise wrong("page", f"expected 1 to {MAX_PAGE}, got {question.page}")
+            raise query_problem("page", f"expected 1 to {MAX_PAGE}, got {question.page}")
         cursor = ""
         if isinstance(question, Next):
             ask, cursor = await asyncio.to_thread(read_cursor, question.cursor)
         else:
             now_ms = self._clock.now_ms()
-            ask = await asyncio.to_thread(read_question, question, now_ms=now_ms)
+            ask = await asyncio.to_thread(parse_query, question, now_ms=now_ms)
         rights = request.rights
         # Overrides whatever a cursor contains.
         ask = replace(ask, without=() if rights is None else rights.denied.subscribe)
-        if not is_about_one(ask) and not request.may_subscribe(ask.channel):
-            raise wrong("channel", f"you may not subscribe to {ask.channel}")
+        if not is_single_event(ask) and not request.may_subscribe(ask.channel):
+            raise query_problem("channel", f"you may not subscribe to {ask.channel}")
         count = files = skipped = size = tail = took_ms = 0
         while True:
             session, rows, bytes_ = await self._room(reply)
@@ -422,10 +424,10 @@ class QueryService:
                 importance=importance,
             )
             events = page.events
-            if is_about_one(ask):
+            if is_single_event(ask):
                 events = tuple(each for each in events if request.may_subscribe(each.channel))
             async for part in self._parts(events):
-                if not reply.is_heard():
+                if not reply.can_deliver():
                     raise PipelineError("unavailable", _GONE)
                 for found in part:
                     reply.send(found, importance)
@@ -449,10 +451,10 @@ class QueryService:
 
     async def _room(self, reply: QueryReply) -> tuple[MqttSession, int, int]:
         """Wait, with a timeout, until the client has accepted most of what was sent."""
-        until_ms = self._clock.now_ms() + _PATIENCE_MS
+        until_ms = self._clock.now_ms() + _ROOM_TIMEOUT_MS
         while self._clock.now_ms() < until_ms:
             session = reply.session
-            if session is None or not reply.is_heard():
+            if session is None or not reply.can_deliver():
                 raise PipelineError("unavailable", _GONE)
             room = page_room(session, reply.qos)
             if room is not None:
@@ -463,13 +465,13 @@ class QueryService:
     async def _parts(self, events: Sequence[QueryHit]) -> AsyncIterator[Sequence[QueryHit]]:
         """A few events at a time; others get their turn in between."""
         for start in range(0, len(events), _PART):
-            self._broker.hub.now_ms = self._clock.now_ms()
+            self._broker.context.now_ms = self._clock.now_ms()
             yield events[start : start + _PART]
             self._due()
             await asyncio.sleep(0)
 
     def _end(self, reply: QueryReply, end: PageEnd | PageFailure) -> None:
-        self._broker.hub.now_ms = self._clock.now_ms()
+        self._broker.context.now_ms = self._clock.now_ms()
         reply.end(msgspec.json.encode(end))
         self._due()
 
@@ -481,14 +483,14 @@ class QueryService:
 
 def _read(body: bytes) -> Find | Next | Stop:
     if len(body) > MAX_BODY:
-        raise wrong("request", f"expected at most {MAX_BODY} bytes, got {len(body)}")
+        raise query_problem("request", f"expected at most {MAX_BODY} bytes, got {len(body)}")
     try:
         return _DECODER.decode(body)
     except RecursionError:
-        raise wrong("request", "expected fewer brackets in one another") from None
+        raise query_problem("request", "expected fewer brackets in one another") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        problem = mistake(error, ("find", "next", "cancel"))
-        raise wrong(problem.place, problem.problem) from None
+        problem = decoding_problem(error, ("find", "next", "cancel"))
+        raise query_problem(problem.place, problem.problem) from None
 
 
 def _refusal(error: PipelineError) -> PageFailure:

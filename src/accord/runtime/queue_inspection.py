@@ -36,7 +36,7 @@ _LONG_S: Final = 0.002
 
 async def find_waiting(server: Server, number: int) -> list[Waiting]:
     """Where event `number` is queued; scans in steps, as the event loop is blocked meanwhile."""
-    hub = server.broker.hub
+    hub = server.broker.context
     found: list[Waiting] = []
     task = hub.tasks.find(number)
     if isinstance(task, PublishTask):
@@ -59,7 +59,7 @@ async def find_waiting(server: Server, number: int) -> list[Waiting]:
         held.session: held.delivery
         for order in hub.shapings.values()
         if isinstance(order, ShapingOrder) and order.message.number == number
-        for held in order.waiting
+        for held in order.waiters
         if isinstance(held, HeldDelivery)
     }
     started_s = time.perf_counter()
@@ -70,7 +70,7 @@ async def find_waiting(server: Server, number: int) -> list[Waiting]:
         now_ms = server.clock.now_ms()
         parcel = None if session.outbox.is_empty() else session.outbox.find(number)
         if parcel is not None:
-            facts = _facts(server, session, parcel)
+            facts = _wait_cause(server, session, parcel)
             ahead = _ahead(session.outbox, parcel)
             found.append(_waiting(session, parcel, now_ms, ahead=ahead, **facts))
         elif (delivery := shaped.get(session)) is not None:
@@ -87,8 +87,8 @@ def _unrecorded(session: MqttSession, number: int) -> ClientDelivery | None:
     return None
 
 
-def _ahead(queues: Queues, parcel: QueueEntry) -> tuple[Ahead, ...]:
-    events, sizes = queues.ahead_of(parcel)
+def _ahead(queues: Queues, entry: QueueEntry) -> tuple[Ahead, ...]:
+    events, sizes = queues.ahead_of(entry)
     return tuple(
         Ahead(importance=importance, events=count, bytes=sizes[importance])
         for importance, count in enumerate(events)
@@ -96,12 +96,12 @@ def _ahead(queues: Queues, parcel: QueueEntry) -> tuple[Ahead, ...]:
     )
 
 
-def _facts(server: Server, session: MqttSession, parcel: QueueEntry) -> dict[str, Any]:
+def _wait_cause(server: Server, session: MqttSession, entry: QueueEntry) -> dict[str, Any]:
     """The facts that show why an event waits in an outbox."""
-    line = session.line
+    line = session.connection
     if line is None:
         return {"waits_for": CONNECTION}
-    if is_tracked(parcel) and session.is_window_full():
+    if is_tracked(entry) and session.is_window_full():
         return {"waits_for": ACKNOWLEDGEMENT, "unacknowledged": session.in_flight}
     link = line.link
     protocol = server.connections.get(cast("Connection", line))
@@ -112,7 +112,7 @@ def _facts(server: Server, session: MqttSession, parcel: QueueEntry) -> dict[str
     if gate is not None:
         gate.advance(clock_us())
         for pacer in gate.pacers:
-            for each in (parcel, session.peek(None)):
+            for each in (entry, session.peek(None)):
                 if each is not None:
                     wait_us = pacer.wait_us(each.bin, each.part(pacer.portion, pacer.large), 0)
                     if wait_us > longest_us:
@@ -126,17 +126,17 @@ def _facts(server: Server, session: MqttSession, parcel: QueueEntry) -> dict[str
     }
 
 
-def _waiting(session: MqttSession, parcel: QueueEntry, now_ms: int, **facts: Any) -> Waiting:
-    of = parcel if isinstance(parcel, MessageRun) else cast("ClientDelivery", parcel).message
+def _waiting(session: MqttSession, entry: QueueEntry, now_ms: int, **facts: Any) -> Waiting:
+    of = entry if isinstance(entry, MessageRun) else cast("ClientDelivery", entry).message
     return Waiting(
         destination=session.name,
         channel=of.channel,
         publisher=of.publisher,
-        received_ms=received_ms(parcel),
-        queued_ms=parcel.queued_ms,
+        received_ms=received_ms(entry),
+        queued_ms=entry.queued_ms,
         taken_ms=now_ms,
-        size=parcel.size // parcel.count,
-        importance=parcel.importance,
-        policy=cast("MessageRun | ClientDelivery", parcel).grant.policy,
+        size=entry.size // entry.count,
+        importance=entry.importance,
+        policy=cast("MessageRun | ClientDelivery", entry).grant.policy,
         **facts,
     )

@@ -67,13 +67,13 @@ class SecondaryService:
         dead_us = 3 * options.overlay.ping_us
         tiers = TierOptions(pulse_us=dead_us // _PULSES, dead_us=dead_us)
         self.child = Child(node, incarnation, tiers)
-        self._upwards = ParentBridge(broker, clock_us, self.child)
+        self._bridge = ParentBridge(broker, clock_us, self.child)
         self.tiers: TierLinks = self.child.tiers
         self.services: list[TierService] = []
         self._broker = broker
         self._server = server
         self._clock = clock
-        self._containment = FaultIsolation(log)
+        self._isolation = FaultIsolation(log)
         self._neighbours: LinkManager | None = None
         self._local = LocalIdentity(
             node=node,
@@ -89,8 +89,8 @@ class SecondaryService:
         self._neighbours = LinkManager(self, self._local, codec, transports.of)
         stack.push_async_callback(self._neighbours.close)
         stack.push_async_callback(self._leave)
-        self._broker.bridge = self._upwards
-        self._upwards.begin()
+        self._broker.bridge = self._bridge
+        self._bridge.start()
         for address in self._options.neighbours:
             self._neighbours.dial(address)
         self._neighbours.due()
@@ -99,7 +99,7 @@ class SecondaryService:
         """Schedule the links if there is something to send."""
         child = self.child
         if child.deliveries:
-            self._after()
+            self._run_after()
         due_us = self.next_due_us()
         has_work = child.sends or child.ready or (due_us is not None and due_us <= clock_us())
         if self._neighbours is not None and has_work:
@@ -127,13 +127,13 @@ class SecondaryService:
 
     def receive(self, neighbour: str, message: Any, now_us: int) -> None:
         self.child.receive(neighbour, message, now_us)
-        self._after()
+        self._run_after()
 
     def advance(self, now_us: int) -> None:
         self.child.advance(now_us)
         for service in self.services:
             service.advance(now_us)
-        self._after()
+        self._run_after()
 
     def next_due_us(self) -> int | None:
         dues = [self.child.next_due_us(), *(each.next_due_us() for each in self.services)]
@@ -143,37 +143,37 @@ class SecondaryService:
         self.child.ready.clear()  # all links are polled anyway
         taken = self.child.take(neighbour, bytes_wanted, clock_us())
         if taken:
-            self._broker.hub.now_ms = self._clock.now_ms()
+            self._broker.context.now_ms = self._clock.now_ms()
             for up in taken:
-                self._upwards.sent(neighbour, up.event)
+                self._bridge.on_sent(neighbour, up.event)
         return [_encode(each) for each in taken]
 
     def take_datagrams(self, neighbour: str, bytes_wanted: int, message_bytes: int) -> list[bytes]:  # noqa: ARG002
         return []
 
-    def _after(self) -> None:
-        child, upwards = self.child, self._upwards
-        if child.deliveries or child.losses:
-            self._broker.hub.now_ms = self._clock.now_ms()
-            losses = list(child.losses)
-            child.losses.clear()
-            counters = self._broker.hub.counters
-            self._containment.hand_over(child.deliveries, upwards.arrived, counters)
+    def _run_after(self) -> None:
+        child, upwards = self.child, self._bridge
+        if child.deliveries or child.drops:
+            self._broker.context.now_ms = self._clock.now_ms()
+            losses = list(child.drops)
+            child.drops.clear()
+            counters = self._broker.context.counters
+            self._isolation.deliver(child.deliveries, upwards.on_event, counters)
             for event, cause in losses:
-                upwards.lost(event, cause)
+                upwards.on_dropped(event, cause)
             self._server.due()
-        if upwards.held_back:
-            upwards.release()
+        if upwards.paused:
+            upwards.resume_publishers()
             self._server.due()
         for each in self.after:
-            self._containment.run("what follows on the parents failed", each)
+            self._isolation.run("what follows on the parents failed", each)
 
     async def _leave(self) -> None:
         """Wait, with a timeout, until the active parent has all waiting events, then leave."""
         assert self._neighbours is not None
         child = self.child
         until_us = clock_us() + round(_LEAVE_S * 1e6)
-        while child.roles.active and child.status().waiting and clock_us() < until_us:
+        while child.selector.active and child.status().waiting and clock_us() < until_us:
             await asyncio.sleep(0.01)
         child.leave()
         self._neighbours.due()
@@ -210,7 +210,7 @@ class SecondaryService:
                 if each.problem
             ),
             tier=msgspec.structs.replace(tier, configured=len(self._options.neighbours)),
-            needs_widened=self.child.needs_widened(),
+            needs_widened=self.child.interests_aggregated(),
         )
 
     def links(self) -> tuple[LinkConnectionStatus, ...]:
@@ -229,12 +229,12 @@ class SecondaryService:
                 node=node,
                 options=each.options,
             )
-            for name, (each, node) in sorted(self.child.lookups.definitions.items())
+            for name, (each, node) in sorted(self.child.channel_cache.definitions.items())
         ]
 
     @property
     def templates(self) -> list[str]:
-        return sorted(self.child.lookups.templates)
+        return sorted(self.child.channel_cache.templates)
 
     def is_configured(self, name: str) -> bool:  # noqa: ARG002
         return False

@@ -74,7 +74,7 @@ class Server:
         self._login = login
         self._on_turn = on_turn
         self._loop = asyncio.get_running_loop()
-        self.bandwidth = NodeBandwidth(broker.hub.discipline, self._pump)
+        self.bandwidth = NodeBandwidth(broker.context.discipline, self._pump)
         self._is_turn_due = False
         self._reads = 0  # reads since the last turn
         self._flushed_ms = 0
@@ -82,7 +82,7 @@ class Server:
         self._appended = 0  # `hub.appended` at the last turn
         self._logins: set[asyncio.Task[None]] = set()
         self._closing: dict[MqttProtocol, int] = {}
-        self._containment = FaultIsolation(log)
+        self._isolation = FaultIsolation(log)
         limits = broker.limits
         self._connects = ConnectLimiter(
             per_s=limits.connects_per_s,
@@ -93,24 +93,24 @@ class Server:
     def accept(self, protocol: MqttProtocol, address: str) -> Connection | None:
         """Returns a connection for a new client, or None if a limit refuses it."""
         now_ms = self.clock.now_ms()
-        counters = self.broker.hub.counters
+        counters = self.broker.context.counters
         if len(self.connections) >= self.broker.limits.connections + 100:
-            counters.refused("too many connections")
+            counters.count_refused("too many connections")
             return None
         if not self._connects.accept(address, now_ms=now_ms):
-            counters.refused("connection rate exceeded")
+            counters.count_refused("connection rate exceeded")
             return None
-        self.broker.hub.now_ms = now_ms
+        self.broker.context.now_ms = now_ms
         connection = Connection(self.broker, self.gate, address)
         connection.handle = protocol
         self.connections[connection] = protocol
         return connection
 
-    def forget(self, protocol: MqttProtocol, connection: Connection) -> None:
+    def remove(self, protocol: MqttProtocol, connection: Connection) -> None:
         self.connections.pop(connection, None)
         self._closing.pop(protocol, None)
 
-    def closes(self, protocol: MqttProtocol) -> None:
+    def start_close_timeout(self, protocol: MqttProtocol) -> None:
         """Start the close timeout: `protocol` is aborted if the peer does not close in time."""
         self._closing.setdefault(protocol, self.clock.now_ms() + _CLOSE_MS)
 
@@ -122,7 +122,7 @@ class Server:
 
     def is_idle(self, size: int) -> bool:
         """Whether the effects of a read of `size` bytes may be sent without a turn."""
-        hub = self.broker.hub
+        hub = self.broker.context
         return not (
             self._at_once <= 0
             or self._is_turn_due
@@ -149,19 +149,19 @@ class Server:
         found = connection.cut_through(data, self.clock.now_ms())
         if found is None:
             return False
-        self._write(found.line, found.frame)
+        self._write(found.connection, found.frame)
         if found.qos:
             self._write(connection, found.ack())
         self._sent_at_once()
         return True
 
-    def _write(self, line: ConnectionPort, frame: bytes) -> None:
+    def _write(self, port: ConnectionPort, frame: bytes) -> None:
         """Write to one connection; a failure affects no other."""
         try:
-            if line.write is not None:
-                line.write(frame)
+            if port.write is not None:
+                port.write(frame)
         except Exception as error:
-            self.failed(self.connections[line], error)  # type: ignore[index]
+            self.failed(self.connections[port], error)  # type: ignore[index]
 
     def _sent_at_once(self) -> None:
         self._at_once -= 1
@@ -183,7 +183,7 @@ class Server:
         limits = BandwidthLimits(node_bps=node_bps, client_bps=client_bps, clients=dict(clients))
         self.bandwidth.set_limits(limits)
         for connection in self.connections:
-            self.broker.hub.wake(connection)
+            self.broker.context.wake(connection)
         self.due()
 
     def tick(self) -> None:
@@ -196,19 +196,19 @@ class Server:
         self.due()
 
     def end_all(self, reason: Reason) -> None:
-        self.broker.hub.now_ms = self.clock.now_ms()
+        self.broker.context.now_ms = self.clock.now_ms()
         for connection in list(self.connections):
             connection.end(reason)
         self.due()
 
     def _turn(self) -> None:
         self._is_turn_due = False
-        hub = self.broker.hub
+        hub = self.broker.context
         hub.now_ms = self.clock.now_ms()
-        self.broker.cut_throughs.settle()
+        self.broker.cut_throughs.flush()
         if hub.tasks.waiting:
             self._work()
-        needs_turns = self._look_after()
+        needs_turns = self._call_on_turn()
         if self.gate is not None and self.gate.logins:
             self._check_logins()
         if hub.tasks.waiting and hub.now_ms < self._flushed_ms + _GATHER_MS:
@@ -221,16 +221,16 @@ class Server:
         self._reads = 0
         self._appended = hub.appended
 
-    def _look_after(self) -> bool:
+    def _call_on_turn(self) -> bool:
         """Call `on_turn`; returns whether it must run again after each read."""
         try:
             return self._on_turn is not None and self._on_turn()
         except Exception as error:  # fault isolation: the turn continues
-            self._containment.failed("a turn failed", error)
+            self._isolation.failed("a turn failed", error)
             return True
 
     def _flush(self) -> None:
-        hub = self.broker.hub
+        hub = self.broker.context
         dirty = hub.dirty
         hub.dirty = []
         for line in dirty:
@@ -244,7 +244,7 @@ class Server:
 
     def _flush_urgent(self) -> None:
         """Flush only connections with output more important than the waiting tasks."""
-        hub = self.broker.hub
+        hub = self.broker.context
         importance = hub.tasks.highest()
         others: list[ConnectionPort] = []
         urgent: list[ConnectionPort] = []
@@ -257,12 +257,12 @@ class Server:
 
     def failed(self, protocol: MqttProtocol, error: Exception) -> None:
         """Abort a connection that could not be served; its client has to reconnect."""
-        self._containment.failed("a client could not be served", error, client=protocol.client_id)
+        self._isolation.failed("a client could not be served", error, client=protocol.client_id)
         protocol.abort()
 
     def _work(self) -> None:
         """Run tasks in order for one time slice; more important input may arrive meanwhile."""
-        tasks = self.broker.hub.tasks
+        tasks = self.broker.context.tasks
         now_ns = time.perf_counter_ns()
         until_ns = now_ns + _WORK_NS
         while now_ns < until_ns:
@@ -275,11 +275,11 @@ class Server:
             except Exception as error:
                 log.failure("a task failed", error)
             now_ns = time.perf_counter_ns()
-            task.took((now_ns - before_ns) // 1000)
+            task.record_cost((now_ns - before_ns) // 1000)
         self.due()
 
     def _pump(self) -> None:
-        self.broker.hub.now_ms = self.clock.now_ms()
+        self.broker.context.now_ms = self.clock.now_ms()
         self.bandwidth.pump()
 
     def _check_logins(self) -> None:
@@ -349,14 +349,14 @@ class MqttProtocol(asyncio.Protocol):
         self._sender = ConnectionWriter(
             self._server.bandwidth, self._connection, self._transport, self
         )
-        self._take_frames()
+        self._enable_cut_through()
 
-    def _take_frames(self) -> None:
+    def _enable_cut_through(self) -> None:
         """Let a cut-through write to the transport directly."""
         if self._connection is not None and self._transport is not None:
             self._connection.write = self._transport.write
 
-    def _take_no_frames(self) -> None:
+    def _disable_cut_through(self) -> None:
         if self._connection is not None:
             self._connection.write = None
 
@@ -368,10 +368,10 @@ class MqttProtocol(asyncio.Protocol):
                 self.abort()
         elif connection is not None:
             server = self._server
-            if connection.is_lone and server.cut_through(connection, data):
+            if connection.can_cut_through and server.cut_through(connection, data):
                 return
             now_ms = server.clock.now_ms()
-            if len(data) == ACK_BYTES and connection.takes_ack(data, now_ms):
+            if len(data) == ACK_BYTES and connection.try_ack(data, now_ms):
                 return
             connection.receive(data, now_ms=now_ms)
             server.received(connection, len(data))
@@ -389,7 +389,7 @@ class MqttProtocol(asyncio.Protocol):
             if not connection.wants_data():
                 self._stop_reading(connection, now_ms)
             elif not self.is_reading:
-                self._server.broker.hub.wake(connection)  # so that reading resumes
+                self._server.broker.context.wake(connection)  # so that reading resumes
 
     def _stop_reading(self, connection: Connection, started_ms: int) -> None:
         """Pause reading until replies are sent, or until others had their share of time."""
@@ -403,7 +403,7 @@ class MqttProtocol(asyncio.Protocol):
             self._server.later(wait_s, self.resume)
 
     def eof_received(self) -> bool:
-        self._server.closes(self)
+        self._server.start_close_timeout(self)
         return False
 
     def connection_lost(self, _: Exception | None) -> None:
@@ -411,9 +411,9 @@ class MqttProtocol(asyncio.Protocol):
         if self._sender is not None:
             self._sender.stop()
         if connection is not None:
-            self._take_no_frames()
-            self._server.broker.cut_throughs.settle()
-            connection.lost(now_ms=self._server.clock.now_ms())
+            self._disable_cut_through()
+            self._server.broker.cut_throughs.flush()
+            connection.on_closed(now_ms=self._server.clock.now_ms())
             was_refused = not connection.connected_ms and connection.reason != LOST
             say = log.warning if was_refused or ":" in connection.reason else log.debug
             say(
@@ -423,7 +423,7 @@ class MqttProtocol(asyncio.Protocol):
                 address=connection.address,
                 reason=connection.reason,
             )
-            self._server.forget(self, connection)
+            self._server.remove(self, connection)
             self._server.due()
         self._connection = None
         self._transport = None
@@ -432,16 +432,16 @@ class MqttProtocol(asyncio.Protocol):
     def pause_writing(self) -> None:
         if self._sender is not None:
             self._sender.is_paused = True
-        self._take_no_frames()
+        self._disable_cut_through()
 
     def resume_writing(self) -> None:
         if self._sender is not None:
             self._sender.is_paused = False
-            self._take_frames()
-            self.go_on()
+            self._enable_cut_through()
+            self.resume_sending()
 
-    def go_on(self) -> None:
-        self._server.broker.hub.now_ms = self._server.clock.now_ms()
+    def resume_sending(self) -> None:
+        self._server.broker.context.now_ms = self._server.clock.now_ms()
         try:
             self.flush()
         except Exception as error:  # fault isolation: the other connections continue
@@ -474,7 +474,7 @@ class MqttProtocol(asyncio.Protocol):
         size = 0
         for frame in frames:
             size += len(frame)
-        self._server.broker.hub.counters.bytes_sent += size
+        self._server.broker.context.counters.bytes_sent += size
         if len(frames) == 1:
             transport.write(frames[0])
         elif size < _LARGE * len(frames):
@@ -488,14 +488,14 @@ class MqttProtocol(asyncio.Protocol):
 
         Closing immediately would answer further input with a TCP reset, which can discard data the
         client has not read yet. So this side sends EOF first and discards input until the client
-        closes too, or until the timeout set by `Server.closes`.
+        closes too, or until the timeout set by `Server.start_close_timeout`.
         """
         transport = self._transport
         if transport is None or self._is_finished:
             return
         self._is_finished = True
-        self._take_no_frames()
-        self._server.closes(self)
+        self._disable_cut_through()
+        self._server.start_close_timeout(self)
         if transport.can_write_eof():
             transport.write_eof()
             if not self.is_reading:
@@ -505,7 +505,7 @@ class MqttProtocol(asyncio.Protocol):
             transport.close()
 
     def abort(self) -> None:
-        self._take_no_frames()
+        self._disable_cut_through()
         if self._transport is not None:
             self._transport.abort()
 

@@ -64,9 +64,9 @@ class SocketGauge:
         """Report segment size and RTT to `link`."""
         info = self._info()
         if info is not None:
-            _tell_route(link, info)
+            _report_route(link, info)
 
-    def look(self, link: LinkEstimator, now_us: int) -> int:
+    def sample(self, link: LinkEstimator, now_us: int) -> int:
         """Report the outstanding bytes to `link`; returns its room."""
         outstanding = self._transport.get_write_buffer_size()
         if self._fd >= 0:
@@ -76,14 +76,14 @@ class SocketGauge:
                 self._fd = -1
             if link.is_held and outstanding:
                 outstanding -= self._arrived(link)
-        return link.look(now_us, max(outstanding, 0))
+        return link.sample(now_us, max(outstanding, 0))
 
     def _arrived(self, link: LinkEstimator) -> int:
         """Unacknowledged bytes that have arrived after a gap (SACK)."""
         info = self._info()
         if info is None:
             return 0
-        return _integer(info, _SACKED) * _tell_route(link, info)
+        return _integer(info, _SACKED) * _report_route(link, info)
 
     def _info(self) -> bytes | None:
         link: Any = self._transport.get_extra_info("socket") if self._fd >= 0 else None
@@ -96,11 +96,11 @@ class SocketGauge:
         return info if len(info) == _INFO_BYTES else None
 
 
-def _tell_route(link: LinkEstimator, info: bytes) -> int:
+def _report_route(link: LinkEstimator, info: bytes) -> int:
     """Returns the segment size."""
     segment = _integer(info, _SEGMENT_BYTES)
     min_rtt_us = _integer(info, _MIN_RTT_US)
-    link.route(segment, 0 if min_rtt_us == _NO_RTT else min_rtt_us)
+    link.set_path(segment, 0 if min_rtt_us == _NO_RTT else min_rtt_us)
     return segment
 
 

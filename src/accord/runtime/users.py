@@ -70,7 +70,7 @@ class User(Struct, frozen=True):
 
     @property
     def rights(self) -> Rights:
-        return Rights.less(self.may, self.may_not)
+        return Rights.combine(self.may, self.may_not)
 
 
 class VerificationLimits(Struct, frozen=True, kw_only=True):
@@ -113,18 +113,18 @@ class Users:
         users: Iterable[User] = (),
         *,
         anonymous: Rights | None = None,
-        effort: VerificationLimits = VerificationLimits(),  # noqa: B008 - a frozen value
+        limits: VerificationLimits = VerificationLimits(),  # noqa: B008 - a frozen value
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._users = {user.name: user for user in users}
         self._nobody = _nobody_like(self._users.values())
         self.anonymous = None if anonymous is None else _without_names(anonymous)
-        self._effort = effort
+        self._limits = limits
         self._waiting: dict[bytes, asyncio.Future[bool]] = {}
         self._recent: OrderedDict[bytes, float] = OrderedDict()
         self._clock = clock
         self._key = os.urandom(32)
-        self._pool = ThreadPoolExecutor(effort.threads, thread_name_prefix="accord-password")
+        self._pool = ThreadPoolExecutor(limits.threads, thread_name_prefix="accord-password")
 
     @property
     def are_configured(self) -> bool:
@@ -139,7 +139,9 @@ class Users:
         """Filters of the channels whose events a user's client never receives."""
         user = self._users.get(name)
         rights = self.anonymous if user is None else user.rights
-        return () if rights is None else rights.bound(user=name, client=client).denied.subscribe
+        return (
+            () if rights is None else rights.for_client(user=name, client=client).denied.subscribe
+        )
 
     def may_connect_as(self, name: str, client: str) -> bool:
         """Whether a verified user may use this client ID."""
@@ -171,7 +173,7 @@ class Users:
     async def _is_right(self, key: bytes, user: User, password: bytes) -> bool:
         result = self._waiting.get(key)
         if result is None:
-            if len(self._waiting) >= self._effort.waiting:
+            if len(self._waiting) >= self._limits.waiting:
                 raise BusyError(len(self._waiting))
             loop = asyncio.get_running_loop()
             result = loop.run_in_executor(self._pool, _matches, user.password, password)
@@ -184,9 +186,9 @@ class Users:
         self._waiting.pop(key, None)
         if result.cancelled() or result.exception() or not result.result():
             return
-        self._recent[key] = self._clock() + self._effort.remembered_s
+        self._recent[key] = self._clock() + self._limits.remembered_s
         self._recent.move_to_end(key)
-        while len(self._recent) > self._effort.remembered:
+        while len(self._recent) > self._limits.remembered:
             self._recent.popitem(last=False)
 
     def _is_recent(self, key: bytes) -> bool:

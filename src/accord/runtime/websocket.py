@@ -86,14 +86,14 @@ class WebSocketProtocol(MqttProtocol):
         super().connection_made(transport)
         self._raw = cast("asyncio.Transport", transport)
 
-    def _take_frames(self) -> None:
+    def _enable_cut_through(self) -> None:
         """No cut-through: output has to be framed as messages first."""
 
     def data_received(self, data: bytes) -> None:
         self._socket.receive_data(data)
         for event in self._socket.events_received():
             if isinstance(event, Request):
-                self._answer(event)
+                self._reply(event)
             elif not isinstance(event, Frame):
                 continue
             elif event.opcode in (Opcode.BINARY, Opcode.CONT) and self._is_open:
@@ -114,7 +114,7 @@ class WebSocketProtocol(MqttProtocol):
             return 0
         data = b"".join(frames)
         size = len(data)
-        self._server.broker.hub.counters.bytes_sent += size
+        self._server.broker.context.counters.bytes_sent += size
         at = 0
         while at < size:
             length, body = read_varint(data, at + 1, size)
@@ -133,7 +133,7 @@ class WebSocketProtocol(MqttProtocol):
             self._send()
         super().finish()
 
-    def _answer(self, request: Request) -> None:
+    def _reply(self, request: Request) -> None:
         if self._socket.eof_sent:
             return  # input after the request was already a reason to refuse it
         response = self._socket.accept(request)
@@ -158,7 +158,7 @@ class WebSocketProtocol(MqttProtocol):
         if b"" in parts:
             transport.close()
         if self._socket.close_expected():
-            self._server.closes(self)
+            self._server.start_close_timeout(self)
 
 
 def _is_accepted(response: Response) -> bool:

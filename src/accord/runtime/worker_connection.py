@@ -81,7 +81,7 @@ class WorkerConnection(asyncio.SubprocessProtocol):
         reply = await self.replies.get()
         if reply is None:
             self.replies.put_nowait(None)
-            raise WorkerDiedError(await self._last_words())
+            raise WorkerDiedError(await self._exit_reason())
         return reply
 
     async def end(self) -> None:
@@ -94,7 +94,7 @@ class WorkerConnection(asyncio.SubprocessProtocol):
         self._process().close()  # the pipes too: child processes may hold them open
         await asyncio.shield(self._closed)
 
-    async def _last_words(self) -> str:
+    async def _exit_reason(self) -> str:
         await self.end()
         code = self._process().get_returncode()
         if code is None or code >= 0:
@@ -127,7 +127,7 @@ class WorkerConnection(asyncio.SubprocessProtocol):
         while len(self._received) >= LENGTH:
             end = LENGTH + int.from_bytes(self._received[:LENGTH], "big")
             if end > MAX_FRAME:
-                self._give_up()
+                self._abandon()
                 return
             if len(self._received) < end:
                 return
@@ -136,10 +136,10 @@ class WorkerConnection(asyncio.SubprocessProtocol):
             try:
                 self.replies.put_nowait(read_reply(body))
             except msgspec.DecodeError:
-                self._give_up()
+                self._abandon()
                 return
 
-    def _give_up(self) -> None:
+    def _abandon(self) -> None:
         """Kill a worker that was compromised or is broken; its further output is ignored."""
         self._received.clear()
         self.replies.put_nowait(None)

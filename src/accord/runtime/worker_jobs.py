@@ -121,41 +121,41 @@ class JobPriority(Struct, frozen=True, kw_only=True):
 def shape_job(
     content: Content,
     shape: ShapingTarget,
-    terms: JobPriority,
+    priority: JobPriority,
     done: Callable[[Content | JobFailure, int], None],
 ) -> WorkerJob:
     """The job to shape `content`; `done` gets the result and the microseconds spent."""
     work = ShapeWork(content, shape.shaper, shape.max_bytes, shape.max_pixels, shape.argument)
-    return _job(work, content.size, terms, done)
+    return _job(work, content.size, priority, done)
 
 
 def xpath_job(
     source: bytes,
     conditions: Sequence[Condition],
-    terms: JobPriority,
+    priority: JobPriority,
     done: Callable[[Values | JobFailure, int], None],
 ) -> WorkerJob:
     """The job to evaluate `conditions` on a document; the cheapest should come first.
 
     `done` gets a value for each, None if the time ran out before it was known.
     """
-    return _job(XPathWork(source, tuple(conditions)), len(source), terms, done)
+    return _job(XPathWork(source, tuple(conditions)), len(source), priority, done)
 
 
 def _job(
     work: ShapeWork | XPathWork,
     size: int,
-    terms: JobPriority,
+    priority: JobPriority,
     done: Callable[[Content | JobFailure, int], None] | Callable[[Values | JobFailure, int], None],
 ) -> WorkerJob:
     return WorkerJob(
         work,
         done,
         size,
-        terms.cost_us,
-        terms.importance,
-        terms.queued_ms,
-        terms.due_ms,
-        terms.channel,
-        terms.number,
+        priority.cost_us,
+        priority.importance,
+        priority.queued_ms,
+        priority.due_ms,
+        priority.channel,
+        priority.number,
     )

@@ -22,9 +22,9 @@ from accord.shaping.sniffing import HEAD
 log = get_log(__name__)
 
 _EVALUATING: Final = 4  # concurrent messages of one publisher
-_GIVEN_UP: Final = 1_000  # remembered conditions that timed out
-_GIVEN_UP_MS: Final = 60_000
-_TOO_MUCH: Final = ("too long", "died", "failed")
+_MAX_SUSPENDED: Final = 1_000  # remembered conditions that timed out
+_SUSPEND_MS: Final = 60_000
+_SUSPENDING: Final = ("too long", "died", "failed")
 
 
 class WorkerDispatcher:
@@ -38,16 +38,16 @@ class WorkerDispatcher:
         waiting = Tasks(
             count_limit=limits.waiting_jobs,
             bytes_limit=limits.waiting_bytes,
-            discipline=broker.hub.discipline,
+            discipline=broker.context.discipline,
         )
         self.workers = Workers(limits, waiting, now_ms=clock.now_ms)
         self._evaluating: dict[str, int] = {}  # concurrent messages, by publisher
-        self._given_up: dict[Condition, int] = {}  # timed out, and until when
-        broker.hub.has_workers = True
+        self._suspended: dict[Condition, int] = {}  # timed out, and until when
+        broker.context.has_workers = True
 
     def take(self) -> None:
         """Submit the orders made since the last call."""
-        hub = self._broker.hub
+        hub = self._broker.context
         orders, hub.orders = hub.orders, []
         for order in orders:
             if isinstance(order, ShapingOrder):
@@ -71,9 +71,9 @@ class WorkerDispatcher:
         def done(result: Content | JobFailure, _: int) -> None:
             if self._has_succeeded(order, result):
                 assert isinstance(result, Content)
-                order.finished(shaped_message(message, result.payload, result.properties))
+                order.finish(shaped_message(message, result.payload, result.properties))
 
-        self.workers.submit(shape_job(content, order.shape, self._terms(order), done))
+        self.workers.submit(shape_job(content, order.shape, self._priority(order), done))
 
     def _evaluate(self, order: ConditionsOrder) -> None:
         """Evaluate costly conditions without letting one client occupy the workers for long.
@@ -84,11 +84,11 @@ class WorkerDispatcher:
         now_ms = self._clock.now_ms()
         publisher = order.message.publisher
         for condition in order.document.deferred:
-            if self._given_up.get(condition, 0) > now_ms:
+            if self._suspended.get(condition, 0) > now_ms:
                 order.document.remember(condition, None)
         conditions = order.document.deferred
         if not conditions or self._evaluating.get(publisher, 0) >= _EVALUATING:
-            self._broker.hub.counters.shed(TOO_COSTLY, publisher)
+            self._broker.context.counters.count_shed(TOO_COSTLY, publisher)
             order.fail()
             return
         self._evaluating[publisher] = self._evaluating.get(publisher, 0) + 1
@@ -98,25 +98,25 @@ class WorkerDispatcher:
             if not self._evaluating[publisher]:
                 del self._evaluating[publisher]
             if isinstance(result, JobFailure):
-                if result.kind in _TOO_MUCH:
-                    self._give_up(conditions)
+                if result.kind in _SUSPENDING:
+                    self._suspend(conditions)
             else:
                 pairs = zip(conditions, result, strict=True)
-                self._give_up([condition for condition, value in pairs if value is None])
+                self._suspend([condition for condition, value in pairs if value is None])
             if self._has_succeeded(order, result):
                 assert isinstance(result, list)
-                order.finished(conditions, result)
+                order.finish(conditions, result)
 
         source = order.document.source
-        self.workers.submit(xpath_job(source, conditions, self._terms(order), done))
+        self.workers.submit(xpath_job(source, conditions, self._priority(order), done))
 
-    def _give_up(self, conditions: list[Condition]) -> None:
-        if len(self._given_up) >= _GIVEN_UP:
-            self._given_up.clear()
+    def _suspend(self, conditions: list[Condition]) -> None:
+        if len(self._suspended) >= _MAX_SUSPENDED:
+            self._suspended.clear()
         for condition in conditions:
-            self._given_up[condition] = self._clock.now_ms() + _GIVEN_UP_MS
+            self._suspended[condition] = self._clock.now_ms() + _SUSPEND_MS
 
-    def _terms(self, order: WorkerOrder) -> JobPriority:
+    def _priority(self, order: WorkerOrder) -> JobPriority:
         message = order.message
         return JobPriority(
             queued_ms=self._clock.now_ms(),
@@ -128,7 +128,7 @@ class WorkerDispatcher:
         )
 
     def _has_succeeded(self, order: WorkerOrder, result: Content | Values | JobFailure) -> bool:
-        self._broker.hub.now_ms = self._clock.now_ms()
+        self._broker.context.now_ms = self._clock.now_ms()
         self._due()
         if isinstance(result, JobFailure):
             log.warning("no result from a worker", channel=order.message.channel, why=result.reason)

@@ -42,7 +42,7 @@ from accord.shaping.content import Content
 
 _GRACE_S: Final = 5.0  # the node's own time limit comes first
 
-Say = Callable[[Reply], None]
+SendFn = Callable[[Reply], None]
 
 
 def main() -> None:
@@ -59,11 +59,11 @@ def main() -> None:
         say(Ready())
         while (body := _read_frame(orders)) is not None:
             _set_alarm(time_limit_s + _GRACE_S)
-            answer(read_work(body), say)
+            run_work(read_work(body), say)
             _set_alarm(0)
 
 
-def answer(work: Work, say: Say) -> None:
+def run_work(work: Work, send: SendFn) -> None:
     """Do `work` and send the outcome; an error in it, or in a plug-in, is one failure."""
     started = time.perf_counter()
 
@@ -72,14 +72,14 @@ def answer(work: Work, say: Say) -> None:
 
     try:
         if isinstance(work, ShapeWork):
-            say(Shaped(_shape(work), spent_us()))
+            send(Shaped(_shape(work), spent_us()))
         else:
-            _evaluate(work, say)
-            say(Evaluated(spent_us()))
+            _evaluate(work, send)
+            send(Evaluated(spent_us()))
     except BrokenPipeError:
         raise
     except Exception as error:
-        say(Failed(_problem(error), spent_us()))
+        send(Failed(_problem(error), spent_us()))
 
 
 def _shape(work: ShapeWork) -> Content:
@@ -87,10 +87,10 @@ def _shape(work: ShapeWork) -> Content:
     return registry.shape(work.content, shape)
 
 
-def _evaluate(work: XPathWork, say: Say) -> None:
+def _evaluate(work: XPathWork, send: SendFn) -> None:
     root = parse_xml(work.source)
     for condition in work.conditions:
-        say(ConditionEvaluated(run_xpath(root, condition)))
+        send(ConditionEvaluated(run_xpath(root, condition)))
 
 
 def _problem(error: Exception) -> str:

@@ -101,7 +101,7 @@ class Workers:
 
     def cost_us(self, channel: str) -> int:
         """Expected cost of a job of `channel`."""
-        learned = self.tasks.learned(channel)
+        learned = self.tasks.cost_estimate(channel)
         return int(learned.mean) if learned.is_known else UNKNOWN_US
 
     def submit(self, job: WorkerJob) -> None:
@@ -151,8 +151,8 @@ class Workers:
             self._idle.append(worker)
             self._count(finished.kind, finished.spent_us)
             if finished.spent_us:
-                self.tasks.finished(job.channel, finished.spent_us)
-            _tell(job, finished.outcome, finished.spent_us)
+                self.tasks.record_cost(job.channel, finished.spent_us)
+            _notify(job, finished.outcome, finished.spent_us)
             self._dispatch()
 
     def _count(self, kind: str, spent_us: int = 0) -> None:
@@ -163,10 +163,10 @@ class Workers:
     def _refuse(self, task: Task, kind: FailureKind, reason: str) -> None:
         assert isinstance(task, WorkerJob)
         self._count(kind)
-        asyncio.get_running_loop().call_soon(_tell, task, JobFailure(kind, reason), 0)
+        asyncio.get_running_loop().call_soon(_notify, task, JobFailure(kind, reason), 0)
 
 
-def _tell(job: WorkerJob, outcome: JobOutcome, spent_us: int) -> None:
+def _notify(job: WorkerJob, outcome: JobOutcome, spent_us: int) -> None:
     try:
         job.done(outcome, spent_us)
     except Exception as error:
@@ -184,16 +184,18 @@ class _Worker:
 
     def __init__(self, limits: WorkerLimits) -> None:
         self._limits = limits
-        self._line: WorkerConnection | None = None
+        self._connection: WorkerConnection | None = None
 
     @property
     def pid(self) -> int:
-        return self._line.pid if self._line is not None and self._line.is_open else 0
+        return (
+            self._connection.pid if self._connection is not None and self._connection.is_open else 0
+        )
 
     async def end(self) -> None:
-        if self._line is not None:
-            await self._line.end()
-            self._line = None
+        if self._connection is not None:
+            await self._connection.end()
+            self._connection = None
 
     async def do(self, work: Work) -> _Finished:
         """The outcome of `work`; raises only when cancelled."""
@@ -217,7 +219,7 @@ class _Worker:
             if isinstance(error, TimeoutError):
                 failure = JobFailure("too long", f"not done in {self._time_limit_s(work):g} s")
             log.warning("a worker process was replaced", reason=failure.reason, kind=failure.kind)
-            return _Finished(_partly(work, noted) or failure, spent_us, failure.kind)
+            return _Finished(_partial_values(work, noted) or failure, spent_us, failure.kind)
         except BaseException:
             await self.end()
             raise
@@ -227,12 +229,12 @@ class _Worker:
         return limits.time_limit_s if isinstance(work, ShapeWork) else limits.xpath_time_limit_s
 
     async def _ready(self) -> WorkerConnection:
-        if self._line is not None and not self._line.is_open:
+        if self._connection is not None and not self._connection.is_open:
             await self.end()
-        if self._line is None:
+        if self._connection is None:
             limits = self._limits
-            self._line = await WorkerConnection.start(limits.memory_mb, limits.time_limit_s)
-        return self._line
+            self._connection = await WorkerConnection.start(limits.memory_mb, limits.time_limit_s)
+        return self._connection
 
 
 def _outcome(reply: Reply, noted: Values) -> _Finished:
@@ -245,7 +247,7 @@ def _outcome(reply: Reply, noted: Values) -> _Finished:
     raise WorkerDiedError("a worker process answered what nobody asked")
 
 
-def _partly(work: Work, noted: Values) -> Values | None:
+def _partial_values(work: Work, noted: Values) -> Values | None:
     """The known values although the last condition timed out; the rest are unknown."""
     if not isinstance(work, XPathWork):
         return None

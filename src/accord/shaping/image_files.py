@@ -80,7 +80,7 @@ class ImageFile:
         except UnidentifiedImageError:
             raise ShapingError(f"a broken {self._format} image") from None
         except Exception as error:
-            raise ShapingError(f"a broken {self._format} image: {_said(error)}") from error
+            raise ShapingError(f"a broken {self._format} image: {_error_text(error)}") from error
 
     def load(self, scale: float) -> None:
         """Decode at `scale` of the size or more."""
@@ -99,7 +99,7 @@ class ImageFile:
         except MemoryError:
             raise ShapingError("an image that needs more memory than shaping may use") from None
         except Exception as error:
-            raise ShapingError(f"a broken {self._format} image: {_said(error)}") from error
+            raise ShapingError(f"a broken {self._format} image: {_error_text(error)}") from error
 
     def encode(self, scale: float, quality: int) -> bytes:
         """The image at `scale` of its size, or as loaded if that is smaller."""
@@ -108,7 +108,7 @@ class ImageFile:
         except MemoryError:
             raise ShapingError("an image that needs more memory than shaping may use") from None
         except Exception as error:
-            raise ShapingError(f"{self._format} can't be written: {_said(error)}") from error
+            raise ShapingError(f"{self._format} can't be written: {_error_text(error)}") from error
 
     def keep_metadata_within(self, max_bytes: int) -> None:
         """Keep as much metadata as fits into `max_bytes`."""
@@ -195,5 +195,5 @@ class ImageFile:
         return max(1, min(100, quality))
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return (str(error) or type(error).__name__)[:200]

@@ -58,7 +58,7 @@ class Rows:
     def columns(self) -> list[Numbers]:
         raise NotImplementedError
 
-    def written(self, places: list[int]) -> bytes:
+    def encode(self, places: list[int]) -> bytes:
         """The payload with only these rows."""
         rows = self._between.join([self.texts[place] for place in places])
         return self._before + rows + self._after
@@ -114,7 +114,7 @@ class _ColumnRows(Rows):
         columns = [_READ.decode(self._fields[name]) for name in list(self._arrays)[:MAX_COLUMNS]]
         return [filled for column in columns if (filled := _filled(column))]
 
-    def written(self, places: list[int]) -> bytes:
+    def encode(self, places: list[int]) -> bytes:
         parts: list[bytes] = []
         for name, raw in self._fields.items():
             items = self._arrays.get(name)

@@ -19,7 +19,7 @@ from accord.core.scheduling.shaping_decision import ShapingTarget
 from accord.shaping.content import Content, ShapingError
 from accord.shaping.rows import CSV, JSON, LINES, TYPES, Numbers, parse_rows, sniff_rows
 
-MAX_ASKED: Final = 8  # columns whose extremes are kept
+MAX_INFORMATIVE: Final = 8  # columns whose extremes are kept
 _TRIES: Final = 8
 _FIT: Final = 0.98
 _CLOSE: Final = 0.9  # of the target: closer is not worth another try
@@ -52,7 +52,7 @@ def decimate(payload: bytes, max_bytes: int, kind: str) -> bytes:
         return payload
     try:
         rows = parse_rows(payload, kind)
-        columns = telling(rows.columns())
+        columns = informative(rows.columns())
     except (ValueError, RecursionError) as error:
         raise ShapingError(f"expected a series of readings: {error}") from None
     total = len(rows.texts)
@@ -65,7 +65,7 @@ def decimate(payload: bytes, max_bytes: int, kind: str) -> bytes:
     missed = total
     while len(tried) < _TRIES and count not in tried:
         tried.add(count)
-        shaped = rows.written(choose_rows(total, columns, count))
+        shaped = rows.encode(choose_rows(total, columns, count))
         if len(shaped) <= max_bytes:
             fitting = max(fitting, shaped, key=len)
             if len(shaped) >= _CLOSE * max_bytes:
@@ -78,9 +78,9 @@ def decimate(payload: bytes, max_bytes: int, kind: str) -> bytes:
     return fitting or smallest
 
 
-def telling(columns: list[Numbers]) -> list[Numbers]:
+def informative(columns: list[Numbers]) -> list[Numbers]:
     """The columns with significant extremes: those that are not monotonic."""
-    return [column for column in columns if not _is_steady(column)][:MAX_ASKED]
+    return [column for column in columns if not _is_steady(column)][:MAX_INFORMATIVE]
 
 
 def _is_steady(column: Numbers) -> bool:

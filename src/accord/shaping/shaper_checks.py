@@ -12,7 +12,7 @@ def check_shapers(book: PolicySet) -> None:
     """Raises PolicyError for the first policy that names an unknown shaper."""
     known = (NO_SHAPING, *names())
     for policy in book.policies:
-        name = (policy.asked.shaping or NO_SHAPING).partition(":")[0].strip()
+        name = (policy.resolved_preferences.shaping or NO_SHAPING).partition(":")[0].strip()
         if name not in known:
             place = f'policy "{policy.name}", preferences.shaping'
             raise PolicyError(place, f"expected one of {', '.join(known)}, got {name[:40]!r}")

@@ -63,7 +63,7 @@ class AdmissionSimNode:
         self.name = start.name
         self.admission = Admission(start.name, start.incarnation, admission)
         self.tiers = TierLinks()
-        self.node, self.exchange = self._join(start, overlay)
+        self.node, self.overlay_admission = self._join(start, overlay)
         if limits.rate_hz:
             self.admission.set_capacity(CPU, limits.rate_hz * PER_HZ)
         if limits.link_bps:
@@ -72,10 +72,10 @@ class AdmissionSimNode:
         self.outcomes: dict[tuple[str, str], AdmissionOutcome] = {}
         self.handled = 0  # copies of events
         self.discarded = 0  # events dropped by its processor
-        self._limits = limits
+        self._capacity = limits
         self._waiting: deque[tuple[str, Any]] = deque()  # neighbours and frames, or publications
         self._free_us = 0  # when the processor has finished its current work
-        self._wishes: dict[tuple[str, str], Wish] = {}
+        self._subscriptions: dict[tuple[str, str], Wish] = {}
         self._active: dict[Wish, bool] = {}
         for advert in adverts:
             self.advertise(advert, start.now_us)
@@ -99,26 +99,28 @@ class AdmissionSimNode:
     def advertise(self, advert: SimAdvertisement, now_us: int) -> None:
         filter_ = _filter(advert.channel, advert.where)
         name = advert.channel + advert.where
-        self.exchange.advertise(advert.publisher, name, filter_, advert.rate_hz, now_us)
+        self.overlay_admission.advertise(advert.publisher, name, filter_, advert.rate_hz, now_us)
 
     def unadvertise(self, advert: SimAdvertisement) -> None:
-        self.exchange.unadvertise(advert.publisher, advert.channel + advert.where)
+        self.overlay_admission.unadvertise(advert.publisher, advert.channel + advert.where)
 
     def publish(self, publication: Publication, now_us: int) -> None:
-        self._put("", publication, now_us)
+        self._enqueue("", publication, now_us)
 
     def subscribe(self, wish: Wish, now_us: int) -> None:
-        self._wishes[wish.subscriber, wish.filter] = wish
+        self._subscriptions[wish.subscriber, wish.filter] = wish
         filter_ = _filter(wish.filter, wish.where)
-        outcome = self.exchange.subscribe(wish.subscriber, wish.filter, filter_, now_us=now_us)
+        outcome = self.overlay_admission.subscribe(
+            wish.subscriber, wish.filter, filter_, now_us=now_us
+        )
         if outcome is not None:
-            self._decided(outcome, now_us)
+            self._on_decision(outcome, now_us)
 
     def unsubscribe(self, wish: Wish, now_us: int) -> None:
         key = (wish.subscriber, wish.filter)
-        del self._wishes[key]
+        del self._subscriptions[key]
         self.outcomes.pop(key, None)
-        self.exchange.unsubscribe(*key)
+        self.overlay_admission.unsubscribe(*key)
         self._set_active(wish, False, now_us)
 
     # ------------------------------------------------------------------------------- for its host
@@ -136,15 +138,15 @@ class AdmissionSimNode:
 
     def receive(self, neighbour: str, message: Any, now_us: int) -> None:
         if isinstance(message, bytes):
-            self._put(neighbour, message, now_us)
+            self._enqueue(neighbour, message, now_us)
         else:
             self.node.receive(neighbour, message, now_us)
-            self._look(now_us)
+            self._apply_decisions(now_us)
 
     def advance(self, now_us: int) -> None:
-        self._work(now_us)
+        self._process(now_us)
         self.node.advance(now_us)
-        self._look(now_us)
+        self._apply_decisions(now_us)
 
     def next_due_us(self) -> int:
         due_us = self.node.next_due_us()
@@ -160,22 +162,24 @@ class AdmissionSimNode:
         self.node.check_invariants()
         for key, outcome in self.outcomes.items():
             assert (outcome.state is ReservationState.ADMITTED) == (
-                self._wishes[key] in self._active
+                self._subscriptions[key] in self._active
             )
 
     # -------------------------------------------------------------------------------- decisions
 
-    def _look(self, now_us: int) -> None:
+    def _apply_decisions(self, now_us: int) -> None:
         decisions = self.admission.decisions
         for outcome in decisions:
-            self._decided(outcome, now_us)
+            self._on_decision(outcome, now_us)
         decisions.clear()
 
-    def _decided(self, outcome: AdmissionOutcome, now_us: int) -> None:
+    def _on_decision(self, outcome: AdmissionOutcome, now_us: int) -> None:
         assert isinstance(outcome.key, str)
         key = (outcome.client, outcome.key)
         self.outcomes[key] = outcome
-        self._set_active(self._wishes[key], outcome.state is ReservationState.ADMITTED, now_us)
+        self._set_active(
+            self._subscriptions[key], outcome.state is ReservationState.ADMITTED, now_us
+        )
 
     def _set_active(self, wish: Wish, is_active: bool, now_us: int) -> None:
         if is_active and wish not in self._active:
@@ -186,18 +190,18 @@ class AdmissionSimNode:
 
     # -------------------------------------------------------------------------------- processor
 
-    def _put(self, neighbour: str, what: Any, now_us: int) -> None:
+    def _enqueue(self, neighbour: str, what: Any, now_us: int) -> None:
         """Queue an event for the processor."""
-        if self._limits.rate_hz:
+        if self._capacity.rate_hz:
             waits_us = max(self._free_us - now_us, 0)
-            waits_us += len(self._waiting) * S // self._limits.rate_hz
-            if waits_us > self._limits.wait_us:
+            waits_us += len(self._waiting) * S // self._capacity.rate_hz
+            if waits_us > self._capacity.wait_us:
                 self.discarded += 1
                 return
         self._waiting.append((neighbour, what))
-        self._work(now_us)
+        self._process(now_us)
 
-    def _work(self, now_us: int) -> None:
+    def _process(self, now_us: int) -> None:
         while self._waiting and self._free_us <= now_us:
             neighbour, what = self._waiting.popleft()
             before = self._copies()
@@ -207,16 +211,16 @@ class AdmissionSimNode:
                 self.node.publish(what, now_us)
             copies = self._copies() - before
             self.handled += copies
-            if self._limits.rate_hz:
-                self._free_us = max(self._free_us, now_us) + copies * S // self._limits.rate_hz
+            if self._capacity.rate_hz:
+                self._free_us = max(self._free_us, now_us) + copies * S // self._capacity.rate_hz
 
     def _copies(self) -> int:
         """The number of copies waiting to be delivered or sent."""
-        transits = self.node.overlay.transits.all.values()
+        transits = self.node.overlay.outboxes.all.values()
         return len(self.node.deliveries) + sum(sum(each.outbox.depth()) for each in transits)
 
 
-def admitting_nodes(
+def admission_nodes(
     adverts: Sequence[SimAdvertisement],
     *,
     limits: NodeCapacity | None = None,

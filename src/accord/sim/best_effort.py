@@ -22,7 +22,7 @@ from msgspec import Struct
 from accord.core.channels.trees.tree import Graph, Tree, distances
 from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.delays import Constant
-from accord.sim.guarantee_checkers import what
+from accord.sim.guarantee_checkers import describe
 from accord.sim.machine import Machine, Publication
 from accord.sim.network import Network
 
@@ -34,35 +34,36 @@ _VARIED: Final = 1.25  # and with errors if delays vary
 # The tree that a node sends a channel's publications on, if the template reports it.
 TreeOf = Callable[[Machine, str], Tree | None]
 
-Ways = dict[str, tuple[str, ...]]  # by node: the path from the source to it, both included
+Paths = dict[str, tuple[str, ...]]  # by node: the path from the source to it, both included
 
 
 class LossStatistics(Struct):
     """Outcomes of many random trials with known probabilities; those of several runs add up."""
 
-    got: int = 0
+    delivered: int = 0
     expected: float = 0.0
     variance: float = 0.0
-    most: int = 1  # maximum outcome of one trial
+    max_outcome: int = 1  # maximum outcome of one trial
 
     @property
-    def least(self) -> float:
+    def lower_bound(self) -> float:
         """Lower bound that chance alone violates once in a million (Freedman's inequality)."""
-        third = _SURPRISE * self.most / 3
+        third = _SURPRISE * self.max_outcome / 3
         return self.expected - third - sqrt(third**2 + 2 * _SURPRISE * self.variance)
 
     @property
     def problem(self) -> str:
-        if self.got >= self.least:
+        if self.delivered >= self.lower_bound:
             return ""
-        return f"{self.got} delivered, expected {self.expected:.0f}, at least {self.least:.0f}"
+        bounds = f"expected {self.expected:.0f}, at least {self.lower_bound:.0f}"
+        return f"{self.delivered} delivered, {bounds}"
 
-    def throw(self, chances: list[float], got: int) -> None:
+    def add_trial(self, chances: list[float], got: int) -> None:
         """Add one trial for several deliveries, which may be lost together."""
-        self.got += got
+        self.delivered += got
         self.expected += sum(chances)
         self.variance += sum(sqrt(chance * (1 - chance)) for chance in chances) ** 2
-        self.most = max(self.most, len(chances))
+        self.max_outcome = max(self.max_outcome, len(chances))
 
 
 class PathChecker(Checker):
@@ -129,25 +130,25 @@ class LossChecker(Checker):
 
     def __init__(self, loss: float, tree_of: TreeOf, since_us: Mapping[str, int]) -> None:
         super().__init__()
-        self.shares = LossStatistics()
+        self.statistics = LossStatistics()
         self.by_node: dict[str, LossStatistics] = {}
         self._loss = loss
         self._tree_of = tree_of
         self._since_us = since_us
         self._lengths: Graph = {}
-        self._ways: dict[tuple[Tree | None, str], Ways] = {}
-        self._on: dict[int, tuple[Tree | None, str]] = {}
-        self._has: dict[int, dict[str, bool]] = {}  # publication: members' nodes
+        self._paths: dict[tuple[Tree | None, str], Paths] = {}
+        self._keys: dict[int, tuple[Tree | None, str]] = {}
+        self._received: dict[int, dict[str, bool]] = {}  # publication: members' nodes
 
     def sampled(self, world: CheckedRun, now_us: int) -> None:  # noqa: ARG002
         self._lengths = self._lengths or _lengths(world.network)
 
     def published(self, publication: Publication, machine: Machine, now_us: int) -> None:  # noqa: ARG002
         tree = self._tree_of(machine, publication.channel)
-        key = self._on[publication.number] = (tree, publication.node)
-        if key not in self._ways:
+        key = self._keys[publication.number] = (tree, publication.node)
+        if key not in self._paths:
             graph = self._lengths if tree is None else _graph(tree)
-            self._ways[key] = _ways(graph, publication.node)
+            self._paths[key] = _paths_from(graph, publication.node)
 
     def delivered(
         self,
@@ -159,46 +160,50 @@ class LossChecker(Checker):
         is_first: bool,
     ) -> None:
         if is_first:
-            self._note(publication, subscriber, node, has_it=True)
+            self._record(publication, subscriber, node, has_it=True)
 
     def missed(self, publication: Publication, subscriber: str, node: str, now_us: int) -> None:
-        self._note(publication, subscriber, node, has_it=False)
-        is_on_way = node in self._ways[self._on[publication.number]]
+        self._record(publication, subscriber, node, has_it=False)
+        is_on_way = node in self._paths[self._keys[publication.number]]
         if not self._loss or not is_on_way:
             where = "" if is_on_way else f", no way led to {node}"
-            self.find(now_us, node, f"{subscriber} did not get {what(publication)}{where}")
+            self.find(now_us, node, f"{subscriber} did not get {describe(publication)}{where}")
 
     def ended(self, world: CheckedRun, now_us: int) -> None:  # noqa: ARG002
-        for number, has in self._has.items():
-            key = self._on[number]
+        for number, has in self._received.items():
+            key = self._keys[number]
             if key[0] is None:
-                self._compare_all(self._ways[key], has)
+                self._compare_all(self._paths[key], has)
             else:
-                self._compare_steps(self._ways[key], has)
-        for node, shares in (("", self.shares), *self.by_node.items()):
+                self._compare_steps(self._paths[key], has)
+        for node, shares in (("", self.statistics), *self.by_node.items()):
             if shares.problem:
                 self.find(now_us, node, shares.problem)
 
-    def _note(self, publication: Publication, subscriber: str, node: str, *, has_it: bool) -> None:
+    def _record(
+        self, publication: Publication, subscriber: str, node: str, *, has_it: bool
+    ) -> None:
         since_us = self._since_us.get(subscriber)
         if since_us is None or publication.published_us < since_us or node == publication.node:
             return
-        self._has.setdefault(publication.number, {})[node] = has_it
+        self._received.setdefault(publication.number, {})[node] = has_it
 
-    def _compare_steps(self, ways: Ways, has: Mapping[str, bool]) -> None:
+    def _compare_steps(self, ways: Paths, has: Mapping[str, bool]) -> None:
         for node, has_it in has.items():
             way = ways.get(node, ())
             # The nearest upstream member: its arrivals are the base for the rest of the path.
             place = max((at for at, each in enumerate(way[:-1]) if each in has), default=0)
             if len(way) > 1 and (place == 0 or has[way[place]]):
                 chance = (1 - self._loss) ** (len(way) - 1 - place)
-                self.shares.throw([chance], int(has_it))
-                self.by_node.setdefault(node, LossStatistics()).throw([chance], int(has_it))
+                self.statistics.add_trial([chance], int(has_it))
+                self.by_node.setdefault(node, LossStatistics()).add_trial([chance], int(has_it))
 
-    def _compare_all(self, ways: Ways, has: Mapping[str, bool]) -> None:
+    def _compare_all(self, ways: Paths, has: Mapping[str, bool]) -> None:
         """Copies of one event may be lost together, so it is one trial for all its members."""
         far = {node: _DETOUR * (len(ways[node]) - 1) for node in has}
-        self.shares.throw([(1 - self._loss) ** each for each in far.values()], sum(has.values()))
+        self.statistics.add_trial(
+            [(1 - self._loss) ** each for each in far.values()], sum(has.values())
+        )
 
 
 def _lengths(network: Network) -> Graph:
@@ -211,12 +216,12 @@ def _lengths(network: Network) -> Graph:
 
 
 def _graph(tree: Tree) -> Graph:
-    return {node: dict.fromkeys(ends, 1) for node, ends in tree.around().items()}
+    return {node: dict.fromkeys(ends, 1) for node, ends in tree.adjacency().items()}
 
 
-def _ways(graph: Graph, source: str) -> Ways:
+def _paths_from(graph: Graph, source: str) -> Paths:
     far, before = distances(graph, source)
-    ways: Ways = {source: (source,)}
+    ways: Paths = {source: (source,)}
     for node in sorted(before, key=lambda each: far[each]):
         ways[node] = (*ways[before[node]], node)
     return ways

@@ -115,7 +115,7 @@ class LostChecker(Checker):
 
     def __init__(self) -> None:
         super().__init__()
-        self.got: dict[str, int] = {}
+        self.received: dict[str, int] = {}
         self.lost: dict[str, int] = {}
 
     def delivered(
@@ -127,7 +127,7 @@ class LostChecker(Checker):
         *,
         is_first: bool,
     ) -> None:
-        self.got[subscriber] = self.got.get(subscriber, 0) + is_first
+        self.received[subscriber] = self.received.get(subscriber, 0) + is_first
 
     def missed(
         self,

@@ -2,7 +2,7 @@
 
 The simulation knows all subscriptions at all times, and so the expected receivers of each
 publication: all subscribers whose subscription matched for at least `settle_us` before, the time
-nodes have to propagate it, and a restarted node to learn it again. `patience_us` after publishing,
+nodes have to propagate it, and a restarted node to learn it again. `timeout_us` after publishing,
 or after the deadline, each expected delivery is judged: delivered, or else excused (the subscriber
 left, or one of the two nodes crashed), unreachable (no path led there at publication), or lost.
 Memory is bounded by the publications within that time.
@@ -24,7 +24,7 @@ from accord.sim.machine import Publication, Wish
 
 
 class ChannelTally(Struct, kw_only=True):
-    """Counts of one channel; `wanted` counts pairs of publication and subscriber."""
+    """Counts of one channel; `expected` counts pairs of publication and subscriber."""
 
     published: int = 0
     wanted: int = 0
@@ -61,16 +61,16 @@ class ReachabilityLog(Protocol):
 class ActiveSubscription:
     """A subscription in effect since some time."""
 
-    __slots__ = ("predicate", "since_us", "wish", "xpath")
+    __slots__ = ("predicate", "since_us", "subscription", "xpath")
 
     def __init__(self, wish: Wish, since_us: int) -> None:
-        self.wish = wish
+        self.subscription = wish
         self.since_us = since_us
         self.predicate: Predicate | None = parse(wish.where) if wish.where else None
         self.xpath: Predicate | None = parse_xpath(wish.xpath) if wish.xpath else None
 
     def selects(self, publication: Publication) -> bool:
-        if not filter_selects(self.wish.filter, publication.channel):
+        if not filter_selects(self.subscription.filter, publication.channel):
             return False
         values = publication.attributes
         if self.predicate is not None and self.predicate.evaluate(values) is not True:
@@ -88,8 +88,8 @@ class PendingPublication(Struct):
 
     publication: Publication
     until_us: int
-    wanted: dict[str, bool]  # whether a path led there
-    got: dict[str, int]
+    expected: dict[str, bool]  # whether a path led there
+    received: dict[str, int]
 
 
 # (publication, subscriber, its node)
@@ -97,30 +97,30 @@ Missed = Callable[[Publication, str, str], None]
 
 
 class DeliveryOracle:
-    def __init__(self, places: ReachabilityLog, *, settle_us: int, patience_us: int) -> None:
+    def __init__(self, places: ReachabilityLog, *, settle_us: int, timeout_us: int) -> None:
         self.channels: dict[str, ChannelTally] = {}
         self.unpublished = 0  # because their node was down
         self.overdue = 0  # delivered after they were counted as lost
         self.unknown = 0  # deliveries of unknown publications
-        self._places = places
+        self._reachability = places
         self._settle_us = settle_us
-        self._patience_us = patience_us
+        self._timeout_us = timeout_us
         self._active: dict[tuple[str, str], ActiveSubscription] = {}
         self._by_channel: dict[str, list[ActiveSubscription]] = {}
-        self._open: dict[int, PendingPublication] = {}
-        self._in_turn: deque[PendingPublication] = deque()
+        self._pending: dict[int, PendingPublication] = {}
+        self._queue: deque[PendingPublication] = deque()
         self._last = 0  # number of the last publication
         self._former: deque[tuple[int, ActiveSubscription]] = deque()  # until when, and which
 
     @property
     def is_empty(self) -> bool:
-        return not self._open
+        return not self._pending
 
-    def wish(self, wish: Wish, now_us: int) -> None:
+    def subscribe(self, wish: Wish, now_us: int) -> None:
         self._active[wish.subscriber, wish.filter] = ActiveSubscription(wish, now_us)
         self._by_channel.clear()
 
-    def unwish(self, wish: Wish, now_us: int) -> None:
+    def unsubscribe(self, wish: Wish, now_us: int) -> None:
         former = self._active.pop((wish.subscriber, wish.filter), None)
         if former is not None:
             self._former.append((now_us, former))
@@ -132,24 +132,26 @@ class DeliveryOracle:
         tally.published += 1
         wanted: dict[str, bool] = {}
         settled_us = now_us - self._settle_us
-        if self._places.has_run_since(publication.node, settled_us):
+        if self._reachability.has_run_since(publication.node, settled_us):
             for active in self._selecting(publication.channel):
                 if active.since_us <= settled_us and active.selects(publication):
-                    is_reachable = self._places.is_reachable(publication.node, active.wish.node)
-                    wanted[active.wish.subscriber] = is_reachable
+                    is_reachable = self._reachability.is_reachable(
+                        publication.node, active.subscription.node
+                    )
+                    wanted[active.subscription.subscriber] = is_reachable
         tally.wanted += len(wanted)
-        until_us = now_us + max(self._patience_us, publication.deadline_us)
+        until_us = now_us + max(self._timeout_us, publication.deadline_us)
         known = PendingPublication(publication, until_us, wanted, {})
         self._last = publication.number
-        self._open[publication.number] = known
-        self._in_turn.append(known)
+        self._pending[publication.number] = known
+        self._queue.append(known)
         return list(wanted)
 
     def deliver(
         self, number: int, subscriber: str, now_us: int
     ) -> tuple[Publication | None, bool, bool]:
         """Return the publication, whether it is delivered first here, and whether it was wanted."""
-        known = self._open.get(number)
+        known = self._pending.get(number)
         if known is None:
             is_overdue = 0 < number <= self._last
             self.overdue += is_overdue
@@ -157,13 +159,13 @@ class DeliveryOracle:
             return None, False, is_overdue
         publication = known.publication
         tally = self._channel(publication.channel)
-        is_first = subscriber not in known.got
+        is_first = subscriber not in known.received
         if not is_first:
             tally.duplicates += 1
             return publication, False, True
-        known.got[subscriber] = now_us
-        if subscriber not in known.wanted:
-            return publication, True, self._may_get(subscriber, publication)
+        known.received[subscriber] = now_us
+        if subscriber not in known.expected:
+            return publication, True, self._may_receive(subscriber, publication)
         latency_us = now_us - publication.published_us
         tally.latency_us.add(latency_us)
         tally.delivered += 1
@@ -173,26 +175,26 @@ class DeliveryOracle:
 
     def judge(self, now_us: int, missed: Missed, *, is_last: bool = False) -> None:
         """Judge publications whose time is over; at the end of the run, all of them."""
-        waiting = self._in_turn
+        waiting = self._queue
         while waiting and (waiting[0].until_us <= now_us or is_last):
             known = waiting.popleft()
-            del self._open[known.publication.number]
+            del self._pending[known.publication.number]
             if known.until_us > now_us:
-                self._forget(known)
+                self._excuse(known)
             else:
                 self._close(known, missed)
-        while self._former and self._former[0][0] + self._patience_us <= now_us:
+        while self._former and self._former[0][0] + self._timeout_us <= now_us:
             self._former.popleft()
 
-    def _forget(self, known: PendingPublication) -> None:
+    def _excuse(self, known: PendingPublication) -> None:
         tally = self._channel(known.publication.channel)
-        tally.excused += sum(subscriber not in known.got for subscriber in known.wanted)
+        tally.excused += sum(subscriber not in known.received for subscriber in known.expected)
 
     def _close(self, known: PendingPublication, missed: Missed) -> None:
         publication = known.publication
         tally = self._channel(publication.channel)
-        for subscriber, is_reachable in known.wanted.items():
-            if subscriber in known.got:
+        for subscriber, is_reachable in known.expected.items():
+            if subscriber in known.received:
                 continue
             node = self._node_since(subscriber, publication)
             if node is None:
@@ -206,22 +208,22 @@ class DeliveryOracle:
     def _node_since(self, subscriber: str, publication: Publication) -> str | None:
         """The subscriber's node, if nothing has excused it since the publication."""
         since_us = publication.published_us
-        if not self._places.has_run_since(publication.node, since_us):
+        if not self._reachability.has_run_since(publication.node, since_us):
             return None
         for active in self._selecting(publication.channel):
-            if active.wish.subscriber == subscriber and active.since_us <= since_us:
-                node = active.wish.node
-                return node if self._places.has_run_since(node, since_us) else None
+            if active.subscription.subscriber == subscriber and active.since_us <= since_us:
+                node = active.subscription.node
+                return node if self._reachability.has_run_since(node, since_us) else None
         return None
 
-    def _may_get(self, subscriber: str, publication: Publication) -> bool:
+    def _may_receive(self, subscriber: str, publication: Publication) -> bool:
         """Whether it has a matching subscription, or still had one at publication."""
         return any(
-            active.wish.subscriber == subscriber and active.selects(publication)
+            active.subscription.subscriber == subscriber and active.selects(publication)
             for active in self._selecting(publication.channel)
         ) or any(
             ended_us >= publication.published_us
-            and active.wish.subscriber == subscriber
+            and active.subscription.subscriber == subscriber
             and active.selects(publication)
             for ended_us, active in self._former
         )
@@ -234,7 +236,7 @@ class DeliveryOracle:
 
     def _find(self, channel: str) -> Iterator[ActiveSubscription]:
         for active in self._active.values():
-            if filter_selects(active.wish.filter, channel):
+            if filter_selects(active.subscription.filter, channel):
                 yield active
 
     def _channel(self, name: str) -> ChannelTally:

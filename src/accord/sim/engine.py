@@ -1,7 +1,7 @@
 """Step engine: feeds machines one input at a time.
 
-A machine gets an input; then `settle` forwards its output, schedules its next deadline, and, in
-test mode, checks its invariants. A machine is never re-entered during a step: a link that breaks
+A machine gets an input; then `finish_step` forwards its output, schedules its next deadline, and,
+in test mode, checks its invariants. A machine is never re-entered during a step: a link that breaks
 while it sends is reported to it through the clock.
 """
 
@@ -33,7 +33,11 @@ class Engine:
         self.clock = Clock(most)
         self.trace = trace
         self.network = Network(
-            self.clock, seed, arrive=self._arrive, tell=self._tell, pull=self._pull_again
+            self.clock,
+            seed,
+            arrive=self._on_arrival,
+            notify=self._notify_link,
+            pull=self._resume_pull,
         )
         self.hosts: dict[str, Host] = {}
         self.crashes = 0
@@ -45,10 +49,10 @@ class Engine:
         self._on_wake = self._wake
         self._on_pull = self._pull_due
 
-    def started(self, host: Host, now_us: int) -> None:
+    def on_started(self, host: Host, now_us: int) -> None:
         """Hook: the node started; reconnect its clients."""
 
-    def crashed(self, host: Host, now_us: int) -> None:
+    def on_crashed(self, host: Host, now_us: int) -> None:
         """Hook: the node crashed; its clients are gone."""
 
     def deliver(self, host: Host, now_us: int) -> None:
@@ -66,8 +70,8 @@ class Engine:
         self.note(f"{now_us} start {node}")
         machine = host.start(self._make, now_us)
         self.network.start(node, now_us)
-        self.started(host, now_us)
-        self.settle(host, machine, now_us)
+        self.on_started(host, now_us)
+        self.finish_step(host, machine, now_us)
 
     def crash(self, node: str, now_us: int, *, disk: Disk, is_silent: bool) -> None:
         host = self.hosts[node]
@@ -75,11 +79,11 @@ class Engine:
             return
         self.note(f"{now_us} crash {node} {disk}")
         self.crashes += 1
-        self.crashed(host, now_us)
+        self.on_crashed(host, now_us)
         host.crash(disk)
         self.network.stop(node, now_us, is_silent=is_silent)
 
-    def act(self, host: Host) -> None:
+    def set_acting(self, host: Host) -> None:
         """Mark this host as the one whose step runs next."""
         self._acting = host.name
 
@@ -87,7 +91,7 @@ class Engine:
         if self.trace is not None:
             self.trace.note(line)
 
-    def find(self, checker: str, problem: str, error: Exception) -> None:
+    def report_fault(self, checker: str, problem: str, error: Exception) -> None:
         """Report a fault of the machine whose step is running; ends the run."""
         self.error = error
         self.found.append(Finding(self.clock.now_us, self._acting, checker, problem))
@@ -95,7 +99,7 @@ class Engine:
 
     # Steps
 
-    def _arrive(self, link: Link, message: Any, checksum: int, size: int) -> None:
+    def _on_arrival(self, link: Link, message: Any, checksum: int, size: int) -> None:
         now_us = self.clock.now_us
         host = self.hosts[link.target]
         machine = host.machine
@@ -106,9 +110,9 @@ class Engine:
         if self.trace is not None:
             self.trace.note(f"{now_us} {link.name} {size} {checksum}")
         machine.receive(link.source, message, now_us)
-        self.settle(host, machine, now_us)
+        self.finish_step(host, machine, now_us)
 
-    def _tell(self, node: str, neighbour: str, is_up: bool, now_us: int) -> None:
+    def _notify_link(self, node: str, neighbour: str, is_up: bool, now_us: int) -> None:
         host = self.hosts[node]
         machine = host.machine
         if machine is None:
@@ -120,7 +124,7 @@ class Engine:
             self._pull(host.links[neighbour], machine, now_us)
         else:
             machine.link_down(neighbour, now_us)
-        self.settle(host, machine, now_us)
+        self.finish_step(host, machine, now_us)
 
     def _wake(self, now_us: int, host: Host) -> None:
         if now_us != host.wake_us:
@@ -136,7 +140,7 @@ class Engine:
         if self.trace is not None:
             self.trace.note(f"{now_us} wake {host.name}")
         machine.advance(now_us)
-        self.settle(host, machine, now_us)
+        self.finish_step(host, machine, now_us)
         if host.due_us > now_us:
             host.spins = 0
             return
@@ -144,7 +148,7 @@ class Engine:
         if host.spins > MAX_SPINS:
             raise SimulationError(f"{host.name} is due at {host.due_us} µs whatever it does")
 
-    def settle(self, host: Host, machine: Machine, now_us: int) -> None:
+    def finish_step(self, host: Host, machine: Machine, now_us: int) -> None:
         """Forward the machine's output, and schedule its next deadline."""
         links = host.links
         sends, ready = machine.sends, machine.ready
@@ -175,7 +179,7 @@ class Engine:
         except AssertionError as error:
             frame = traceback.extract_tb(error.__traceback__)[-1]
             problem = str(error).partition("\n")[0] or frame.line
-            self.find("invariants", f"{frame.name}: {problem}", error)
+            self.report_fault("invariants", f"{frame.name}: {problem}", error)
 
     # Data
 
@@ -197,12 +201,12 @@ class Engine:
 
     def _pull_due(self, now_us: int, link: Link) -> None:
         link.is_pulling = False
-        self._pull_again(link, now_us)
+        self._resume_pull(link, now_us)
 
-    def _pull_again(self, link: Link, now_us: int) -> None:
+    def _resume_pull(self, link: Link, now_us: int) -> None:
         host = self.hosts[link.source]
         machine = host.machine
         if machine is not None and link.is_up:
             self._acting = host.name
             self._pull(link, machine, now_us)
-            self.settle(host, machine, now_us)
+            self.finish_step(host, machine, now_us)

@@ -46,8 +46,8 @@ class LinkDown(Struct, frozen=True, tag="link_down"):
     is_told: bool = False
 
     def apply(self, world: FaultTarget, now_us: int) -> None:
-        for source, target in _ways(self.one, self.other, self.is_one_way):
-            world.network.block(source, target, "link", now_us, is_told=self.is_told)
+        for source, target in _directions(self.one, self.other, self.is_one_way):
+            world.network.block(source, target, "link", now_us, is_reported=self.is_told)
 
 
 class LinkUp(Struct, frozen=True, tag="link_up"):
@@ -56,7 +56,7 @@ class LinkUp(Struct, frozen=True, tag="link_up"):
     is_one_way: bool = False
 
     def apply(self, world: FaultTarget, now_us: int) -> None:
-        for source, target in _ways(self.one, self.other, self.is_one_way):
+        for source, target in _directions(self.one, self.other, self.is_one_way):
             world.network.unblock(source, target, "link", now_us)
 
 
@@ -69,7 +69,7 @@ class SlowDown(Struct, frozen=True, tag="slow_down"):
     is_one_way: bool = False
 
     def apply(self, world: FaultTarget, now_us: int) -> None:  # noqa: ARG002
-        for source, target in _ways(self.one, self.other, self.is_one_way):
+        for source, target in _directions(self.one, self.other, self.is_one_way):
             world.network.link(source, target).slowdown = self.factor
 
 
@@ -82,7 +82,7 @@ class ChangeLoss(Struct, frozen=True, tag="change_loss"):
     is_one_way: bool = False
 
     def apply(self, world: FaultTarget, now_us: int) -> None:  # noqa: ARG002
-        for source, target in _ways(self.one, self.other, self.is_one_way):
+        for source, target in _directions(self.one, self.other, self.is_one_way):
             link = world.network.link(source, target)
             link.model = replace(link.model, loss=self.loss)
 
@@ -229,7 +229,7 @@ def _halves(topology: Topology, random: Random) -> Partition:
     return Partition((tuple(part),))
 
 
-def _ways(one: str, other: str, is_one_way: bool) -> Sequence[tuple[str, str]]:
+def _directions(one: str, other: str, is_one_way: bool) -> Sequence[tuple[str, str]]:
     return ((one, other),) if is_one_way else ((one, other), (other, one))
 
 

@@ -39,15 +39,15 @@ _MAX_MS: Final = 3_600_000.0
 
 
 class GraphNode(Struct, frozen=True):
-    """A node; `place` is its location in the file."""
+    """A node; `location` is its location in the file."""
 
-    place: str
+    location: str
     id: str
     facts: Mapping[str, object]  # keys in lower case
 
 
 class GraphEdge(Struct, frozen=True):
-    place: str
+    location: str
     source: str
     target: str
     facts: Mapping[str, object]
@@ -66,12 +66,12 @@ def assemble(graph: Graph, file: str) -> Topology:
     if len(graph.edges) > MAX_SPANS:
         raise GraphError(file, f"expected at most {MAX_SPANS} edges, got {len(graph.edges)}")
     names = _names(graph.nodes)
-    places = {node.id: _place(node) for node in graph.nodes}
+    places = {node.id: _coordinates(node) for node in graph.nodes}
     spans: dict[tuple[str, str], Span] = {}
     for edge in graph.edges:
         for end in (edge.source, edge.target):
             if end not in names:
-                raise GraphError(edge.place, f"expected the id of a node, got {end!r}")
+                raise GraphError(edge.location, f"expected the id of a node, got {end!r}")
         if edge.source == edge.target:
             continue
         one, other = names[edge.source], names[edge.target]
@@ -92,7 +92,7 @@ def _names(nodes: list[GraphNode]) -> dict[str, str]:
     taken: dict[str, bool] = {}
     for node in nodes:
         if node.id in names:
-            raise GraphError(node.place, f"expected ids that differ, got {node.id!r} again")
+            raise GraphError(node.location, f"expected ids that differ, got {node.id!r} again")
         wanted = _cleaned(str(_first(node.facts, NAMES) or "")) or f"n{_cleaned(node.id)}"
         name, number = wanted, 1
         while name in taken:
@@ -109,7 +109,7 @@ def _cleaned(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", plain).strip("_")[:MAX_NAME]
 
 
-def _place(node: GraphNode) -> tuple[float, float] | None:
+def _coordinates(node: GraphNode) -> tuple[float, float] | None:
     """Longitude and latitude, if the node has them."""
     both = node.facts.get("pos")
     if isinstance(both, list) and len(both) == 2:
@@ -118,8 +118,8 @@ def _place(node: GraphNode) -> tuple[float, float] | None:
         longitude, latitude = _first(node.facts, LONGITUDES), _first(node.facts, LATITUDES)
     if longitude is None or latitude is None:
         return None
-    east = _number(longitude, 360.0, f"{node.place}: longitude", least=-360.0)
-    return east, _number(latitude, 90.0, f"{node.place}: latitude", least=-90.0)
+    east = _number(longitude, 360.0, f"{node.location}: longitude", least=-360.0)
+    return east, _number(latitude, 90.0, f"{node.location}: latitude", least=-90.0)
 
 
 def _delay_us(
@@ -127,10 +127,10 @@ def _delay_us(
 ) -> int | None:
     delay_ms = _first(edge.facts, MILLISECONDS)
     if delay_ms is not None:
-        return round(1_000 * _number(delay_ms, _MAX_MS, f"{edge.place}: delay in ms"))
+        return round(1_000 * _number(delay_ms, _MAX_MS, f"{edge.location}: delay in ms"))
     distance_km = _first(edge.facts, KILOMETRES)
     if distance_km is not None:
-        return delay_of_km(_number(distance_km, _MAX_KM, f"{edge.place}: distance in km"))
+        return delay_of_km(_number(distance_km, _MAX_KM, f"{edge.location}: distance in km"))
     if one is not None and other is not None:
         return delay_of_km(_globe_km(one, other))
     return None

@@ -29,10 +29,10 @@ class IncarnationChecker(Checker):
 
     def __init__(self) -> None:
         super().__init__()
-        self.places: UptimeLog | None = None
+        self.uptime: UptimeLog | None = None
 
     def has_run_since(self, node: str, since_us: int) -> bool:
-        return self.places is None or self.places.has_run_since(node, since_us)
+        return self.uptime is None or self.uptime.has_run_since(node, since_us)
 
 
 class NoDuplicatesChecker(IncarnationChecker):
@@ -44,15 +44,15 @@ class NoDuplicatesChecker(IncarnationChecker):
         self, publication: Publication, subscriber: str, node: str, now_us: int, *, is_first: bool
     ) -> None:
         if not is_first and self.has_run_since(node, publication.published_us):
-            self.find(now_us, node, f"{subscriber} got {what(publication)} again")
+            self.find(now_us, node, f"{subscriber} got {describe(publication)} again")
 
 
 class CompletenessChecker(Checker):
     """Every member that stays receives everything from when its source knows of it.
 
-    With `parted_us`, events are exempt that were published shortly before its node was cut off from
-    the source's, while it was, or up to this long after: a template with one order can't admit it
-    later, and for a while there are two orders. `members_of` gives the members a node knows of.
+    With `partition_us`, events are exempt that were published shortly before its node was cut off
+    from the source's, while it was, or up to this long after: a template with one order can't admit
+    it later, and for a while there are two orders. `members_of` gives the members a node knows of.
     """
 
     name = "all"
@@ -62,19 +62,19 @@ class CompletenessChecker(Checker):
         members_of: MembersOf = lambda *_: None,
         channels: tuple[str, ...] = (),
         *,
-        parted_us: int | None = None,
+        partition_us: int | None = None,
     ) -> None:
         super().__init__()
         self.unknown = 0  # source did not know of the subscriber
-        self.parted = 0  # missed because of a partition
+        self.partitioned = 0  # missed because of a partition
         self._members_of = members_of
         self._channels = channels
-        self._parted_us = parted_us
+        self._partition_us = partition_us
         self._parts: deque[tuple[int, dict[str, int]]] = deque(maxlen=_SAMPLES)
         self._known: dict[tuple[str, str], deque[tuple[int, tuple[str, ...]]]] = {}
 
     def sampled(self, world: CheckedRun, now_us: int) -> None:
-        if self._parted_us is not None:
+        if self._partition_us is not None:
             network = world.network
             parts = {each: network.part(each) for each in network.by_source}
             if len({*parts.values()}) > 1:
@@ -90,10 +90,10 @@ class CompletenessChecker(Checker):
     def missed(self, publication: Publication, subscriber: str, node: str, now_us: int) -> None:
         if not self._was_known(publication, node):
             self.unknown += 1
-        elif self._was_parted(publication, node):
-            self.parted += 1
+        elif self._was_partitioned(publication, node):
+            self.partitioned += 1
         else:
-            self.find(now_us, node, f"{subscriber} did not get {what(publication)}")
+            self.find(now_us, node, f"{subscriber} did not get {describe(publication)}")
 
     def _was_known(self, publication: Publication, node: str) -> bool:
         """Whether the source's node knew it as a member, as of the sample before."""
@@ -103,8 +103,8 @@ class CompletenessChecker(Checker):
                 members = each
         return members is None or node in members
 
-    def _was_parted(self, publication: Publication, node: str) -> bool:
-        since_us = publication.published_us - (self._parted_us or 0)
+    def _was_partitioned(self, publication: Publication, node: str) -> bool:
+        since_us = publication.published_us - (self._partition_us or 0)
         return any(
             at_us >= since_us and parts[node] != parts[publication.node]
             for at_us, parts in self._parts
@@ -128,7 +128,7 @@ class InOrderChecker(IncarnationChecker):
         key = (subscriber, publication.publisher, publication.channel)
         last, came_us = self._last.get(key, (0, 0))
         if publication.sequence < last and self.has_run_since(node, came_us):
-            self.find(now_us, node, f"{subscriber} got {what(publication)} after {last}")
+            self.find(now_us, node, f"{subscriber} got {describe(publication)} after {last}")
         self._last[key] = (publication.sequence, now_us)
 
 
@@ -145,7 +145,7 @@ class SameOrderChecker(IncarnationChecker):
         super().__init__()
         self._last: dict[tuple[str, str], tuple[int, int]] = {}
         self._after: dict[int, dict[int, str]] = {}
-        self._what: dict[int, str] = {}
+        self._descriptions: dict[int, str] = {}
 
     def delivered(
         self, publication: Publication, subscriber: str, node: str, now_us: int, *, is_first: bool
@@ -153,7 +153,7 @@ class SameOrderChecker(IncarnationChecker):
         if not is_first:
             return
         number = publication.number
-        self._what[number] = what(publication)
+        self._descriptions[number] = describe(publication)
         self._after.setdefault(number, {})
         key = (subscriber, publication.channel)
         last, came_us = self._last.get(key, (0, 0))
@@ -175,7 +175,7 @@ class SameOrderChecker(IncarnationChecker):
         if len(free) < len(before):
             done = dict.fromkeys(free, True)
             circle = [
-                f"{self._what[one]}, then {self._what[other]} ({who})"
+                f"{self._descriptions[one]}, then {self._descriptions[other]} ({who})"
                 for one, ends in self._after.items()
                 for other, who in ends.items()
                 if one not in done and other not in done
@@ -203,6 +203,6 @@ class LeakChecker(Checker):
                     self.find(now_us, name, f"{count} {what} left")
 
 
-def what(publication: Publication) -> str:
+def describe(publication: Publication) -> str:
     at_s = publication.published_us / 1_000_000
     return f"{publication.publisher} {publication.sequence} of {at_s:.1f} s"

@@ -24,7 +24,10 @@ class HostLinks(dict[str, Link]):
 
 
 class Host:
-    """`machine` is None while it is down; `wishes` are its clients' subscriptions, up or down."""
+    """`machine` is None while it is down;
+
+    `subscriptions` are its clients' subscriptions, up or down.
+    """
 
     def __init__(
         self, name: str, links: dict[str, Link], seed: int, channels: tuple[ChannelSpec, ...]
@@ -37,7 +40,7 @@ class Host:
         self.due_us = NEVER_US  # the machine's next deadline
         self.wake_us = NEVER_US  # when it is scheduled
         self.spins = 0  # calls at the same time
-        self.wishes: dict[tuple[str, str], Wish] = {}
+        self.subscriptions: dict[tuple[str, str], Wish] = {}
         self.disk = self._new_disk(seed)
         self._seed = seed
         self._channels = channels
@@ -46,7 +49,7 @@ class Host:
 
     def _new_disk(self, seed: int) -> FaultDisk:
         random = stream(seed, "disk", self.name)
-        return FaultDisk(lambda most: random.randint(0, most), place=self.name)
+        return FaultDisk(lambda most: random.randint(0, most), location=self.name)
 
     def start(self, make: Make, now_us: int) -> Machine:
         assert self.machine is None
@@ -79,7 +82,7 @@ class Host:
         else:
             self.disk.kill()
 
-    def use(self) -> Node:
+    def as_node(self) -> Node:
         """The machine for a client."""
         if self.node is None:
             raise SimulationError(f"{self.name}: expected a node that clients can use")

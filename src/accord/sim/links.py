@@ -43,7 +43,7 @@ _encode: Final = Encoder().encode
 
 
 # (message, checksum of its contents, bytes): a message in flight.
-Parcel = tuple[Any, int, int]
+Frame = tuple[Any, int, int]
 
 
 # (link, message, its checksum, its bytes)
@@ -117,9 +117,9 @@ class Link:
         self.blocked_since = 0
         self.slowdown = 1.0
         self.is_pulling = False  # a pull is due when the queue is empty
-        self._flying: deque[Parcel] = deque()  # of a stream, in order of arrival
+        self._in_flight: deque[Frame] = deque()  # of a stream, in order of arrival
         self._flight = 0  # incremented when a flight is interrupted
-        self._held: deque[Parcel] = deque()
+        self._held: deque[Frame] = deque()
         self._held_bytes = 0
         self._clock = clock
         self._seed = seed
@@ -183,11 +183,11 @@ class Link:
         if not self._is_simple or self.blocks or self.slowdown != 1.0:
             self._queue(parcel, now_us)
         elif self._is_stream:
-            self._fly(parcel, now_us + self._delay_us)
+            self._schedule_arrival(parcel, now_us + self._delay_us)
         else:
             self._clock.at(now_us + self._delay_us, self._on_datagram, parcel)
 
-    def _queue(self, parcel: Parcel, now_us: int) -> None:
+    def _queue(self, parcel: Frame, now_us: int) -> None:
         model = self._model
         if model.rate_bps or self.blocks:
             queued = self.queued_bytes(now_us) + parcel[2]
@@ -205,17 +205,17 @@ class Link:
         else:
             self.counts.blocked += 1
 
-    def _transmit(self, parcel: Parcel, now_us: int) -> None:
+    def _transmit(self, parcel: Frame, now_us: int) -> None:
         rate = self._model.rate_bps
         if rate:
             begins_us = max(now_us, self._free_us)
             now_us = self._free_us = begins_us + parcel[2] * 8_000_000 // rate
         if self._is_stream:
-            self._stream(parcel, now_us)
+            self._send_stream(parcel, now_us)
         else:
-            self._datagram(parcel, now_us)
+            self._send_datagram(parcel, now_us)
 
-    def _stream(self, parcel: Parcel, now_us: int) -> None:
+    def _send_stream(self, parcel: Frame, now_us: int) -> None:
         model = self._model
         random = self._random or self._make_random()
         takes_us = self._draw(random, now_us)
@@ -230,18 +230,18 @@ class Link:
                 takes_us += min(retry_us << min(tries - 1, _MAX_DOUBLINGS), _MAX_RETRY_US)
                 tries += 1
             self.counts.retried += tries - 1
-        self._fly(parcel, now_us + takes_us)
+        self._schedule_arrival(parcel, now_us + takes_us)
 
-    def _fly(self, parcel: Parcel, at_us: int) -> None:
+    def _schedule_arrival(self, parcel: Frame, at_us: int) -> None:
         # Messages after a retransmitted one wait for it.
         if at_us < self._last_us:
             at_us = self._last_us
         else:
             self._last_us = at_us
-        self._flying.append(parcel)
+        self._in_flight.append(parcel)
         self._clock.at(at_us, self._on_stream, self._flight)
 
-    def _datagram(self, parcel: Parcel, now_us: int) -> None:
+    def _send_datagram(self, parcel: Frame, now_us: int) -> None:
         model = self._model
         random = self._random or self._make_random()
         if model.loss and random.random() < model.loss:
@@ -271,11 +271,11 @@ class Link:
 
     def _stream_arrived(self, _: int, flight: int) -> None:
         if flight == self._flight:
-            message, checksum, size = self._flying.popleft()
+            message, checksum, size = self._in_flight.popleft()
             self.counts.arrived += 1
             self._arrive(self, message, checksum, size)
 
-    def _datagram_arrived(self, _: int, parcel: Parcel) -> None:
+    def _datagram_arrived(self, _: int, parcel: Frame) -> None:
         if self.blocks:
             self.counts.blocked += 1
         else:
@@ -285,9 +285,9 @@ class Link:
     def interrupt(self) -> None:
         """The link is blocked from now on: a stream has to retransmit what is in flight."""
         self._flight += 1
-        self._held_bytes += sum(size for _, _, size in self._flying)
-        self._held.extend(self._flying)
-        self._flying.clear()
+        self._held_bytes += sum(size for _, _, size in self._in_flight)
+        self._held.extend(self._in_flight)
+        self._in_flight.clear()
 
     def release(self, now_us: int) -> None:
         """Retransmit held messages, some time after the link is free again."""
@@ -300,9 +300,9 @@ class Link:
         """The connection has ended; everything in flight is dropped."""
         self.epoch += 1
         self.is_up = False
-        self.counts.unconnected += len(self._held) + len(self._flying)
+        self.counts.unconnected += len(self._held) + len(self._in_flight)
         self._flight += 1
-        self._flying.clear()
+        self._in_flight.clear()
         self._held.clear()
         self._held_bytes = self._free_us = self._last_us = 0
 

@@ -18,7 +18,7 @@ from accord.sim.links import STREAM, Arrive, Link, LinkModel
 from accord.sim.trace import SimulationError
 
 # (node, its neighbour, whether the link is up, now_us)
-Tell = Callable[[str, str, bool, int], None]
+NotifyLink = Callable[[str, str, bool, int], None]
 # A connection in some state: its two directions, and their epoch.
 Episode = tuple[Link, Link, int]
 
@@ -26,7 +26,7 @@ Episode = tuple[Link, Link, int]
 class Network:
     """Directed links by their two ends.
 
-    Messages go to `arrive`, link changes to `tell`; `pull` requests data when a link takes more.
+    Messages go to `arrive`, link changes to `notify`; `pull` requests data when a link takes more.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class Network:
         seed: int,
         *,
         arrive: Arrive,
-        tell: Tell,
+        notify: NotifyLink,
         pull: Callable[[Link, int], None],
     ) -> None:
         self._clock = clock
         self._seed = seed
         self._arrive = arrive
-        self._tell = tell
+        self._notify = notify
         self._pull = pull
         self._running: dict[str, bool] = {}
         self._breaks = 0
@@ -108,7 +108,7 @@ class Network:
                 self._connect_soon(link, back, now_us)
             else:
                 link.is_up = True
-                self._tell(name, neighbour, True, now_us)
+                self._notify(name, neighbour, True, now_us)
 
     def stop(self, name: str, now_us: int, *, is_silent: bool = False) -> None:
         """A node stops; `is_silent` if the whole computer failed."""
@@ -125,9 +125,9 @@ class Network:
     # Links
 
     def block(
-        self, source: str, target: str, cause: str, now_us: int, *, is_told: bool = False
+        self, source: str, target: str, cause: str, now_us: int, *, is_reported: bool = False
     ) -> None:
-        """Block this direction; with `is_told`, both ends are notified at once."""
+        """Block this direction; with `is_reported`, both ends are notified at once."""
         link, back = self.both(source, target)
         if not link.blocks:
             link.blocked_since = now_us
@@ -137,7 +137,7 @@ class Network:
                 self._clock.at(now_us + link.model.dead_us, self._on_dead, (*episode, now_us))
         link.blocks[cause] = link.blocks.get(cause, 0) + 1
         self._parts = None
-        if is_told:
+        if is_reported:
             self._break(link, back, now_us)
 
     def unblock(self, source: str, target: str, cause: str, now_us: int) -> None:
@@ -159,7 +159,7 @@ class Network:
         for each in (link, back):
             if not each.is_up and not each.blocks and self._running[each.source]:
                 each.is_up = True
-                self._tell(each.source, each.target, True, now_us)
+                self._notify(each.source, each.target, True, now_us)
 
     def partition(self, groups: Sequence[Iterable[str]], now_us: int) -> None:
         """Separate the groups from each other, and from the nodes in none of them."""
@@ -216,8 +216,8 @@ class Network:
             return
         link.is_up = back.is_up = True
         self._parts = None
-        self._tell(link.source, link.target, True, now_us)
-        self._tell(link.target, link.source, True, now_us)
+        self._notify(link.source, link.target, True, now_us)
+        self._notify(link.target, link.source, True, now_us)
 
     def _break_soon(self, link: Link) -> None:
         # Not within the sender's step: machines are not re-entered.
@@ -242,6 +242,6 @@ class Network:
         back.cut()
         for each, was_up in zip((link, back), were_up, strict=True):
             if was_up:
-                self._tell(each.source, each.target, False, now_us)
+                self._notify(each.source, each.target, False, now_us)
         if link.model.mode == STREAM:
             self._connect_soon(link, back, now_us)

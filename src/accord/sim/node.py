@@ -76,7 +76,7 @@ class RouterSubscriber(Receiver):
         raise NotImplementedError
 
 
-def noting_subscriber(name: str, deliveries: list[Delivery]) -> RouterSubscriber:
+def recording_subscriber(name: str, deliveries: list[Delivery]) -> RouterSubscriber:
     """A subscriber that appends what it receives to `deliveries`."""
     return RouterSubscriber(
         name, lambda message: deliveries.append(Delivery(name, message.payload))
@@ -91,13 +91,13 @@ class OverlayNode:
         self.router = Router([], Policies(PolicySet()))
         self.remotes = RemoteInterests(self.router)
         self.overlay = Overlay(
-            start.name, start.incarnation, options, start.random.random, self.remotes.need
+            start.name, start.incarnation, options, start.random.random, self.remotes.set_interest
         )
         self.channels = Channels(self.overlay)
         self._now_us = start.now_us
         self._subscriptions: dict[Wish, RouterSubscription] = {}
         for channel in start.channels:
-            self.overlay.registry.create(
+            self.overlay.directory.create(
                 ChannelDefinition(
                     name=channel.filter,
                     template="routed",
@@ -123,12 +123,12 @@ class OverlayNode:
         self._now_us = now_us
         known = _decoder.decode(message) if isinstance(message, bytes) else message
         self.overlay.receive(neighbour, known, now_us)
-        self._hand_over()
+        self._deliver()
 
     def advance(self, now_us: int) -> None:
         self._now_us = now_us
         self.channels.advance(now_us)
-        self._hand_over()
+        self._deliver()
 
     def next_due_us(self) -> int:
         return self.channels.next_due_us()
@@ -144,11 +144,11 @@ class OverlayNode:
     def publish(self, publication: Publication, now_us: int) -> None:
         self._now_us = now_us
         wanted: list[str] = []
-        is_held = self.channels.bound(publication.channel).is_ordered
+        is_held = self.channels.channel_traits(publication.channel).is_ordered
         if not is_held:
             self._route(_Event(publication, now_us))
-            wanted = list(self.remotes.wanted)
-            self.remotes.wanted.clear()
+            wanted = list(self.remotes.interested)
+            self.remotes.interested.clear()
         if wanted or is_held:
             event = Carried(
                 "",
@@ -170,22 +170,22 @@ class OverlayNode:
         predicate = parse(wish.where) if wish.where else None
         if wish.xpath:
             predicate = parse_xpath(wish.xpath)
-        receiver = noting_subscriber(wish.subscriber, self.deliveries)
+        receiver = recording_subscriber(wish.subscriber, self.deliveries)
         subscription = RouterSubscription(receiver, wish.filter, qos=wish.qos, predicate=predicate)
         self._subscriptions[wish] = subscription
         self.router.add(subscription)
-        self.overlay.need(wish.filter, (wish.where, wish.xpath), predicate)
+        self.overlay.add_interest(wish.filter, (wish.where, wish.xpath), predicate)
 
     def unsubscribe(self, wish: Wish, now_us: int) -> None:
         self._now_us = now_us
         self.router.remove(self._subscriptions.pop(wish))
-        self.overlay.unneed(wish.filter, (wish.where, wish.xpath))
+        self.overlay.remove_interest(wish.filter, (wish.where, wish.xpath))
 
     def check_invariants(self) -> None:
         self.channels.check_invariants()
         self.router.check_invariants()
 
-    def _hand_over(self) -> None:
+    def _deliver(self) -> None:
         if not self.overlay.deliveries:
             return
         for event in self.overlay.deliveries:
@@ -201,11 +201,11 @@ class OverlayNode:
                 attributes=attributes,
             )
             self._route(_Event(publication, self._now_us))
-            self.remotes.wanted.clear()  # no longer for remote nodes
+            self.remotes.interested.clear()  # no longer for remote nodes
         self.overlay.deliveries.clear()
 
     def _route(self, message: Message) -> None:
-        way = PublisherFanOut(Entity(message.publisher), self.router.route(message.channel))
+        way = PublisherFanOut(Entity(message.publisher), self.router.fan_out(message.channel))
         self.router.publish(message, way)
 
 

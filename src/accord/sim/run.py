@@ -67,7 +67,7 @@ class Simulation(Engine):
         self.topology = topology
         self.options = options
         self.tally = DeliveryOracle(
-            self, settle_us=options.settle_us, patience_us=options.patience_us
+            self, settle_us=options.settle_us, timeout_us=options.patience_us
         )
         self.checkers = list(checkers)
         self._replay = replay or f"Simulation(…, seed={seed})"
@@ -112,7 +112,7 @@ class Simulation(Engine):
         except Exception as error:  # whatever a machine raises
             frame = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
-            self.find("exception", f"{type(error).__name__} in {where}: {error}", error)
+            self.report_fault("exception", f"{type(error).__name__} in {where}: {error}", error)
 
     def finish(self) -> Outcome:
         """End the run: anything not delivered by now is lost."""
@@ -149,8 +149,8 @@ class Simulation(Engine):
 
     def touch(self, name: str) -> None:
         """Forward output that a machine produced outside of the run."""
-        self.act(self.hosts[name])
-        self.settle(self.hosts[name], self.machine(name), self.clock.now_us)
+        self.set_acting(self.hosts[name])
+        self.finish_step(self.hosts[name], self.machine(name), self.clock.now_us)
 
     # Called by the delivery oracle
 
@@ -168,45 +168,45 @@ class Simulation(Engine):
         if host.machine is None:
             self.tally.unpublished += 1
             return
-        self.act(host)
+        self.set_acting(host)
         self.note(f"{now_us} publish {publication.node} {publication.number}")
         self.tally.publish(publication, now_us)
-        host.use().publish(publication, now_us)
+        host.as_node().publish(publication, now_us)
         for checker in self.checkers:
             checker.published(publication, host.machine, now_us)
-        self.settle(host, host.machine, now_us)
+        self.finish_step(host, host.machine, now_us)
 
     def subscribe(self, wish: Wish, now_us: int) -> None:
         host = self.hosts[wish.node]
-        host.wishes[wish.subscriber, wish.filter] = wish
+        host.subscriptions[wish.subscriber, wish.filter] = wish
         if host.machine is not None:
-            self.act(host)
+            self.set_acting(host)
             self.note(f"{now_us} subscribe {wish.node} {wish.subscriber} {wish.filter}")
-            self.tally.wish(wish, now_us)
-            host.use().subscribe(wish, now_us)
-            self.settle(host, host.machine, now_us)
+            self.tally.subscribe(wish, now_us)
+            host.as_node().subscribe(wish, now_us)
+            self.finish_step(host, host.machine, now_us)
 
     def unsubscribe(self, wish: Wish, now_us: int) -> None:
         host = self.hosts[wish.node]
-        del host.wishes[wish.subscriber, wish.filter]
+        del host.subscriptions[wish.subscriber, wish.filter]
         if host.machine is not None:
-            self.act(host)
+            self.set_acting(host)
             self.note(f"{now_us} unsubscribe {wish.node} {wish.subscriber} {wish.filter}")
-            self.tally.unwish(wish, now_us)
-            host.use().unsubscribe(wish, now_us)
-            self.settle(host, host.machine, now_us)
+            self.tally.unsubscribe(wish, now_us)
+            host.as_node().unsubscribe(wish, now_us)
+            self.finish_step(host, host.machine, now_us)
 
-    def started(self, host: Host, now_us: int) -> None:
-        for wish in host.wishes.values():
-            self.tally.wish(wish, now_us)
-            host.use().subscribe(wish, now_us)
+    def on_started(self, host: Host, now_us: int) -> None:
+        for wish in host.subscriptions.values():
+            self.tally.subscribe(wish, now_us)
+            host.as_node().subscribe(wish, now_us)
 
-    def crashed(self, host: Host, now_us: int) -> None:
-        for wish in host.wishes.values():
-            self.tally.unwish(wish, now_us)
+    def on_crashed(self, host: Host, now_us: int) -> None:
+        for wish in host.subscriptions.values():
+            self.tally.unsubscribe(wish, now_us)
 
     def deliver(self, host: Host, now_us: int) -> None:
-        deliveries = host.use().deliveries
+        deliveries = host.as_node().deliveries
         for delivery in deliveries:
             number = number_of(delivery.payload)
             subscriber = delivery.subscriber

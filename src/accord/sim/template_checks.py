@@ -77,7 +77,7 @@ class TemplateNode(OverlayNode):
         self._random = start.random
         self._loss = loss
         for channel in CHANNELS:
-            self.overlay.registry.create(_definition(channel, options))
+            self.overlay.directory.create(_definition(channel, options))
 
     @property
     def template(self) -> Template:
@@ -153,14 +153,14 @@ def template_run(
     )
     for checker in checkers:
         if isinstance(checker, IncarnationChecker):
-            checker.places = run
+            checker.uptime = run
     return run
 
 
 def nodes_of(template: type[Template], world: TemplateScenario, loss: float) -> Make:
     overlay = OverlayOptions(
-        tell_flows_us=0,
-        tell_arrivals_us=0,
+        publish_flows_us=0,
+        publish_arrivals_us=0,
         ping_us=S * world.slowness,
         advertise_slowly_us=10 * S * world.slowness,
     )
@@ -218,7 +218,7 @@ def _checkers(promises: tuple[str, ...], world: TemplateScenario) -> list[Checke
     is_ordered = SAME_ORDER in promises
     if ALL in promises:
         parted_us = world.settle_us if is_ordered else None
-        found.append(CompletenessChecker(_members_of, CHANNELS, parted_us=parted_us))
+        found.append(CompletenessChecker(_members_of, CHANNELS, partition_us=parted_us))
     if IN_ORDER in promises:
         found.append(InOrderChecker())
     if is_ordered:

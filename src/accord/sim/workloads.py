@@ -168,7 +168,7 @@ class Workload:
         self._world = world
         for subscriber in self.subscribers:
             random = stream(seed, "subscriber", subscriber.name, subscriber.filter)
-            world.clock.at(subscriber.begin_us, self._come, (subscriber, random))
+            world.clock.at(subscriber.begin_us, self._join, (subscriber, random))
         for publisher in self.publishers:
             at_work = _Publishing(publisher, stream(seed, "publisher", publisher.name))
             # Random phase: otherwise clients with equal rates would publish simultaneously for
@@ -189,7 +189,7 @@ class Workload:
         at_work.due += at_work.pause_us()
         world.clock.at(round(at_work.due), self._publish, at_work)
 
-    def _come(self, now_us: int, who: tuple[Subscriber, Random]) -> None:
+    def _join(self, now_us: int, who: tuple[Subscriber, Random]) -> None:
         world = self._world
         assert world is not None
         subscriber, random = who
@@ -211,4 +211,4 @@ class Workload:
         world.unsubscribe(subscriber.wish(), now_us)
         if subscriber.away_us:
             returns_us = now_us + 1 + round(random.expovariate(1.0) * subscriber.away_us)
-            world.clock.at(returns_us, self._come, who)
+            world.clock.at(returns_us, self._join, who)

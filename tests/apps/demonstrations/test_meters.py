@@ -34,7 +34,7 @@ def test_what_arrives_is_counted_with_its_latency_and_shape() -> None:
     made.received(UAV, 0, 50_000, now_s=1.5)
     made.received(UAV, 1, 20_000, now_s=5.0)
     made.received(UAV, 1, 20_000, now_s=6.0)  # a second copy
-    line = made.phase.lines[UAV]
+    line = made.phase.sources[UAV]
     assert (line.offered, line.received, line.waiting) == (2, 2, 0)
     assert (line.mean_s, line.p95_s) == (1.75, 3.0)
     assert (line.shaped, line.shaped_from, line.shaped_to) == (1, 60_000, 20_000)
@@ -46,8 +46,8 @@ def test_an_event_belongs_to_the_phase_in_which_it_was_published() -> None:
     made.published(UAV, 0, 1_000, now_s=1.0)
     made.begin("2", now_ms=9_000, now_s=9.0)
     made.received(UAV, 0, 1_000, now_s=9.5)
-    assert made.phases[0].lines[UAV].received == 1
-    assert made.phases[1].lines[UAV].received == 0
+    assert made.phases[0].sources[UAV].received == 1
+    assert made.phases[1].sources[UAV].received == 0
 
 
 def test_the_rate_of_a_phase_counts_what_came_over_the_link_in_it() -> None:
@@ -77,11 +77,11 @@ def test_the_ledger_says_why_events_did_not_arrive_and_may_repeat_itself() -> No
     early = OutcomeCount(
         event="A3", channel=IMAGERY, source="UAV-1", outcome="shed", published_ms=1
     )
-    made.learn([expired, stranger, early])
-    made.learn([expired])
-    line = made.phase.lines[UAV]
+    made.add_outcomes([expired, stranger, early])
+    made.add_outcomes([expired])
+    line = made.phase.sources[UAV]
     assert dict(line.dropped) == {"expired": 1}
-    assert (line.importance, line.policy, line.lost, line.waiting) == (2, "AllUAS", 1, 0)
+    assert (line.importance, line.policy, line.drops, line.waiting) == (2, "AllUAS", 1, 0)
     assert line.share == 0.0
 
 

@@ -65,7 +65,7 @@ def test_every_source_is_received_in_every_phase() -> None:
     assert ended == [("1", [True, True]), ("2", [True, True])]
     assert fake.asked
     for phase in meters.phases:
-        for line in phase.lines.values():
+        for line in phase.sources.values():
             assert line.received == line.offered > 0
             assert not line.shaped
             assert line.received_bytes == line.offered_bytes

@@ -18,8 +18,8 @@ from accord.apps.five_cities.cities import (
     SLOW_MS,
     TIGHT,
     WASHINGTON,
+    city_text,
     configuration,
-    in_words,
     path_text,
     stretched,
 )
@@ -47,7 +47,7 @@ def test_nodes_take_their_configuration(city: str, tmp_path: Path) -> None:
     file.write_text(configuration(city, [1_001, 1_002], CHANNELS, ping_ms=100, paths=2))
     config = load(file)
     assert config.node.actual_name == city
-    assert config.node.folder is None
+    assert config.node.directory is None
     assert config.net.ping_ms == 100
     assert [address.port for address in config.net.neighbours] == [1_001, 1_002]
     assert not config.pipeline.enabled
@@ -65,5 +65,5 @@ def test_stretched_limits() -> None:
 
 
 def test_cities_in_words() -> None:
-    assert in_words(LOS_ANGELES) == "Los Angeles"
+    assert city_text(LOS_ANGELES) == "Los Angeles"
     assert path_text((SEATTLE, LOS_ANGELES, ORLANDO)) == "Seattle → Los Angeles → Orlando"

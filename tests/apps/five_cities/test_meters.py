@@ -37,7 +37,7 @@ def test_a_violation_lasts_until_the_last_late_event() -> None:
     meter = metered(
         (0.9, 0.05), (0.99, 0.2), (1.1, 0.2), (1.2, 0.05), (1.3, 0.11), (1.4, 0.05), (1.5, 0.04)
     )
-    span = meter.span(1.0, 3.0)
+    span = meter.measure(1.0, 3.0)
     assert span.late == 3, "the one on its way when it began belongs to it"
     assert span.violated_s == pytest.approx(0.3)
     assert span.delivered == 6
@@ -46,22 +46,22 @@ def test_a_violation_lasts_until_the_last_late_event() -> None:
 
 def test_what_is_late_long_after_a_change_has_other_reasons() -> None:
     meter = metered((1.1, 0.2), (1.2, 0.05), (1.9, 0.2))
-    assert meter.span(1.0, 3.0).late == 2
-    assert meter.span(1.0, 3.0).violated_s == pytest.approx(0.1)
+    assert meter.measure(1.0, 3.0).late == 2
+    assert meter.measure(1.0, 3.0).violated_s == pytest.approx(0.1)
 
 
 def test_nothing_late_is_no_violation() -> None:
-    span = metered((1.1, 0.05), (1.2, 0.02), (1.3, 0.03)).span(1.0, 2.0)
+    span = metered((1.1, 0.05), (1.2, 0.02), (1.3, 0.03)).measure(1.0, 2.0)
     assert (span.late, span.violated_s) == (0, 0.0)
     assert span.median_s == pytest.approx(0.03)
 
 
 def test_the_longest_gap_begins_with_the_last_delivery_before() -> None:
     meter = metered((0.8, 0.05), (0.9, 0.05), (1.3, 0.05), (1.4, 0.05))
-    assert meter.span(1.0, 2.0).gap_s == pytest.approx(0.4)
-    assert meter.span(0.0, 1.0).gap_s == pytest.approx(0.1)
+    assert meter.measure(1.0, 2.0).gap_s == pytest.approx(0.4)
+    assert meter.measure(0.0, 1.0).gap_s == pytest.approx(0.1)
 
 
 def test_a_span_without_events() -> None:
-    span = metered((5.0, 0.01)).span(0.0, 1.0)
+    span = metered((5.0, 0.01)).measure(0.0, 1.0)
     assert (span.delivered, span.gap_s, span.median_s, span.longest_s) == (0, 0.0, 0.0, 0.0)

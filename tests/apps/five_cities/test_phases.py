@@ -2,7 +2,13 @@ from __future__ import annotations
 
 from accord.apps.five_cities.cities import DENVER, LOS_ANGELES, SEATTLE, TIGHT, WASHINGTON
 from accord.apps.five_cities.meters import PhaseMeasurement
-from accord.apps.five_cities.phases import ChannelPhase, CityFlow, CityPhase, acts, summarise_phase
+from accord.apps.five_cities.phases import (
+    ChannelPhase,
+    CityFlow,
+    CityPhase,
+    phase_plans,
+    summarise_phase,
+)
 
 OVER_DENVER = (SEATTLE, DENVER, WASHINGTON)
 OVER_LOS_ANGELES = (SEATTLE, LOS_ANGELES, WASHINGTON)
@@ -19,13 +25,13 @@ def told(
     before: tuple[tuple[str, ...], ...], after: tuple[tuple[str, ...], ...], span: PhaseMeasurement
 ) -> str:
     line = ChannelPhase(TIGHT, CityFlow(before), CityFlow(after), 0.25, span)
-    return "\n".join(summarise_phase(CityPhase(acts()[1], 8.0, [line])))
+    return "\n".join(summarise_phase(CityPhase(phase_plans()[1], 8.0, [line])))
 
 
 def test_four_phases_in_which_things_happen() -> None:
-    assert [act.kind for act in acts()] == ["nothing", "slow", "cut", "kill"]
-    assert "takes 85 ms instead of 12" in acts()[1].words
-    assert "takes 170 ms instead of 24" in acts(2)[1].words
+    assert [act.kind for act in phase_plans()] == ["nothing", "slow", "cut", "kill"]
+    assert "takes 85 ms instead of 12" in phase_plans()[1].text
+    assert "takes 170 ms instead of 24" in phase_plans(2)[1].text
 
 
 def test_at_first_the_paths_are_told() -> None:

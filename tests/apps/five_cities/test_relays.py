@@ -52,7 +52,7 @@ async def line(relay: Relay) -> AsyncIterator[Line]:
     target = Target()
     server = await asyncio.start_server(target.accept, HOST, 0)
     await relay.start()
-    relay.lead_to(server.sockets[0].getsockname()[1])
+    relay.set_target(server.sockets[0].getsockname()[1])
     made = Line(relay, target)
     try:
         yield made
@@ -199,7 +199,7 @@ def test_who_dials_too_early_waits_for_the_target() -> None:
         writer.write(b"anybody there?")
         target = Target()
         server = await asyncio.start_server(target.accept, HOST, 0)
-        relay.lead_to(server.sockets[0].getsockname()[1])
+        relay.set_target(server.sockets[0].getsockname()[1])
         far_reader, far_writer = await target.accepted.get()
         assert await far_reader.readexactly(14) == b"anybody there?"
         await relay.close()
@@ -220,7 +220,7 @@ def test_a_target_that_is_gone_breaks_the_connection() -> None:
         await server.wait_closed()
         relay = Relay(1)
         await relay.start()
-        relay.lead_to(port)
+        relay.set_target(port)
         reader, writer = await asyncio.open_connection(HOST, relay.port)
         assert await is_broken(reader)
         writer.close()

@@ -37,7 +37,7 @@ class Notes:
         self.happened: list[Kind] = []
         self.is_broken = is_broken
 
-    async def happen(self, kind: Kind) -> None:
+    async def inject(self, kind: Kind) -> None:
         self.happened.append(kind)
 
     async def flows(self) -> Mapping[str, CityFlow]:
@@ -54,8 +54,8 @@ def played(stage: Notes) -> FiveCitiesScenario:
                 URLS,
                 stage,
                 paths=1,
-                on_begin=lambda _: None,
-                on_act=ended.append,
+                on_phase_start=lambda _: None,
+                on_phase_end=ended.append,
                 transport=node.connect,
             )
             await play.run(ACTS, [0.3, 0.5])
@@ -77,12 +77,12 @@ def test_everything_published_is_counted_once() -> None:
 
 def test_every_act_happens_and_is_told_with_its_paths() -> None:
     stage = Notes()
-    tight, loose = zip(*(phase.lines for phase in played(stage).phases), strict=True)
+    tight, loose = zip(*(phase.channels for phase in played(stage).phases), strict=True)
     assert stage.happened == ["nothing", "slow"]
     assert [(line.before, line.after) for line in tight] == [(CityFlow(()), FIRST), (FIRST, OTHER)]
     assert [(line.before, line.after) for line in loose] == [(CityFlow(()), STILL), (STILL, STILL)]
-    assert tight[1].settled_s > 0
-    assert loose[1].settled_s == 0
+    assert tight[1].converged_s > 0
+    assert loose[1].converged_s == 0
 
 
 def test_a_problem_ends_it_and_is_told_as_it_is() -> None:

@@ -28,7 +28,7 @@ def result(**changed: float) -> Result:
 
 def report(throughput: Result, **changed: object) -> BenchReport:
     facts = {
-        "place": "mqtt://127.0.0.1:1883",
+        "url": "mqtt://127.0.0.1:1883",
         "host": "127.0.0.1",
         "latency_hz": 1_000.0,
         **changed,
@@ -94,7 +94,7 @@ def test_without_subscribers_there_is_no_latency() -> None:
         samples=Samples(),
     )
     given = BenchReport(
-        place="mqtt://x:1",
+        url="mqtt://x:1",
         host="x",
         shape=LoadShape(),
         throughput=none,

@@ -179,22 +179,22 @@ class TestScreen:
         lately = RecentRates()
         status = five_cities()
         first = status.arrivals[0]
-        lately.look(status, 100.0)
+        lately.sample(status, 100.0)
         assert shown(status, lately)[-3].endswith("99.6 % 0 –")
         later = replace(status, arrivals=(replace(first, delivered=1_100, late=5),))
-        lately.look(later, 105.0)
+        lately.sample(later, 105.0)
         assert shown(later, lately)[-2].endswith("1,100 5 99.55 % 20 99 %")
-        lately.look(later, 100.0 + WINDOW_S)
+        lately.sample(later, 100.0 + WINDOW_S)
         assert lately.rate_hz(later.arrivals[0]) == 10
-        lately.look(later, 105.0 + WINDOW_S)
+        lately.sample(later, 105.0 + WINDOW_S)
         assert lately.rate_hz(later.arrivals[0]) == 0
 
     def test_a_node_that_began_anew(self) -> None:
         lately = RecentRates()
         status = five_cities()
-        lately.look(status, 0.0)
+        lately.sample(status, 0.0)
         again = replace(status, arrivals=(replace(status.arrivals[0], delivered=50, late=1),))
-        lately.look(again, 10.0)
+        lately.sample(again, 10.0)
         assert lately.rate_hz(again.arrivals[0]) == 5
         assert lately.counts(again.arrivals[0]) == (50, 1)
 

@@ -60,7 +60,7 @@ class Site:
 
     @property
     def book(self) -> PolicySet:
-        return self.administration.book
+        return self.administration.policy_set
 
     def __enter__(self) -> Site:
         self._thread.start()

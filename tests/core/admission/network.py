@@ -134,18 +134,18 @@ class Network:
         for node in self.nodes.values():
             node.books.check_invariants()
             node.protocol.check_invariants()
-            assert not node.books.overbooked()
+            assert not node.books.overcommitted()
         for name, node in self.nodes.items():
             for request in node.protocol.requests._requests.values():
                 if request.state is not ReservationState.ADMITTED:
                     continue
                 for number, leg in request.legs.items():
-                    for other in leg.yes:
+                    for other in leg.agreed:
                         assert leg.confirmed_us is not None
                         holder = self.nodes.get(other)
                         if holder is None or holder.started_us >= leg.confirmed_us:
                             continue  # not known yet at the origin
-                        held = holder.protocol.hops.kept()
+                        held = holder.protocol.transit.refreshed()
                         assert (request.id, number) in held, f"{name}: {request.id} at {other}"
 
     def check_settled(self) -> None:
@@ -156,10 +156,10 @@ class Network:
             for request in node.protocol.requests._requests.values():
                 assert request.state is ReservationState.ADMITTED
                 assert node.last[request.id.number] is ReservationState.ADMITTED
-                if request.own.is_yes:
+                if request.own_verdict.is_agreed:
                     expected[name].add(request.id)
                 for number, leg in request.legs.items():
-                    for other in leg.yes:
+                    for other in leg.agreed:
                         expected[other].add((request.id, number))
             admitted = [
                 number for number, state in node.last.items() if state is ReservationState.ADMITTED

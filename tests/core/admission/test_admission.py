@@ -42,7 +42,7 @@ class Trio:
             if name == "c":
                 each.advertise("ann", "trades", filter_of("price > 0"), 10, 0)
             else:
-                each.advertised_elsewhere("c", "ann", "trades", filter_of("price > 0"), 10)
+                each.advertise_remote("c", "ann", "trades", filter_of("price > 0"), 10)
 
     def settle(self, now_us: int = 0) -> list[AdmissionOutcome]:
         """All that is said and decided."""
@@ -99,12 +99,12 @@ def test_what_nobody_advertises_needs_next_to_nothing() -> None:
 def test_cpu_is_learned_and_refusals_speak_of_events_per_second() -> None:
     admission = node()
     admission.advertise("ann", "trades", filter_of("price > 0"), 30, 0)
-    admission.look_at_cpu(0.9, 50)
+    admission.sample_cpu(0.9, 50)
     refused = subscribe(admission, "bob", "price > 5")
     assert refused is not None
     # 50 are processed already, by whatever: nothing is free.
     assert refused.refusals == (AdmissionRefusal("a", Resource.CPU, 30, 0),)
-    admission.look_at_cpu(0.2, 5)
+    admission.sample_cpu(0.2, 5)
     outcomes = [subscribe(admission, "bob", where) for where in ("price > 5", "price > 6")]
     assert [each.state for each in outcomes if each] == [
         ReservationState.ADMITTED,
@@ -120,10 +120,10 @@ def test_clients_that_fail_release_what_they_held() -> None:
     for number in range(3):
         subscribe(admission, "bob", f"price > {number}")
     subscribe(admission, "carol", "price > 1")
-    assert len(admission.books) == 4
-    admission.client_gone("bob")
-    assert len(admission.books) == len(admission.subscriptions) == 1
-    admission.client_gone("bob")
+    assert len(admission.reservations) == 4
+    admission.on_client_gone("bob")
+    assert len(admission.reservations) == len(admission.subscriptions) == 1
+    admission.on_client_gone("bob")
     assert not admission.unsubscribe("bob", "price > 1")
     admission.check_invariants()
 
@@ -144,10 +144,10 @@ def test_different_guarantees_for_different_clients() -> None:
     assert (bob.state, bob.refusals) == (ReservationState.REFUSED, (refusal,))
     assert (carol.state, carol.refusals) == (ReservationState.ADMITTED, (refusal,))
     assert round(carol.share, 3) == 0.667
-    assert [len(trio.nodes[name].books) for name in "abc"] == [1, 0, 1]
-    a.client_gone("carol")
+    assert [len(trio.nodes[name].reservations) for name in "abc"] == [1, 0, 1]
+    a.on_client_gone("carol")
     trio.settle()
-    assert [len(trio.nodes[name].books) for name in "abc"] == [0, 0, 0]
+    assert [len(trio.nodes[name].reservations) for name in "abc"] == [0, 0, 0]
 
 
 def test_each_node_computes_the_need_from_its_own_advertisements() -> None:
@@ -157,9 +157,9 @@ def test_each_node_computes_the_need_from_its_own_advertisements() -> None:
     (outcome,) = trio.settle()
     assert outcome.state is ReservationState.ADMITTED
     # What b's own publishers publish does not come over this way.
-    (key,) = trio.nodes["b"].books
-    assert trio.nodes["b"].books.amounts(key)[CPU] == 10_000
-    assert trio.nodes["b"].books.amounts(key)[link("a")] == 80_000
+    (key,) = trio.nodes["b"].reservations
+    assert trio.nodes["b"].reservations.amounts(key)[CPU] == 10_000
+    assert trio.nodes["b"].reservations.amounts(key)[link("a")] == 80_000
 
 
 def test_a_mode_that_only_reports() -> None:
@@ -171,7 +171,7 @@ def test_a_mode_that_only_reports() -> None:
         ReservationState.ADMITTED, ReservationState.REFUSED, ReservationState.REFUSED,
     ]  # fmt: skip
     assert not any(each.is_binding for each in outcomes if each)
-    assert len(admission.books) == 1, "what would have been refused takes nothing"
+    assert len(admission.reservations) == 1, "what would have been refused takes nothing"
 
 
 def test_switched_off_it_asks_nobody() -> None:
@@ -180,7 +180,7 @@ def test_switched_off_it_asks_nobody() -> None:
     outcome = admission.subscribe("bob", 1, filter_of("TRUE"), [PATH], now_us=0)
     assert outcome == AdmissionOutcome(client="bob", key=1, state=ReservationState.ADMITTED)
     assert admission.sends == []
-    assert len(admission.books) == 0
+    assert len(admission.reservations) == 0
 
 
 def test_the_same_subscription_again_is_no_new_one() -> None:
@@ -190,7 +190,7 @@ def test_the_same_subscription_again_is_no_new_one() -> None:
     first = admission.subscribe("bob", "k", filter_of("price > 5"), now_us=0)
     again = admission.subscribe("bob", "k", filter_of("NOT price <= 5"), now_us=9)
     assert first is again
-    assert len(admission.books) == 1
+    assert len(admission.reservations) == 1
 
 
 def test_a_subscription_that_replaces_another_leaves_it_if_refused() -> None:
@@ -209,10 +209,10 @@ def test_a_subscription_that_replaces_another_leaves_it_if_refused() -> None:
     replaced = admission.subscribe("bob", "k", filter_of("price > 6"), now_us=0)
     assert replaced is not None
     assert replaced.state is ReservationState.ADMITTED
-    assert len(admission.books) == 1
+    assert len(admission.reservations) == 1
     admission.check_invariants()
     assert admission.unsubscribe("bob", "k")
-    assert len(admission.books) == 0
+    assert len(admission.reservations) == 0
 
 
 def test_replacing_while_the_first_is_not_decided_yet() -> None:
@@ -222,32 +222,32 @@ def test_replacing_while_the_first_is_not_decided_yet() -> None:
         assert a.subscribe("bob", "k", filter_of(where), [PATH], now_us=0) is None
         a.check_invariants()
     assert [each.state for each in trio.settle()] == [ReservationState.ADMITTED]
-    assert [len(trio.nodes[name].books) for name in "abc"] == [1, 1, 1]
+    assert [len(trio.nodes[name].reservations) for name in "abc"] == [1, 1, 1]
     a.subscribe("bob", "k", filter_of("price > 8"), [PATH], now_us=0)
     a.unsubscribe("bob", "k")
     trio.settle()
-    assert [len(trio.nodes[name].books) for name in "abc"] == [0, 0, 0]
+    assert [len(trio.nodes[name].reservations) for name in "abc"] == [0, 0, 0]
 
 
 def test_books_follow_measured_use() -> None:
-    admission = node(estimate_room=2.0)
+    admission = node(estimate_margin=2.0)
     admission.set_capacity(CPU, 100_000)
     admission.advertise("ann", "trades", filter_of("price > 0"), 60, 0)
     estimate = Guarantee(basis=Basis.ESTIMATE)
     one = filter_of("price > 1")
     admission.subscribe("bob", 1, one, now_us=0, guarantee=estimate, measured=Measured(10))
-    assert admission.books.free(CPU) == 80_000
-    admission.measured("bob", 1, 25, EVENT)
-    assert admission.books.free(CPU) == 50_000
-    admission.measured("bob", 1, 1, EVENT)
-    assert admission.books.free(CPU) == 98_000
+    assert admission.reservations.free(CPU) == 80_000
+    admission.apply_measurement("bob", 1, 25, EVENT)
+    assert admission.reservations.free(CPU) == 50_000
+    admission.apply_measurement("bob", 1, 1, EVENT)
+    assert admission.reservations.free(CPU) == 98_000
     admission.subscribe("carol", 1, one, now_us=0)
-    assert admission.books.free(CPU) == 38_000
-    admission.measured("carol", 1, 5, EVENT)
-    assert admission.books.free(CPU) == 38_000, "a bound is promised whatever is measured"
-    admission.measured("carol", 1, 70, EVENT)
-    assert admission.books.free(CPU) == 28_000
-    admission.measured("nobody", 1, 70, EVENT)
+    assert admission.reservations.free(CPU) == 38_000
+    admission.apply_measurement("carol", 1, 5, EVENT)
+    assert admission.reservations.free(CPU) == 38_000, "a bound is promised whatever is measured"
+    admission.apply_measurement("carol", 1, 70, EVENT)
+    assert admission.reservations.free(CPU) == 28_000
+    admission.apply_measurement("nobody", 1, 70, EVENT)
     admission.check_invariants()
 
 
@@ -255,24 +255,24 @@ def test_publishers_beyond_their_rate_are_told() -> None:
     admission = node()
     admission.advertise("ann", "trades", filter_of("price > 0"), 2, 0)
     values = {"price": 5}
-    standings = [admission.published("ann", "market", values, None, 0) for _ in range(3)]
+    standings = [admission.police("ann", "market", values, None, 0) for _ in range(3)]
     assert standings == [Compliance.WITHIN, Compliance.WITHIN, Compliance.OVER]
-    assert [each.advertisement for each in admission.overruns] == ["trades"]
-    admission.publisher_gone("ann")
-    assert admission.published("ann", "market", values, None, 0) is Compliance.FREE
-    assert admission.order.advertisements == 0
+    assert [each.advertisement for each in admission.violations] == ["trades"]
+    admission.on_publisher_gone("ann")
+    assert admission.police("ann", "market", values, None, 0) is Compliance.FREE
+    assert admission.poset.advertisements == 0
 
 
 def test_what_gone_nodes_advertised_goes_with_them() -> None:
     admission = node()
     for publisher in "xyz":
-        admission.advertised_elsewhere("c", publisher, "1", filter_of("price > 0"), 5)
-    admission.advertised_elsewhere("b", "x", "1", filter_of("price > 0"), 5)
-    assert admission.unadvertised_elsewhere("c", "x", "1")
-    assert not admission.unadvertised_elsewhere("c", "x", "1")
-    admission.node_gone("c")
-    assert admission.order.advertisements == 1
-    assert admission.unadvertised_elsewhere("b", "x", "1")
+        admission.advertise_remote("c", publisher, "1", filter_of("price > 0"), 5)
+    admission.advertise_remote("b", "x", "1", filter_of("price > 0"), 5)
+    assert admission.unadvertise_remote("c", "x", "1")
+    assert not admission.unadvertise_remote("c", "x", "1")
+    admission.on_node_gone("c")
+    assert admission.poset.advertisements == 1
+    assert admission.unadvertise_remote("b", "x", "1")
     admission.check_invariants()
 
 
@@ -282,7 +282,7 @@ def test_a_refused_advertisement_leaves_nothing(monkeypatch: pytest.MonkeyPatch)
     admission.advertise("ann", "1", filter_of("price > 0"), 2, 0)
     with pytest.raises(AdmissionError):
         admission.advertise("ann", "2", filter_of("price > 0"), 2, 0)
-    assert admission.order.advertisements == 1
+    assert admission.poset.advertisements == 1
     admission.check_invariants()
 
 
@@ -308,10 +308,10 @@ def test_other_ways() -> None:
     a = trio.nodes["a"]
     a.subscribe("bob", 1, filter_of("price > 5"), [("a", "b")], now_us=0)
     trio.settle()
-    assert len(trio.nodes["c"].books) == 0
+    assert len(trio.nodes["c"].reservations) == 0
     a.reroute("bob", 1, [PATH], 0)
     assert trio.settle() == [], "nothing has changed for the client"
-    assert [len(trio.nodes[name].books) for name in "abc"] == [1, 1, 1]
+    assert [len(trio.nodes[name].reservations) for name in "abc"] == [1, 1, 1]
     a.advance(S)
     assert a.next_due_us() == 2 * S, "what is advertised is taken into account"
     a.advance(2 * S)

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from accord.core.admission.advertisement_sync import (
-    AGAIN_US,
-    GONE,
-    MOST,
+    MAX_ADVERTISEMENTS,
+    MAX_TOMBSTONES,
+    RETRANSMIT_US,
     AdvertisementAck,
     AdvertisementDelta,
     AdvertisementReceiver,
@@ -39,7 +39,7 @@ class Child:
 
     def run(self, boards: dict[str, AdvertisementReceiver], rounds: int) -> None:
         for _ in range(rounds):
-            self.now_us += AGAIN_US
+            self.now_us += RETRANSMIT_US
             if self.posting.next_due_us() <= self.now_us:
                 self.posting.advance(self.now_us)
             self.posting.check_invariants()
@@ -53,12 +53,12 @@ class Child:
 
     def _pass_on(self, parent: str, board: AdvertisementReceiver, post: AdvertisementDelta) -> None:
         if post.incarnation > board.incarnation:
-            board.begin(post.incarnation)
+            board.reset(post.incarnation)
         if post.incarnation == board.incarnation:
-            board.read(post)
+            board.apply(post)
         if self._random.random() >= self._loss:
             posted = AdvertisementAck(board.incarnation, board.session, board.version)
-            self.posting.heard(parent, posted, self.now_us)
+            self.posting.on_ack(parent, posted, self.now_us)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -91,7 +91,7 @@ def test_parents_know_what_is_advertised_in_the_end(seed: int) -> None:
         child.links.set(name, LINK)
     child.run(boards, 60)
     assert [board.adverts for board in boards.values()] == [truth, truth]
-    assert child.posting.next_due_us() > child.now_us + 1_000 * AGAIN_US
+    assert child.posting.next_due_us() > child.now_us + 1_000 * RETRANSMIT_US
 
 
 def test_a_new_life_of_the_child_has_what_it_says() -> None:
@@ -118,10 +118,10 @@ def test_what_is_gone_is_not_remembered_for_ever_for_a_parent_that_does_not_answ
     child.run(boards, 3)
     assert len(boards["a"].adverts) == 2
     child.posting.put("p", "old", None)
-    for number in range(GONE + 100):
+    for number in range(MAX_TOMBSTONES + 100):
         child.posting.put("p", str(number), advert(1))
         child.posting.put("p", str(number), None)
-    assert len(child.posting._log._changes) == GONE + 1
+    assert len(child.posting._log._changes) == MAX_TOMBSTONES + 1
     child.run(boards, 3)
     assert boards["a"].adverts == {("p", "left"): advert(1)}
 
@@ -135,19 +135,19 @@ def test_a_parent_that_comes_late_is_told_all_in_several_messages() -> None:
     child.links.set("a", LINK)
     child.run(boards, 6)
     assert len(boards["a"].adverts) == 199
-    assert child.posting.next_due_us() > child.now_us + 1_000 * AGAIN_US
+    assert child.posting.next_due_us() > child.now_us + 1_000 * RETRANSMIT_US
 
 
 def test_a_child_has_only_so_much_room() -> None:
     board = AdvertisementReceiver(1)
-    board.adverts = {("p", str(number)): advert(1) for number in range(MOST)}
+    board.adverts = {("p", str(number)): advert(1) for number in range(MAX_ADVERTISEMENTS)}
     board.session = board.version = 1
     more = AdvertisementDelta(1, 1, 1, 2, 2, (("p", "more", advert(1)), ("p", "0", advert(2))))
-    assert board.read(more) == [(("p", "0"), advert(2))]
+    assert board.apply(more) == [(("p", "0"), advert(2))]
 
 
 def test_a_message_has_so_many_changes_at_most() -> None:
     board = AdvertisementReceiver(1)
     changes = tuple(("p", str(number), advert(1)) for number in range(65))
-    assert board.read(AdvertisementDelta(1, 1, 0, 65, 65, changes)) == []
-    assert len(board.read(AdvertisementDelta(1, 1, 0, 64, 64, changes[:64]))) == 64
+    assert board.apply(AdvertisementDelta(1, 1, 0, 65, 65, changes)) == []
+    assert len(board.apply(AdvertisementDelta(1, 1, 0, 64, 64, changes[:64]))) == 64

@@ -57,7 +57,7 @@ def figure_5() -> DemandEstimator:
 
 
 def test_figure_5() -> None:
-    need = figure_5().need(filter_of(f"price > 2 AND {DEU}"))
+    need = figure_5().estimate(filter_of(f"price > 2 AND {DEU}"))
     assert need.paper_rate_hz == Interval(18, 31)
     assert need.paper_count == Interval(3, 6)
     assert not need.is_advertised
@@ -66,44 +66,44 @@ def test_figure_5() -> None:
 
 def test_an_advertised_filter_needs_its_rate() -> None:
     needs = figure_5()
-    need = needs.need(filter_of("price > 5"))
+    need = needs.estimate(filter_of("price > 5"))
     assert need.is_advertised
     assert need.paper_rate_hz == Interval(23, 23)
     assert need.paper_count == Interval(4, 4)
-    assert needs.asked_hz(filter_of("price > 5"), Basis.PAPER) == 23
+    assert needs.requested_hz(filter_of("price > 5"), Basis.PAPER) == 23
     # Others may also publish what it asks for.
     assert need.rate_hz == Interval(23, 31)
-    assert needs.asked_hz(filter_of("price > 5")) == 31
+    assert needs.requested_hz(filter_of("price > 5")) == 31
 
 
 def test_bounds_are_tighter_where_filters_lie_apart() -> None:
     needs = figure_5()
-    need = needs.need(filter_of("price > 0 AND price < 6 AND name = 'FRA'"))
+    need = needs.estimate(filter_of("price > 0 AND price < 6 AND name = 'FRA'"))
     assert need.paper_rate_hz == Interval(0, 31)
     assert need.rate_hz == Interval(0, 9)
-    wide = needs.need(filter_of("TRUE"))
+    wide = needs.estimate(filter_of("TRUE"))
     assert wide.paper_rate_hz == Interval(31, inf)
     assert wide.rate_hz == Interval(31, 31)
-    assert needs.asked_hz(filter_of("TRUE"), Basis.PAPER) == 31
+    assert needs.requested_hz(filter_of("TRUE"), Basis.PAPER) == 31
 
 
 def test_the_papers_maximum_is_too_small_where_an_advertisement_reaches_out() -> None:
     order = FilterPoset()
     order.advertise(1, filter_of("price > 0"), 5)
     order.advertise(2, filter_of(DEU), 10)  # at any price
-    need = DemandEstimator(order).need(filter_of("price > 1"))
+    need = DemandEstimator(order).estimate(filter_of("price > 1"))
     assert need.paper_rate_hz == Interval(0, 5)
     assert need.rate_hz == Interval(0, 15)
 
 
 def test_estimates_take_some_room_and_never_exceed_what_was_promised() -> None:
-    needs = DemandEstimator(figure_5().order, room=1.5)
+    needs = DemandEstimator(figure_5().poset, margin=1.5)
     asked = filter_of("price > 5")
-    assert needs.asked_hz(asked, Basis.ESTIMATE, measured=Measured(10)) == 15
-    assert needs.asked_hz(asked, Basis.ESTIMATE, measured=Measured(30)) == 31
-    assert needs.asked_hz(asked, Basis.ESTIMATE, measured=Measured()) == 31
-    assert needs.asked_hz(asked, Basis.ESTIMATE) == 31
-    assert needs.need(asked, measured=Measured(10)).estimate_hz == 10
+    assert needs.requested_hz(asked, Basis.ESTIMATE, measured=Measured(10)) == 15
+    assert needs.requested_hz(asked, Basis.ESTIMATE, measured=Measured(30)) == 31
+    assert needs.requested_hz(asked, Basis.ESTIMATE, measured=Measured()) == 31
+    assert needs.requested_hz(asked, Basis.ESTIMATE) == 31
+    assert needs.estimate(asked, measured=Measured(10)).estimate_hz == 10
 
 
 def test_what_was_measured_is_found_in_the_registry() -> None:
@@ -153,7 +153,7 @@ def test_bounds_contain_the_truth_of_every_stream(
         stream += chosen
         publishers += bool(wanted.intersection(chosen))
     truth_hz = sum(event in wanted for event in stream)
-    need = DemandEstimator(order).need(asked)
+    need = DemandEstimator(order).estimate(asked)
     assert need.rate_hz.low <= truth_hz <= need.rate_hz.high
     assert need.count.low <= publishers <= need.count.high
     assert need.paper_rate_hz.low <= truth_hz or need.is_advertised

@@ -217,7 +217,7 @@ def test_rates_are_rounded_up_and_never_by_what_floats_lack() -> None:
 
 
 def test_bad_advertisements_change_nothing() -> None:
-    order = FilterPoset(advertisements_limit=2, odd_limit=1)
+    order = FilterPoset(advertisements_limit=2, general_limit=1)
     order.advertise(1, filter_of("x = 1"), 1)
     order.advertise(2, filter_of("x > 1 OR y > 1"), 1)
     with pytest.raises(AdmissionError, match="expected one that some event can match"):
@@ -324,11 +324,11 @@ def test_too_much_to_compare_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     # Three terms cover some of them together and most alone: there is little to compare.
     asked = filter_of("(x > -1 AND y > 3) OR (x > -1 AND y <= 5) OR (x > 9000 AND z = 1)")
     found = order.look_up(asked)
-    assert not found.is_loose
+    assert not found.is_approximate
     assert found.covered == Sums(30_000, 30)
     asked = filter_of("(x > -1 AND y < 300) OR (x > -1 AND y >= 299)")
     found = order.look_up(asked)
-    assert found.is_loose
+    assert found.is_approximate
     assert found.covered == Sums(20_000, 20)
     assert found.intersecting == Sums(30_000, 30)
     order.advertise("odd", asked, 1)

@@ -41,7 +41,7 @@ HUGE = FlowSpec("#", "TRUE", True, event_bytes=(1 << 64) - 1)
 
 def say(tiers: Tiers, message: AdmissionMessage | AdvertisementDelta) -> None:
     said = TemplateMessage(SERVICE, "", msgspec.msgpack.encode(message))
-    tiers.tiers["a"].heard("x", said, tiers.now_us)
+    tiers.tiers["a"].on_message("x", said, tiers.now_us)
 
 
 def ask(wish: FlowSpec, replaces: tuple[int, ...] = ()) -> Reserve:
@@ -62,8 +62,8 @@ def test_nothing_is_promised_that_could_not_be_told() -> None:
     for _ in range(2):
         say(tiers, ask(HUGE))
         tiers.run(S)
-    for pool in tiers.admission("a").books.state().values():
-        assert 0 <= pool.promised < 1 << 63
+    for pool in tiers.admission("a").reservations.state().values():
+        assert 0 <= pool.reserved < 1 << 63
 
 
 def test_publishers_may_advertise_more_together_than_one_may() -> None:
@@ -78,7 +78,7 @@ def test_publishers_may_advertise_more_together_than_one_may() -> None:
 def test_so_many_legs_are_replaced_at_most() -> None:
     tiers = advertising()
     tiers.admission("a").set_capacity(link("x"), 100 * KBIT)
-    guests = tiers.exchanges["a"].guests
+    guests = tiers.exchanges["a"].child_reservations
     say(tiers, ask(FlowSpec("#", "TRUE", True), tuple(range(2, 3 + MAX_LEGS))))
     assert (guests.dropped, len(guests)) == (1, 0)
     say(tiers, ask(FlowSpec("#", "TRUE", True), tuple(range(2, 2 + MAX_LEGS))))
@@ -110,11 +110,11 @@ def test_one_child_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> No
         assert said[count:] == [full] * (8 - count)
     guests.receive("x", Release(ReservationId("x", 1, 0), 1, ("x", "a")), 1)
     guests.receive("x", guest("x", 9), 1)
-    assert not answers(guests)[0].verdicts[0].is_yes, "there are more now who share"
+    assert not answers(guests)[0].verdicts[0].is_agreed, "there are more now who share"
     guests.receive("z", guest("z", 9), 1)
     assert answers(guests)[0].verdicts == (NodeVerdict("a"),)
     for child in "xyz":
-        guests.left(child)
+        guests.on_left(child)
     guests.check_invariants()
     assert len(guests) == 0
 
@@ -127,7 +127,7 @@ def test_long_wishes_are_shared_like_many(monkeypatch: pytest.MonkeyPatch) -> No
         for number in range(4):
             guests.receive(child, guest(child, number, long), 0)
         guests.check_invariants()
-        said = [each.verdicts[0].is_yes for each in answers(guests)]
+        said = [each.verdicts[0].is_agreed for each in answers(guests)]
         assert said == [True, child == "x", False, False]
 
 
@@ -174,12 +174,12 @@ def test_what_can_not_be_a_fact_is_not_kept() -> None:
     for version, change in enumerate(changes):
         say(tiers, AdvertisementDelta(1, 9, version, version + 1, 3, (change,)))
     tiers.settle()
-    assert exchange._repeating.dropped == 2
-    assert list(exchange._repeating._boards["x"].adverts) == [("p", "n")]
-    assert tiers.admission("c").order.advertisements == 1
+    assert exchange._child_advertisements.dropped == 2
+    assert list(exchange._child_advertisements._receivers["x"].adverts) == [("p", "n")]
+    assert tiers.admission("c").poset.advertisements == 1
     say(tiers, AdvertisementDelta(1, 9, 3, 4, 4, (("p", "n", long),)))
     tiers.settle()
-    assert tiers.admission("c").order.advertisements == 0
+    assert tiers.admission("c").poset.advertisements == 0
 
 
 def post_many(tiers: Tiers, child: str, count: int) -> int:
@@ -192,8 +192,8 @@ def post_many(tiers: Tiers, child: str, count: int) -> int:
             "",
             msgspec.msgpack.encode(AdvertisementDelta(1, 9, first, first + 50, count, changes)),
         )
-        tiers.tiers["a"].heard(child, said, tiers.now_us)
-    return len(tiers.exchanges["a"]._repeating._boards[child].adverts)
+        tiers.tiers["a"].on_message(child, said, tiers.now_us)
+    return len(tiers.exchanges["a"]._child_advertisements._receivers[child].adverts)
 
 
 def test_what_one_child_advertises_leaves_room_for_others() -> None:
@@ -203,10 +203,10 @@ def test_what_one_child_advertises_leaves_room_for_others() -> None:
     assert 100 < told < 200, "half of what there is"
     assert 50 < post_many(tiers, "y", 1_000) < 100, "half of the rest"
     tiers.exchanges["a"].advertise("client", "n", TRADES, 1, tiers.now_us)
-    tiers.tiers["a"].left("x")
+    tiers.tiers["a"].on_left("x")
     assert post_many(tiers, "y", 1_000) < told
-    tiers.tiers["a"].left("y")
-    assert tiers.exchanges["a"]._repeating._bytes == {}
+    tiers.tiers["a"].on_left("y")
+    assert tiers.exchanges["a"]._child_advertisements._bytes == {}
     assert tiers.channels["a"].overlay.store.room("advert") > 200_000
 
 
@@ -214,7 +214,7 @@ def test_whatever_is_advertised_there_is_room_for_what_nodes_must_know() -> None
     overlay = Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
     channels = Channels(overlay)
     past = channels.serve(
-        "$past", lambda context: HistoryProtocol(context, overlay.store, overlay.needs)
+        "$past", lambda context: HistoryProtocol(context, overlay.store, overlay.interests)
     )
     answering = FeedbackRouter(channels)
     number = 0
@@ -222,10 +222,10 @@ def test_whatever_is_advertised_there_is_room_for_what_nodes_must_know() -> None
         number += 1
     while overlay.store.put("property", str(number), b""):
         number += 1
-    assert overlay.registry.create(ChannelDefinition("uav/#", template="reliable")) is None
-    answering.joined("x", 1)
-    past.has_kept()
-    assert answering.ways("x") == ["a"]
+    assert overlay.directory.create(ChannelDefinition("uav/#", template="reliable")) is None
+    answering.on_joined("x", 1)
+    past.announce_history()
+    assert answering.destinations("x") == ["a"]
     assert overlay.store.get("a", "past", "") is not None
     overlay.check_invariants()
 
@@ -236,7 +236,7 @@ def test_more_than_a_child_posts_at_once_is_nothing() -> None:
     say(
         tiers, AdvertisementDelta(1, 9, 0, 5, 5, tuple(("p", str(each), long) for each in range(5)))
     )
-    boards = tiers.exchanges["a"]._repeating._boards
+    boards = tiers.exchanges["a"]._child_advertisements._receivers
     assert boards["x"].adverts == {}
     say(
         tiers, AdvertisementDelta(1, 9, 0, 4, 4, tuple(("p", str(each), long) for each in range(4)))
@@ -249,5 +249,5 @@ def test_names_that_would_be_taken_for_others_are_left_out() -> None:
     advert = AdvertisementRecord("c", "TRUE", 1)
     say(tiers, AdvertisementDelta(1, 9, 0, 2, 2, (("y\0p", "n", advert), ("p", "m\nn", advert))))
     tiers.settle()
-    assert tiers.admission("c").order.advertisements == 0
-    assert tiers.exchanges["a"]._repeating._boards["x"].adverts == {}
+    assert tiers.admission("c").poset.advertisements == 0
+    assert tiers.exchanges["a"]._child_advertisements._receivers["x"].adverts == {}

@@ -97,23 +97,27 @@ def line() -> Nodes:
 def test_all_nodes_know_what_is_advertised() -> None:
     nodes = line()
     for name in "abc":
-        assert nodes.admission(name).need(TRADES).rate_hz.high == 10
+        assert nodes.admission(name).estimate_demand(TRADES).rate_hz.high == 10
     nodes.exchanges["c"].advertise("ann", "trades", TRADES, 20, nodes.now_us)
     nodes.settle()
-    assert [nodes.admission(name).need(TRADES).rate_hz.high for name in "abc"] == [20, 20, 20]
+    assert [nodes.admission(name).estimate_demand(TRADES).rate_hz.high for name in "abc"] == [
+        20,
+        20,
+        20,
+    ]
     assert nodes.exchanges["c"].unadvertise("ann", "trades")
     assert not nodes.exchanges["c"].unadvertise("ann", "trades")
     nodes.settle()
-    assert [nodes.admission(name).order.advertisements for name in "abc"] == [0, 0, 0]
+    assert [nodes.admission(name).poset.advertisements for name in "abc"] == [0, 0, 0]
 
 
 def test_a_publisher_that_goes_takes_its_advertisements_along() -> None:
     nodes = line()
     nodes.exchanges["c"].advertise("ann", "quotes", filter_of("TRUE", "quotes"), 5, nodes.now_us)
     nodes.exchanges["c"].advertise("bob", "quotes", filter_of("TRUE", "quotes"), 5, nodes.now_us)
-    nodes.exchanges["c"].publisher_gone("ann")
+    nodes.exchanges["c"].on_publisher_gone("ann")
     nodes.settle()
-    assert [nodes.admission(name).order.advertisements for name in "abc"] == [1, 1, 1]
+    assert [nodes.admission(name).poset.advertisements for name in "abc"] == [1, 1, 1]
 
 
 def test_a_subscription_is_asked_for_along_the_way_its_events_come() -> None:
@@ -123,7 +127,7 @@ def test_a_subscription_is_asked_for_along_the_way_its_events_come() -> None:
     nodes.settle()
     (outcome,) = nodes.decisions("a")
     assert outcome.state is ReservationState.ADMITTED
-    assert [len(nodes.admission(name).books) for name in "abc"] == [1, 1, 1]
+    assert [len(nodes.admission(name).reservations) for name in "abc"] == [1, 1, 1]
     nodes.subscribe("a", "carol", "price > 6")
     nodes.settle()
     (outcome,) = nodes.decisions("a")
@@ -131,9 +135,9 @@ def test_a_subscription_is_asked_for_along_the_way_its_events_come() -> None:
     assert outcome.refusals == (
         AdmissionRefusal("b", Resource.BANDWIDTH, 80_000, 20_000, "link a"),
     )
-    nodes.exchanges["a"].client_gone("bob")
+    nodes.exchanges["a"].on_client_gone("bob")
     nodes.settle()
-    assert [len(nodes.admission(name).books) for name in "abc"] == [0, 0, 0]
+    assert [len(nodes.admission(name).reservations) for name in "abc"] == [0, 0, 0]
 
 
 def test_where_all_publishers_are_here_nobody_is_asked() -> None:
@@ -142,7 +146,7 @@ def test_where_all_publishers_are_here_nobody_is_asked() -> None:
     assert outcome is not None
     assert outcome.state is ReservationState.ADMITTED
     assert nodes.exchanges["c"].unsubscribe("bob", "price > 5")
-    assert nodes.exchanges["a"].ways(filter_of("price < 0")) == ()
+    assert nodes.exchanges["a"].source_paths(filter_of("price < 0")) == ()
 
 
 def test_another_way_is_asked_when_a_link_fails() -> None:
@@ -152,14 +156,24 @@ def test_another_way_is_asked_when_a_link_fails() -> None:
     nodes.admission("c").set_capacity(CPU, 15_000)
     nodes.subscribe("a", "bob", "price > 5")
     nodes.settle()
-    (way,) = nodes.exchanges["a"].ways(TRADES)
+    (way,) = nodes.exchanges["a"].source_paths(TRADES)
     between = way.path[1]
     other = "d" if between == "b" else "b"
-    assert [len(nodes.admission(name).books) for name in ("a", between, "c", other)] == [1, 1, 1, 0]
+    assert [len(nodes.admission(name).reservations) for name in ("a", between, "c", other)] == [
+        1,
+        1,
+        1,
+        0,
+    ]
     nodes.cut.add(frozenset((between, "c")))
     nodes.run(10 * S)
-    assert nodes.exchanges["a"].ways(TRADES)[0].path == ("a", other, "c")
-    assert [len(nodes.admission(name).books) for name in ("a", between, "c", other)] == [1, 0, 1, 1]
+    assert nodes.exchanges["a"].source_paths(TRADES)[0].path == ("a", other, "c")
+    assert [len(nodes.admission(name).reservations) for name in ("a", between, "c", other)] == [
+        1,
+        0,
+        1,
+        1,
+    ]
     assert [each.state for each in nodes.decisions("a")] == [ReservationState.ADMITTED]
 
 
@@ -171,29 +185,29 @@ def test_what_is_advertised_later_is_booked_too_or_the_client_told() -> None:
     assert [each.state for each in nodes.decisions("a")] == [ReservationState.ADMITTED]
     nodes.exchanges["c"].advertise("ann", "quotes", TRADES, 70, nodes.now_us)
     nodes.settle()
-    assert nodes.admission("b").books.free(CPU) == 20_000
-    assert nodes.admission("a").books.state()[CPU].promised == 80_000
+    assert nodes.admission("b").reservations.free(CPU) == 20_000
+    assert nodes.admission("a").reservations.state()[CPU].reserved == 80_000
     nodes.exchanges["c"].advertise("ann", "news", TRADES, 30, nodes.now_us)
     nodes.settle()
     (outcome,) = nodes.decisions("a")
     assert outcome.state is ReservationState.WITHDRAWN
     assert outcome.refusals == (AdmissionRefusal("b", Resource.CPU, 110, 100),)
-    assert [len(nodes.admission(name).books) for name in "abc"] == [0, 0, 0]
+    assert [len(nodes.admission(name).reservations) for name in "abc"] == [0, 0, 0]
 
 
 def test_a_node_that_is_gone_for_long_does_not_count_until_it_is_back() -> None:
     nodes = line()
     nodes.cut.add(frozenset("bc"))
     nodes.run(10 * S)
-    assert nodes.admission("a").elsewhere() == ["c"]
+    assert nodes.admission("a").remote_advertisers() == ["c"]
     nodes.run(20 * S)
-    assert nodes.admission("a").elsewhere() == []
-    assert nodes.admission("a").order.advertisements == 0
+    assert nodes.admission("a").remote_advertisers() == []
+    assert nodes.admission("a").poset.advertisements == 0
     nodes.exchanges["c"].advertise("ann", "quotes", TRADES, 5, nodes.now_us)
     nodes.cut.clear()
     nodes.run(10 * S)
-    assert nodes.admission("a").elsewhere() == ["c"]
-    assert nodes.admission("a").need(TRADES).rate_hz.high == 15
+    assert nodes.admission("a").remote_advertisers() == ["c"]
+    assert nodes.admission("a").estimate_demand(TRADES).rate_hz.high == 15
 
 
 def test_an_advertisement_that_can_not_be_told_is_refused() -> None:
@@ -208,8 +222,8 @@ def test_an_advertisement_that_can_not_be_told_is_refused() -> None:
         with pytest.raises(AdmissionError, match="rate_hz: expected 0 to"):
             exchange.advertise("ann", name, TRADES, -1, 0)
     nodes.settle()
-    assert nodes.admission("b").need(TRADES).rate_hz.high == 10
-    assert nodes.admission("b").order.advertisements == 1
+    assert nodes.admission("b").estimate_demand(TRADES).rate_hz.high == 10
+    assert nodes.admission("b").poset.advertisements == 1
 
 
 def test_nonsense_of_others_is_counted() -> None:
@@ -223,4 +237,4 @@ def test_nonsense_of_others_is_counted() -> None:
     store.put(ADVERT, "carol\ntrades", msgspec.msgpack.encode(("market", "TRUE", -1.0)))
     nodes.settle()
     assert exchange.dropped == 4
-    assert exchange.admission.order.advertisements == 0, "not even what held before"
+    assert exchange.admission.poset.advertisements == 0, "not even what held before"

@@ -23,7 +23,7 @@ S = 1_000_000
 def offer(
     enforcement: RateEnforcement, now_us: int, *, price: int = 9, channel: str = "m"
 ) -> Compliance:
-    return enforcement.offer("ann", channel, {"price": price}, None, now_us)
+    return enforcement.police("ann", channel, {"price": price}, None, now_us)
 
 
 def test_who_advertises_nothing_is_free() -> None:
@@ -35,15 +35,15 @@ def test_what_is_beyond_the_rate_is_limited_and_told_once_in_a_while() -> None:
     enforcement.advertise("ann", "trades", filter_of("price > 5", "m"), 4, 0)
     standings = [offer(enforcement, 0) for _ in range(10)]
     assert standings == [Compliance.WITHIN] * 4 + [Compliance.OVER] * 6
-    assert enforcement.told == [RateViolation("ann", "trades", Compliance.OVER, 4, 1)]
-    enforcement.told.clear()
+    assert enforcement.violations == [RateViolation("ann", "trades", Compliance.OVER, 4, 1)]
+    enforcement.violations.clear()
     assert offer(enforcement, S // 4) is Compliance.WITHIN
     assert offer(enforcement, S // 4) is Compliance.OVER
-    assert enforcement.told == []
+    assert enforcement.violations == []
     assert [offer(enforcement, 2 * S) for _ in range(5)] == [Compliance.WITHIN] * 4 + [
         Compliance.OVER
     ]
-    assert enforcement.told == [RateViolation("ann", "trades", Compliance.OVER, 4, 7)]
+    assert enforcement.violations == [RateViolation("ann", "trades", Compliance.OVER, 4, 7)]
     assert enforcement.usage("ann") == [AdvertisementUsage("ann", "trades", 4, 9, 8)]
     enforcement.check_invariants()
 
@@ -54,7 +54,7 @@ def test_what_matches_no_advertisement_is_told_too() -> None:
     assert offer(enforcement, 0, channel="m/1") is Compliance.WITHIN
     assert offer(enforcement, 0, channel="x") is Compliance.UNADVERTISED
     assert offer(enforcement, 0, channel="m/1", price=1) is Compliance.UNADVERTISED
-    assert enforcement.told == [RateViolation("ann", "", Compliance.UNADVERTISED, 0, 1)]
+    assert enforcement.violations == [RateViolation("ann", "", Compliance.UNADVERTISED, 0, 1)]
 
 
 def test_an_event_counts_where_something_is_left() -> None:
@@ -63,7 +63,7 @@ def test_an_event_counts_where_something_is_left() -> None:
     enforcement.advertise("ann", "all", filter_of("TRUE", "m"), 3, 0)
     standings = [offer(enforcement, 0) for _ in range(6)]
     assert standings == [Compliance.WITHIN] * 5 + [Compliance.OVER]
-    assert enforcement.told[0].advertisement == "some"
+    assert enforcement.violations[0].advertisement == "some"
 
 
 def test_advertisements_come_and_go() -> None:
@@ -88,7 +88,7 @@ def test_who_advertises_the_same_again_may_publish_no_more() -> None:
         enforcement.advertise("ann", "trades", filter_of("TRUE", "m"), rate_hz, 0)
         assert offer(enforcement, 0) is Compliance.OVER
     assert enforcement.usage("ann") == [AdvertisementUsage("ann", "trades", 4, 4, 5)]
-    assert len(enforcement.told) == 1, "once a second, however often it is advertised"
+    assert len(enforcement.violations) == 1, "once a second, however often it is advertised"
     assert offer(enforcement, S // 4) is Compliance.WITHIN
 
 
@@ -143,7 +143,7 @@ def test_the_whole_rate_can_be_had() -> None:
 
 def test_filters_that_are_costly_to_compare_are_few() -> None:
     enforcement = RateEnforcement()
-    for number in range(module.MAX_ODD_OF_ONE):
+    for number in range(module.MAX_GENERAL_OF_ONE):
         odd = filter_of(f"x = {number} OR y = {number}")
         enforcement.advertise("p", str(number), odd, 1.0, 0)
     another = filter_of("x = 99 OR y = 99")

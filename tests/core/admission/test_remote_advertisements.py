@@ -12,25 +12,25 @@ SENSOR = publisher_of("x", "sensor")
 
 
 def rates(admission: Admission) -> dict[str, float]:
-    found = admission.order.intersecting_by_node(TRADES)
+    found = admission.poset.intersecting_by_node(TRADES)
     return {node: sums.rate / 1_000 for node, sums in found.items()}
 
 
 def test_the_latest_active_parent_counts() -> None:
     admission = Admission("c", 1)
     elsewhere = RemoteAdvertisements(admission)
-    elsewhere.tell("b", SENSOR, "n", TRADES, 5)
-    elsewhere.tell("a", SENSOR, "n", TRADES, 5)
-    elsewhere.tell("a", "client", "n", TRADES, 1)
+    elsewhere.add("b", SENSOR, "n", TRADES, 5)
+    elsewhere.add("a", SENSOR, "n", TRADES, 5)
+    elsewhere.add("a", "client", "n", TRADES, 1)
     elsewhere.check_invariants()
     assert rates(admission) == {"b": 5, "a": 1}
-    elsewhere.rank("a", "x", (1, 1, True))
-    elsewhere.rank("b", "x", (1, 1, False))
+    elsewhere.set_rank("a", "x", (1, 1, True))
+    elsewhere.set_rank("b", "x", (1, 1, False))
     assert rates(admission) == {"a": 6}
-    elsewhere.tell("a", SENSOR, "n", TRADES, 7)
-    elsewhere.rank("b", "x", (1, 2, True))  # `a` has not heard yet, or can't
+    elsewhere.add("a", SENSOR, "n", TRADES, 7)
+    elsewhere.set_rank("b", "x", (1, 2, True))  # `a` has not heard yet, or can't
     assert rates(admission) == {"b": 5, "a": 1}
-    elsewhere.rank("a", "x", (2, 1, True))  # another life
+    elsewhere.set_rank("a", "x", (2, 1, True))  # another life
     assert rates(admission) == {"a": 8}
     elsewhere.check_invariants()
 
@@ -39,23 +39,23 @@ def test_another_parent_counts_when_one_is_gone() -> None:
     admission = Admission("c", 1)
     elsewhere = RemoteAdvertisements(admission)
     for node in "ab":
-        elsewhere.tell(node, SENSOR, "n", TRADES, 5)
-    elsewhere.rank("a", "x", (1, 1, True))
-    elsewhere.gone("a")
+        elsewhere.add(node, SENSOR, "n", TRADES, 5)
+    elsewhere.set_rank("a", "x", (1, 1, True))
+    elsewhere.on_node_gone("a")
     assert rates(admission) == {"b": 5}
-    elsewhere.tell("a", SENSOR, "n", TRADES, 5)  # it is back
+    elsewhere.add("a", SENSOR, "n", TRADES, 5)  # it is back
     assert rates(admission) == {"a": 5}
-    elsewhere.untell("a", SENSOR, "n")
+    elsewhere.remove("a", SENSOR, "n")
     assert rates(admission) == {"b": 5}
-    elsewhere.untell("b", SENSOR, "n")
-    elsewhere.rank("a", "x", None)
+    elsewhere.remove("b", SENSOR, "n")
+    elsewhere.set_rank("a", "x", None)
     elsewhere.check_invariants()
     assert rates(admission) == {}
-    assert admission.order.advertisements == 0
+    assert admission.poset.advertisements == 0
 
 
 def test_a_child_without_a_name_leaves_nothing() -> None:
     elsewhere = RemoteAdvertisements(Admission("c", 1))
-    elsewhere.tell("b", publisher_of("", "sensor"), "n", TRADES, 5)
-    elsewhere.untell("b", publisher_of("", "sensor"), "n")
+    elsewhere.add("b", publisher_of("", "sensor"), "n", TRADES, 5)
+    elsewhere.remove("b", publisher_of("", "sensor"), "n")
     elsewhere.check_invariants()

@@ -31,19 +31,19 @@ def books() -> ReservationTable:
 
 def test_a_promise_takes_all_or_nothing() -> None:
     kept = books()
-    assert kept.book("one", {MEMORY: 100, CPU: 60, link("denver"): 20}) is None
-    short = kept.book("two", {MEMORY: 100, CPU: 10, link("denver"): 31})
+    assert kept.reserve("one", {MEMORY: 100, CPU: 60, link("denver"): 20}) is None
+    short = kept.reserve("two", {MEMORY: 100, CPU: 10, link("denver"): 31})
     assert short == Shortage(Pool(Resource.BANDWIDTH, "link denver"), 31, 30)
     assert kept.free(CPU) == 40
     assert "two" not in kept
-    assert kept.book("two", {MEMORY: 900, CPU: 40, link("denver"): 30}) is None
+    assert kept.reserve("two", {MEMORY: 900, CPU: 40, link("denver"): 30}) is None
     assert [kept.free(pool) for pool in (MEMORY, CPU, link("denver"))] == [0, 0, 0]
     kept.check_invariants()
 
 
 def test_a_promise_is_released_once() -> None:
     kept = books()
-    kept.book("one", {CPU: 60})
+    kept.reserve("one", {CPU: 60})
     assert kept.release("one")
     assert not kept.release("one")
     assert kept.free(CPU) == 100
@@ -52,19 +52,19 @@ def test_a_promise_is_released_once() -> None:
 
 def test_the_same_key_changes_a_promise() -> None:
     kept = books()
-    kept.book("one", {CPU: 60})
-    assert kept.book("one", {CPU: 90}) is None
+    kept.reserve("one", {CPU: 60})
+    assert kept.reserve("one", {CPU: 90}) is None
     assert kept.free(CPU) == 10
-    assert kept.book("one", {CPU: 101}) == Shortage(CPU, 101, 100)
+    assert kept.reserve("one", {CPU: 101}) == Shortage(CPU, 101, 100)
     assert kept.free(CPU) == 10, "what was promised stays"
-    assert kept.book("one", {MEMORY: 5}) is None
+    assert kept.reserve("one", {MEMORY: 5}) is None
     assert kept.free(CPU) == 100
     kept.check_invariants()
 
 
 def test_without_a_limit_everything_can_be_promised() -> None:
     kept = ReservationTable()
-    assert kept.book("one", {client("alice"): 10**12}) is None
+    assert kept.reserve("one", {client("alice"): 10**12}) is None
     assert kept.free(client("alice")) is None
     kept.release("one")
     assert kept.state() == {}
@@ -72,25 +72,25 @@ def test_without_a_limit_everything_can_be_promised() -> None:
 
 def test_what_is_used_beyond_promises_is_not_free() -> None:
     kept = books()
-    kept.book("one", {CPU: 30})
+    kept.reserve("one", {CPU: 30})
     kept.set_used(CPU, 20)
     assert kept.free(CPU) == 70
     kept.set_used(CPU, 95)
-    assert kept.book("two", {CPU: 10}) == Shortage(CPU, 10, 5)
+    assert kept.reserve("two", {CPU: 10}) == Shortage(CPU, 10, 5)
     kept.set_used(CPU, 120)
-    assert kept.overbooked() == [CPU]
-    assert kept.book("two", {CPU: 10}) == Shortage(CPU, 10, 0)
-    assert kept.book("one", {CPU: 25}) is None, "less than before can always be had"
+    assert kept.overcommitted() == [CPU]
+    assert kept.reserve("two", {CPU: 10}) == Shortage(CPU, 10, 0)
+    assert kept.reserve("one", {CPU: 25}) is None, "less than before can always be had"
     kept.set_used(CPU, 0)
-    assert kept.book("two", {CPU: 75}) is None
+    assert kept.reserve("two", {CPU: 75}) is None
     kept.check_invariants()
 
 
 def test_a_smaller_capacity_breaks_no_promise() -> None:
     kept = books()
-    kept.book("one", {link("denver"): 40})
+    kept.reserve("one", {link("denver"): 40})
     kept.set_capacity(link("denver"), 10)
-    assert kept.overbooked() == [link("denver")]
+    assert kept.overcommitted() == [link("denver")]
     assert kept.free(link("denver")) == -30
     kept.release("one")
     assert kept.free(link("denver")) == 10
@@ -98,11 +98,11 @@ def test_a_smaller_capacity_breaks_no_promise() -> None:
 
 def test_promises_follow_what_is_measured() -> None:
     kept = books()
-    kept.book("one", {CPU: 60, MEMORY: 1})
+    kept.reserve("one", {CPU: 60, MEMORY: 1})
     assert kept.correct("one", CPU, 25)
     assert kept.free(CPU) == 75
     assert kept.correct("one", CPU, 130)
-    assert kept.overbooked() == [CPU]
+    assert kept.overcommitted() == [CPU]
     assert not kept.correct("one", link("denver"), 5)
     assert not kept.correct("two", CPU, 5)
     assert kept.release("one")
@@ -110,12 +110,12 @@ def test_promises_follow_what_is_measured() -> None:
 
 
 def test_promises_are_bounded_and_never_negative() -> None:
-    kept = ReservationTable(promises_limit=1)
-    assert kept.book("one", {}) is None
-    assert kept.book("two", {}) == Shortage(MEMORY, 1, 0)
-    assert kept.book("one", {CPU: 1}) is None
+    kept = ReservationTable(limit=1)
+    assert kept.reserve("one", {}) is None
+    assert kept.reserve("two", {}) == Shortage(MEMORY, 1, 0)
+    assert kept.reserve("one", {CPU: 1}) is None
     with pytest.raises(ValueError, match="expected to promise 0 or more"):
-        kept.book("one", {CPU: -1})
+        kept.reserve("one", {CPU: -1})
 
 
 pools = st.sampled_from([MEMORY, CPU, link("denver")])
@@ -134,23 +134,23 @@ def test_books_are_the_sum_of_promises(done: list[tuple[str, Mapping[Pool, int] 
     for key, amounts in done:
         if amounts is None:
             assert kept.release(key) is (promised.pop(key, None) is not None)
-        elif kept.book(key, amounts) is None:
+        elif kept.reserve(key, amounts) is None:
             promised[key] = amounts
         kept.check_invariants()
-        assert not kept.overbooked()
+        assert not kept.overcommitted()
     for pool, state in kept.state().items():
-        assert state.promised == sum(amounts.get(pool, 0) for amounts in promised.values())
+        assert state.reserved == sum(amounts.get(pool, 0) for amounts in promised.values())
     assert {key: kept.amounts(key) for key in promised} == promised
 
 
 def test_the_capacity_of_the_cpu_is_learned() -> None:
-    learned = CpuCapacityEstimator(threshold=0.8, looks=3)
-    assert learned.look(0.3, 5_000) is None
-    assert learned.look(0.9, 0) is None, "busy with something else"
-    assert learned.look(0.8, 7_000) == 7_000
-    assert learned.look(0.5, 9_000) == 7_000, "not sustained yet"
-    assert learned.look(0.5, 9_500) == 7_000
-    assert learned.look(0.5, 8_500) == 8_500
-    assert learned.look(0.9, 100) == 8_500, "it never sinks"
+    learned = CpuCapacityEstimator(threshold=0.8, samples=3)
+    assert learned.sample(0.3, 5_000) is None
+    assert learned.sample(0.9, 0) is None, "busy with something else"
+    assert learned.sample(0.8, 7_000) == 7_000
+    assert learned.sample(0.5, 9_000) == 7_000, "not sustained yet"
+    assert learned.sample(0.5, 9_500) == 7_000
+    assert learned.sample(0.5, 8_500) == 8_500
+    assert learned.sample(0.9, 100) == 8_500, "it never sinks"
     with pytest.raises(ValueError, match="expected a threshold"):
         CpuCapacityEstimator(threshold=0)

@@ -73,10 +73,10 @@ class Tiers(Nodes):
 
     def promised(self) -> dict[str, int]:
         """Thousandths of a hertz, at all nodes."""
-        books = {name: each.admission.books for name, each in self.exchanges.items()}
-        books["x"] = self.child.admission.books
+        books = {name: each.admission.reservations for name, each in self.exchanges.items()}
+        books["x"] = self.child.admission.reservations
         found = {name: each.state().get(CPU) for name, each in sorted(books.items())}
-        return {name: each.promised for name, each in found.items() if each and each.promised}
+        return {name: each.reserved for name, each in found.items() if each and each.reserved}
 
     def run(self, us: int) -> None:
         super().run(us)
@@ -90,7 +90,7 @@ class Tiers(Nodes):
             self.child.advance(self.now_us)
         flying, self.flying = self.flying, []
         for one, other, said in flying:
-            (self.up if other == "x" else self.tiers[other]).heard(one, said, self.now_us)
+            (self.up if other == "x" else self.tiers[other]).on_message(one, said, self.now_us)
 
 
 def advertising(rate_hz: float = 10) -> Tiers:
@@ -104,8 +104,8 @@ def test_all_on_the_way_promise_and_give_back() -> None:
     tiers = advertising()
     assert tiers.expect("price > 1").state is ReservationState.ADMITTED
     assert tiers.promised() == {"a": 10_000, "c": 10_000, "x": 10_000}
-    assert tiers.admission("a").books.state()[link("x")].promised == 80 * KBIT
-    assert tiers.child.admission.books.state()[client("ann")].promised == 80 * KBIT
+    assert tiers.admission("a").reservations.state()[link("x")].reserved == 80 * KBIT
+    assert tiers.child.admission.reservations.state()[client("ann")].reserved == 80 * KBIT
     tiers.run(21 * S)  # leases are over, if nobody keeps them
     assert tiers.promised() == {"a": 10_000, "c": 10_000, "x": 10_000}
     tiers.child.unsubscribe("ann", "price > 1")
@@ -198,7 +198,7 @@ def test_what_a_parent_can_not_promise_any_more_is_told_at_once() -> None:
 def test_a_child_that_leaves_holds_nothing() -> None:
     tiers = advertising()
     tiers.expect("price > 1")
-    tiers.tiers["a"].left("x")
+    tiers.tiers["a"].on_left("x")
     tiers.run(100 * MS)
     assert tiers.promised() == {"x": 10_000}
     tiers.tiers["a"].set("x", TierLink(5_000, True, 1, 1))
@@ -212,7 +212,7 @@ def test_what_its_publishers_advertise_all_know_once() -> None:
     tiers.child.advertise("sensor", "n", TRADES, 10, tiers.now_us)
     tiers.run(3 * S)
     for name in "abc":
-        found = tiers.admission(name).order.intersecting_by_node(TRADES)
+        found = tiers.admission(name).poset.intersecting_by_node(TRADES)
         assert {node: sums.rate for node, sums in found.items()} == {"a": 10_000}, name
     assert tiers.subscribe("c", "bob", "price > 1") is None
     tiers.settle()
@@ -220,19 +220,19 @@ def test_what_its_publishers_advertise_all_know_once() -> None:
     tiers.serve("b", "a")
     tiers.run(4 * S)
     assert tiers.promised() == {"b": 10_000, "c": 10_000}
-    tiers.child.publisher_gone("sensor")
+    tiers.child.on_publisher_gone("sensor")
     tiers.run(4 * S)
-    assert [tiers.admission(name).order.advertisements for name in "abc"] == [0, 0, 0]
+    assert [tiers.admission(name).poset.advertisements for name in "abc"] == [0, 0, 0]
     tiers.child.advertise("sensor", "n", TRADES, 10, tiers.now_us)
     tiers.run(2 * S)
     for name in "ab":
-        tiers.tiers[name].left("x")
+        tiers.tiers[name].on_left("x")
     tiers.settle()
-    assert [tiers.admission(name).order.advertisements for name in "abc"] == [0, 0, 0]
+    assert [tiers.admission(name).poset.advertisements for name in "abc"] == [0, 0, 0]
 
 
 def test_nonsense_is_counted() -> None:
     tiers = Tiers()
-    tiers.up.heard("a", TemplateMessage(SERVICE, "", b"\xc1"), 0)
-    tiers.tiers["a"].heard("x", TemplateMessage(SERVICE, "", b"\xc1"), 0)
+    tiers.up.on_message("a", TemplateMessage(SERVICE, "", b"\xc1"), 0)
+    tiers.tiers["a"].on_message("x", TemplateMessage(SERVICE, "", b"\xc1"), 0)
     assert (tiers.child.dropped, tiers.exchanges["a"].dropped) == (1, 1)

@@ -10,7 +10,12 @@ from accord.core.admission import status as module
 from accord.core.admission.demand import Interval
 from accord.core.admission.filter_index.filters import Filter, covers
 from accord.core.admission.filter_poset import FilterPoset
-from accord.core.admission.status import ReportedInterval, filter_lines, pool_lines, range_of
+from accord.core.admission.status import (
+    ReportedInterval,
+    filter_statuses,
+    pool_statuses,
+    reported_interval,
+)
 
 
 def test_the_order_is_drawn_with_rates_and_counts() -> None:
@@ -41,14 +46,14 @@ def test_only_what_is_shown_is_compared(monkeypatch: pytest.MonkeyPatch) -> None
         return covers(wide, narrow)
 
     monkeypatch.setattr(module, "covers", counting)
-    lines = list(filter_lines(order, 10))[::-1]
+    lines = list(filter_statuses(order, 10))[::-1]
     assert len(lines) == 10
     assert (lines[0].channel, lines[0].count, lines[0].below) == ("#", 101, tuple(range(1, 10)))
     assert len(compared) == 45
 
 
 def test_resources_are_in_units_of_people() -> None:
-    lines = {line.resource + line.of: line for line in pool_lines("denver", books())}
+    lines = {line.resource + line.of: line for line in pool_statuses("denver", books())}
     assert lines["cpu"].promised == 20
     assert (lines["cpu"].capacity, lines["cpu"].free) == (None, None)
     assert lines["bandwidthlink boston"].free == 0
@@ -56,5 +61,5 @@ def test_resources_are_in_units_of_people() -> None:
 
 
 def test_what_has_no_end_is_null() -> None:
-    assert range_of(Interval(1, inf)) == ReportedInterval(low=1, high=None)
-    assert range_of(Interval(1, 2)) == ReportedInterval(low=1, high=2)
+    assert reported_interval(Interval(1, inf)) == ReportedInterval(low=1, high=None)
+    assert reported_interval(Interval(1, 2)) == ReportedInterval(low=1, high=2)

@@ -69,12 +69,12 @@ class Peer:
     def _cut_through(self, data: bytes) -> bool:
         """What a driver does where nothing waits for its turn."""
         connection = self.connection
-        if len(data) == ACK_BYTES and connection.takes_ack(data, self.table.now_ms):
+        if len(data) == ACK_BYTES and connection.try_ack(data, self.table.now_ms):
             return True
-        found = connection.is_lone and connection.cut_through(data, self.table.now_ms)
+        found = connection.can_cut_through and connection.cut_through(data, self.table.now_ms)
         if not found:
             return False
-        self.table.peers[found.line].hears(found.frame)
+        self.table.peers[found.connection].hears(found.frame)
         if found.qos:
             self.hears(found.ack())
         self.table.cut_throughs += 1
@@ -105,7 +105,7 @@ class Peer:
     def drop(self) -> None:
         """Vanish without a word."""
         self.is_closed = True
-        self.connection.lost(now_ms=self.table.now_ms)
+        self.connection.on_closed(now_ms=self.table.now_ms)
         self.table.turn()
 
     def subscribe(
@@ -163,7 +163,7 @@ class Table:
             is_durable=is_durable,
             new_client_id=lambda: next(names),
         )
-        self.hub = self.broker.hub
+        self.hub = self.broker.context
         self.gate = gate
         self.now_ms = now_ms
         self.log: list[bytes] = []
@@ -249,7 +249,7 @@ class Table:
 
     def _work(self) -> None:
         """Run all tasks, and let those be read from again who had to wait for them."""
-        while self.broker.work():
+        while self.broker.run_task():
             for peer in list(self.peers.values()):
                 peer.connection.resume(now_ms=self.now_ms)
 
@@ -291,7 +291,7 @@ class Table:
             session.check_invariants()
             outbox = session.outbox
             queued = [each for each in session.unacknowledged.values() if each.stage == QUEUED]
-            runs = [each for each in outbox.tracked_parcels() if isinstance(each, MessageRun)]
+            runs = [each for each in outbox.tracked_entries() if isinstance(each, MessageRun)]
             assert outbox.tracked == len(queued) + sum(run.count for run in runs)
             assert outbox.tracked_bytes == sum(each.size for each in (*queued, *runs))
             assert sum(outbox.bytes_waiting()) == outbox.bytes + outbox.tracked_bytes
@@ -305,4 +305,4 @@ class Table:
                 peer.hears(b"".join(frames))
         if peer.connection.is_closing and not peer.is_closed:
             peer.is_closed = True
-            peer.connection.lost(now_ms=self.now_ms)
+            peer.connection.on_closed(now_ms=self.now_ms)

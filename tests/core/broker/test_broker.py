@@ -275,7 +275,7 @@ def test_there_is_room_for_so_many_retained_messages() -> None:
 def test_what_the_node_itself_says_is_retained_while_it_runs() -> None:
     table = Table(is_durable=True)
     watcher = table.join("watcher").subscribe("$SYS/#")
-    table.broker.publish_own("$SYS/uptime", b"1")
+    table.broker.publish_as_node("$SYS/uptime", b"1")
     table.turn()
     watcher.expect(Publish("$SYS/uptime", b"1"))
     recorded = len(table.log)

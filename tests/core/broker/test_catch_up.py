@@ -39,7 +39,7 @@ class World:
     @staticmethod
     def _table(now_ms: int) -> Table:
         table = Table(is_durable=True, kept=["kept/#"], now_ms=now_ms)
-        table.hub.no_history = ""
+        table.hub.history_problem = ""
         return table
 
     def turn(self) -> None:
@@ -64,11 +64,11 @@ class World:
         hub.kept = []
         cuts, hub.cuts = hub.cuts, []
         for cut in cuts:
-            cut.made(first + cut.kept)
-        self.table.broker.step_histories()
+            cut.set_offset(first + cut.kept)
+        self.table.broker.step_catch_ups()
         for catch_up in self.table.broker.catch_ups.values():
             catch_up.check_invariants()
-            wanted = catch_up.wanted(self.committed, self.table.now_ms)
+            wanted = catch_up.next_demand(self.committed, self.table.now_ms)
             if wanted is not None:
                 self.asked.append((catch_up, wanted))
         self.table.turn()
@@ -84,15 +84,15 @@ class World:
         if self.asked:
             catch_up, wanted = self.asked.pop(0)
             if fails:
-                catch_up.failed("busy", is_final=False, now_ms=self.table.now_ms)
+                catch_up.on_failure("busy", is_final=False, now_ms=self.table.now_ms)
             else:
                 page = self._page(wanted)
-                if catch_up.hand_over(page.events):
+                if catch_up.deliver_page(page.events):
                     catch_up.finish_page(page.cursor)
         self.turn()
 
     def _page(self, wanted: PageDemand) -> Page:
-        ask = wanted.ask
+        ask = wanted.query
         assert ask.before_offset is not None
         assert ask.before_offset <= self.committed
         start = int(wanted.cursor) if wanted.cursor else ask.from_offset
@@ -201,7 +201,7 @@ def test_history_comes_first_and_says_when_it_was() -> None:
     world.publish(bob)
     world.commit()
     (asked,) = world.asked
-    assert asked[1].ask.before_offset == 1
+    assert asked[1].query.before_offset == 1
     ada.read()
     assert ada.got == []
     world.answer()
@@ -221,7 +221,7 @@ def test_who_asks_for_names_gets_those_of_the_past_too(is_secondary: bool) -> No
     """By them copies from several nodes are known, so no name is better than a wrong one."""
     world = World()
     hub = world.table.hub
-    hub.node, hub.is_naming = "b", not is_secondary
+    hub.node, hub.assigns_event_ids = "b", not is_secondary
     bob = world.table.join("bob")
     asking = Properties(user=(EVENT_NAMES,))
     for _ in range(4):
@@ -230,7 +230,7 @@ def test_who_asks_for_names_gets_those_of_the_past_too(is_secondary: bool) -> No
     messages = [kept_message(decode_event(record)) for record in encode_kept(hub.kept)]
     hub.kept = []
     for message, (source, home, number) in zip(messages, copies, strict=True):
-        message.home, message.home_number = home, number or (message.number if home else 0)
+        message.event_node, message.event_number = home, number or (message.number if home else 0)
         hub.kept.append(journal_form(message, source))
     first = messages[0].number
     world.commit()
@@ -315,7 +315,7 @@ def test_a_past_that_can_not_be_had_is_refused(
 
 def test_without_a_pipeline_there_is_no_past() -> None:
     table = Table(is_durable=True, kept=["kept/#"])
-    table.hub.no_history = "the data pipeline is off"
+    table.hub.history_problem = "the data pipeline is off"
     ada = table.join("ada")
     ada.send(Subscribe(7, (TopicFilter("kept/#", 1),), SINCE))
     (answer,) = ada.hear()

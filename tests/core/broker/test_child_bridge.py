@@ -13,8 +13,8 @@ def test_what_can_not_be_published_counts_by_one_cause() -> None:
     """Whatever its channel is called: there are names for a few causes only."""
     net = TierNet("a", {"x": "a"})
     node = net.nodes["a"]
-    node.overlay.registry.create(ChannelDefinition("odd/#", template="nowhere"))
+    node.overlay.directory.create(ChannelDefinition("odd/#", template="nowhere"))
     for number in range(3):
         event = Carried("x", 1, number, (), f"odd/{number}", b"", origin="x", original=number)
-        assert net.children_of("a").take_up(event, is_echoed=False) == 0
-    assert node.broker.hub.counters.shed_causes.counts == {UNKNOWN: 3}
+        assert net.children_of("a").publish_event(event, is_echoed=False) == 0
+    assert node.broker.context.counters.shed_causes.counts == {UNKNOWN: 3}

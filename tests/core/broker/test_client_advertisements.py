@@ -9,7 +9,7 @@ from accord.core.admission.admission import Admission
 from accord.core.admission.demand import Measured
 from accord.core.admission.errors import AdmissionError
 from accord.core.admission.options import AdmissionOptions, Mode
-from accord.core.broker.client_advertisements import BEYOND, Advertisement
+from accord.core.broker.client_advertisements import OVER_RATE, Advertisement
 from accord.core.broker.subscription_admission import SubscriptionAdmission
 from accord.core.monitoring.ledger import REFUSED, SHED
 from accord.core.mqtt.codes import V311, Reason
@@ -25,8 +25,8 @@ class Market(Table):
         self.admitting = SubscriptionAdmission(
             self.broker, self.admission, lambda: self.now_us, lambda *_: Measured()
         )
-        self.broker.admitting = self.admitting
-        self.advertising = self.admitting.advertising
+        self.broker.admission = self.admitting
+        self.advertising = self.admitting.advertisements
 
     def advertise(self, client: str, rate_hz: float, where: str = "", channel: str = "a") -> None:
         self.advertising.advertise(self.session(client), "x", channel, where, rate_hz)
@@ -45,7 +45,7 @@ def test_beyond_the_rate_is_refused(qos: int) -> None:
         ann.publish("a", b"%d" % number, qos)
     answers = [each for each in ann.hear() if isinstance(each, Puback | Pubrec)]
     assert [each.reason for each in answers] == [0, 0, Reason.QUOTA_EXCEEDED]
-    assert answers[-1].properties.reason_string == BEYOND
+    assert answers[-1].properties.reason_string == OVER_RATE
     assert payloads(bob) == [b"0", b"1"]
     table.now_us += 500_000
     ann.publish("a", b"later", qos)
@@ -59,11 +59,11 @@ def test_it_is_counted_and_in_the_ledger() -> None:
     table.advertise("ann", 2)
     for qos in (0, 0, 0, 1):
         ann.publish("a", b"x", qos)
-    assert table.hub.counters.shed_causes.counts[BEYOND] == 2
+    assert table.hub.counters.shed_causes.counts[OVER_RATE] == 2
     batch = table.hub.ledger.take()
     assert batch is not None
-    assert [row[6] for row in batch.rows if row[12] == BEYOND] == [SHED, REFUSED]
-    assert table.advertising.of("ann") == [
+    assert [row[6] for row in batch.rows if row[12] == OVER_RATE] == [SHED, REFUSED]
+    assert table.advertising.advertisements_of("ann") == [
         Advertisement(client="ann", name="x", channel="a", where="", rate_hz=2, passed=2, limited=2)
     ]
 
@@ -107,13 +107,13 @@ def test_it_ends_with_the_session_and_outlives_the_connection() -> None:
     ann = table.join("ann", expiry_s=60)
     table.advertise("ann", 0)
     ann.drop()
-    assert table.admission.order.advertisements == 1
+    assert table.admission.poset.advertisements == 1
     ann = table.join("ann", clean=False, expiry_s=60, is_present=True)
     bob = table.join("bob").subscribe("a")
     ann.publish("a", b"x")
     assert payloads(bob) == []
     ann.send(Disconnect(properties=Properties(session_expiry_s=0)))
-    assert table.admission.order.advertisements == 0
+    assert table.admission.poset.advertisements == 0
     table.join("ann").publish("a", b"free")
     assert payloads(bob) == [b"free"]
 
@@ -124,7 +124,7 @@ def test_who_only_reports_lets_pass() -> None:
     table.advertise("ann", 0)
     ann.publish("a", b"x")
     assert payloads(bob) == [b"x"]
-    assert table.advertising.of("ann")[0].limited == 1
+    assert table.advertising.advertisements_of("ann")[0].limited == 1
 
 
 @pytest.mark.parametrize("name", ["", "two\nlines", "x" * 300])

@@ -12,7 +12,7 @@ from accord.core.broker.broker import make_message
 from accord.core.broker.broker_context import NodeRequest
 from accord.core.broker.client_negotiation import ClientNegotiation
 from accord.core.broker.message_shaping import ShapingOrder
-from accord.core.broker.quality_requests import answer
+from accord.core.broker.quality_requests import handle_request
 from accord.core.broker.quality_status import quality_status, quality_totals
 from accord.core.broker.session_recovery import restore, snapshot
 from accord.core.monitoring.ledger import OUTCOMES
@@ -61,7 +61,9 @@ class QualityTable(Table):
         body = json.dumps(request).encode()
         message = make_message(topic, body, 1, False, "", self.now_ms, NO_PROPERTIES)
         client = peer.connection.client_id
-        answered, _ = answer(self.broker, self.quality, NodeRequest(message, client, "", rights))
+        answered, _ = handle_request(
+            self.broker, self.quality, NodeRequest(message, client, "", rights)
+        )
         self.settle()
         found: dict[str, Any] = json.loads(json.dumps(answered))
         return found
@@ -184,7 +186,7 @@ def test_another_subscription_has_other_expectations() -> None:
     table = QualityTable()
     ada = table.join("ada")
     expect(ada, "a", {"rate": 5, "id": "x"}, {"rate": 3, "id": "y"})
-    assert len(table.quality.negotiation.book) == 2
+    assert len(table.quality.negotiation.expectations) == 2
     expect(ada, "a", {"rate": 7, "id": "z"})
     assert [each["expectation"] for each in listed(table, ada)] == ["z"]
     ada.subscribe("a")
@@ -192,8 +194,8 @@ def test_another_subscription_has_other_expectations() -> None:
     expect(ada, "a", {"rate": 7, "id": "z"})
     ada.send(Unsubscribe(1, ("a",)))
     table.settle()
-    assert len(table.quality.negotiation.book) == 0
-    assert table.quality.holders == {}
+    assert len(table.quality.negotiation.expectations) == 0
+    assert table.quality.clients == {}
 
 
 def listed(table: QualityTable, peer: Peer) -> list[dict[str, Any]]:
@@ -225,8 +227,10 @@ def test_who_is_away_expects_and_offers_nothing() -> None:
     sensor.send(Disconnect(0, Properties(session_expiry_s=0)))
     ada.send(Disconnect(0, Properties(session_expiry_s=0)))
     table.settle()
-    assert table.quality.holders == {}
-    assert len(table.quality.negotiation.book) == len(table.quality.negotiation.sources) == 0
+    assert table.quality.clients == {}
+    assert (
+        len(table.quality.negotiation.expectations) == len(table.quality.negotiation.profiles) == 0
+    )
 
 
 def test_a_session_that_ends_at_once_takes_everything_along() -> None:
@@ -241,7 +245,7 @@ def test_a_session_that_ends_at_once_takes_everything_along() -> None:
     table.declare(again, "lab/v")
     table.settle()
     assert [each["expectation"] for each in listed(table, again)] == ["ada/lab/t#1"]
-    assert [each.profile.channel for each in table.quality.negotiation.sources] == ["lab/v"]
+    assert [each.profile.channel for each in table.quality.negotiation.profiles] == ["lab/v"]
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])
@@ -293,7 +297,7 @@ def test_requests_that_can_not_be_met() -> None:
         assert said["ok"] is False, request
         assert place in said["place"]
         assert words.replace("`", "") in said["error"]
-    assert table.quality.holders == {}
+    assert table.quality.clients == {}
 
 
 @pytest.mark.parametrize(
@@ -315,7 +319,7 @@ def test_profiles_that_can_not_be_accepted(capabilities: dict[str, Any], place: 
     said = table.ask(ada, CAPABILITIES, do="register", channel="a", capabilities=capabilities)
     assert (said["ok"], said["place"]) == (False, place)
     table.settle()
-    assert table.quality.holders == {}
+    assert table.quality.clients == {}
 
 
 def test_properties_can_be_defined_and_used() -> None:
@@ -372,19 +376,19 @@ def test_only_channels_with_profiles_are_watched() -> None:
     sensor, ada = table.join("sensor"), table.join("ada").subscribe("lab/+")
     table.declare(sensor)
     router = table.broker.router
-    assert not router.route("lab/t").has_runs
-    assert router.route("lab/u").has_runs
+    assert not router.fan_out("lab/t").has_runs
+    assert router.fan_out("lab/u").has_runs
     for channel in ("lab/t", "lab/u"):
         sensor.publish(channel, b"x")
         assert [each.topic for each in ada.hear() if isinstance(each, Publish)] == [channel]
     sensor.drop()
     table.settle()
-    assert router.route("lab/t").has_runs
+    assert router.fan_out("lab/t").has_runs
     router.check_invariants()
 
 
 def measure(table: QualityTable) -> None:
-    for _ in table.quality.watching.measure():
+    for _ in table.quality.monitor.measure():
         pass
     table.settle()
 
@@ -401,7 +405,7 @@ def test_a_rate_is_what_it_is_whatever_is_declared() -> None:
         table.wait(1_000)
         measure(table)
     assert states(ada)[-1] == ("x", "satisfiable")
-    assert table.quality.negotiation.sources.find("sensor", "lab/t").offers["rate"].current == 1
+    assert table.quality.negotiation.profiles.find("sensor", "lab/t").offers["rate"].current == 1
     advised = [each for each in told(sensor, ADVICE) if each["kind"] == "advice"]
     assert advised
     table.ask(sensor, CAPABILITIES, do="update", channel="lab/t", current={"rate": 8})
@@ -424,7 +428,7 @@ def test_who_declares_something_else_again_and_again_is_measured_all_the_same() 
             sensor, CAPABILITIES, do="update", channel="lab/t", current={"confidence": number}
         )
         measure(table)
-    offers = table.quality.negotiation.sources.find("sensor", "lab/t").offers
+    offers = table.quality.negotiation.profiles.find("sensor", "lab/t").offers
     assert (offers["rate"].current, offers["confidence"].current) == (1, 9)
 
 
@@ -437,13 +441,13 @@ def test_what_is_done_is_done_to_the_events_of_who_publishes() -> None:
         agent, CAPABILITIES, do="register", channel="lab/t", capabilities=rate, source="sensor"
     )
     assert said == {"ok": True}
-    acts = table.quality.watching.acts
-    table.quality.take(
+    acts = table.quality.monitor.mechanisms
+    table.quality.handle_notices(
         [ApplyMechanism(7, MechanismStep.RAISE_IMPORTANCE, "agent", "lab/t", "latency", 1.0)]
     )
-    assert list(acts.lifts) == [("lab/t", "sensor")]
-    table.quality.take([WithdrawMechanism(7)])
-    assert not acts.lifts
+    assert list(acts.adjustments) == [("lab/t", "sensor")]
+    table.quality.handle_notices([WithdrawMechanism(7)])
+    assert not acts.adjustments
 
 
 def test_an_order_is_what_the_channel_gives_now() -> None:
@@ -453,7 +457,7 @@ def test_an_order_is_what_the_channel_gives_now() -> None:
     expect(ada, "lab/t", {"order": "publisher", "id": "x"})
     table.declare(sensor)
     assert states(ada)[-1] == ("x", "satisfied")
-    table.quality.watching.order_of = lambda _: UNORDERED
+    table.quality.monitor.order_of = lambda _: UNORDERED
     measure(table)
     assert states(ada)[-1] == ("x", "unsatisfied")
 
@@ -474,7 +478,9 @@ def test_latency_and_reliability_are_measured() -> None:
     found = {each["expectation"]: each for each in told(ada, EXPECTATIONS)}["x"]
     assert found["state"] == "satisfiable"
     assert found["reasons"] == [{"property": "latency", "now": 400}]
-    assert list(table.quality.watching.acts.lifts["lab/t", "sensor"].raised.values()) == [True]
+    assert list(
+        table.quality.monitor.mechanisms.adjustments["lab/t", "sensor"].raised.values()
+    ) == [True]
 
 
 def act(step: MechanismStep, target: float = 2.0) -> ApplyMechanism:
@@ -487,7 +493,7 @@ def test_a_filtered_rate_is_for_those_who_expect_something() -> None:
     ada, bob = table.join("ada"), table.join("bob").subscribe("lab/t", qos=1)
     expect(ada, "lab/+", {"rate": [1, 2]})
     table.declare(sensor, current=10)
-    table.quality.take([act(MechanismStep.FILTER_RATE)])
+    table.quality.handle_notices([act(MechanismStep.FILTER_RATE)])
     for peer in (ada, bob):
         peer.hear()
     for number in range(10):
@@ -500,7 +506,7 @@ def test_a_filtered_rate_is_for_those_who_expect_something() -> None:
     filtered = [row for row in batch.rows if row[12] == FILTERED]
     assert [OUTCOMES[row[6]] for row in filtered] == ["shed"] * 8
     assert quality_totals(table.quality).filtered == 8
-    table.quality.take([WithdrawMechanism(7)])
+    table.quality.handle_notices([WithdrawMechanism(7)])
     sensor.publish("lab/t", b"last", qos=1)
     assert any(isinstance(each, Publish) and each.payload == b"last" for each in ada.hear())
 
@@ -509,7 +515,7 @@ def test_what_is_raised_goes_first() -> None:
     table = QualityTable()
     sensor, ada = table.join("sensor"), table.join("ada").subscribe("#", qos=1)
     table.declare(sensor)
-    table.quality.take([act(MechanismStep.RAISE_IMPORTANCE)])
+    table.quality.handle_notices([act(MechanismStep.RAISE_IMPORTANCE)])
     ada.is_slow = True
     sensor.publish("bulk", b"bulk", qos=1)
     sensor.publish("lab/t", b"raised", qos=1)
@@ -528,12 +534,12 @@ def test_events_are_made_smaller_to_leave_in_time_where_policies_say_how() -> No
     ada.connection.link.limit_bps = 800_000
     sensor.publish("lab/t", b"x" * 100_000, qos=1)
     assert table.hub.orders == []
-    table.quality.take([act(MechanismStep.SHAPE, 500.0)])
+    table.quality.handle_notices([act(MechanismStep.SHAPE, 500.0)])
     sensor.publish("lab/t", b"x" * 100_000, qos=1)
     (order,) = table.hub.orders
     assert isinstance(order, ShapingOrder)
     assert 12_500 <= order.shape.max_bytes <= 40_000  # what goes in 500 ms behind the first
-    table.quality.take([WithdrawMechanism(7)])
+    table.quality.handle_notices([WithdrawMechanism(7)])
 
 
 def test_the_state_can_be_seen() -> None:

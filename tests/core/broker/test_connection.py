@@ -377,7 +377,7 @@ def test_messages_are_forwarded_between_the_versions(version: int, receiver: int
     listener.expect(*some)
     sender.send(*some)
     listener.expect(*some)
-    assert table.broker.router.route("a/1").has_runs
+    assert table.broker.router.fan_out("a/1").has_runs
     assert table.hub.counters.publishes_sent == [2 * len(some), 0, 0]
 
 
@@ -471,7 +471,7 @@ def test_a_disk_that_takes_no_more_makes_the_node_refuse(version: int) -> None:
     table = Table(is_durable=True, kept=["kept"])
     listener = table.join("ada").subscribe("#")
     sender = table.join("bob", version)
-    table.hub.overloaded = "the disk is full"
+    table.hub.overload_cause = "the disk is full"
     sender.publish("a", b"passes")
     sender.publish("kept", b"does not")
     sender.publish("a", b"does not", 1)

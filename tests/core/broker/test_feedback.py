@@ -22,7 +22,7 @@ from accord.core.model.units import DEFAULT_IMPORTANCE
 from accord.core.monitoring.ledger import OUTCOMES
 from accord.core.mqtt.codes import V311, Reason
 from accord.core.mqtt.packets import Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Will
-from accord.core.mqtt.properties import Properties, passed_on_block, read_block
+from accord.core.mqtt.properties import Properties, forwarded_block, read_block
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.signalling import Carried
 from accord.core.policy.policies import Policies
@@ -230,7 +230,7 @@ def test_a_source_that_is_gone_or_does_not_listen() -> None:
 def test_another_user_with_the_name_of_the_source_hears_nothing() -> None:
     at = table()
     source, receiver, event = meet(at)
-    at.broker.owned(at.session("camera"), "somebody else")
+    at.broker.set_owner(at.session("camera"), "somebody else")
     assert refused(receiver, answer_topic(event)).properties.reason_string == SOURCE_GONE
     assert source.hear() == []
 
@@ -329,14 +329,14 @@ def test_many_receipts_leave_no_trace() -> None:
     """Each is a topic of its own; none may be remembered as a channel."""
     at = table()
     source, receiver, _ = meet(at)
-    before = len(at.broker.router._routes)
+    before = len(at.broker.router._fan_outs)
     for number in range(50):
         source.publish("uav/x", properties=WANTED)
         receiver.publish(answer_topic(only(receiver.hear())), str(number).encode(), 1)
         receiver.hear()
     assert len(source.hear()) == 50
-    assert len(at.broker.router._routes) <= before + 1
-    assert receiver.connection.published() == [FEEDBACK]
+    assert len(at.broker.router._fan_outs) <= before + 1
+    assert receiver.connection.published_channels() == [FEEDBACK]
 
 
 # Across nodes.
@@ -349,8 +349,8 @@ def linked(names: str = "ab") -> tuple[Net, dict[str, Table]]:
     for name, node in net.nodes.items():
         node.broker.feedback = FeedbackHandler(node.broker, name.encode() * 32)
         at = tables[name] = table()
-        at.broker, at.hub = node.broker, node.broker.hub
-        at.now_ms = node.broker.hub.now_ms
+        at.broker, at.hub = node.broker, node.broker.context
+        at.now_ms = node.broker.context.now_ms
     return net, tables
 
 
@@ -413,7 +413,7 @@ def test_a_receipt_of_a_node_that_is_none_goes_nowhere() -> None:
         answer = refused(receiver, f"{FEEDBACK}/{made}")
         assert answer.properties.reason_string == f"no node 'nowhere {number}' is known here"
     assert shed(tables["b"]) == {UNKNOWN_NODE: 20}
-    assert not net.nodes["b"].overlay.sending.outgoing
+    assert not net.nodes["b"].overlay.sender.buffers
 
 
 def on_the_way(net: Net, node: str, neighbour: str) -> Carried:
@@ -428,9 +428,9 @@ def test_what_is_damaged_between_nodes_is_counted() -> None:
     receiver.publish(answer_topic(event), b"seen", 1)
     carried = on_the_way(net, "b", "a")
     for block in (b"\xff", b"", carried.block[:-1]):
-        net.nodes["a"].bridge.arrived(msgspec.structs.replace(carried, block=block))
+        net.nodes["a"].bridge.on_event(msgspec.structs.replace(carried, block=block))
     for changes in ({"publisher": "\0"}, {"publisher": "x" * 70_000}, {"qos": 3}):
-        net.nodes["a"].bridge.arrived(msgspec.structs.replace(carried, **changes))
+        net.nodes["a"].bridge.on_event(msgspec.structs.replace(carried, **changes))
     assert shed(tables["a"]) == {DAMAGED: 6}
 
 
@@ -441,8 +441,8 @@ def test_another_node_speaks_for_its_own_clients_only() -> None:
     carried = on_the_way(net, "b", "a")
     said = read_block(carried.block)
     lie = msgspec.structs.replace(said, user=(("accord-node", "a"), ("accord-event", "1")))
-    lying = msgspec.structs.replace(carried, block=passed_on_block(lie))
-    net.nodes["a"].bridge.arrived(lying)
+    lying = msgspec.structs.replace(carried, block=forwarded_block(lie))
+    net.nodes["a"].bridge.on_event(lying)
     tables["a"].turn()
     facts = only(source.hear()).properties.user
     assert [name for name, _ in facts] == [
@@ -468,7 +468,7 @@ def test_an_unproved_receipt_lends_no_importance(rights: Rights | None, importan
 def test_answers_go_by_the_requirement_of_their_channel() -> None:
     net, tables = linked()
     definition = ChannelDefinition("uav/#", max_delay_us=900_000, template="reliable")
-    assert net.nodes["a"].overlay.registry.create(definition) is None
+    assert net.nodes["a"].overlay.directory.create(definition) is None
     net.settle()
     receiver = tables["b"].join("desk")
     made = ReceiptSigner("a", b"a" * 32).make("camera", "", 1, "uav/x", None)

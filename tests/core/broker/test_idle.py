@@ -47,7 +47,7 @@ def test_what_idle_clients_share_stays_empty() -> None:
     _ping(ada)
     shared = (
         *(reply_queue._NO_FRAMES, connection._NO_PARTS),
-        *(publish_handler._NO_WAYS, *publish_handler._NO_TOPICS, publish_handler._NO_ALIASES),
+        *(publish_handler._NO_FAN_OUTS, *publish_handler._NO_TOPICS, publish_handler._NO_ALIASES),
         *(session._NO_KEYS, session._NO_RUNS, session._NO_IDS, session._NO_ALIASES),
     )
     assert not any(shared)

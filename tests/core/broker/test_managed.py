@@ -8,7 +8,12 @@ import pytest
 from tests.core.broker.dialogue import START_MS, Peer, Table
 
 from accord.core.broker.broker import make_message
-from accord.core.broker.kept_messages import history_message, journal_form, name_of, result_message
+from accord.core.broker.kept_messages import (
+    history_message,
+    journal_form,
+    kept_event_id,
+    result_message,
+)
 from accord.core.broker.message_shaping import ShapingOrder, shaped_message
 from accord.core.broker.publish_handler import ConditionsOrder
 from accord.core.broker.session_recovery import snapshot
@@ -382,7 +387,7 @@ def test_qos_2_repeated_while_it_waits_is_taken_once() -> None:
     ada = conditional(table, "ada", "a IS NULL", qos=2)
     bob = table.join("bob", expiry_s=60)
     offer(bob, "t", b"x", 2, 7)
-    bob.connection.lost(now_ms=table.now_ms)
+    bob.connection.on_closed(now_ms=table.now_ms)
     again = table.open(V5)
     back = Connect("bob", V5, False, 0, properties=Properties(session_expiry_s=60))
     again.receive(encode(back, V5))
@@ -452,7 +457,7 @@ def test_ten_receivers_cost_one_conversion(qos: int) -> None:
     assert isinstance(order, ShapingOrder)
     assert (order.shape.shaper, order.shape.max_bytes) == ("scaling", 5_000)
     assert all(each.hear() == [] for each in some)
-    order.finished(shaped_message(order.message, b"small", ()))
+    order.finish(shaped_message(order.message, b"small", ()))
     table.turn()
     for each in some:
         (packet,) = each.hear()
@@ -495,7 +500,7 @@ def test_costly_conditions_are_evaluated_elsewhere() -> None:
     assert isinstance(order, ConditionsOrder)
     assert (ada.hear(), bob.hear()) == ([], [])
     conditions = order.document.deferred
-    order.finished(conditions, [True] * len(conditions))
+    order.finish(conditions, [True] * len(conditions))
     table.turn()
     assert [each.payload for each in ada.hear() if isinstance(each, Publish)] == [b"1"]
     assert bob.hear() == [Puback(1)]
@@ -561,7 +566,7 @@ def test_a_snapshot_has_messages_as_they_were_published() -> None:
         cyn.publish(f"image/{name}", name.encode() * 5_000, 1)
     for order in table.hub.orders:
         assert isinstance(order, ShapingOrder)
-        order.finished(shaped_message(order.message, b"small", ()))
+        order.finish(shaped_message(order.message, b"small", ()))
     table.commit()
     after, restored = table.after_crash(snapshot(table.broker))
     assert restored.problems == []
@@ -589,7 +594,7 @@ def test_nobody_gets_another_message_in_the_shape_of_its_own() -> None:
     ada = table.join("ada").subscribe("image/#", qos=1)
     for order in table.hub.orders:
         assert isinstance(order, ShapingOrder)
-        order.finished(shaped_message(order.message, order.message.payload[:3], ()))
+        order.finish(shaped_message(order.message, order.message.payload[:3], ()))
     table.turn()
     heard = [each for each in ada.hear() if isinstance(each, Publish)]
     assert sorted((each.topic, each.payload) for each in heard) == [
@@ -605,19 +610,19 @@ def test_a_kept_event_has_its_name_in_any_shape(is_result: bool) -> None:
     decide(table, SMALL)
     ada = table.join("ada").subscribe("image", qos=1)
     message = make_message("image", b"x" * 10_000, 1, False, "", START_MS, Properties(user=(PAIR,)))
-    message.number, message.home, message.home_number = 9, "x", 7
+    message.number, message.event_node, message.event_number = 9, "x", 7
     kept = journal_form(message)
     found = QueryHit(0, 9, START_MS, "image", "bob", 1, kept.block, kept.payload)
     if is_result:
         told = result_message(found, "image", b"1", START_MS)
     else:
-        told = history_message(found, ChannelCounts("image"), START_MS, name_of(found, "a"))
+        told = history_message(found, ChannelCounts("image"), START_MS, kept_event_id(found, "a"))
     session = table.session("ada")
     grant = table.hub.router.grant(told, Entity("bob"), session.entity)
     session.deliver_kept(told, 1, (), grant)
     (order,) = table.hub.orders
     assert isinstance(order, ShapingOrder)
-    order.finished(shaped_message(told, b"small", told.properties.user))
+    order.finish(shaped_message(told, b"small", told.properties.user))
     table.turn()
     (heard,) = ada.hear()
     assert isinstance(heard, Publish)
@@ -675,10 +680,10 @@ def test_the_newer_of_two_nodes_events_replaces_the_older(qos: int, is_in_turn: 
     newer = (b"new", "east", 100, START_MS + 7)
     for payload, home, number, at_ms in (older, newer) if is_in_turn else (newer, older):
         message = make_message("position", payload, qos, False, "bob", at_ms, keyed("1"))
-        way = table.broker.way(Entity("bob", node=home), "position")
-        message.counts = way.route.counts
-        message.number, message.home, message.home_number = number, home, number
-        table.broker.publish_now(message, way)
+        way = table.broker.fan_out_for(Entity("bob", node=home), "position")
+        message.counts = way.channel_fan_out.counts
+        message.number, message.event_node, message.event_number = number, home, number
+        table.broker.publish_inline(message, way)
     table.session("ada").check_invariants()
     assert payloads(ada) == [b"new"]
 
@@ -699,7 +704,7 @@ def test_a_refusal_reaches_a_client_that_came_back() -> None:
     conditional(table, "ada", "a IS NULL", qos=2)
     bob, cyn = table.join("bob", expiry_s=60), table.join("cyn")
     offer(bob, "bulk", b"x", 2, 7)
-    bob.connection.lost(now_ms=table.now_ms)
+    bob.connection.on_closed(now_ms=table.now_ms)
     again = table.open(V5)
     back = Connect("bob", V5, False, 0, properties=Properties(session_expiry_s=60))
     again.receive(encode(back, V5))

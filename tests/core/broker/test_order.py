@@ -31,7 +31,7 @@ URGENT: Final = Properties(user=(("urgent", "1"),))
 
 def ordered(*, is_durable: bool = False, bound: ChannelTraits = IN_ORDER) -> Table:
     table = Table(is_durable=is_durable)
-    table.broker.router.bound = lambda channel: bound if channel == "chat" else ChannelTraits()
+    table.broker.router.traits = lambda channel: bound if channel == "chat" else ChannelTraits()
     decide(table, MANAGED)
     return table
 

@@ -37,7 +37,7 @@ class Node:
             Limits(), now_ms=START_MS, node=name, kept=["kept"], new_client_id=lambda: "auto"
         )
         self.bridge = OverlayBridge(self.broker, now_us)
-        self.overlay = Overlay(name, 1, OverlayOptions(), lambda: 0.5, self.bridge.need)
+        self.overlay = Overlay(name, 1, OverlayOptions(), lambda: 0.5, self.bridge.on_interest)
         self.channels = Channels(self.overlay)
         self.broker.bridge = self.bridge
         self.bridge.join(self.channels)
@@ -65,15 +65,15 @@ class Node:
     ) -> int:
         broker = self.broker
         properties = Properties(message_expiry_s=expiry_s, user=tuple(attributes.items()))
-        now_ms = broker.hub.now_ms
+        now_ms = broker.context.now_ms
         message = make_message(channel, payload, qos, is_retained, "camera", now_ms, properties)
-        way = broker.way(Entity("camera", node=self.name), channel)
-        broker.hub.enter(message, way.route.counts)
+        way = broker.fan_out_for(Entity("camera", node=self.name), channel)
+        broker.context.assign_number(message, way.channel_fan_out.counts)
         return broker.publish(message, way)
 
     def hand_over(self) -> None:
         for arrived in self.overlay.deliveries:
-            self.bridge.arrived(arrived)
+            self.bridge.on_event(arrived)
         self.overlay.deliveries.clear()
 
 
@@ -92,7 +92,7 @@ class Net:
         for _ in range(ms):
             self.now_us += 1_000
             for node in self.nodes.values():
-                node.broker.hub.now_ms = START_MS + self.now_us // 1_000
+                node.broker.context.now_ms = START_MS + self.now_us // 1_000
                 node.channels.advance(self.now_us)
                 node.hand_over()
             for node in self.nodes.values():
@@ -105,7 +105,7 @@ class Net:
             self.nodes[neighbour].overlay.receive(node.name, message, self.now_us)
         for neighbour in list(node.overlay.neighbours):
             for event in node.overlay.take(neighbour, 1 << 20, self.now_us):
-                node.bridge.sent(neighbour, event)
+                node.bridge.on_sent(neighbour, event)
                 other = self.nodes[neighbour]
                 other.overlay.receive(node.name, event, self.now_us)
                 other.hand_over()
@@ -139,7 +139,7 @@ def test_what_came_from_elsewhere_is_not_sent_on() -> None:
     net.nodes["a"].publish("uav")
     net.settle()
     assert [len(got(session)) for session in sessions] == [1, 1, 1]
-    assert net.nodes["b"].overlay.sending.published == 0
+    assert net.nodes["b"].overlay.sender.published == 0
 
 
 def test_who_does_not_subscribe_any_more_gets_nothing_over_the_link() -> None:
@@ -149,14 +149,14 @@ def test_who_does_not_subscribe_any_more_gets_nothing_over_the_link() -> None:
     net.nodes["b"].broker.end_session(session)
     net.settle()
     assert net.nodes["a"].publish("uav") == 0
-    assert net.nodes["a"].overlay.sending.published == 0
+    assert net.nodes["a"].overlay.sender.published == 0
 
 
 def test_what_a_node_says_to_its_own_clients_stays_there() -> None:
     net = Net("ab")
     session = net.nodes["b"].subscriber("#")
     net.settle()
-    net.nodes["a"].broker.publish_own("answer/to/somebody", b"yours")
+    net.nodes["a"].broker.publish_as_node("answer/to/somebody", b"yours")
     net.nodes["a"].publish("uav")
     net.settle()
     assert got(session) == [b"payload"]
@@ -169,7 +169,7 @@ def test_expiry_goes_along() -> None:
     net.nodes["a"].publish("uav", expiry_s=30)
     net.settle()
     (delivery,) = _deliveries(session)
-    left_ms = delivery.message.expires_ms - net.nodes["b"].broker.hub.now_ms
+    left_ms = delivery.message.expires_ms - net.nodes["b"].broker.context.now_ms
     assert 29_000 < left_ms <= 30_000
     assert delivery.message.expiry_s == 30
 
@@ -212,24 +212,24 @@ def test_what_others_retain_no_more_is_forgotten(monkeypatch: pytest.MonkeyPatch
     for number in range(9):
         net.nodes["a"].publish(f"state/{number}", b"", is_retained=True)
     net.settle()
-    assert node.bridge._foreign == {}
+    assert node.bridge._remote_retained == {}
     for number in range(9):
         net.nodes["a"].publish(f"state/{number}", b"on", is_retained=True)
         net.settle()
         node.broker.retained.remove(f"state/{number}")  # as if it had expired
-        assert len(node.bridge._foreign) <= 5
+        assert len(node.bridge._remote_retained) <= 5
     net.nodes["a"].publish("state/1", b"on", is_retained=True)
     net.settle()
-    assert "state/1" in node.bridge._foreign
+    assert "state/1" in node.bridge._remote_retained
     net.nodes["a"].publish("state/1", b"", is_retained=True)
     net.settle()
-    assert "state/1" not in node.bridge._foreign
+    assert "state/1" not in node.bridge._remote_retained
 
 
 def test_local_channels_stay() -> None:
     net = Net("ab")
     session = net.nodes["b"].subscriber("uav")
-    net.nodes["a"].overlay.registry.create(ChannelDefinition(name="uav", template="local"))
+    net.nodes["a"].overlay.directory.create(ChannelDefinition(name="uav", template="local"))
     net.settle()
     net.nodes["a"].publish("uav")
     net.settle()
@@ -239,23 +239,23 @@ def test_local_channels_stay() -> None:
 @pytest.mark.parametrize("channel", ["", "uav/#", "$SYS/uptime", "a\0b"])
 def test_nonsense_from_another_node_is_counted(channel: str) -> None:
     node = Net("a").nodes["a"]
-    node.bridge.arrived(Carried("b", 1, 1, (1,), channel, b""))
-    assert node.broker.hub.counters.shed_causes.counts == {DAMAGED: 1}
+    node.bridge.on_event(Carried("b", 1, 1, (1,), channel, b""))
+    assert node.broker.context.counters.shed_causes.counts == {DAMAGED: 1}
 
 
 # Damaged; a topic alias, a subscription identifier, an expiry beside the event's own.
 @pytest.mark.parametrize("block", [b"\xff\xff", b"\x23\0\7", b"\x0b\5", b"\2\0\0\0\x09"])
 def test_properties_that_are_not_for_receivers_are_counted(block: bytes) -> None:
     node = Net("a").nodes["a"]
-    node.bridge.arrived(Carried("b", 1, 1, (1,), "uav", b"", block))
-    assert node.broker.hub.counters.shed_causes.counts == {DAMAGED: 1}
+    node.bridge.on_event(Carried("b", 1, 1, (1,), "uav", b"", block))
+    assert node.broker.context.counters.shed_causes.counts == {DAMAGED: 1}
 
 
 def test_how_many_were_missed_stands_in_the_ledger() -> None:
     node = Node("boston", lambda: 0)
-    node.broker.hub.ledger.take()
-    node.bridge.lost(Carried("athens", 1, 0, (), "chat", b""), "missed", 1_000)
-    batch = node.broker.hub.ledger.take()
+    node.broker.context.ledger.take()
+    node.bridge.on_dropped(Carried("athens", 1, 0, (), "chat", b""), "missed", 1_000)
+    batch = node.broker.context.ledger.take()
     assert batch is not None
     assert [(row[2], row[3], row[12]) for row in batch.rows] == [(1_000, "chat", "missed")]
 
@@ -266,10 +266,10 @@ def test_how_many_were_missed_stands_in_the_ledger() -> None:
 def test_what_no_node_can_have_sent_is_counted_and_not_noted(changes: dict[str, Any]) -> None:
     node = Net("a").nodes["a"]
     event = Carried("b", 1, 1, (1,), "uav", b"")
-    node.bridge.arrived(msgspec.structs.replace(event, **changes))
-    node.bridge.lost(msgspec.structs.replace(event, **changes), "link down")
-    assert node.broker.hub.counters.shed_causes.counts == {DAMAGED: 1}
-    assert node.broker.hub.ledger.take() is None
+    node.bridge.on_event(msgspec.structs.replace(event, **changes))
+    node.bridge.on_dropped(msgspec.structs.replace(event, **changes), "link down")
+    assert node.broker.context.counters.shed_causes.counts == {DAMAGED: 1}
+    assert node.broker.context.ledger.take() is None
 
 
 def test_each_hop_stands_in_the_ledger_of_its_node() -> None:
@@ -280,7 +280,7 @@ def test_each_hop_stands_in_the_ledger_of_its_node() -> None:
     net.settle()
     destinations = []
     for node in net.nodes.values():
-        batch = node.broker.hub.ledger.take()
+        batch = node.broker.context.ledger.take()
         rows = [] if batch is None else batch.rows
         destinations.append([(row[5], row[12]) for row in rows if row[5].startswith("node ")])
     assert [each[0][0] for each in destinations] == ["node b", "node c", "node c"]
@@ -290,7 +290,7 @@ def test_each_hop_stands_in_the_ledger_of_its_node() -> None:
 def test_events_of_an_ordered_channel_come_when_it_is_their_turn() -> None:
     net = Net("ab")
     definition = ChannelDefinition(name="queue", template="total_order")
-    net.nodes["a"].overlay.registry.create(definition)
+    net.nodes["a"].overlay.directory.create(definition)
     net.settle()
     sessions = [node.subscriber("queue") for node in net.nodes.values()]
     net.settle()
@@ -311,40 +311,40 @@ def test_events_of_an_ordered_channel_come_when_it_is_their_turn() -> None:
 def test_what_is_kept_of_an_ordered_channel_is_kept_once() -> None:
     net = Net("a")
     node = net.nodes["a"]
-    node.overlay.registry.create(ChannelDefinition(name="kept", template="total_order"))
+    node.overlay.directory.create(ChannelDefinition(name="kept", template="total_order"))
     session = node.subscriber("kept")
     net.settle()
-    node.broker.hub.is_durable = True
+    node.broker.context.is_durable = True
     node.publish("kept", b"1")
     net.settle(8_000)  # a sequencer that has just come up looks around first
     assert got(session) == [b"1"]
-    assert [decode_event(each).payload for each in encode_kept(node.broker.hub.kept)] == [b"1"]
+    assert [decode_event(each).payload for each in encode_kept(node.broker.context.kept)] == [b"1"]
 
 
 class _Waiting:
     def __init__(self) -> None:
         self.told = 0
 
-    def go_on(self) -> None:
+    def resume_publishing(self) -> None:
         self.told += 1
 
 
 def test_who_publishes_too_much_is_told_when_there_is_room() -> None:
     net = Net("ab")
     a = net.nodes["a"]
-    a.overlay.registry.create(ChannelDefinition(name="feed", template="reliable"))
+    a.overlay.directory.create(ChannelDefinition(name="feed", template="reliable"))
     net.nodes["b"].subscriber("feed", qos=0)
     net.settle()
     client = _Waiting()
     published = 0
-    while not a.bridge.hold_back("feed", client):
+    while not a.bridge.pause_publisher("feed", client):
         a.publish("feed", str(published).encode())
         published += 1
     assert published > 1_000
-    a.bridge.release()
+    a.bridge.resume_publishers()
     assert client.told == 0
     net.settle(1_000)
-    a.bridge.release()
-    a.bridge.release()
+    a.bridge.resume_publishers()
+    a.bridge.resume_publishers()
     assert client.told == 1
-    assert not a.bridge.hold_back("feed", client)
+    assert not a.bridge.pause_publisher("feed", client)

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from tests.core.broker.dialogue import START_MS, Peer, Table
 
-from accord.core.broker.kept_messages import origin_of
+from accord.core.broker.kept_messages import journalled_id
 from accord.core.broker.message import MqttMessage
 from accord.core.broker.parent_bridge import ParentBridge
 from accord.core.broker.persistent_history import HistorySubscriptions
@@ -59,10 +59,10 @@ class Secondary:
         self.child = Child("x", 1, TierOptions())
         self.upwards = ParentBridge(self.table.broker, lambda: self.now_us, self.child)
         self.table.broker.bridge = self.upwards
-        asker, lookups = self.child.recalling.asker, self.child.lookups
+        asker, lookups = self.child.history.client, self.child.channel_cache
         self.pasts = HistorySubscriptions(self.table.broker, asker, lookups, lambda: self.now_us)
-        self.table.broker.pasts = self.pasts
-        self.upwards.begin()
+        self.table.broker.histories = self.pasts
+        self.upwards.start()
         self.kept = [_kept(number) for number in range(1, count + 1)]
         self.ups: list[UpstreamEvent] = []
         self.downs = 0
@@ -88,15 +88,22 @@ class Secondary:
     def _hand_over(self) -> None:
         events, self.child.deliveries[:] = list(self.child.deliveries), []
         for event in events:
-            self.upwards.arrived(event)
+            self.upwards.on_event(event)
 
     def _answer(self, message: FromChild) -> None:
         tell, now_us = self.child.receive, self.now_us
-        turn, version = self.child.roles.turn, self.child._log.version
+        turn, version = self.child.selector.parent_epoch, self.child._log.version
         match message:
             case ChildHeartbeat():
                 served = ParentHeartbeat(
-                    1, 1, 1, turn, message.at_us, version=version, directory=7, heard=(1, 1)
+                    1,
+                    1,
+                    1,
+                    turn,
+                    message.at_us,
+                    version=version,
+                    directory=7,
+                    record_version=(1, 1),
                 )
                 tell("a", served, now_us)
                 if message.roster == 0:
@@ -129,7 +136,7 @@ class Secondary:
             "a", 0, 0, (), CHAT, payload, qos=1, event=number, origin=origin, original=original
         )
         self.child.receive(
-            "a", DownstreamEvent(self.child.roles.turn, self.downs, event), self.now_us
+            "a", DownstreamEvent(self.child.selector.parent_epoch, self.downs, event), self.now_us
         )
 
 
@@ -184,7 +191,7 @@ def test_what_clients_say_comes_back_from_who_keeps_it_and_is_not_kept_here() ->
     assert heard(ada) == ["event 1"]
     # Another parent has kept it, too.
     x.kept.append(_kept(2, "x", up.event.original))
-    x.child.recalling.begin_turn(x.now_us)
+    x.child.history.start_parent_epoch(x.now_us)
     x.run(4)
     assert heard(ada) == []
 
@@ -202,7 +209,7 @@ def test_what_a_secondary_node_has_on_disk_has_the_name_that_went_up() -> None:
     after, restored = x.table.after_crash(x.table.log)
     assert restored.problems == []
     owed = [each.message for each in after.session("ada").unacknowledged.values()]
-    assert {each.payload: (each.home, each.home_number) for each in owed} == sent
+    assert {each.payload: (each.event_node, each.event_number) for each in owed} == sent
 
 
 @pytest.mark.parametrize("channel", ["other/a", "placed/a"])
@@ -214,10 +221,10 @@ def test_what_a_secondary_node_keeps_has_the_name_that_went_up(channel: str) -> 
     assert isinstance(kept, MqttMessage)
     (up,) = [each.event for each in x.ups]
     record = decode_event(encode_event(kept))
-    assert origin_of(record.attributes) == (up.origin, up.original) == ("x", up.original)
+    assert journalled_id(record.attributes) == (up.origin, up.original) == ("x", up.original)
     # And it is the same after a crash, without what was noted besides.
     again = kept_message(record)
-    assert (again.home, again.home_number) == ("x", up.original)
+    assert (again.event_node, again.event_number) == ("x", up.original)
     assert not again.properties.user
 
 
@@ -226,7 +233,7 @@ def test_what_waits_for_its_name_is_kept_without_one() -> None:
     x.table.join("bob").publish("other/a", b"1", retain=True)
     (kept,) = x.table.hub.kept
     assert isinstance(kept, MqttMessage)
-    assert origin_of(kept.block) == ("", 0)
+    assert journalled_id(kept.block) == ("", 0)
     # Its number is none: another event may have it as its name.
     ada = x.table.join("ada", properties=Properties(user=(EVENT_NAMES,))).subscribe("other/#")
     (retained,) = ada.hear()

@@ -10,7 +10,7 @@ import pytest
 from tests.core.broker.dialogue import START_MS, Peer, Table
 
 from accord.core.broker.child_bridge import ChildBridge
-from accord.core.broker.kept_messages import is_of_node, origin_of
+from accord.core.broker.kept_messages import is_remote, journalled_id
 from accord.core.broker.message import MqttMessage
 from accord.core.broker.overlay_bridge import OverlayBridge
 from accord.core.broker.persistent_history import MISSED, HistorySubscriptions
@@ -52,21 +52,21 @@ class Site:
         self.hub.number += incarnation * 1_000_000_000
         self.bridge = OverlayBridge(broker, lambda: world.now_us)
         options = OverlayOptions()
-        self.overlay = Overlay(name, incarnation, options, lambda: 0.5, self.bridge.need)
+        self.overlay = Overlay(name, incarnation, options, lambda: 0.5, self.bridge.on_interest)
         self.channels = Channels(self.overlay)
         self.exchange = self.channels.serve(
             SERVICE,
-            lambda context: HistoryProtocol(context, self.overlay.store, self.overlay.needs),
+            lambda context: HistoryProtocol(context, self.overlay.store, self.overlay.interests),
         )
         self.pasts = HistorySubscriptions(
             broker, self.exchange, self.channels, lambda: world.now_us
         )
         self.journal: list[MqttMessage] = []
         options_ = {PERSISTENT: "true"}
-        self.overlay.registry.create(ChannelDefinition(name="chat/#", options=options_))
+        self.overlay.directory.create(ChannelDefinition(name="chat/#", options=options_))
         broker.bridge = self.bridge
         self.bridge.join(self.channels)
-        broker.pasts = self.pasts
+        broker.histories = self.pasts
         self.bridge.children = ChildBridge(self.bridge, incarnation, lambda: world.now_us)
 
     def turn(self) -> None:
@@ -78,7 +78,7 @@ class Site:
         self.journal += [each for each in self.hub.kept if isinstance(each, MqttMessage)]
         self.hub.kept = []
         self.pasts.step()
-        self.exchange.go_on(self.world.now_us)
+        self.exchange.send_due(self.world.now_us)
         self._obey()
         self.pasts.step()
         self.pasts.check_invariants()
@@ -87,9 +87,9 @@ class Site:
     def hand_over(self) -> None:
         for event in self.overlay.deliveries:
             if event.channel == SERVICE:
-                self.exchange.page_came(event, self.world.now_us)
+                self.exchange.on_page_event(event, self.world.now_us)
             else:
-                self.bridge.arrived(event)
+                self.bridge.on_event(event)
         self.overlay.deliveries.clear()
 
     def _obey(self) -> None:
@@ -99,9 +99,9 @@ class Site:
             if isinstance(order, MakeCut):
                 self.hub.cut_number = self.hub.number
                 offset, number = len(self.journal), self.hub.number
-                self.exchange.cut_made(order, offset, number, self.world.now_us)
+                self.exchange.on_cut(order, offset, number, self.world.now_us)
             else:
-                self.exchange.page_made(order, self._page(order), self.world.now_us)
+                self.exchange.on_page_read(order, self._page(order), self.world.now_us)
 
     def _page(self, order: ReadPage) -> HistoryPage:
         asked = order.asked
@@ -116,12 +116,12 @@ class Site:
                 each.qos,
                 each.block,
                 each.payload,
-                *origin_of(each.block),
+                *journalled_id(each.block),
             )
             for each in self.journal[start:end]
             if filter_selects(asked.wanted.filter, each.channel)
             and each.received_ms >= asked.wanted.since_ms
-            and not is_of_node(each.block)
+            and not is_remote(each.block)
         ]
         return HistoryPage(asked.id, tuple(found), "" if end == asked.before else str(end))
 
@@ -275,7 +275,7 @@ def test_events_of_other_nodes_are_kept_here_only_if_a_policy_says_so() -> None:
     archiving.settle()
     archiving.say("a", "1")
     (copy,) = archiving.sites["b"].journal
-    assert is_of_node(copy.block)
+    assert is_remote(copy.block)
     assert words(eve) == ["1"]
     # And whoever comes later gets it once.
     late = archiving.join("b", "late").subscribe("chat/#", qos=1)
@@ -382,16 +382,16 @@ def test_a_durable_session_goes_on_where_it_was_after_a_crash() -> None:
     assert words(ada) == ["1", "2", "3"]
     world.settle()
     before = world.sites["b"]
-    records, places = list(before.table.log), before.exchange.places()
+    records, places = list(before.table.log), before.exchange.watermarks()
     world.cut_off()
     world.say("a", "4 5")
     again = world.sites["b"] = Site(world, "b", [], incarnation=2)
     restored = restore(again.table.broker, records, now_ms=START_MS)
     assert restored.problems == []
     again.exchange.restore(places)
-    for subscription, known in again.table.broker.pasts_before.items():
+    for subscription, known in again.table.broker.recovered_histories.items():
         again.pasts.resume(known[0], known[1], subscription, known[2])
-    again.table.broker.pasts_before.clear()
+    again.table.broker.recovered_histories.clear()
     world.link()
     back = again.table.join("ada", clean=False, expiry_s=1_000, is_present=True)
     world.settle(10_000)
@@ -407,7 +407,7 @@ def give_up(site: Site, number: int, word: str, channel: str = CHAT) -> None:
     )
     children = site.bridge.children
     assert children is not None
-    assert children.take_up(event, is_echoed=False)
+    assert children.publish_event(event, is_echoed=False)
 
 
 def test_what_two_parents_of_a_secondary_node_kept_comes_once() -> None:
@@ -460,10 +460,10 @@ def test_what_was_kept_before_its_channel_was_persistent_has_its_name() -> None:
     give_up(site, 7, "1", channel="room/a")
     world.settle()
     (kept,) = site.journal
-    assert origin_of(kept.block) == ("x", 7)
+    assert journalled_id(kept.block) == ("x", 7)
     for each in world.sites.values():
         definition = ChannelDefinition(name="room/#", options={PERSISTENT: "true"})
-        each.overlay.registry.create(definition)
+        each.overlay.directory.create(definition)
     ada = world.join("b", "ada", properties=ASKING).subscribe("room/#", qos=1)
     world.settle()
     assert names(ada) == [("x", "7")]
@@ -477,10 +477,10 @@ def test_a_copy_at_another_node_has_the_name_of_the_event() -> None:
     give_up(world.sites["a"], 7, "1")
     world.settle()
     (own,), (copy,) = (world.sites[name].journal for name in "ab")
-    assert not is_of_node(own.block)
-    assert is_of_node(copy.block)
+    assert not is_remote(own.block)
+    assert is_remote(copy.block)
     assert own.number == copy.number
-    assert origin_of(own.block) == origin_of(copy.block) == ("x", 7)
+    assert journalled_id(own.block) == journalled_id(copy.block) == ("x", 7)
 
 
 def test_policies_know_where_an_event_of_the_past_was_published() -> None:
@@ -562,10 +562,10 @@ def test_a_secondary_node_keeps_an_event_until_its_parent_has_it_on_disk() -> No
     children = site.bridge.children
     assert children is not None
     (kept,) = site.hub.kept
-    assert children.unsettled(CHAT) == [kept.number]
-    assert children.unsettled("chat/other") == []
+    assert children.unconfirmed(CHAT) == [kept.number]
+    assert children.unconfirmed("chat/other") == []
     site.turn()
-    assert children.unsettled(CHAT) == []
+    assert children.unconfirmed(CHAT) == []
 
 
 DAMAGED: Final[list[dict[str, Any]]] = [

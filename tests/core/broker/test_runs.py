@@ -198,7 +198,7 @@ class World:
                             peer.send(Puback(packet.packet_id))
                     else:
                         self.acks[name].append(packet)
-        self.table.broker.cut_throughs.settle()
+        self.table.broker.cut_throughs.flush()
         batch = hub.ledger.take()
         for row in [] if batch is None else batch.rows:
             (
@@ -248,7 +248,7 @@ class World:
         return {
             channel: (counts.published, counts.published_bytes, counts.delivered)
             for channel in CHANNELS
-            for counts in [broker.router.route(channel).counts]
+            for counts in [broker.router.fan_out(channel).counts]
         }
 
 
@@ -344,7 +344,7 @@ def test_a_client_may_send_more_when_a_piece_of_its_run_is_answered() -> None:
     bob.receive(
         b"".join(encode(Publish("a", b"x", 1, packet_id=each), V5) for each in range(2, 12))
     )
-    assert table.broker.work(), "some of them are matched"
+    assert table.broker.run_task(), "some of them are matched"
     bob.receive(
         b"".join(encode(Publish("a", b"y", 1, packet_id=each), V5) for each in range(2, 10))
     )
@@ -360,7 +360,7 @@ def test_nothing_is_kept_while_the_journal_takes_no_more(qos: int) -> None:
     for _ in range(3):
         bob.publish("a", b"x", qos)
     table.commit()
-    table.hub.overloaded = "the disk is full"
+    table.hub.overload_cause = "the disk is full"
     bob.publish("a", b"x", qos)
     assert table.hub.kept_events() == 3
     assert table.hub.counters.shed_causes.counts == {"journal overloaded": 1}

@@ -94,16 +94,16 @@ def test_messages_have_the_names_they_had() -> None:
     ada = table.join("ada", properties=asking).subscribe("a", qos=1)
     bob = table.join("bob")
     bob.publish("a", b"own", 1)
-    way = table.broker.way(Entity("eve", node="b"), "a")
+    way = table.broker.fan_out_for(Entity("eve", node="b"), "a")
     for payload, name in (
         (b"of b", ("b", 7)),
         (b"of a child of b", ("x", 8)),
         (b"nameless", ("", -1)),
     ):
         message = make_message("a", payload, 1, False, "eve", START_MS, Properties())
-        table.hub.enter(message, way.route.counts)
-        message.home, message.home_number = name
-        table.broker.publish_now(message, way)
+        table.hub.assign_number(message, way.channel_fan_out.counts)
+        message.event_node, message.event_number = name
+        table.broker.publish_inline(message, way)
     bob.publish("a", b"retained", 1, retain=True)
     table.commit()
     before = called(ada)
@@ -547,7 +547,7 @@ class Crashes(World):
                     for packet_id, delivery in session.unacknowledged.items():
                         again = other.session(name).unacknowledged[packet_id]
                         assert again.was_sent or not delivery.was_sent
-            if session.is_durable and session.line is None:
+            if session.is_durable and session.connection is None:
                 for other in (from_log, from_snapshot):
                     found = other.session(name)
                     assert (found.ends_ms, found.will) == (session.ends_ms, session.will)
@@ -574,9 +574,9 @@ def test_messages_that_can_not_be_sent_are_left_out() -> None:
         replace(sane, number=6, block=b"\x23\0\7"),
         replace(sane, number=7, event=-1),
         replace(sane, number=8, event=2**63),
-        replace(sane, number=9, home="x\0", home_number=1),
-        replace(sane, number=10, home="x", home_number=-2),
-        replace(sane, number=11, home="x", home_number=2**63),
+        replace(sane, number=9, event_node="x\0", event_number=1),
+        replace(sane, number=10, event_node="x", event_number=-2),
+        replace(sane, number=11, event_node="x", event_number=2**63),
     ]
     records = [
         record

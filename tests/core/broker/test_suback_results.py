@@ -4,7 +4,7 @@ import pytest
 
 from accord.core.admission.resources import Resource
 from accord.core.admission.subscription_requests import AdmissionRefusal
-from accord.core.broker.suback_results import amount_text, facts_of, refusal_text, taken_by
+from accord.core.broker.suback_results import admitted_result, amount_text, facts_of, refusal_text
 
 
 @pytest.mark.parametrize(
@@ -47,4 +47,4 @@ def test_silent_nodes_lack_nothing_in_particular() -> None:
 
 
 def test_shares_are_rounded() -> None:
-    assert taken_by(2 / 3).facts == (("admitted", "0.6667"),)
+    assert admitted_result(2 / 3).facts == (("admitted", "0.6667"),)

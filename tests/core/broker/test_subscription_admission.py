@@ -18,7 +18,7 @@ from accord.core.admission.options import AdmissionOptions, Mode
 from accord.core.admission.resources import MEMORY, link
 from accord.core.admission.source_paths import SourcePath
 from accord.core.broker.subscription_admission import (
-    AGAIN_US,
+    RETRY_US,
     SubscriptionAdmission,
     channels_of,
     is_exempt,
@@ -52,7 +52,7 @@ class Gate(Table):
         self.now_us = 0
         self.here = Admission("here", 1, options)
         self.there = Admission("there", 1, options)
-        self.here.find_ways = lambda filter_, _: (
+        self.here.find_source_paths = lambda filter_, _: (
             (SourcePath(("here", "there"), 1),) if filter_selects(FAR, filter_.channel) else ()
         )
         for admission in (self.here, self.there):
@@ -61,7 +61,7 @@ class Gate(Table):
         self.admitting = SubscriptionAdmission(
             self.broker, self.here, lambda: self.now_us, lambda *_: Measured()
         )
-        self.broker.admitting = self.admitting
+        self.broker.admission = self.admitting
 
     @staticmethod
     def advertise(admission: Admission, channel: str, rate_hz: float) -> None:
@@ -70,7 +70,7 @@ class Gate(Table):
         if admission.name == node:
             admission.advertise("source", channel, filter_, rate_hz, 0)
         else:
-            admission.advertised_elsewhere(node, "source", channel, filter_, rate_hz)
+            admission.advertise_remote(node, "source", channel, filter_, rate_hz)
 
     def talk(self) -> None:
         """Let the two nodes hear each other, and clients what came of it."""
@@ -82,7 +82,7 @@ class Gate(Table):
         self.settle()
 
     def settle(self) -> None:
-        self.admitting.settle()
+        self.admitting.notify_decisions()
         self.commit()
 
     def pass_us(self, us: int) -> None:
@@ -94,8 +94,8 @@ class Gate(Table):
 
     def promised(self) -> int:
         """How many subscriptions hold something."""
-        state = self.here.books.state().get(MEMORY)
-        return 0 if state is None else state.promises
+        state = self.here.reservations.state().get(MEMORY)
+        return 0 if state is None else state.reservations
 
 
 def suback(peer: Peer, *patterns: str, packet_id: int = 1) -> list[Suback]:
@@ -150,7 +150,7 @@ def test_the_answer_waits_for_other_nodes() -> None:
     assert "near/a" not in table.session("ann").subscriptions
     table.talk()
     ann.expect(Suback(1, (0, 0)))
-    assert table.there.books.state()[link("here")].promised == 80_000
+    assert table.there.reservations.state()[link("here")].reserved == 80_000
     bob = table.join("bob")
     bob.publish("near/a", b"x")
     ann.expect(Publish("near/a", b"x"))
@@ -217,7 +217,7 @@ def test_unsubscribing_gives_back_also_what_is_not_decided() -> None:
     table.talk()
     ann.expect()
     assert table.promised() == 0
-    assert not list(table.there.books)
+    assert not list(table.there.reservations)
 
 
 def test_the_last_of_several_wishes_counts() -> None:
@@ -303,7 +303,7 @@ def test_a_group_with_another_condition_is_given_back_before_it_is_decided(leave
         ann.send(Unsubscribe(3, (pattern,)))
     table.talk()
     assert table.promised() == 0
-    assert not list(table.there.books)
+    assert not list(table.there.reservations)
 
 
 def test_what_is_withdrawn_just_before_it_is_given_back_is_forgotten() -> None:
@@ -323,7 +323,7 @@ def test_what_is_withdrawn_just_before_it_is_given_back_is_forgotten() -> None:
             one.sends.clear()
     ann.send(Unsubscribe(2, ("far/a",)))
     table.settle()
-    table.now_us += AGAIN_US
+    table.now_us += RETRY_US
     table.admitting.advance()
     assert not table.admitting._withdrawn
     assert table.promised() == 0
@@ -346,7 +346,7 @@ def test_what_is_withdrawn_is_told_and_asked_for_again() -> None:
     assert (advice["filter"], advice["state"], advice["node"]) == ("far/a", "withdrawn", "there")
     ann.send(Puback(told.packet_id))
     table.there.set_capacity(link("here"), None)
-    for _ in range(AGAIN_US // 100_000 + 40):
+    for _ in range(RETRY_US // 100_000 + 40):
         table.pass_us(100_000)
     (told,) = ann.hear()
     assert isinstance(told, Publish)
@@ -361,9 +361,9 @@ def test_in_report_nobody_waits_and_nothing_is_refused() -> None:
     ann = table.join("ann")
     assert suback(ann, "far/a", "near/a") == [Suback(1, (0, 0))]
     table.talk()
-    assert [each.filter for each in table.admitting.lately] == ["near/a", "far/a"]
-    assert not any(each.is_binding for each in table.admitting.lately)
-    assert table.admitting.refused == {"memory": 1, "bandwidth": 1}
+    assert [each.filter for each in table.admitting.recent_refusals] == ["near/a", "far/a"]
+    assert not any(each.is_binding for each in table.admitting.recent_refusals)
+    assert table.admitting.refused_counts == {"memory": 1, "bandwidth": 1}
     ann.send(Unsubscribe(2, ("far/a", "near/a")))
     assert table.promised() == 0
 
@@ -384,16 +384,16 @@ def test_publishers_that_advertise_nothing_have_runs() -> None:
     bob.publish("near/a", b"1")
 
     def has_runs() -> list[bool]:
-        return [way.has_runs for way in bob.connection._ways.values()]
+        return [way.has_runs for way in bob.connection._fan_outs.values()]
 
     assert has_runs() == [True]
     session = table.session("bob")
-    table.admitting.advertising.advertise(session, "x", "near/a", "", 2)
+    table.admitting.advertisements.advertise(session, "x", "near/a", "", 2)
     assert has_runs() == [False]
     for number in range(2, 6):
         bob.publish("near/a", b"%d" % number)
     assert [each.payload for each in ann.hear() if isinstance(each, Publish)] == [b"1", b"2", b"3"]
-    assert table.admitting.advertising.unadvertise(session, "x")
+    assert table.admitting.advertisements.unadvertise(session, "x")
     assert has_runs() == [True]
     bob.publish("near/a", b"6")
     ann.expect(Publish("near/a", b"6"))
@@ -414,16 +414,16 @@ class AdmittedWorld(World):
         super().__init__()
         admission = Admission("here", 1, OPTIONS)
         broker = self.table.broker
-        broker.admitting = SubscriptionAdmission(
+        broker.admission = SubscriptionAdmission(
             broker, admission, lambda: 0, lambda *_: Measured()
         )
-        broker.admitting.restore()
+        broker.admission.restore()
 
     @invariant()
     def promises_are_those_of_sessions(self) -> None:
         broker = self.table.broker
-        assert broker.admitting is not None
-        admission = broker.admitting.admission
+        assert broker.admission is not None
+        admission = broker.admission.admission
         admission.check_invariants()
         held = {
             (session.name, pattern)
@@ -492,5 +492,5 @@ def test_whatever_clients_do_while_others_are_asked_nothing_leaks(seed: int) -> 
         table.pass_us(100_000)
     assert not table.broker.sessions
     assert table.promised() == 0
-    assert not list(table.here.books)
-    assert not list(table.there.books)
+    assert not list(table.here.reservations)
+    assert not list(table.there.reservations)

@@ -190,7 +190,7 @@ def test_a_child_that_has_left_is_not_known_any_more() -> None:
     receiver.hear()
     answer = refused(receiver, answer_topic(event))
     assert answer.properties.reason_string == "no node 'x' is known here"
-    net.nodes["a"].bridge.arrived(late)
+    net.nodes["a"].bridge.on_event(late)
     assert shed(net.tables["a"]) == {UNKNOWN_NODE: 1}
 
 
@@ -223,7 +223,7 @@ def test_answers_are_refused_where_there_is_no_room_on_the_way_up() -> None:
 def test_what_a_child_damages_is_counted(block: bytes) -> None:
     net = tiers()
     event = Carried("x", 0, 0, (), FEEDBACK, b"", block, 7, origin="x", original=-5, importance=99)
-    assert net.children_of("a").take_up(event, is_echoed=False)
+    assert net.children_of("a").publish_event(event, is_echoed=False)
     assert shed(net.tables["a"]) == {DAMAGED: 1}
 
 
@@ -233,7 +233,7 @@ def test_a_child_can_not_lend_more_importance_than_there_is() -> None:
     net.deaf["a", "x"] = True
     receiver.publish(answer_topic(event), b"seen", 1)
     (up,) = net.secondary["x"].child.take("a", 1 << 20, net.now_us)
-    assert net.children_of("a").take_up(replace(up.event, importance=99), is_echoed=False)
+    assert net.children_of("a").publish_event(replace(up.event, importance=99), is_echoed=False)
     net.settle()
     assert heard(source) == [b"seen"]
 

@@ -24,11 +24,11 @@ class Secondary:
         self.child = Child(name, 1_000, tiers)
         self.upwards = ParentBridge(self.broker, lambda: net.now_us, self.child)
         self.broker.bridge = self.upwards
-        self.upwards.begin()
+        self.upwards.start()
 
     def hand_over(self) -> None:
         for event in self.child.deliveries:
-            self.upwards.arrived(event)
+            self.upwards.on_event(event)
         self.child.deliveries.clear()
 
 
@@ -82,7 +82,7 @@ class TierNet(Net):
         for _ in range(ms):
             super().settle(1)
             for each in self.secondary.values():
-                each.broker.hub.now_ms = START_MS + self.now_us // 1_000
+                each.broker.context.now_ms = START_MS + self.now_us // 1_000
                 each.child.advance(self.now_us)
                 self._talk(each)
             for node in self.nodes.values():
@@ -96,8 +96,8 @@ class TierNet(Net):
         for name, node in self.nodes.items():
             node.channels.check_invariants()
             self.children_of(name).check_invariants()
-            assert node.bridge.answering is not None
-            node.bridge.answering.check_invariants()
+            assert node.bridge.feedback_router is not None
+            node.bridge.feedback_router.check_invariants()
         for each in self.secondary.values():
             each.child.check_invariants()
 
@@ -132,6 +132,6 @@ def _table(node: Node | Secondary) -> Table:
     """With real connections to clients."""
     node.broker.feedback = FeedbackHandler(node.broker, node.name.encode() * SECRET_BYTES)
     at = Table(Limits())
-    at.broker, at.hub = node.broker, node.broker.hub
-    at.now_ms = node.broker.hub.now_ms
+    at.broker, at.hub = node.broker, node.broker.context
+    at.now_ms = node.broker.context.now_ms
     return at

@@ -48,7 +48,7 @@ class Flood(Template):
 def a_node(name: str, template: str = "routed", installed: Mapping[str, Load] = NONE) -> Channels:
     overlay = Overlay(name, 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
     channels = Channels(overlay, {**SHIPPED, "flood": Flood}, installed)
-    problem = overlay.registry.create(ChannelDefinition(name="uav/#", template=template))
+    problem = overlay.directory.create(ChannelDefinition(name="uav/#", template=template))
     assert problem is None
     return channels
 
@@ -74,7 +74,7 @@ def test_local_channels_stay_where_they_are() -> None:
     node = a_node("a", "local")
     node.publish(EVENT, ["b"], 0)
     assert not node.overlay.routes.flows
-    assert not node.overlay.losses
+    assert not node.overlay.drops
 
 
 def test_channels_without_definition_are_routed() -> None:
@@ -86,8 +86,8 @@ def test_channels_without_definition_are_routed() -> None:
 def test_a_template_that_is_not_installed_is_told() -> None:
     node = a_node("a", "telepathy")
     node.publish(EVENT, ["b"], 0)
-    assert node.overlay.lost == {UNKNOWN: 1}
-    assert node.overlay.losses == [(EVENT, UNKNOWN, 1)]
+    assert node.overlay.dropped == {UNKNOWN: 1}
+    assert node.overlay.drops == [(EVENT, UNKNOWN, 1)]
 
 
 def test_what_a_template_loses_is_counted_by_cause() -> None:
@@ -95,8 +95,8 @@ def test_what_a_template_loses_is_counted_by_cause() -> None:
     context = node.templates["reliable"].context
     context.lose(EVENT, "missed", 1_000)
     context.lose(EVENT, "missed")
-    assert node.overlay.lost == {"missed": 1_001}
-    assert node.overlay.losses == [(EVENT, "missed", 1_000), (EVENT, "missed", 1)]
+    assert node.overlay.dropped == {"missed": 1_001}
+    assert node.overlay.drops == [(EVENT, "missed", 1_000), (EVENT, "missed", 1)]
 
 
 def test_a_template_from_elsewhere_sees_neighbours_and_its_own_messages() -> None:
@@ -137,7 +137,7 @@ def test_what_was_kept_goes_to_one_node_whatever_the_template() -> None:
 def test_events_of_a_template_travel_as_data_and_come_to_it() -> None:
     nodes = [a_node("a", "single_source"), a_node("b", "single_source")]
     exchange(nodes, [("a", "b")])
-    nodes[1].overlay.need("uav/#", ("", ""), None)
+    nodes[1].overlay.add_interest("uav/#", ("", ""), None)
     exchange(nodes, [])
     nodes[0].publish(EVENT, ["b"], 80_000)
     (carried,) = nodes[0].overlay.take("b", 10_000, 80_000)
@@ -151,18 +151,18 @@ def test_events_of_a_template_that_is_not_installed_end() -> None:
     exchange(nodes, [("a", "b")])
     foreign = Carried("a", 1, 1, (), "uav/imagery", b"", template="telepathy")
     nodes[1].overlay.receive("a", foreign, 50_000)
-    assert [cause for _, cause, _ in nodes[1].overlay.losses] == [UNKNOWN]
+    assert [cause for _, cause, _ in nodes[1].overlay.drops] == [UNKNOWN]
 
 
 def test_what_templates_ask_of_who_publishes() -> None:
-    assert a_node("a", "total_order").bound("uav/imagery") == ChannelTraits(
+    assert a_node("a", "total_order").channel_traits("uav/imagery") == ChannelTraits(
         True, True, keeps_order=True
     )
-    assert a_node("a", "reliable").bound("uav/imagery") == ChannelTraits(
+    assert a_node("a", "reliable").channel_traits("uav/imagery") == ChannelTraits(
         can_be_full=True, keeps_order=True
     )
-    assert a_node("a", "single_source").bound("uav/imagery") == DEFAULT_TRAITS
-    assert a_node("a", "telepathy").bound("uav/imagery").problem == (
+    assert a_node("a", "single_source").channel_traits("uav/imagery") == DEFAULT_TRAITS
+    assert a_node("a", "telepathy").channel_traits("uav/imagery").problem == (
         "the template telepathy of uav/imagery is not installed at a"
     )
     assert a_node("a", "reliable").has_room("uav/imagery")
@@ -178,7 +178,7 @@ def test_what_is_installed_is_loaded_when_it_is_needed() -> None:
     channels = a_node("a", "telepathy", {"telepathy": load, "routed": load})
     assert "telepathy" in channels.names()
     assert not loaded
-    assert channels.bound("uav/imagery").problem == ""
+    assert channels.channel_traits("uav/imagery").problem == ""
     channels.publish(EVENT, ["b"], 0)
     assert loaded == ["telepathy"], "once, and never instead of what is shipped"
 
@@ -186,7 +186,7 @@ def test_what_is_installed_is_loaded_when_it_is_needed() -> None:
 def test_what_can_not_be_loaded_is_not_installed() -> None:
     channels = a_node("a", "telepathy", {"telepathy": lambda: None})
     assert channels.nodes_without("telepathy") == []
-    assert channels.bound("uav/imagery").problem
+    assert channels.channel_traits("uav/imagery").problem
     assert "telepathy" not in channels.names()
     assert channels.nodes_without("telepathy") == ["a"]
 
@@ -196,18 +196,18 @@ def test_what_another_template_still_has_is_not_settled() -> None:
     members = node.templates["reliable"].members  # type: ignore[attr-defined]
     members._told("b", "1", msgspec.msgpack.encode(Interest("uav/#")))
     node.publish(msgspec.structs.replace(EVENT, event=7), ["b"], 0)
-    assert node.unsettled("uav/imagery") == [7]
+    assert node.unconfirmed("uav/imagery") == [7]
     definition = ChannelDefinition(name="uav/#", template="routed")
-    assert node.overlay.registry.create(definition, replace=True) is None
-    assert node.unsettled("uav/imagery") == [7]
+    assert node.overlay.directory.create(definition, replace=True) is None
+    assert node.unconfirmed("uav/imagery") == [7]
     node.publish(msgspec.structs.replace(EVENT, event=8, qos=1), ["b"], 0)
-    assert sorted(node.unsettled("uav/imagery")) == [7, 8]
+    assert sorted(node.unconfirmed("uav/imagery")) == [7, 8]
 
 
 def test_publishers_wait_where_the_node_itself_has_no_room() -> None:
     node = a_node("a", "reliable")
     assert node.has_room("uav/imagery")
-    node.overlay.on_takes = lambda channel, *_: channel != "uav/imagery"
+    node.overlay.on_can_accept = lambda channel, *_: channel != "uav/imagery"
     assert not node.has_room("uav/imagery")
     assert node.has_room("uav/video")
     assert node.has_room("sea")  # what may be lost is
@@ -221,7 +221,7 @@ def test_the_node_counts_what_it_has_not_handed_over_yet() -> None:
         asked.append((events, events_bytes))
         return True
 
-    node.overlay.on_takes = takes
+    node.overlay.on_can_accept = takes
     context = node.templates["reliable"].context
     context.deliver(EVENT)
     context.takes("uav/imagery")
@@ -234,12 +234,12 @@ def test_the_node_counts_what_it_has_not_handed_over_yet() -> None:
 
 def test_who_does_not_get_on_is_waited_for_as_a_channel_says() -> None:
     node = a_node("a", "reliable")
-    assert node.patience_us("uav/imagery") == 60_000_000
-    assert node.patience_us("sea") == 0
+    assert node.stall_timeout_us("uav/imagery") == 60_000_000
+    assert node.stall_timeout_us("sea") == 0
     for options, patience_us in (({"patience_ms": "5"}, 5_000), ({"laggards": "wait"}, NEVER_US)):
         definition = ChannelDefinition(name="uav/#", template="reliable", options=options)
-        assert node.overlay.registry.create(definition, replace=True) is None
-        assert node.patience_us("uav/imagery") == patience_us
+        assert node.overlay.directory.create(definition, replace=True) is None
+        assert node.stall_timeout_us("uav/imagery") == patience_us
 
 
 def test_what_is_said_of_no_channel_at_all_is_nothing() -> None:

@@ -8,14 +8,14 @@ import pytest
 from tests.channel_nets import CHANNEL, LATENCY_US, Net
 
 from accord.core.channels.reliable import (
-    FORGET_US,
+    DEFAULT_STALL_TIMEOUT_US,
+    EXPIRE_US,
     GONE,
-    LAGGARD,
-    LAGGARDS,
     MISSED,
-    PATIENCE,
-    PATIENCE_US,
     QUEUE_FULL,
+    SLOW_MEMBER,
+    SLOW_MEMBERS,
+    STALL_TIMEOUT,
     Reliable,
 )
 from accord.core.channels.streams.in_flight import InFlightBudget
@@ -63,7 +63,7 @@ def test_everything_comes_in_order_and_is_forgotten_then() -> None:
     net.run(2 * S)
     assert net.got("c") == net.got("d") == TEXTS
     assert net.got("b") == []
-    assert reliable(net, "a").senders[CHANNEL].is_done()
+    assert reliable(net, "a").senders[CHANNEL].is_confirmed()
     assert all(not stream.events for stream in reliable(net, "b").streams.values())
     assert is_quiet(net)
 
@@ -156,14 +156,14 @@ def test_who_comes_back_in_time_gets_everything() -> None:
 
 
 def test_who_does_not_is_given_up_and_learns_it() -> None:
-    net = Net(Reliable, "ab bc", {PATIENCE: "5000"})
+    net = Net(Reliable, "ab bc", {STALL_TIMEOUT: "5000"})
     net.join("b", "c")
     net.publish("a", "0")
     net.run(S)
     net.break_link("b", "c")
     net.publish("a", "1")
     net.run(20 * S)
-    assert net.contexts["a"].lost == [LAGGARD]
+    assert net.contexts["a"].lost == [SLOW_MEMBER]
     net.make_link("b", "c")
     net.publish("a", "2")
     net.run(5 * S)
@@ -174,7 +174,7 @@ def test_who_does_not_is_given_up_and_learns_it() -> None:
 
 
 def test_a_slow_member_slows_the_source_where_the_channel_waits() -> None:
-    net = Net(Reliable, "ab bc", {LAGGARDS: "wait"})
+    net = Net(Reliable, "ab bc", {SLOW_MEMBERS: "wait"})
     net.join("b", "c")
     net.loses = lambda _, target, __: target == "c"
     published = 0
@@ -214,7 +214,7 @@ def test_a_burst_that_is_too_much_gives_nobody_up() -> None:
 
 
 def test_each_event_that_a_member_is_not_waited_for_with_is_noted_at_both_ends() -> None:
-    net = Net(Reliable, "ab ac ad", {PATIENCE: "5000"})
+    net = Net(Reliable, "ab ac ad", {STALL_TIMEOUT: "5000"})
     net.join("b", "c", "d")
     net.publish("a", "0")
     net.run(S)
@@ -224,8 +224,8 @@ def test_each_event_that_a_member_is_not_waited_for_with_is_noted_at_both_ends()
         net.run(3 * S)
     net.run(10 * S)
     net.publish("a", "1")
-    net.run(FORGET_US + 20 * S)
-    assert net.contexts["a"].lost == [LAGGARD] * 3
+    net.run(EXPIRE_US + 20 * S)
+    assert net.contexts["a"].lost == [SLOW_MEMBER] * 3
     for back in "cd":
         net.make_link("a", back)
     net.run(10 * S)
@@ -238,7 +238,7 @@ def test_each_event_that_a_member_is_not_waited_for_with_is_noted_at_both_ends()
         ["0", "2"],
         ["0", "c", "2"],
     ]
-    assert net.contexts["a"].lost == [LAGGARD] * 3
+    assert net.contexts["a"].lost == [SLOW_MEMBER] * 3
 
 
 def test_what_goes_by_while_nobody_wants_it_is_not_missed() -> None:
@@ -257,7 +257,7 @@ def test_what_goes_by_while_nobody_wants_it_is_not_missed() -> None:
 
 
 def test_who_was_given_up_is_waited_for_again_while_events_keep_coming() -> None:
-    net = Net(Reliable, "ab", {PATIENCE: "5000"})
+    net = Net(Reliable, "ab", {STALL_TIMEOUT: "5000"})
     net.join("b")
     net.break_link("a", "b")
     for number in range(1_000):
@@ -279,13 +279,13 @@ def test_who_was_given_up_is_waited_for_again_while_events_keep_coming() -> None
 
 def test_what_is_heard_again_after_long_is_handed_over_once() -> None:
     """A laggard keeps the source from going on, and who has everything hears nothing for long."""
-    net = Net(Reliable, "ab ac", {PATIENCE: "600000"})
+    net = Net(Reliable, "ab ac", {STALL_TIMEOUT: "600000"})
     net.join("b", "c")
     net.publish("a", "0")
     net.run(2 * S)
     net.break_link("a", "c")
     net.publish("a", "1")
-    net.run(FORGET_US + 20 * S)
+    net.run(EXPIRE_US + 20 * S)
     assert not reliable(net, "b").streams
     net.publish("a", "2")
     net.run(2 * S)
@@ -304,26 +304,26 @@ def test_a_node_that_is_gone_is_waited_for_once() -> None:
     net.stop("c")
     for _ in range(3):
         net.publish("a", "x")
-        net.run(PATIENCE_US + 10 * S)
-        assert reliable(net, "a").senders[CHANNEL].is_done()
+        net.run(DEFAULT_STALL_TIMEOUT_US + 10 * S)
+        assert reliable(net, "a").senders[CHANNEL].is_confirmed()
     began_us = net.now_us
     for number in range(3 * WINDOW):
         while not net.nodes["a"].has_room(CHANNEL):
             net.run(S)
         net.publish("a", str(number))
-    assert net.now_us - began_us < PATIENCE_US
+    assert net.now_us - began_us < DEFAULT_STALL_TIMEOUT_US
 
 
 def test_nothing_waits_for_nobody() -> None:
-    net = Net(Reliable, "ab", {PATIENCE: "5000"})
+    net = Net(Reliable, "ab", {STALL_TIMEOUT: "5000"})
     net.join("b")
     net.stop("b")
     for number in range(4 * WINDOW):
         net.publish("a", str(number))
     assert not net.nodes["a"].has_room(CHANNEL)
     net.run(10 * S)
-    assert reliable(net, "a").senders[CHANNEL].is_done()
-    assert net.contexts["a"].lost == [LAGGARD] * (4 * WINDOW)
+    assert reliable(net, "a").senders[CHANNEL].is_confirmed()
+    assert net.contexts["a"].lost == [SLOW_MEMBER] * (4 * WINDOW)
 
 
 def test_a_node_that_is_gone_is_not_waited_for_in_another_channel() -> None:
@@ -331,28 +331,28 @@ def test_a_node_that_is_gone_is_not_waited_for_in_another_channel() -> None:
     net.join("b", "c")
     net.stop("c")
     net.publish("a", "0")
-    net.run(PATIENCE_US + 10 * S)
+    net.run(DEFAULT_STALL_TIMEOUT_US + 10 * S)
     node = reliable(net, "a")
-    assert list(node.away) == ["c"]
+    assert list(node.unreachable) == ["c"]
     del node.senders[CHANNEL]
     net.publish("a", "1")
     net.run(S)
-    assert node.senders[CHANNEL].is_done()
+    assert node.senders[CHANNEL].is_confirmed()
     net.make_link("a", "c")
     net.run(10 * S)
-    assert not node.away
+    assert not node.unreachable
 
 
 def test_options_can_be_changed_while_a_channel_is_in_use() -> None:
-    net = Net(Reliable, "ab ac", {LAGGARDS: "wait", PATIENCE: "600000"})
+    net = Net(Reliable, "ab ac", {SLOW_MEMBERS: "wait", STALL_TIMEOUT: "600000"})
     net.join("b", "c")
     net.loses = lambda _, target, __: target == "c"
     net.publish("a", "0")
-    net.run(PATIENCE_US)
-    assert not reliable(net, "a").senders[CHANNEL].is_done()
-    net.definition = msgspec.structs.replace(net.definition, options={PATIENCE: "5000"})
+    net.run(DEFAULT_STALL_TIMEOUT_US)
+    assert not reliable(net, "a").senders[CHANNEL].is_confirmed()
+    net.definition = msgspec.structs.replace(net.definition, options={STALL_TIMEOUT: "5000"})
     net.run(6 * S)
-    assert reliable(net, "a").senders[CHANNEL].is_done()
+    assert reliable(net, "a").senders[CHANNEL].is_confirmed()
 
 
 def behind_a_gap(net: Net) -> None:
@@ -380,17 +380,17 @@ def test_or_does_not_come_back() -> None:
     net = Net(Reliable, "ab")
     behind_a_gap(net)
     net.stop("a")
-    net.run(FORGET_US + 20 * S)
+    net.run(EXPIRE_US + 20 * S)
     assert net.got("b") == ["0", "2"]
     assert net.contexts["b"].lost == [GONE]
     assert not any(net.nodes["b"].left().values())
 
 
 def test_but_not_while_its_source_may_wait() -> None:
-    net = Net(Reliable, "ab", {PATIENCE: "600000"})
+    net = Net(Reliable, "ab", {STALL_TIMEOUT: "600000"})
     behind_a_gap(net)
     net.break_link("a", "b")
-    net.run(FORGET_US + 20 * S)
+    net.run(EXPIRE_US + 20 * S)
     assert net.got("b") == ["0"]
     net.make_link("a", "b")
     net.run(10 * S)
@@ -399,7 +399,7 @@ def test_but_not_while_its_source_may_wait() -> None:
 
 
 def test_of_too_many_streams_one_that_is_idle_gives_way() -> None:
-    net = Net(Reliable, "ae be ce", {PATIENCE: "600000"})
+    net = Net(Reliable, "ae be ce", {STALL_TIMEOUT: "600000"})
     reliable(net, "e").streams = InboundStreams(most=2)
     net.join("e", "d")  # who is not there, so that sources keep all they have sent
     for source in "ab":
@@ -430,7 +430,7 @@ def test_and_one_in_which_all_is_done_does_at_once() -> None:
 
 def test_many_senders_are_looked_at_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that nothing else waits for all of them; and all of them are."""
-    monkeypatch.setattr("accord.core.channels.reliable._AT_A_TIME", 4)
+    monkeypatch.setattr("accord.core.channels.reliable._SCAN_ENTRIES", 4)
     monkeypatch.setattr(SourceStream, "next_due_us", lambda _: NEVER_US)
     net = Net(Reliable, "ab")
     net.wanted = "#"
@@ -440,19 +440,19 @@ def test_many_senders_are_looked_at_one_after_another(monkeypatch: pytest.Monkey
     for channel in channels:
         net.publish("a", channel, channel=channel)
     looked: list[tuple[int, str]] = []
-    tend = Reliable._tend_sender
+    tend = Reliable._update_sender
 
     def noted(template: Reliable, sender: StreamSender, now_us: int) -> None:
         looked.append((now_us, sender.stream.channel))
         tend(template, sender, now_us)
 
     net.leave("b")
-    monkeypatch.setattr(Reliable, "_tend_sender", noted)
+    monkeypatch.setattr(Reliable, "_update_sender", noted)
     net.run(7 * S)
     assert sorted(channel for _, channel in looked) == channels
     times = [now_us for now_us, _ in looked]
     assert [times.count(each) for each in sorted(set(times))] == [4, 4, 2]
-    assert all(sender.is_done() for sender in reliable(net, "a").senders.values())
+    assert all(sender.is_confirmed() for sender in reliable(net, "a").senders.values())
 
 
 def test_what_is_past_its_deadline_leaves_no_hole() -> None:
@@ -487,7 +487,7 @@ def test_nothing_is_kept_when_members_have_left() -> None:
         net.publish("a", text)
     net.run(S)
     net.leave("b", "c")
-    net.run(FORGET_US + 20 * S)
+    net.run(EXPIRE_US + 20 * S)
     assert not any(count for node in net.nodes.values() for count in node.left().values())
     assert all(node.next_due_us() is None for node in net.nodes.values())
 
@@ -500,7 +500,7 @@ def test_nonsense_is_ignored() -> None:
 
 
 def test_what_a_node_does_not_take_holds_its_source_back_and_no_other_member() -> None:
-    net = Net(Reliable, "ab bc", {LAGGARDS: "wait"})
+    net = Net(Reliable, "ab bc", {SLOW_MEMBERS: "wait"})
     net.join("b", "c")
     net.contexts["b"].room = 5
     count = 3 * WINDOW
@@ -519,7 +519,7 @@ def test_what_a_node_does_not_take_holds_its_source_back_and_no_other_member() -
 
 
 def test_what_was_not_taken_is_when_its_source_waits_no_more_or_begins_anew() -> None:
-    net = Net(Reliable, "ab", {PATIENCE: "5000"})
+    net = Net(Reliable, "ab", {STALL_TIMEOUT: "5000"})
     net.join("b")
     net.contexts["b"].room = 0
     net.publish("a", "0")
@@ -587,7 +587,7 @@ def test_what_waits_for_its_link_is_not_sent_twice() -> None:
 
 
 def test_many_channels_share_what_a_source_may_have_on_its_way() -> None:
-    net = Net(Reliable, "ab", {LAGGARDS: "wait"})
+    net = Net(Reliable, "ab", {SLOW_MEMBERS: "wait"})
     reliable(net, "a").load = InFlightBudget(100)
     net.wanted = "#"
     net.join("b")
@@ -646,13 +646,13 @@ def test_only_what_is_due_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     net.publish("a", "", channel="lost")
     net.run(S)
     tended: list[str] = []
-    tend = StreamRelay.tend
+    tend = StreamRelay.run_due
 
     def noted(relay: StreamRelay, stream: SourceStream, now_us: int) -> None:
         tended.append(stream.channel)
         tend(relay, stream, now_us)
 
-    monkeypatch.setattr(StreamRelay, "tend", noted)
+    monkeypatch.setattr(StreamRelay, "run_due", noted)
     net.run(S)
     assert set(tended) == {"lost"}
 
@@ -689,12 +689,14 @@ def test_an_answer_is_to_the_question_it_names() -> None:
         net.publish("a", text)
         net.run(2 * S)
     assert net.got("b") == TEXTS
-    assert 0 < reliable(net, "a").relay.answering.took_us("b", net.now_us) <= 2 * LATENCY_US
+    assert (
+        0 < reliable(net, "a").relay.response_times.estimate_us("b", net.now_us) <= 2 * LATENCY_US
+    )
 
 
 def test_who_was_late_once_is_not_for_ever() -> None:
     """Nobody is asked while all is well, so nothing new is learnt then."""
-    net = Net(Reliable, "ab", {PATIENCE: "4000"})
+    net = Net(Reliable, "ab", {STALL_TIMEOUT: "4000"})
     net.join("b")
     net.late_us = 3 * S // 2
     for _ in range(10):
@@ -759,7 +761,7 @@ def test_streams_that_are_stuck_do_not_keep_others_out() -> None:
 
 
 def test_nor_do_senders_that_have_something_to_tell() -> None:
-    net = Net(Reliable, "ab ac", {PATIENCE: "1000"})
+    net = Net(Reliable, "ab ac", {STALL_TIMEOUT: "1000"})
     reliable(net, "a").senders = OutboundStreams("a", 1, most=100)
     net.wanted = "told/#"
     net.join("c")

@@ -67,17 +67,17 @@ def a_node(
 ) -> Channels:
     overlay = Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
     templates = {**SHIPPED, "odd": template} if is_shipped else SHIPPED
-    channels = Channels(overlay, templates, {"odd": lambda: template}, contains=contains)
-    assert not overlay.registry.create(ChannelDefinition(name="uav/#", template="odd"))
+    channels = Channels(overlay, templates, {"odd": lambda: template}, isolate_faults=contains)
+    assert not overlay.directory.create(ChannelDefinition(name="uav/#", template="odd"))
     overlay.link_up("b", 0)
     return channels
 
 
 def use(channels: Channels) -> None:
     """All that can be asked of a template."""
-    channels.bound("uav/imagery")
+    channels.channel_traits("uav/imagery")
     channels.has_room("uav/imagery")
-    channels.unsettled("uav/imagery")
+    channels.unconfirmed("uav/imagery")
     channels.publish(EVENT, ["b"], 1)
     channels.feedback(EVENT, "b", "uav/imagery", 1)
     overlay = channels.overlay
@@ -112,7 +112,7 @@ def test_somebody_else_s_template_that_fails_is_not_called_any_more(method: str)
     ]
     assert channels.failures.take() == []
     assert "odd" not in channels.templates
-    assert channels.bound("uav/imagery").problem == (
+    assert channels.channel_traits("uav/imagery").problem == (
         f"the template odd of uav/imagery failed at a: KeyError: '{method}'"
     )
     assert channels.nodes_without("odd") == ["a"]
@@ -124,7 +124,7 @@ def test_the_event_that_it_fails_over_is_told_to_be_lost() -> None:
     channels = a_node(failing("published"))
     for _ in range(2):
         channels.publish(EVENT, ["b"], 0)
-    assert [cause for _, cause, _ in channels.overlay.losses] == [FAILED, FAILED]
+    assert [cause for _, cause, _ in channels.overlay.drops] == [FAILED, FAILED]
 
 
 @pytest.mark.parametrize("method", METHODS[2:])
@@ -133,7 +133,7 @@ def test_what_is_shipped_goes_on(method: str) -> None:
     for _ in range(3):
         use(channels)
     assert channels.failures.take()
-    assert channels.bound("uav/imagery").problem == ""
+    assert channels.channel_traits("uav/imagery").problem == ""
     assert channels.nodes_without("odd") == []
 
 

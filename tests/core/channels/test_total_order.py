@@ -25,10 +25,10 @@ from accord.core.channels.ordering.messages import (
     PositionVoid,
     PrepareEpoch,
     encode,
-    stamp_of,
+    position_at,
 )
 from accord.core.channels.ordering.sequencer_manager import STARTUP_GRACE_US
-from accord.core.channels.reliable import FORGET_US, LAGGARDS, PATIENCE
+from accord.core.channels.reliable import EXPIRE_US, SLOW_MEMBERS, STALL_TIMEOUT
 from accord.core.channels.rendezvous import rendezvous
 from accord.core.channels.streams.messages import NOTHING, StreamHeader
 from accord.core.channels.streams.source_stream import WINDOW, BufferedEvent
@@ -105,7 +105,7 @@ def test_another_takes_over_when_the_sequencer_fails(at_us: int) -> None:
     net.run(30 * S)
     assert len(net.got(others[0])) == 60
     assert net.got(others[0]) == net.got(others[1]) == net.got(others[2])
-    epochs = {node(net, name).desks[CHANNEL].latest for name in others}
+    epochs = {node(net, name).queues[CHANNEL].latest for name in others}
     assert len(epochs) == 1
     assert epochs.pop()[:2] == (2, sequencer_of(net)) or at_us == 0
 
@@ -184,7 +184,9 @@ def test_where_there_was_no_sequencer_nobody_is_taken_for_lost() -> None:
     net = a_net()
     net.publish("a", "first")
     net.run(S)
-    assert not any(node(net, name).office.contacts.is_lost("", net.now_us) for name in net.names)
+    assert not any(
+        node(net, name).manager.detector.is_suspected("", net.now_us) for name in net.names
+    )
 
 
 def test_nothing_is_kept_when_members_have_left() -> None:
@@ -192,7 +194,7 @@ def test_nothing_is_kept_when_members_have_left() -> None:
     talk(net, 5)
     net.run(S)
     net.leave(*net.names)
-    net.run(2 * FORGET_US)
+    net.run(2 * EXPIRE_US)
     assert not any(count for each in net.nodes.values() for count in each.left().values())
     assert all(each.next_due_us() is None for each in net.nodes.values())
 
@@ -217,7 +219,7 @@ def test_a_node_that_only_seems_to_be_cut_off_is_waited_for() -> None:
     net.run(20 * S)
     assert len(net.got("a")) == 100
     assert net.got("a") == net.got("b") == net.got("c") == net.got("d")
-    assert all(node(net, name).desks[CHANNEL].latest[:2] == (1, first) for name in net.names)
+    assert all(node(net, name).queues[CHANNEL].latest[:2] == (1, first) for name in net.names)
 
 
 def test_a_sequencer_that_fails_while_it_takes_over() -> None:
@@ -240,7 +242,7 @@ def test_a_sequencer_that_fails_while_it_takes_over() -> None:
 
 
 def latest(net: Net) -> list[Epoch]:
-    return [node(net, name).desks[CHANNEL].latest for name in net.nodes]
+    return [node(net, name).queues[CHANNEL].latest for name in net.nodes]
 
 
 def test_after_parts_have_met_there_is_one_sequencer() -> None:
@@ -373,7 +375,7 @@ def test_a_member_that_comes_back_does_not_go_back() -> None:
     member = next(name for name in net.names if name != sequencer_of(net))
     talk(net, 3)
     net.run(S)
-    position = node(net, member).ordered[CHANNEL].position
+    position = node(net, member).receivers[CHANNEL].position
     assert position is not None
     net.leave(member)
     net.run(20 * S)
@@ -381,7 +383,7 @@ def test_a_member_that_comes_back_does_not_go_back() -> None:
     before = net.got(member).copy()
     early = msgspec.structs.replace(event("early"), source="x", incarnation=1)
     stamp = (*position[:3], position[3] - 1)
-    node(net, member).arrived(
+    node(net, member).on_ready(
         BufferedEvent(early, StreamHeader(NOTHING, 0, stamp), net.now_us), net.now_us
     )
     net.run(5 * S)
@@ -395,7 +397,7 @@ def test_a_member_that_comes_back_does_not_go_back() -> None:
 def test_a_member_does_not_go_back_when_a_channel_was_quiet_for_long() -> None:
     net = a_net()
     talk(net, 3)
-    net.run(2 * FORGET_US)
+    net.run(2 * EXPIRE_US)
     for name in net.names:
         left = node(net, name).left()
         assert {what for what, count in left.items() if count} == {"positions"}
@@ -406,13 +408,13 @@ def test_a_member_does_not_go_back_when_a_channel_was_quiet_for_long() -> None:
     assert net.got("a") == net.got("b") == net.got("c") == net.got("d")
     early = msgspec.structs.replace(event("early"), source="x", incarnation=1)
     stamp = (1, sequencer_of(net), 1, 99)
-    net.run(2 * FORGET_US)
-    node(net, "a").arrived(
+    net.run(2 * EXPIRE_US)
+    node(net, "a").on_ready(
         BufferedEvent(early, StreamHeader(NOTHING, 0, stamp), net.now_us), net.now_us
     )
     assert net.contexts["a"].lost == [TOO_LATE]
     net.leave(*net.names)
-    net.run(2 * FORGET_US)
+    net.run(2 * EXPIRE_US)
     assert not any(any(node(net, name).left().values()) for name in net.names)
 
 
@@ -424,9 +426,9 @@ def test_an_epoch_is_never_begun_again() -> None:
     talk(net, 3)
     net.run(S)
     for name in (first, source):
-        node(net, name).office.forget(net.now_us, net.now_us)
-        node(net, name).desks.pop(CHANNEL)
-        node(net, name).ordered.pop(CHANNEL)
+        node(net, name).manager.expire(net.now_us, net.now_us)
+        node(net, name).queues.pop(CHANNEL)
+        node(net, name).receivers.pop(CHANNEL)
     talk(net, 2, names=source)
     net.run(5 * S)
     assert net.got(other)[-2:] == net.got(source)[-2:]
@@ -474,7 +476,11 @@ NONSENSE = [
     EpochPromise((1, "b", 1), NO_EPOCH, (HELD,) * 3_000),
     EpochPromise((1, "b", 1), NO_EPOCH, (HELD,)),
     HolderReply(
-        None, (1, "a", 1, 1), "", (PositionRange((1, "a", 1), -5, 1 << 60, "b", 1),), is_all=True
+        None,
+        (1, "a", 1, 1),
+        "",
+        (PositionRange((1, "a", 1), -5, 1 << 60, "b", 1),),
+        is_complete=True,
     ),
     PositionQuery(PositionRange((1, "a", 1), 1, 1 << 60, "b", 1)),
     PositionQuery(HELD),
@@ -490,8 +496,8 @@ def test_what_nobody_could_mean_does_no_harm(body: Body) -> None:
     net = a_net()
     talk(net, 1)
     for name in net.names:
-        node(net, name).letters.post(name, CHANNEL, encode(body), net.now_us)
-        node(net, name).letters.post(name, "elsewhere", encode(body), net.now_us)
+        node(net, name).unicast.send(name, CHANNEL, encode(body), net.now_us)
+        node(net, name).unicast.send(name, "elsewhere", encode(body), net.now_us)
     net.run(100_000)
     talk(net, 5)
     net.run(10 * S)
@@ -503,8 +509,8 @@ def test_letters_about_many_channels_are_not_remembered_without_end() -> None:
     net = a_net("ab", "ab")
     for number in range(MAX_CHANNELS + 10):
         body = encode(PrepareEpoch((1, "a", 1)))
-        node(net, "b").letters.post("b", f"channel/{number}", body, net.now_us)
-    assert len(node(net, "b").desks) == MAX_CHANNELS
+        node(net, "b").unicast.send("b", f"channel/{number}", body, net.now_us)
+    assert len(node(net, "b").queues) == MAX_CHANNELS
     node(net, "b").check_invariants()
 
 
@@ -532,9 +538,9 @@ def test_of_many_channels_the_least_used_is_forgotten_and_none_in_use() -> None:
     a_channel(net, "a", "waiting")
     body = encode(PrepareEpoch((1, "a", 1)))
     for number in range(MAX_CHANNELS + 10):
-        node(net, "a").letters.post("a", f"channel/{number}", body, net.now_us)
-        node(net, "a").letters.post("a", "busy", body, net.now_us)
-    desks = node(net, "a").desks
+        node(net, "a").unicast.send("a", f"channel/{number}", body, net.now_us)
+        node(net, "a").unicast.send("a", "busy", body, net.now_us)
+    desks = node(net, "a").queues
     assert "busy" in desks  # in use
     assert "waiting" in desks  # not empty
     assert "channel/0" not in desks
@@ -549,7 +555,7 @@ def test_where_all_channels_are_in_use_there_is_no_other(monkeypatch: pytest.Mon
     net.loses = lambda *_: True
     for number in range(4):
         a_channel(net, "a", f"channel/{number}")
-    assert list(node(net, "a").desks) == ["channel/0", "channel/1", "channel/2"]
+    assert list(node(net, "a").queues) == ["channel/0", "channel/1", "channel/2"]
     assert net.contexts["a"].lost == [TOO_MANY]
     net.loses = lambda *_: False
     net.run(10 * S)
@@ -602,7 +608,7 @@ def test_what_waits_for_its_turn_slows_its_source() -> None:
         if number % 10 == 0:
             net.run(2_000)
     net.run(S)
-    assert len(node(net, "m").ordered[CHANNEL]) == WINDOW
+    assert len(node(net, "m").receivers[CHANNEL]) == WINDOW
     assert not net.nodes["b"].has_room(CHANNEL)
     assert "slow" in net.got("c")
     silent.clear()
@@ -624,7 +630,7 @@ def test_also_what_its_own_clients_publish_waits_within_limits() -> None:
         if number % 10 == 0:
             net.run(2_000)
     net.run(S)
-    assert len(node(net, "m").ordered[CHANNEL]) == WINDOW
+    assert len(node(net, "m").receivers[CHANNEL]) == WINDOW
     assert not net.nodes["m"].has_room(CHANNEL)
     silent.clear()
     net.run(30 * S)
@@ -643,7 +649,7 @@ def test_large_events_wait_within_limits() -> None:
         net.publish("b", text)
         published += 1
         net.run(20_000)
-    assert len(node(net, "m").ordered[CHANNEL]) == 8
+    assert len(node(net, "m").receivers[CHANNEL]) == 8
     assert published == 2 * 8
     silent.clear()
     net.run(10 * S)
@@ -652,7 +658,7 @@ def test_large_events_wait_within_limits() -> None:
 
 
 def test_nothing_is_waited_for_longer_than_half_of_the_patience() -> None:
-    net, silent = a_deaf_member({PATIENCE: "10000"})
+    net, silent = a_deaf_member({STALL_TIMEOUT: "10000"})
     silent["a"] = True
     net.publish("a", "slow")
     net.run(200_000)
@@ -668,7 +674,7 @@ def test_nothing_is_waited_for_longer_than_half_of_the_patience() -> None:
 
 
 def test_where_the_channel_waits_it_is_waited_for_who_can_be_reached() -> None:
-    net, silent = a_deaf_member({PATIENCE: "10000", LAGGARDS: "wait"})
+    net, silent = a_deaf_member({STALL_TIMEOUT: "10000", SLOW_MEMBERS: "wait"})
     silent["a"] = True
     net.publish("a", "slow")
     net.run(200_000)
@@ -690,7 +696,7 @@ def test_what_a_source_does_not_wait_for_waits_for_nobody_else() -> None:
     net.run(S)
     assert "next" not in net.got("m")
     node(net, "b").senders[CHANNEL].drop("m", net.now_us)
-    node(net, "b").weigh(CHANNEL)
+    node(net, "b").update_load(CHANNEL)
     net.run(S)
     assert net.got("m")[-1] == "next"
     silent.clear()
@@ -704,8 +710,8 @@ def test_who_has_published_nothing_for_long_gets_places_again() -> None:
     net, _ = a_deaf_member()
     for number in range(60):
         net.publish("b", str(number))
-        net.run(FORGET_US // 20)
-    assert CHANNEL not in node(net, "a").desks
+        net.run(EXPIRE_US // 20)
+    assert CHANNEL not in node(net, "a").queues
     net.publish("a", "again")
     net.run(5 * S)
     assert net.got("m")[-1] == net.got("c")[-1] == "again"
@@ -715,14 +721,14 @@ def test_where_nobody_wants_an_event_no_order_is_remembered_for_it() -> None:
     """It may come from a stream that ends long after all have left."""
     net = Net(TotalOrder, "ab")
     late = msgspec.structs.replace(event("late"), source="a", incarnation=1)
-    node(net, "b").arrived(BufferedEvent(late, StreamHeader(NOTHING, 0, (1, "a", 1, 1)), 0), 0)
+    node(net, "b").on_ready(BufferedEvent(late, StreamHeader(NOTHING, 0, (1, "a", 1, 1)), 0), 0)
     assert not any(node(net, "b").left().values())
 
 
 def test_nonsense_is_ignored() -> None:
     net = Net(TotalOrder, "ab")
     net.nodes["b"].said("a", CHANNEL, b"?", 0)
-    node(net, "b").letters.post("b", CHANNEL, b"?", 0)
+    node(net, "b").unicast.send("b", CHANNEL, b"?", 0)
     assert not any(net.nodes["b"].left().values())
 
 
@@ -739,7 +745,7 @@ def test_an_epoch_that_somebody_made_up_ends_no_channel(count: int) -> None:
             CurrentEpoch(made_up),
             PrepareEpoch(made_up),
         ):
-            net.nodes["d"].letters.post(name, CHANNEL, encode(body), net.now_us)  # type: ignore[attr-defined]
+            net.nodes["d"].letters.send(name, CHANNEL, encode(body), net.now_us)  # type: ignore[attr-defined]
     net.run(1 * S)
     talk(net, 2)
     net.run(5 * S)
@@ -752,9 +758,11 @@ def test_an_event_with_a_stamp_that_nobody_gave_is_no_event() -> None:
     talk(net, 1)
     net.run(3 * S)
     one = node(net, "a")
-    assert one.is_note(CHANNEL, StreamHeader(NOTHING, 0, stamp_of(one.desks[CHANNEL].latest, 9)))
-    assert not one.is_note(CHANNEL, StreamHeader(NOTHING, 0, (2**62, "d", 1, 1)))
-    assert not one.is_note(CHANNEL, StreamHeader(NOTHING, 2**62))
+    assert one.is_valid_header(
+        CHANNEL, StreamHeader(NOTHING, 0, position_at(one.queues[CHANNEL].latest, 9))
+    )
+    assert not one.is_valid_header(CHANNEL, StreamHeader(NOTHING, 0, (2**62, "d", 1, 1)))
+    assert not one.is_valid_header(CHANNEL, StreamHeader(NOTHING, 2**62))
 
 
 def test_a_node_that_takes_no_more_gets_the_rest_in_the_same_order_later() -> None:

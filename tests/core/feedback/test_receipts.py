@@ -29,8 +29,8 @@ def test_a_receipt_says_whose_event_it_is() -> None:
     assert receipt == parse_receipt(TEXT)
     assert (receipt.node, receipt.client, receipt.event) == ("denver", "camera", 7)
     assert (receipt.channel, receipt.correlation) == ("uav/imagery", b"mine")
-    assert DENVER.is_of(receipt, "ada")
-    assert not DENVER.is_of(receipt, "bob")
+    assert DENVER.belongs_to(receipt, "ada")
+    assert not DENVER.belongs_to(receipt, "bob")
     assert b"ada" not in urlsafe_b64decode(TEXT + "==")
     assert repr(DENVER) == "Receipts('denver')"
 
@@ -43,7 +43,7 @@ def test_what_is_made_is_verified_and_fits_into_a_topic(
     receipt = DENVER.verify(text)
     assert receipt.correlation == correlation
     assert (receipt.client, receipt.event, receipt.channel) == (client, event, channel)
-    assert DENVER.is_of(receipt, owner)
+    assert DENVER.belongs_to(receipt, owner)
     assert text.isascii()
     assert not any(mark in text for mark in "/+#$= ")
 

@@ -150,4 +150,4 @@ def linked(options: LinkOptions | None = None, **features: int) -> Ends:
 
 def why(session: LinkSession) -> str:
     """Why it has ended; nothing while it has not."""
-    return "" if session.ended is None else session.ended.why
+    return "" if session.ended is None else session.ended.reason

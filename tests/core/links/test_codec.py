@@ -39,7 +39,7 @@ def test_a_single_type_will_do() -> None:
 def test_what_can_t_be_read(body: bytes) -> None:
     with pytest.raises(LinkError, match="a message that can't be read") as error:
         CODEC.decode(body)
-    assert error.value.why == CloseReason.GARBAGE
+    assert error.value.reason == CloseReason.GARBAGE
     with pytest.raises(LinkError):
         CODEC.decode_one(body)
 

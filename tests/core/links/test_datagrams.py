@@ -81,7 +81,7 @@ def test_each_datagram_counts_once_in_any_order() -> None:
     reader = opener()
     numbers = [message.number for each in arrivals for message in reader.open(each)]
     assert len(numbers) == len(set(numbers)) == expected
-    assert reader.repeated == 500
+    assert reader.replayed == 500
     assert reader.lost == reader.highest + 1 - expected
 
 
@@ -91,10 +91,10 @@ def test_what_is_older_than_the_window_is_not_believed() -> None:
     reader = opener()
     reader.open(sent[1_023])
     reader.open(sent[0])
-    assert (reader.received, reader.repeated) == (2, 0)
+    assert (reader.received, reader.replayed) == (2, 0)
     reader.open(sent[1_999])
     reader.open(sent[975])
-    assert (reader.received, reader.repeated) == (3, 1)
+    assert (reader.received, reader.replayed) == (3, 1)
     reader.open(sent[976])
     assert (reader.received, reader.lost) == (4, 1_996)
 
@@ -113,7 +113,7 @@ def test_datagrams_are_used_while_the_other_side_hears_them() -> None:
     assert other.opener.open(probe) == []
     _, report = other.advance(S)
     assert report == DatagramReport(1, 0)
-    one.heard(report, S)
+    one.on_report(report, S)
     assert one.is_open(4 * S)
     assert not one.is_open(4 * S + 1)
 
@@ -133,7 +133,7 @@ def test_whoever_sends_needs_no_probes() -> None:
 def test_reports_that_can_t_be_true_are_ignored(report: DatagramReport) -> None:
     one = both()
     one.sealer.seal([])
-    one.heard(report, 0)
+    one.on_report(report, 0)
     assert not one.is_open(0)
 
 
@@ -144,7 +144,7 @@ def test_the_sender_learns_its_loss() -> None:
         one.sealer.seal([])
         received += number % 4 != 0
         if number % 20 == 19:
-            one.heard(DatagramReport(received, number), number)
+            one.on_report(DatagramReport(received, number), number)
     assert 0.15 < one.loss < 0.25
 
 

@@ -47,7 +47,7 @@ def test_a_frame_may_be_as_large_as_the_limit_and_no_larger() -> None:
     framer.feed(frame(DATA, bytes(96))[:5])  # the header will do
     with pytest.raises(LinkError, match="a frame of 101 bytes, at most 100 accepted") as error:
         framer.take()
-    assert error.value.why == CloseReason.TOO_LARGE
+    assert error.value.reason == CloseReason.TOO_LARGE
 
 
 @pytest.mark.parametrize(

@@ -38,13 +38,13 @@ def refused(ends: Ends) -> tuple[LinkError, LinkError]:
     one, other = ends.dialer.ended, ends.listener.ended
     assert one is not None
     assert other is not None
-    assert one.is_told != other.is_told
-    assert (one.why, one.problem) == (other.why, other.problem)
-    return (other, one) if one.is_told else (one, other)
+    assert one.is_from_peer != other.is_from_peer
+    assert (one.reason, one.problem) == (other.reason, other.problem)
+    return (other, one) if one.is_from_peer else (one, other)
 
 
 def test_both_sides_know_each_other_after_two_messages_each() -> None:
-    ends = Ends(athens=replace(ATHENS, most=7), berlin=replace(BERLIN, most=4))
+    ends = Ends(athens=replace(ATHENS, max_version=7), berlin=replace(BERLIN, max_version=4))
     ends.talk()
     there, back = ends.dialer.neighbour, ends.listener.neighbour
     assert there is not None
@@ -54,7 +54,7 @@ def test_both_sides_know_each_other_after_two_messages_each() -> None:
     kinds = [[type(message) for message in heard(data)] for data in ends.wire]
     assert kinds == [[Hello], [Hello], [Proof], [Proof]]
     assert there.sending.secret == back.receiving.secret != there.receiving.secret
-    assert ends.dialer.claimed == "berlin"
+    assert ends.dialer.claimed_name == "berlin"
 
 
 def test_a_stranger_who_connects_learns_nothing_that_depends_on_the_key() -> None:
@@ -71,11 +71,11 @@ def test_a_stranger_who_connects_learns_nothing_that_depends_on_the_key() -> Non
 @pytest.mark.parametrize("least", [1, 3])
 def test_no_common_version(least: int) -> None:
     ends = Ends(
-        athens=replace(ATHENS, least=least, most=least + 1),
-        berlin=replace(BERLIN, least=4 - least, most=5 - least),
+        athens=replace(ATHENS, min_version=least, max_version=least + 1),
+        berlin=replace(BERLIN, min_version=4 - least, max_version=5 - least),
     )
     ours, theirs = refused(ends)
-    assert ours.why == CloseReason.VERSION
+    assert ours.reason == CloseReason.VERSION
     assert f"versions {4 - least} to {5 - least}" in ours.problem
     assert f"the other {least} to {least + 1}" in ours.problem
     assert theirs.remedy == "update the older of the two nodes"
@@ -83,7 +83,10 @@ def test_no_common_version(least: int) -> None:
 
 def test_another_key() -> None:
     ours, _ = refused(Ends(berlin=replace(BERLIN, key=SharedKey(b"another"))))
-    assert (ours.why, ours.problem) == (CloseReason.KEY, "node athens has not the same shared key")
+    assert (ours.reason, ours.problem) == (
+        CloseReason.KEY,
+        "node athens has not the same shared key",
+    )
     assert ours.remedy == "give both nodes the same shared key"
 
 
@@ -97,7 +100,7 @@ def test_a_key_on_one_side_only(has_athens_key: bool) -> None:
         remote=HERE,
     )
     ours, _ = refused(ends)
-    assert ours.why == CloseReason.KEY
+    assert ours.reason == CloseReason.KEY
     with_key, without = ("athens", "berlin") if has_athens_key else ("berlin", "athens")
     assert ours.problem == f"node {with_key} asks for a shared key, and node {without} has none"
 
@@ -134,26 +137,26 @@ def test_a_certificate_for_the_node_s_name_is_as_good_as_a_key() -> None:
     ours, _ = refused(
         without_key(RemoteEndpoint(address="192.0.2.1", certified=("berlin", "oslo")))
     )
-    assert ours.why == CloseReason.CERTIFICATE
+    assert ours.reason == CloseReason.CERTIFICATE
     assert ours.problem == "node athens has a certificate for berlin, oslo only"
 
 
 def test_a_node_of_the_same_name() -> None:
     ours, theirs = refused(Ends(berlin=replace(BERLIN, node="athens")))
-    assert (ours.why, ours.problem) == (CloseReason.SAME_NAME, "both nodes are called athens")
+    assert (ours.reason, ours.problem) == (CloseReason.SAME_NAME, "both nodes are called athens")
     assert not theirs.is_routine
 
 
 def test_a_node_that_reaches_itself() -> None:
     ours, theirs = refused(Ends(berlin=ATHENS))
-    assert ours.why == CloseReason.ITSELF
+    assert ours.reason == CloseReason.ITSELF
     assert theirs.is_routine
 
 
 @pytest.mark.parametrize("name", ["", "two words", "x" * 65])
 def test_names_are_checked(name: str) -> None:
     ours, _ = refused(Ends(athens=replace(ATHENS, node=name)))
-    assert ours.why == CloseReason.NAME
+    assert ours.reason == CloseReason.NAME
 
 
 def test_who_is_not_admitted_is_told_why() -> None:
@@ -161,7 +164,7 @@ def test_who_is_not_admitted_is_told_why() -> None:
         return LinkError(CloseReason.BUSY, f"no room for {neighbour.node}")
 
     ours, _ = refused(Ends(other_admit=nobody))
-    assert (ours.why, ours.problem) == (CloseReason.BUSY, "no room for athens")
+    assert (ours.reason, ours.problem) == (CloseReason.BUSY, "no room for athens")
     ends = Ends(admit=nobody)
     ours, _ = refused(ends)
     assert ours.problem == "no room for berlin"
@@ -215,7 +218,7 @@ def hello(**changes: object) -> bytes:
         (hello(magic="mqtt"), "expected the greeting of a node"),
         (hello(nonce=b"short"), "expected a fresh nonce"),
         (hello(nonce=b"c" * 32), "expected a fresh nonce"),  # the listener's own
-        (hello(least=2, most=1), "speaks versions 1 to 1"),
+        (hello(min_version=2, max_version=1), "speaks versions 1 to 1"),
         (frame(LINK, encode_link_message(Proof(bytes(32)))), "expected a greeting first"),
         (hello() + hello(), "expected a proof after the greeting"),
         (hello() + frame(1, b"\x90"), "a message before the handshake has ended"),
@@ -231,7 +234,7 @@ def test_what_is_no_handshake(data: bytes, problem: str) -> None:
     assert session.ended is not None
     assert problem in session.ended.problem
     last_words = heard(b"".join(session.take_control(0)))[-1]
-    assert last_words == LinkClose(session.ended.why, session.ended.problem)
+    assert last_words == LinkClose(session.ended.reason, session.ended.problem)
     session.check_invariants()
 
 
@@ -248,7 +251,7 @@ def test_another_node_than_the_expected_one_learns_no_proof() -> None:
     afar = replace(AFAR, expected="chania")
     ends.dialer = ends._session(ATHENS, afar, admit_all, True, b"a" * 32)
     ours, _ = refused(ends)
-    assert (ours.why, ours.problem) == (
+    assert (ours.reason, ours.problem) == (
         CloseReason.OTHER,
         "expected node chania there, found berlin",
     )

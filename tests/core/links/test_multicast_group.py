@@ -31,7 +31,7 @@ def test_what_one_seals_the_others_open() -> None:
     for number, datagram in enumerate(datagrams):
         opened = berlin.open(datagram)
         assert opened is not None
-        assert (opened.head.sender, opened.head.incarnation) == ("athens", 5)
+        assert (opened.header.sender, opened.header.incarnation) == ("athens", 5)
         assert opened.number == number
         found += [each.number for each in berlin.messages(opened)]
     assert found == list(range(10))
@@ -43,7 +43,7 @@ def test_what_one_seals_the_others_open() -> None:
 def test_beacons_say_where_a_node_listens() -> None:
     opened = group("berlin").open(group().beacon(("10.0.0.1:7400",) * 20))
     assert opened is not None
-    assert opened.head.addresses == ("10.0.0.1:7400",) * MAX_ADDRESSES
+    assert opened.header.addresses == ("10.0.0.1:7400",) * MAX_ADDRESSES
     assert group().messages(opened) == []
 
 
@@ -101,13 +101,13 @@ def test_a_neighbour_counts_as_reached_while_it_confirms() -> None:
     said = at_athens.advance(0)
     assert said == MulticastReport(1, 0, -1)
     assert not at_berlin.admit(1), "where it begins is not known yet"
-    at_berlin.told(said, 0)
+    at_berlin.on_report(said, 0)
     assert at_athens.advance(S // 2) is None
     athens.beacon(())
     assert at_berlin.admit(1)
     answer = at_berlin.advance(S)
     assert answer == MulticastReport(0, 1, 1)
-    at_athens.told(answer, S)
+    at_athens.on_report(answer, S)
     assert at_athens.is_open(S)
     assert at_athens.is_open(4 * S)
     assert not at_athens.is_open(4 * S + 1), "silence"
@@ -122,7 +122,7 @@ def test_reports_that_can_t_be_true_open_nothing() -> None:
         MulticastReport(0, 0, -1),
         MulticastReport(-5, 10, 1 << 60),
     ):
-        end.told(report, 0)
+        end.on_report(report, 0)
         assert not end.is_open(0), "nothing was sent yet"
 
 
@@ -133,11 +133,11 @@ def test_no_number_counts_twice_nor_what_was_sent_before_the_link() -> None:
     at_athens, at_berlin = ends(athens, berlin)
     said = at_athens.advance(0)
     assert said is not None
-    at_berlin.told(said, 0)
+    at_berlin.on_report(said, 0)
     assert [at_berlin.admit(number) for number in (4, 5, 6, 5, 6, 3)] == [
         False, True, True, False, False, False,
     ]  # fmt: skip
-    assert at_berlin.repeated == 4
+    assert at_berlin.replayed == 4
 
 
 def session_pair(
@@ -180,15 +180,15 @@ def talk(one: LinkSession, other: LinkSession, now_us: int) -> None:
 def test_sessions_tell_each_other_what_they_hear() -> None:
     athens, berlin = group(), group("berlin")
     one, other = session_pair(athens, berlin)
-    assert one.in_group is not None
-    assert other.in_group is not None
+    assert one.group_peer is not None
+    assert other.group_peer is not None
     opened = berlin.open(athens.beacon(()))
     assert opened is not None
-    assert other.in_group.admit(opened.number)
-    assert not one.in_group.is_open(0)
+    assert other.group_peer.admit(opened.number)
+    assert not one.group_peer.is_open(0)
     talk(one, other, S)
-    assert one.in_group.is_open(S)
-    assert not other.in_group.is_open(S), "berlin has sent nothing"
+    assert one.group_peer.is_open(S)
+    assert not other.group_peer.is_open(S), "berlin has sent nothing"
     assert one.next_due_us() == 2 * S
     assert one.ended is None
 
@@ -202,4 +202,4 @@ def test_only_those_of_the_same_group_and_without_tls_are_in_it() -> None:
     ):
         for end in session_pair(one, other, is_encrypted=is_encrypted):
             assert end.neighbour is not None
-            assert end.in_group is None
+            assert end.group_peer is None

@@ -116,7 +116,7 @@ def test_control_that_nobody_takes_ends_the_link() -> None:
     ends.talk()
     assert ends.to_listener == []
     assert ends.listener.ended is not None
-    assert ends.listener.ended.is_told
+    assert ends.listener.ended.is_from_peer
 
 
 def test_garbage_ends_the_link_after_what_came_before() -> None:
@@ -193,7 +193,7 @@ def test_an_idle_link_is_kept_alive_and_a_silent_one_ends() -> None:
     assert why(ends.listener) == ""
     ends.listener.advance(ends.now_us + 15 * S)
     assert ends.listener.ended is not None
-    assert (ends.listener.ended.why, ends.listener.ended.problem) == (
+    assert (ends.listener.ended.reason, ends.listener.ended.problem) == (
         CloseReason.IDLE,
         "nothing was heard for 15 s",
     )
@@ -226,7 +226,7 @@ def test_either_side_may_end_it_with_a_word() -> None:
     ends.talk()
     for side in (ends.dialer, ends.listener):
         assert side.ended is not None
-        assert (side.ended.why, side.ended.is_routine) == (CloseReason.STOPPED, True)
+        assert (side.ended.reason, side.ended.is_routine) == (CloseReason.STOPPED, True)
         assert side.ended.problem == "node athens stops"
     assert ends.to_listener == []
     assert ends.listener.receive(frame_of(CONTROL, [encode(Note(2))]), 0) == []
@@ -236,15 +236,15 @@ def test_reasons_of_newer_nodes_are_understood_as_text() -> None:
     ends = linked()
     ends.dialer.receive(frame(0, msgspec.msgpack.encode(["ended", "new", "x" * 1_000, 7])), 0)
     assert ends.dialer.ended is not None
-    assert ends.dialer.ended.why == "new"
+    assert ends.dialer.ended.reason == "new"
     assert len(ends.dialer.ended.problem) == 300
     assert ends.dialer.ended.remedy == ""
 
 
 def test_touching_shows_the_other_side_that_one_is_there() -> None:
     ends = linked()
-    ends.dialer.touch()
-    ends.dialer.touch()
+    ends.dialer.queue_keepalive()
+    ends.dialer.queue_keepalive()
     assert ends.dialer.take_control(0) == [frame(0, b"")]
 
 

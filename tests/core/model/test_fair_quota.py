@@ -22,7 +22,7 @@ def test_there_is_always_something_left_for_another() -> None:
     shares = FairQuota(1_000)
     assert [greedy(shares, who) for who in "abcdef"] == [500, 250, 125, 63, 31, 16]
     for _ in range(500):
-        shares.give_back("a")
+        shares.release("a")
     assert greedy(shares, "b") == 133, "more than before, as there is more"
     assert greedy(shares, "a") == 191
 
@@ -45,6 +45,6 @@ def test_it_is_known_who_has_what(steps: list[tuple[str, int, bool]]) -> None:
             shares.take(who, size)
             held.append((who, size))
         elif not is_more and held:
-            shares.give_back(*held.pop(size % len(held)))
+            shares.release(*held.pop(size % len(held)))
         shares.check_invariants()
         assert (shares.count, shares.bytes) == (len(held), sum(size for _, size in held))

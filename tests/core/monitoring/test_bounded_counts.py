@@ -20,7 +20,7 @@ def test_names_beyond_the_limit_count_as_other() -> None:
 
 
 def test_the_greatest_counts_are_kept() -> None:
-    tally = TopCounts(wanted=2)
+    tally = TopCounts(limit=2)
     for client, count in (("a", 5), ("b", 1), ("c", 7), ("d", 2), ("e", 1)):
         tally.add(client, "expired", count)
     assert tally.top() == [("c", "expired", 7), ("a", "expired", 5), (OTHER, "expired", 4)]
@@ -30,7 +30,7 @@ def test_the_greatest_counts_are_kept() -> None:
 def test_sums_by_cause_are_exact_and_counts_by_client_never_too_high(
     added: list[tuple[str, str, int]],
 ) -> None:
-    tally = TopCounts(wanted=3)
+    tally = TopCounts(limit=3)
     truth: Counter[tuple[str, str]] = Counter()
     for client, cause, count in added:
         tally.add(client, cause, count)
@@ -46,7 +46,7 @@ def test_sums_by_cause_are_exact_and_counts_by_client_never_too_high(
 
 
 def test_looking_changes_nothing() -> None:
-    tally = TopCounts(wanted=1)
+    tally = TopCounts(limit=1)
     for client in "abc":
         tally.add(client, "expired")
     assert tally.top() == tally.top()

@@ -11,7 +11,7 @@ from accord.core.monitoring.statistics import WAIT_BUCKETS
 )
 def test_waits_go_into_buckets(wait_ms: int, bucket: int) -> None:
     counts = ChannelCounts("a")
-    counts.waited(wait_ms, 2)
+    counts.count_wait(wait_ms, 2)
     assert counts.wait_counts[bucket] == sum(counts.wait_counts) == 2
     assert counts.waited_ms == 2 * max(wait_ms, 0)
 

@@ -50,7 +50,7 @@ def test_no_waits_have_no_quantile() -> None:
 def test_a_quantile_is_in_the_bucket_of_the_true_one(waits: list[int], share: float) -> None:
     counts = ChannelCounts("a")
     for wait_ms in waits:
-        counts.waited(wait_ms)
+        counts.count_wait(wait_ms)
     true_ms = sorted(waits)[max(-int(-share * len(waits) // 1) - 1, 0)]
     found = wait_quantile_ms(counts.wait_counts, share)
     assert found is not None

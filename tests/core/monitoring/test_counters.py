@@ -20,10 +20,10 @@ from accord.core.monitoring.statistics import (
 
 def test_a_connection_comes_and_goes() -> None:
     counters = Counters(started_ms=1_000)
-    counters.connected()
-    counters.connected()
-    counters.disconnected("normal")
-    counters.refused("too many connections")
+    counters.count_connect()
+    counters.count_connect()
+    counters.count_disconnect("normal")
+    counters.count_refused("too many connections")
     now = counters.snapshot(now_ms=3_500)
     assert (now.connections, now.connections_peak, now.connects) == (1, 2, 2)
     assert now.disconnects == {"normal": 1}
@@ -48,9 +48,9 @@ def test_traffic_is_counted_by_direction_and_qos() -> None:
 
 def test_what_is_shed_has_cause_and_client() -> None:
     counters = Counters(started_ms=0)
-    counters.shed(SHED_QUEUE_FULL, "slow", 3)
-    counters.shed(SHED_EXPIRED, "slow")
-    counters.shed(SHED_EXPIRED, "away")
+    counters.count_shed(SHED_QUEUE_FULL, "slow", 3)
+    counters.count_shed(SHED_EXPIRED, "slow")
+    counters.count_shed(SHED_EXPIRED, "away")
     shed = counters.snapshot(now_ms=0).shed
     assert shed == Shed(
         causes={SHED_QUEUE_FULL: 3, SHED_EXPIRED: 2},
@@ -76,7 +76,7 @@ def test_queues_are_counted_by_importance() -> None:
 @given(st.integers(0, 10**9))
 def test_a_wait_falls_into_the_first_bucket_above_it(wait_ms: int) -> None:
     counters = Counters(started_ms=0)
-    counters.waited(3, wait_ms, 2)
+    counters.count_wait(3, wait_ms, 2)
     waits = counters.snapshot(now_ms=0).queues[3].waits
     first = sum(bound_ms <= wait_ms for bound_ms in WAIT_BOUNDS_MS)
     assert waits.counts[first] == waits.count == 2
@@ -85,7 +85,7 @@ def test_a_wait_falls_into_the_first_bucket_above_it(wait_ms: int) -> None:
 
 def test_a_clock_that_steps_back_counts_as_no_wait() -> None:
     counters = Counters(started_ms=100)
-    counters.waited(0, -5)
+    counters.count_wait(0, -5)
     now = counters.snapshot(now_ms=50)
     assert now.queues[0].waits.counts[0] == 1
     assert now.queues[0].waits.total_ms == 0
@@ -105,25 +105,25 @@ def test_a_clock_that_steps_back_counts_as_no_wait() -> None:
 def test_quantiles_are_bounds(waits_ms: list[int], share: float, bound_ms: int) -> None:
     counters = Counters(started_ms=0)
     for wait_ms in waits_ms:
-        counters.waited(0, wait_ms)
+        counters.count_wait(0, wait_ms)
     assert counters.snapshot(now_ms=0).queues[0].waits.quantile_ms(share) == bound_ms
 
 
 def test_a_snapshot_does_not_change_any_more() -> None:
     counters = Counters(started_ms=0)
     before = counters.snapshot(now_ms=0)
-    counters.shed(SHED_EXPIRED, "a")
-    counters.refused("busy")
-    counters.connected()
-    counters.disconnected("normal")
-    counters.waited(0, 1)
+    counters.count_shed(SHED_EXPIRED, "a")
+    counters.count_refused("busy")
+    counters.count_connect()
+    counters.count_disconnect("normal")
+    counters.count_wait(0, 1)
     counters.publishes_received[0] += 1
     assert before == Counters(started_ms=0).snapshot(now_ms=0)
 
 
 def test_statistics_travel_as_json() -> None:
     counters = Counters(started_ms=0)
-    counters.shed(SHED_EXPIRED, "a")
+    counters.count_shed(SHED_EXPIRED, "a")
     journal = JournalStatus(segments=1, next_offset=7, synced_offset=5)
     now = counters.snapshot(now_ms=1, journal=journal)
     assert msgspec.json.decode(msgspec.json.encode(now), type=Statistics) == now

@@ -23,13 +23,13 @@ def test_the_newest_value_counts() -> None:
 
 
 def test_a_stale_value_says_nothing_and_is_forgotten() -> None:
-    registry = MeasurementRegistry(forget_after_ms=100)
+    registry = MeasurementRegistry(expire_after_ms=100)
     registry.put("link", "a-b", "availability", 0.9, at_ms=1_000)
     registry.put("link", "a-c", "availability", 0.8, at_ms=1_050)
     assert registry.get("link", "a-b", "availability", now_ms=1_100) == 0.9
     assert registry.get("link", "a-b", "availability", now_ms=1_101) is None
     assert [known.subject for known in registry.select("link", now_ms=1_101)] == ["a-c"]
-    assert registry.forget(now_ms=1_101) == 1
+    assert registry.expire(now_ms=1_101) == 1
     assert len(registry) == 1
 
 

@@ -14,7 +14,7 @@ def publish(table: ChannelTable, channel: str, count: int, *, size: int = 1_000)
     counts.published_bytes += count * size
     counts.delivered += count
     counts.delivered_bytes += count * size
-    counts.waited(8, count)
+    counts.count_wait(8, count)
 
 
 class TestChannels:
@@ -25,7 +25,7 @@ class TestChannels:
         counts = table.get("a")
         counts.late, counts.shaped, counts.replaced = 1, 2, 3
         counts.expired, counts.shed, counts.refused = 4, 5, 6
-        assert watch.look(now_ms=2_000) == [
+        assert watch.sample(now_ms=2_000) == [
             ChannelActivity(
                 channel="a",
                 published_hz=5,
@@ -45,14 +45,14 @@ class TestChannels:
                 dropped=18,
             )
         ]
-        assert watch.look(now_ms=2_001)[0].dropped_hz > 8
+        assert watch.sample(now_ms=2_001)[0].dropped_hz > 8
 
     def test_internal_channels_are_left_out(self) -> None:
         table = ChannelTable()
         watch = ChannelSampler(table, now_ms=0)
         for name in ("a", "$SYS/x", "$accord/query", "accord-response/ann/1"):
             publish(table, name, 1)
-        assert [line.channel for line in watch.look(now_ms=1_000)] == ["a"]
+        assert [line.channel for line in watch.sample(now_ms=1_000)] == ["a"]
         assert watch.total == 1
 
     def test_the_busiest_come_first_and_the_idle_go(self) -> None:
@@ -60,10 +60,10 @@ class TestChannels:
         watch = ChannelSampler(table, now_ms=0)
         for name, count in (("a", 1), ("b", 3), ("c", 2), ("d", 7)):
             publish(table, name, count)
-        assert [line.channel for line in watch.look(now_ms=1_000)] == ["other", "b", "a"]
+        assert [line.channel for line in watch.sample(now_ms=1_000)] == ["other", "b", "a"]
         for look in range(SAMPLES):
             publish(table, "a", 1)
-            lines = watch.look(now_ms=2_000 + look * 1_000)
+            lines = watch.sample(now_ms=2_000 + look * 1_000)
         assert [line.channel for line in lines] == ["a"]
         assert lines[0].published_hz == 1
 
@@ -72,9 +72,9 @@ class TestChannels:
         watch = ChannelSampler(table, now_ms=0)
         publish(table, "a", 100)
         for second in range(1, 60):
-            watch.look(now_ms=second * 1_000)
+            watch.sample(now_ms=second * 1_000)
         publish(table, "a", 5)
-        (line,) = watch.look(now_ms=60_000)
+        (line,) = watch.sample(now_ms=60_000)
         assert (line.published_hz, line.published) == (5, 105)
 
     def test_among_too_many_the_busiest_are_measured_and_the_others_catch_up(self) -> None:
@@ -82,9 +82,9 @@ class TestChannels:
         watch = ChannelSampler(table, now_ms=0, busiest=2)
         for name, count in (("a", 4), ("b", 9), ("c", 6)):
             publish(table, name, count)
-        assert [line.channel for line in watch.look(now_ms=1_000)] == ["b", "c"]
+        assert [line.channel for line in watch.sample(now_ms=1_000)] == ["b", "c"]
         publish(table, "a", 4)
-        lines = {line.channel: line for line in watch.look(now_ms=2_000)}
+        lines = {line.channel: line for line in watch.sample(now_ms=2_000)}
         assert {name: line.published_hz for name, line in lines.items()} == {"b": 4.5, "a": 4}
 
     def test_one_that_was_left_out_is_measured_over_all_its_time(self) -> None:
@@ -92,9 +92,9 @@ class TestChannels:
         watch = ChannelSampler(table, now_ms=0, busiest=1)
         publish(table, "a", 1)
         publish(table, "b", 2)
-        assert [line.channel for line in watch.look(now_ms=1_000)] == ["b"]
+        assert [line.channel for line in watch.sample(now_ms=1_000)] == ["b"]
         publish(table, "a", 7, size=1_000_000)
-        (line,) = watch.look(now_ms=2_000)
+        (line,) = watch.sample(now_ms=2_000)
         assert (line.channel, line.published_hz) == ("a", 4)
 
 
@@ -102,12 +102,12 @@ class TestClients:
     def test_rates_and_what_stands(self) -> None:
         readings = [ClientReading(client="a", user="ann", sent=10, sent_bytes=1_000, shed=1)]
         watch = ClientSampler(lambda: readings)
-        (line,) = watch.look(now_ms=0)
+        (line,) = watch.sample(now_ms=0)
         assert (line.sent_hz, line.sent_kbps, line.shed) == (0, 0, 1)
         readings[0] = ClientReading(
             client="a", sent=30, sent_bytes=3_000, shed=5, queued_bytes=7, link_kbps=300, rtt_ms=40
         )
-        (line,) = watch.look(now_ms=2_000)
+        (line,) = watch.sample(now_ms=2_000)
         assert (line.sent_hz, line.sent_kbps, line.shed_hz, line.shed) == (10, 8, 2, 5)
         assert (line.queued_bytes, line.link_kbps, line.rtt_ms, line.limit_kbps) == (
             7, 300, 40, None,
@@ -120,14 +120,14 @@ class TestClients:
             ClientReading(client="much", queued_bytes=99),
         ]
         watch = ClientSampler(lambda: readings, busiest=2)
-        assert [line.client for line in watch.look(now_ms=0)] == ["much", "waiting"]
+        assert [line.client for line in watch.sample(now_ms=0)] == ["much", "waiting"]
 
     def test_those_that_left_are_forgotten(self) -> None:
         readings = [ClientReading(client="a"), ClientReading(client="b")]
         watch = ClientSampler(lambda: readings)
-        assert len(watch.look(now_ms=0)) == 2
+        assert len(watch.sample(now_ms=0)) == 2
         del readings[0]
-        assert [line.client for line in watch.look(now_ms=1_000)] == ["b"]
+        assert [line.client for line in watch.sample(now_ms=1_000)] == ["b"]
         assert len(watch) == 1
 
     def test_many_are_looked_at_some_at_a_time(self) -> None:
@@ -139,11 +139,11 @@ class TestClients:
                 yield ClientReading(client=str(number), sent=len(asked))
 
         watch = ClientSampler(readings, at_a_time=2)
-        watch.look(now_ms=0)
+        watch.sample(now_ms=0)
         assert asked == [0, 1]
-        assert len(watch.look(now_ms=1_000)) == 4
-        assert len(watch.look(now_ms=2_000)) == 5
+        assert len(watch.sample(now_ms=1_000)) == 4
+        assert len(watch.sample(now_ms=2_000)) == 5
         assert asked == [0, 1, 2, 3, 4]
-        lines = {line.client: line for line in watch.look(now_ms=4_000)}
+        lines = {line.client: line for line in watch.sample(now_ms=4_000)}
         assert lines["0"].sent_hz == 1.25  # five more in the four seconds since it was looked at
         assert lines["2"].sent_hz == 0

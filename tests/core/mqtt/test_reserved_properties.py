@@ -62,7 +62,7 @@ def test_only_who_asks_for_names_gets_them(asked: Properties) -> None:
 def test_what_the_node_itself_says_has_no_name() -> None:
     table = Table()
     ada = table.join("ada", properties=ASKING).subscribe("$SYS/#")
-    table.broker.publish_own("$SYS/now", b"1")
+    table.broker.publish_as_node("$SYS/now", b"1")
     table.turn()
     (told,) = ada.hear()
     assert isinstance(told, Publish)

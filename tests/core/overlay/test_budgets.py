@@ -13,7 +13,7 @@ from accord.core.overlay.budgets import (
     differentiated_shares,
     equal_shares,
     margin_us,
-    ranked,
+    rank_shares,
 )
 
 ROUTE = [Hop(20_000, 1_000), Hop(30_000, 3_000), Hop(10_000, 0)]
@@ -53,13 +53,13 @@ def test_a_route_has_hops() -> None:
 
 def test_at_a_node_the_least_share_goes_first() -> None:
     shares_us = {("seattle", 2): 9_000, ("orlando", 1): 4_000, ("seattle", 1): 4_000}
-    budgets = ranked(shares_us, step_us=500)
+    budgets = rank_shares(shares_us, step_us=500)
     assert list(budgets.items()) == [
         (("orlando", 1), Budget(1, 4_000, 4_500)),
         (("seattle", 1), Budget(2, 4_000, 5_000)),
         (("seattle", 2), Budget(3, 9_000, 5_500)),
     ]
-    assert ranked({}) == {}
+    assert rank_shares({}) == {}
 
 
 def test_budgets_follow_what_changes() -> None:

@@ -14,7 +14,7 @@ def log_of(changes: int = 100, size: int = 1_000, gone: int = 100) -> Log:
 
 
 def apply(log: Log, known: dict[str, int], version: int) -> int:
-    version, changes = log.after(version)
+    version, changes = log.delta_after(version)
     for _, key, value in changes:
         if value is None:
             known.pop(key, None)
@@ -28,9 +28,9 @@ def test_of_each_key_only_the_last_change_is_told() -> None:
     log.put("a", 1)
     log.put("b", 2)
     log.put("a", 3)
-    assert log.after(0) == (3, [(2, "b", 2), (3, "a", 3)])
-    assert log.after(2) == (3, [(3, "a", 3)])
-    assert log.after(3) == (3, [])
+    assert log.delta_after(0) == (3, [(2, "b", 2), (3, "a", 3)])
+    assert log.delta_after(2) == (3, [(3, "a", 3)])
+    assert log.delta_after(3) == (3, [])
     assert (log.get("a"), log.values(), len(log)) == (3, {"b": 2, "a": 3}, 2)
 
 
@@ -39,8 +39,8 @@ def test_who_knows_nothing_is_not_told_what_was_taken_back() -> None:
     log.put("a", 1)
     log.put("b", 2)
     log.put("a", None)
-    assert log.after(0) == (3, [(2, "b", 2)])
-    assert log.after(1) == (3, [(2, "b", 2), (3, "a", None)])
+    assert log.delta_after(0) == (3, [(2, "b", 2)])
+    assert log.delta_after(1) == (3, [(2, "b", 2), (3, "a", None)])
     assert (log.get("a"), len(log)) == (None, 1)
 
 
@@ -50,12 +50,12 @@ def test_what_all_know_to_be_gone_is_forgotten() -> None:
         log.put(key, 1)
     log.put("a", None)
     log.put("b", None)
-    log.all_know(4)
+    log.acknowledge_through(4)
     log.check_invariants(4)
     assert log.floor == 4
-    assert log.after(4) == (5, [(5, "b", None)])
+    assert log.delta_after(4) == (5, [(5, "b", None)])
     log.put("a", 7)
-    assert log.after(5) == (6, [(6, "a", 7)])
+    assert log.delta_after(5) == (6, [(6, "a", 7)])
 
 
 def test_there_is_only_so_much_room_for_what_is_gone() -> None:
@@ -65,24 +65,24 @@ def test_there_is_only_so_much_room_for_what_is_gone() -> None:
         log.put(key, None)
         log.check_invariants()
     assert log.floor == 2
-    assert [change[1:] for change in log.after(3)[1]] == [("b", None), ("c", None)]
+    assert [change[1:] for change in log.delta_after(3)[1]] == [("b", None), ("c", None)]
 
 
 def test_a_message_has_room_for_so_many_changes_and_bytes() -> None:
     log = log_of(changes=3, size=10)
     for key in ("a", "b", "c", "d", "e" * 9, "f" * 99, "g"):
         log.put(key, 1)
-    assert [len(log.after(base)[1]) for base in range(7)] == [3, 3, 2, 2, 1, 1, 1]
-    assert log.after(0)[0] == 3
-    assert log.after(4)[0] == 5
+    assert [len(log.delta_after(base)[1]) for base in range(7)] == [3, 3, 2, 2, 1, 1, 1]
+    assert log.delta_after(0)[0] == 3
+    assert log.delta_after(4)[0] == 5
 
 
 def test_no_more_is_told_than_up_to_a_version() -> None:
     log = log_of()
     for key in "abc":
         log.put(key, 1)
-    assert log.after(0, 2) == (2, [(1, "a", 1), (2, "b", 1)])
-    assert log.after(2, 2) == (2, [])
+    assert log.delta_after(0, 2) == (2, [(1, "a", 1), (2, "b", 1)])
+    assert log.delta_after(2, 2) == (2, [])
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -97,7 +97,7 @@ def test_who_is_told_again_and_again_knows_all_in_the_end(seed: int) -> None:
         if 0 < versions[who] < log.floor:
             versions[who], known[who] = 0, {}
         versions[who] = apply(log, known[who], versions[who])
-        log.all_know(min(versions.values()))
+        log.acknowledge_through(min(versions.values()))
         log.check_invariants(min(versions.values()))
     for who, version in versions.items():
         if 0 < version < log.floor:

@@ -176,7 +176,7 @@ def test_the_same_definition_at_several_nodes_is_no_conflict() -> None:
     sites.join()
     assert sites.agreed() == [IMAGERY]
     assert not any(site.lost for site in sites.all.values())
-    sites.all["denver"].store.forget("orlando")
+    sites.all["denver"].store.expire("orlando")
     assert sites.all["denver"].registry.origin_of("uav/imagery") == "denver"
 
 
@@ -189,7 +189,7 @@ def test_anybody_may_delete_and_who_was_away_does_not_bring_it_back() -> None:
     assert orlando.registry.delete("uav/imagery") is None
     assert orlando.registry.look_up("uav/imagery") is None
     assert denver.registry.look_up("uav/imagery") == IMAGERY
-    orlando.store.forget("denver")
+    orlando.store.expire("denver")
     assert orlando.registry.get("uav/imagery") is None
     sites.join()
     assert sites.agreed() == []
@@ -285,7 +285,7 @@ def test_a_clock_beyond_all_bounds_is_told() -> None:
 
 
 def test_there_may_be_no_room_for_another() -> None:
-    site = Site("denver", StateOptions(facts_limit=1))
+    site = Site("denver", StateOptions(records_limit=1))
     assert site.registry.create(IMAGERY) is None
     assert site.registry.create(ChannelDefinition("b")) == (
         "there is no room for another definition at node 'denver'"

@@ -30,12 +30,12 @@ def cut(overlay_map: LinkStateMap, one: str, other: str) -> None:
 
 def told(discovery: Discovery, *nodes: str) -> None:
     for node in nodes:
-        discovery.told(node, "", encode_addresses((f"{node}:7400",)))
+        discovery.on_change(node, "", encode_addresses((f"{node}:7400",)))
 
 
 def started(most_links: int = 2, **times: int) -> tuple[Discovery, LinkStateMap]:
     overlay_map = LinkStateMap()
-    return Discovery("a", overlay_map, DiscoveryOptions(most_links=most_links, **times)), (
+    return Discovery("a", overlay_map, DiscoveryOptions(max_links=most_links, **times)), (
         overlay_map
     )
 
@@ -64,19 +64,19 @@ def test_who_is_on_the_same_lan_comes_first() -> None:
     connect(overlay_map, "b", "near", 1)
     connect(overlay_map, "b", "lan", 90)
     told(discovery, "near", "lan")
-    discovery.seen("lan", ("10.0.0.9:7400",), 0)
-    discovery.seen("a", ("10.0.0.1:7400",), 0)
+    discovery.on_beacon("lan", ("10.0.0.9:7400",), 0)
+    discovery.on_beacon("a", ("10.0.0.1:7400",), 0)
     assert discovery.advance(0, ["b"]) == [StartDialling("lan", "10.0.0.9:7400")]
 
 
 def test_beacons_find_the_first_neighbour_and_are_forgotten() -> None:
     discovery, _ = started()
-    discovery.seen("b", ("10.0.0.2:7400",), 0)
-    discovery.seen("c", ("10.0.0.3:7400",), 0)
+    discovery.on_beacon("b", ("10.0.0.2:7400",), 0)
+    discovery.on_beacon("c", ("10.0.0.3:7400",), 0)
     orders = discovery.advance(0, [])
     assert sorted(order.node for order in orders) == ["b", "c"]
     later, _ = started()
-    later.seen("b", ("10.0.0.2:7400",), 0)
+    later.on_beacon("b", ("10.0.0.2:7400",), 0)
     assert later.advance(11 * S, []) == []
     later.check_invariants()
 
@@ -97,22 +97,22 @@ def test_parts_that_were_separated_find_each_other_although_there_are_links_enou
 
 
 def test_who_does_not_answer_is_left_alone_longer_each_time() -> None:
-    discovery, _ = started(rest_us=10 * S)
-    discovery.told("b", "", encode_addresses(("one:1", "other:2")))
+    discovery, _ = started(backoff_us=10 * S)
+    discovery.on_change("b", "", encode_addresses(("one:1", "other:2")))
     tried = []
     now_us = 0
     for rest_s in (10, 20, 40):
         (order,) = discovery.advance(now_us, [])
         tried.append(order.address)
-        assert discovery.failed("b", now_us) == [StopDialling("b", order.address)]
-        assert discovery.failed("b", now_us) == [], "once"
+        assert discovery.on_dial_failed("b", now_us) == [StopDialling("b", order.address)]
+        assert discovery.on_dial_failed("b", now_us) == [], "once"
         assert discovery.advance(now_us + rest_s * S - 1, []) == []
         now_us += rest_s * S
         discovery.check_invariants()
     assert tried == ["one:1", "other:2", "one:1"]
     (order,) = discovery.advance(now_us, [])
     discovery.advance(now_us, ["b"])
-    discovery.failed("b", now_us)
+    discovery.on_dial_failed("b", now_us)
     assert discovery.advance(now_us + 10 * S, []) == [order] or discovery.advance(
         now_us + 10 * S, []
     ), "a link that was there ends that"
@@ -123,7 +123,7 @@ def test_all_do_not_choose_the_same() -> None:
     for number in range(20):
         overlay_map = LinkStateMap()
         name = f"n{number}"
-        discovery = Discovery(name, overlay_map, DiscoveryOptions(most_links=2))
+        discovery = Discovery(name, overlay_map, DiscoveryOptions(max_links=2))
         connect(overlay_map, name, "hub")
         for other in range(20, 40):
             connect(overlay_map, "hub", f"n{other}")
@@ -193,7 +193,7 @@ def test_a_far_link_is_changed_for_somebody_much_nearer() -> None:
 )  # fmt: skip
 def test_nonsense_leads_nowhere(value: bytes) -> None:
     discovery, _ = started()
-    discovery.told("b", "", value)
+    discovery.on_change("b", "", value)
     assert discovery.advance(0, []) == []
     discovery.check_invariants()
 
@@ -201,6 +201,6 @@ def test_nonsense_leads_nowhere(value: bytes) -> None:
 def test_who_takes_back_where_it_listens_is_not_dialled() -> None:
     discovery, _ = started()
     told(discovery, "b")
-    discovery.told("b", "", None)
+    discovery.on_change("b", "", None)
     assert discovery.advance(0, []) == []
     assert encode_addresses(("x:1",) * 20) == encode_addresses(("x:1",) * MAX_ADDRESSES)

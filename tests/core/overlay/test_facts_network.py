@@ -21,7 +21,7 @@ OPTIONS = (
     StateOptions(),
     StateOptions(tombstone_us=300 * MS, tombstones_limit=2),
     StateOptions(push_limit=1),
-    StateOptions(asked_limit=1, answer_bytes=1, push_bytes=100),
+    StateOptions(requests_limit=1, reply_bytes=1, push_bytes=100),
     StateOptions(own_us=200 * MS, own_burst=1, flush_us=50 * MS),
 )
 
@@ -157,7 +157,7 @@ class ForgettingNetwork(FactNetwork):
                     absent.pop(origin, None)
                 elif absent.setdefault(origin, self.now_us) + self.absent_us <= self.now_us:
                     del absent[origin]
-                    store.forget(origin)
+                    store.expire(origin)
             self.at(self.now_us + 5 * S + int(self.random.random() * S), sweep)
 
         store.watch("link", link_told)

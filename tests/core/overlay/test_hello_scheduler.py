@@ -25,7 +25,9 @@ S = 1_000_000
 
 def hello(pings_per_s: float = 0, *, ping_us: int = S) -> HelloScheduler:
     allowance = int(pings_per_s * PING_BYTES)
-    return HelloScheduler(ping_us=ping_us, misses=3, give_up_us=60 * S, bytes_per_s=allowance)
+    return HelloScheduler(
+        ping_us=ping_us, misses=3, delivery_timeout_us=60 * S, bytes_per_s=allowance
+    )
 
 
 def test_while_the_allowance_suffices_all_are_pinged_as_often_as_wanted() -> None:
@@ -60,7 +62,7 @@ def test_it_plans_once_a_second_and_never_without_an_allowance() -> None:
     assert bound.next_due_us() == 6 * S
     assert bound.is_due(6 * S)
     with pytest.raises(ValueError, match="expected 0 or more"):
-        HelloScheduler(ping_us=S, misses=3, give_up_us=S, bytes_per_s=-1)
+        HelloScheduler(ping_us=S, misses=3, delivery_timeout_us=S, bytes_per_s=-1)
 
 
 @given(
@@ -73,7 +75,9 @@ def test_rates_are_within_bounds_and_the_allowance(
     found: list[int], ping_us: int, longest_us: int, pings_per_s: float
 ) -> None:
     weights = {f"n{number}": weight for number, weight in enumerate(found)}
-    planned = intervals(weights, ping_us=ping_us, longest_us=longest_us, pings_per_s=pings_per_s)
+    planned = intervals(
+        weights, ping_us=ping_us, max_interval_us=longest_us, pings_per_s=pings_per_s
+    )
     assert list(planned) == list(weights)
     assert all(ping_us <= each <= longest_us for each in planned.values())
     total = sum(S / each for each in planned.values())
@@ -93,8 +97,8 @@ def paced(interval_us: int) -> NeighbourLiveness:
     pulse = NeighbourLiveness("denver", LivenessOptions(ping_us=S), lambda: 0.0, 0)
     pulse.link_up(0)
     pulse.advance(0)
-    pulse.receive(pong_for(pulse.sends.pop()), 50 * MS)
-    pulse.pace(interval_us)
+    pulse.on_pong(pong_for(pulse.sends.pop()), 50 * MS)
+    pulse.set_interval(interval_us)
     return pulse
 
 
@@ -109,7 +113,7 @@ def pings(pulse: NeighbourLiveness, from_us: int, until_us: int, *, answered: bo
         for ping in pulse.sends:
             sent.append(now_us)
             if answered:
-                pulse.receive(pong_for(ping), now_us)
+                pulse.on_pong(pong_for(ping), now_us)
         pulse.sends.clear()
     return sent
 
@@ -122,9 +126,9 @@ def test_a_slower_pace_counts_from_the_next_ping_on() -> None:
 def test_a_quicker_pace_counts_at_once() -> None:
     pulse = paced(10 * S)
     assert pings(pulse, 0, 12 * S, answered=True) == [S, 11 * S]
-    pulse.pace(2 * S)
+    pulse.set_interval(2 * S)
     assert pulse.next_due_us() == 13 * S
-    pulse.pace(1)
+    pulse.set_interval(1)
     assert pulse.interval_us == S, "no quicker than wanted"
     assert pulse.next_due_us() == 12 * S
 
@@ -169,7 +173,7 @@ class Hub:
                 self._answers.remove(due)
                 self.overlay.receive(due[1], due[2], self.now_us)
             if self.used:
-                self.overlay.pass_on(self.used, Carried("hub", 1, 1, (), "uav", b"x"))
+                self.overlay.forward(self.used, Carried("hub", 1, 1, (), "uav", b"x"))
                 self.overlay.take(self.used, 10_000, self.now_us)
             self.overlay.advance(self.now_us)
             self._send()

@@ -15,7 +15,7 @@ from accord.core.overlay.interests import (
     InterestTable,
 )
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.overlay import NEED, Overlay
+from accord.core.overlay.overlay import INTEREST, Overlay
 from accord.core.predicates.predicate import Predicate, parse
 from accord.core.predicates.relations import covers
 
@@ -162,11 +162,11 @@ def test_the_crowd_is_widened_and_narrowed_again_when_there_is_room() -> None:
         if number % 1_000 == 999:
             told.hear()
     assert told.hear() == [Interest("mal/#"), Interest("x/1"), Interest("x/2", "v > 1")]
-    assert told.needs.widened() == 3_000
+    assert told.needs.count_aggregated() == 3_000
     for number in range(2_990):
         told.needs.remove(f"mal/{number}", NONE)
     assert len(told.wait()) == 12
-    assert told.needs.widened() == 0
+    assert told.needs.count_aggregated() == 0
 
 
 def test_predicates_that_take_most_are_left_out_first() -> None:
@@ -233,7 +233,7 @@ def test_whatever_is_needed_what_is_told_covers_it_and_fits(seed: int) -> None:
     for pattern, condition in wished:
         told.needs.remove(pattern, condition)
     assert told.wait() == []
-    assert told.needs.widened() == 0
+    assert told.needs.count_aggregated() == 0
 
 
 def _assert_covered(
@@ -299,12 +299,12 @@ def test_filters_cover_as_their_channels_say(seed: int) -> None:
 def test_however_much_clients_need_a_node_can_tell_everything_else() -> None:
     overlay = Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
     for number in range(3_000):
-        overlay.need(f"mal/{number}", NONE, None)
+        overlay.add_interest(f"mal/{number}", NONE, None)
         if number % 500 == 0:
             overlay.advance(number)
-    overlay.need("x/1", NONE, None)
+    overlay.add_interest("x/1", NONE, None)
     overlay.advance(4_000)
-    told = [decode(value, type=Interest) for value in overlay.store.of("a", NEED).values()]
+    told = [decode(value, type=Interest) for value in overlay.store.of("a", INTEREST).values()]
     assert told == [Interest("mal/#"), Interest("x/1")]
     assert overlay.store.put("channel", "new", b"x" * 60_000)
     assert overlay.store.put("link", "b", b"x")

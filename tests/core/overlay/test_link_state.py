@@ -145,7 +145,7 @@ def test_distances_follow_the_map() -> None:
     connect(map_, "b", "c")
     after = map_.distances("a")
     assert sorted(after.costs) == ["a", "b", "c"]
-    assert list(after.back("c")) == ["c", "b", "a"]
+    assert list(after.path_back("c")) == ["c", "b", "a"]
     for number in range(100):
         assert map_.distances(f"n{number}").source == f"n{number}"
     map_.check_invariants()
@@ -261,4 +261,4 @@ def test_equal_reports_make_equal_maps(said: list[tuple[tuple[str, str], int]]) 
         other.set_link(*pair, latency_us, 0.0, True, 0.0)
     for name in NODES:
         assert one.distances(name).costs == other.distances(name).costs
-        assert one.distances(name).before == other.distances(name).before
+        assert one.distances(name).previous == other.distances(name).previous

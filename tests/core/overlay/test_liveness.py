@@ -35,7 +35,7 @@ def run(pulse: NeighbourLiveness, until_us: int, rtt_us: int | None, now_us: int
         if now_us > until_us:
             break
         while answers and answers[0][0] <= now_us:
-            pulse.receive(answers.pop(0)[1], now_us)
+            pulse.on_pong(answers.pop(0)[1], now_us)
         if pulse.advance(now_us):
             died_us = now_us
         pulse.check_invariants()
@@ -58,10 +58,10 @@ def test_the_first_answer_makes_alive() -> None:
     assert pulse.next_due_us() == 0
     assert not pulse.advance(0)
     assert pulse.sends == [Ping(1, 0)]
-    assert pulse.receive(Pong(1, 0), 80 * MS)
+    assert pulse.on_pong(Pong(1, 0), 80 * MS)
     assert pulse.is_up
     assert (pulse.rtt_us, pulse.latency_us, pulse.deviation_us) == (80 * MS, 40 * MS, 40 * MS)
-    assert not pulse.receive(Pong(1, 0), 90 * MS), "a copy says nothing"
+    assert not pulse.on_pong(Pong(1, 0), 90 * MS), "a copy says nothing"
 
 
 def test_three_misses_in_a_row_make_dead() -> None:
@@ -70,8 +70,8 @@ def test_three_misses_in_a_row_make_dead() -> None:
     assert pulse.is_up
     died_us = run(pulse, 20 * S, None, now_us=10 * S + 500 * MS)
     # The last ping that was answered went out at 10 s, those of 11, 12, 13 s are missed.
-    assert died_us == 13 * S + pulse.usual_us
-    assert pulse.usual_us < 100 * MS
+    assert died_us == 13 * S + pulse.ping_timeout_us
+    assert pulse.ping_timeout_us < 100 * MS
     assert not pulse.is_up
 
 
@@ -79,7 +79,7 @@ def test_who_is_heard_is_not_dead_even_if_answers_are_held_up() -> None:
     pulse = new_pulse()
     run(pulse, 5 * S, 80 * MS)
     for tenth in range(51, 150):
-        pulse.heard(tenth * 100 * MS)
+        pulse.on_message(tenth * 100 * MS)
         assert not pulse.advance(tenth * 100 * MS)
     assert pulse.is_up
     assert pulse.loss > 0.1
@@ -92,7 +92,7 @@ def test_what_was_said_before_a_ping_was_sent_is_no_answer_to_it() -> None:
     died_us = run(pulse, 20 * S, None, 5 * S)
     late = new_pulse()
     run(late, 5 * S, 800 * MS)
-    late.heard(5 * S + 400 * MS)  # said before the ping at 5 s came
+    late.on_message(5 * S + 400 * MS)  # said before the ping at 5 s came
     assert run(late, 20 * S, None, 5 * S) == died_us > 0
 
 
@@ -113,7 +113,7 @@ def test_failure_is_known_within_three_intervals_and_a_round_trip(
     failed_us = 20 * ping_us + 300 * MS + ping_us * part // S
     run(pulse, failed_us, rtt_us)
     assert pulse.is_up
-    usual_us = pulse.usual_us
+    usual_us = pulse.ping_timeout_us
     known_us = failed_us + 3 * ping_us + usual_us
     assert failed_us <= run(pulse, known_us, None, now_us=failed_us) <= known_us
     assert not pulse.is_up
@@ -139,10 +139,10 @@ def test_the_mean_is_smoothed_as_by_tcp() -> None:
     pulse = new_pulse()
     for number, rtt_us in enumerate((80 * MS, 160 * MS), start=1):
         pulse.advance(number * S)
-        pulse.receive(Pong(number, 0), number * S + rtt_us)
+        pulse.on_pong(Pong(number, 0), number * S + rtt_us)
     assert pulse.rtt_us == 90 * MS
     assert pulse.deviation_us == 50 * MS
-    assert pulse.usual_us == 290 * MS
+    assert pulse.ping_timeout_us == 290 * MS
 
 
 def answered(pulse: NeighbourLiveness, *rtts_us: int) -> None:
@@ -152,7 +152,7 @@ def answered(pulse: NeighbourLiveness, *rtts_us: int) -> None:
         assert now_us is not None
         pulse.advance(now_us)
         ping = pulse.sends.pop()
-        pulse.receive(pong_for(ping), now_us + rtt_us)
+        pulse.on_pong(pong_for(ping), now_us + rtt_us)
         pulse.check_invariants()
 
 
@@ -204,7 +204,7 @@ def test_answers_that_were_held_up_together_say_little() -> None:
         pulse.sends.clear()
     was_up = pulse.is_up
     for ping in held:
-        pulse.receive(pong_for(ping), 25 * S)
+        pulse.on_pong(pong_for(ping), 25 * S)
     assert (was_up, pulse.is_up) == (False, True)
     run(pulse, 27 * S, 10 * MS, now_us=25 * S)
     assert pulse.rtt_us < 20 * MS
@@ -221,7 +221,7 @@ def test_a_link_that_varies_is_soon_expected_to() -> None:
     pulse = new_pulse()
     answered(pulse, *[40 * MS] * 20)
     answered(pulse, *[40 * MS, 140 * MS] * 10)
-    assert pulse.usual_us > 140 * MS
+    assert pulse.ping_timeout_us > 140 * MS
     assert pulse.rtt_us == pytest.approx(90 * MS, abs=20 * MS)
 
 
@@ -257,7 +257,7 @@ def test_loss_is_the_share_of_what_is_missed() -> None:
     for number in range(1, 400):
         pulse.advance(now_us)
         if number % 4:
-            pulse.receive(Pong(number, 0), now_us + MS)
+            pulse.on_pong(Pong(number, 0), now_us + MS)
         now_us += S
     assert pulse.is_up
     assert pulse.loss == pytest.approx(0.25, abs=0.05)
@@ -266,8 +266,8 @@ def test_loss_is_the_share_of_what_is_missed() -> None:
 def test_what_was_never_asked_says_nothing() -> None:
     pulse = new_pulse()
     pulse.advance(0)
-    assert not pulse.receive(Pong(2, 0), MS)
-    assert not pulse.receive(Pong(-1, 0), MS)
+    assert not pulse.on_pong(Pong(2, 0), MS)
+    assert not pulse.on_pong(Pong(-1, 0), MS)
     assert not pulse.is_up
 
 
@@ -288,8 +288,8 @@ def test_answers_to_pings_of_the_former_transport_do_not_count() -> None:
     pulse.link_down(MS)
     pulse.link_up(2 * MS)
     pulse.advance(2 * MS)
-    assert not pulse.receive(Pong(1, 0), 3 * MS)
-    assert pulse.receive(Pong(2, 0), 5 * MS)
+    assert not pulse.on_pong(Pong(1, 0), 3 * MS)
+    assert pulse.on_pong(Pong(2, 0), 5 * MS)
     assert pulse.rtt_us == 3 * MS
 
 
@@ -304,11 +304,11 @@ def test_availability_begins_with_the_prior() -> None:
 
 def test_a_day_later_it_does_not_matter_any_more() -> None:
     history = Availability(0.5, 0)
-    history.turn(True, 100 * HOUR)
+    history.record(True, 100 * HOUR)
     assert history.share(100 * HOUR) == pytest.approx(0.5 / 25)
     assert history.share(112 * HOUR) == pytest.approx(12.5 / 25)
     assert history.share(124 * HOUR) == pytest.approx(24.5 / 25)
-    history.turn(False, 124 * HOUR)
+    history.record(False, 124 * HOUR)
     assert history.share(1_000 * HOUR) == pytest.approx(0.5 / 25)
     history.check_invariants()
 
@@ -323,7 +323,7 @@ def test_availability_is_a_share_of_about_a_day(turns: list[tuple[int, bool]]) -
         if is_up:
             ups.append((now_us, now_us + elapsed_us))
         now_us += elapsed_us
-        history.turn(turned, now_us)
+        history.record(turned, now_us)
         is_up = turned
         history.check_invariants()
     # Whole hours are kept: this one, and the 23 before it.

@@ -12,7 +12,7 @@ from accord.core.overlay.neighbour_outbox import (
     MulticastOutbox,
     NeighbourOutboxes,
     RecipientPart,
-    share_of,
+    copy_for,
 )
 from accord.core.overlay.options import MULTICAST, OverlayOptions, TransportRule, TransportSelector
 from accord.core.overlay.overlay import Overlay
@@ -35,7 +35,7 @@ class Given:
 
 def shared_transit(*reached: str, message_bytes: int = 1_100) -> MulticastOutbox:
     shared = MulticastOutbox(1 << 20)
-    shared.reach(list(reached), message_bytes)
+    shared.set_reached(list(reached), message_bytes)
     return shared
 
 
@@ -55,13 +55,13 @@ def test_copies_of_one_event_are_sent_once_with_the_share_of_each() -> None:
         msgspec.structs.replace(EVENT, age_us=7),
         (RecipientPart("b", (1, 2), b""), RecipientPart("c", (3,), b"tree")),
     )
-    assert [each.neighbour for each in second.shares] == ["b", "d"]
+    assert [each.neighbour for each in second.parts] == ["b", "d"]
     assert (shared.sent, shared.served) == (2, 4)
     assert shared.is_empty()
-    at_c = share_of(first, "c")
+    at_c = copy_for(first, "c")
     assert at_c is not None
     assert (at_c.routes, at_c.note, at_c.payload) == ((3,), b"tree", b"frame")
-    assert share_of(first, "d") is None
+    assert copy_for(first, "d") is None
     shared.check_invariants()
 
 
@@ -78,13 +78,13 @@ def test_who_does_not_hear_any_more_gets_a_copy() -> None:
     shared, given = shared_transit("b", "c", "d"), Given()
     for number, neighbour in enumerate("bcd"):
         assert shared.put(neighbour, copy(number), 0, 0)
-    shared.reach(["b", "d"], 1_100)
+    shared.set_reached(["b", "d"], 1_100)
     (event,) = shared.take(100_000, 0, given)
-    assert [each.neighbour for each in event.shares] == ["b", "d"]
+    assert [each.neighbour for each in event.parts] == ["b", "d"]
     assert given.copies == [("c", copy(1))]
     assert shared.put("b", copy(1), 0, 0)
     assert shared.put("d", copy(1), 0, 0)
-    shared.reach([], 1_100)
+    shared.set_reached([], 1_100)
     assert shared.take(100_000, 0, given) == []
     assert len(given.copies) == 3
 
@@ -118,7 +118,7 @@ def test_what_is_due_first_goes_first_and_what_is_useless_not_at_all() -> None:
 
 def test_a_full_queue_drops_and_counts() -> None:
     shared = MulticastOutbox(1_000)
-    shared.reach(["b", "c"], 10_000)
+    shared.set_reached(["b", "c"], 10_000)
     for number in range(5):
         for neighbour in "bc":
             shared.put(neighbour, copy(number=number, payload=bytes(300)), 0, 0)
@@ -129,18 +129,18 @@ def test_a_full_queue_drops_and_counts() -> None:
 
 def test_transits_share_what_is_to_go_by_multicast() -> None:
     transits = NeighbourOutboxes("a", Budgets(), bytes_limit=1_000_000)
-    transits.carriage = TransportSelector([TransportRule(("video",), MULTICAST)])
+    transits.transport_selector = TransportSelector([TransportRule(("video",), MULTICAST)])
     shared = shared_transit("b", "c")
-    transits.put_shared = shared.put
+    transits.put_multicast = shared.put
     for neighbour in "bcd":
         transits.open(neighbour)
-    transits.pass_on(EVENT, {"b": [1], "c": [2], "d": [3], "gone": [4]}, 0)
+    transits.forward(EVENT, {"b": [1], "c": [2], "d": [3], "gone": [4]}, 0)
     (event,) = shared.take(100_000, 0, Given())
-    assert [(each.neighbour, each.routes) for each in event.shares] == [("b", (1,)), ("c", (2,))]
+    assert [(each.neighbour, each.routes) for each in event.parts] == [("b", (1,)), ("c", (2,))]
     assert event.event.trail == (("a", 0),)
-    (alone,) = transits.all["d"].take_loose(10_000, 10_000, 0)
+    (alone,) = transits.all["d"].take_droppable(10_000, 10_000, 0)
     assert alone.routes == (3,)
-    transits.pass_on(msgspec.structs.replace(EVENT, qos=1), {"b": [1], "c": [2]}, 0)
+    transits.forward(msgspec.structs.replace(EVENT, qos=1), {"b": [1], "c": [2]}, 0)
     assert shared.is_empty(), "it must not be lost"
     assert len(transits.all["b"].take(10_000, 0)) == 1
 
@@ -148,29 +148,29 @@ def test_transits_share_what_is_to_go_by_multicast() -> None:
 def test_an_overlay_shares_and_takes_its_share() -> None:
     def overlay(name: str) -> Overlay:
         made = Overlay(name, 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
-        made.transits.carriage = TransportSelector([TransportRule(("#",), MULTICAST)])
+        made.outboxes.transport_selector = TransportSelector([TransportRule(("#",), MULTICAST)])
         return made
 
     one, other = overlay("a"), overlay("b")
     came: list[tuple[str, Carried]] = []
-    other.on_carried = lambda neighbour, event, _: came.append((neighbour, event))
+    other.on_template_event = lambda neighbour, event, _: came.append((neighbour, event))
     for neighbour in ("b", "c", "d"):
         one.link_up(neighbour, 0)
     other.link_up("a", 0)
-    assert one.take_shared(10_000, 0) == []
-    one.reach_group(["b", "c"], 1_100)
+    assert one.take_multicast(10_000, 0) == []
+    one.set_group_reach(["b", "c"], 1_100)
     for neighbour in ("b", "c"):
-        one.pass_on(neighbour, msgspec.structs.replace(EVENT, template="own", note=b"n"))
-    (event,) = one.take_shared(10_000, 0)
-    other.receive_shared("a", event, 0)
-    other.receive_shared("stranger", event, 0)
+        one.forward(neighbour, msgspec.structs.replace(EVENT, template="own", note=b"n"))
+    (event,) = one.take_multicast(10_000, 0)
+    other.receive_multicast("a", event, 0)
+    other.receive_multicast("stranger", event, 0)
     assert [(neighbour, each.note) for neighbour, each in came] == [("a", b"n")]
-    overlay("z").receive_shared("a", event, 0)
+    overlay("z").receive_multicast("a", event, 0)
     for neighbour in ("b", "c"):
-        one.pass_on(neighbour, msgspec.structs.replace(EVENT, template="own", number=2))
+        one.forward(neighbour, msgspec.structs.replace(EVENT, template="own", number=2))
     one.link_down("b", 0)
-    one.reach_group(["c"], 1_100)
-    assert one.take_shared(10_000, 0) == []
-    assert one.lost[LINK_DOWN] == 1
-    assert len(one.take_loose("c", 10_000, 10_000, 0)) == 1
+    one.set_group_reach(["c"], 1_100)
+    assert one.take_multicast(10_000, 0) == []
+    assert one.dropped[LINK_DOWN] == 1
+    assert len(one.take_droppable("c", 10_000, 10_000, 0)) == 1
     one.check_invariants()

@@ -20,26 +20,26 @@ def waited(transit: NeighbourOutbox, times: int, wait_us: int, now_us: int) -> i
 
 def test_how_long_events_wait_is_learnt() -> None:
     transit = NeighbourOutbox(1 << 20)
-    assert transit.usual_us(0) == 0
+    assert transit.queueing_delay_us(0) == 0
     now_us = waited(transit, 100, 2 * MS, 0)
-    assert 1_500 < transit.usual_us(now_us) <= 2 * MS
+    assert 1_500 < transit.queueing_delay_us(now_us) <= 2 * MS
 
 
 def test_what_was_slow_once_is_tried_again() -> None:
     """Else a link that looks slow would never be used again, and never look otherwise."""
     transit = NeighbourOutbox(1 << 20)
     now_us = waited(transit, 5, S, 0)
-    usual_us = transit.usual_us(now_us)
+    usual_us = transit.queueing_delay_us(now_us)
     assert usual_us > 100 * MS
-    assert transit.usual_us(now_us + S) == usual_us // 2
-    assert transit.usual_us(now_us + 20 * S) == 0
+    assert transit.queueing_delay_us(now_us + S) == usual_us // 2
+    assert transit.queueing_delay_us(now_us + 20 * S) == 0
 
 
 def test_waiting_for_a_link_that_is_not_there_tells_nothing_of_it() -> None:
     transit = NeighbourOutbox(1 << 20)
     now_us = waited(transit, 5, S, 0)
-    transit.forget_waits()
-    assert transit.usual_us(now_us) == 0
+    transit.reset_delay()
+    assert transit.queueing_delay_us(now_us) == 0
 
 
 def passed(number: int) -> Carried:
@@ -53,11 +53,11 @@ def waiting(transit: NeighbourOutbox) -> list[int]:
 def test_a_template_can_know_what_waits() -> None:
     transit = NeighbourOutbox(1 << 20)
     for number in (1, 2, 3):
-        transit.put(passed(number), 0, 0, is_loose=number == 3)
+        transit.put(passed(number), 0, 0, is_droppable=number == 3)
     assert waiting(transit) == [1, 2, 3]
     assert [each.number for each in transit.take(100, 0)] == [1]
     assert waiting(transit) == [2, 3]
-    assert transit.take_loose(100, 500, 0) == []
+    assert transit.take_droppable(100, 500, 0) == []
     assert waiting(transit) == [2, 3], "it is too large for a datagram, and waits all the same"
     transit.take(10_000, 0)
     assert waiting(transit) == []

@@ -3,7 +3,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.overlay.replica_set import OriginReplica, stamp_hash, told_bytes, whole_replica
+from accord.core.overlay.replica_set import (
+    OriginReplica,
+    delta_bytes,
+    replica_from_snapshot,
+    version_hash,
+)
 from accord.core.overlay.state_messages import StateRecord
 
 # A key, and whether it is dropped or put; None: old tombstones are forgotten.
@@ -37,7 +42,7 @@ def replay(steps: list[tuple[str, bool] | None]) -> OriginReplica:
             version = replica.version + 1
             value = None if is_drop else str(version).encode()
             replica.set(StateRecord("link", key, value, version), time_us)
-            replica.move((5, version), time_us)
+            replica.advance_to((5, version), time_us)
         replica.check_invariants()
     return replica
 
@@ -48,20 +53,20 @@ def test_what_changed_since_a_version_leads_from_it_to_the_last(
 ) -> None:
     origin, states = replay(steps), grown(steps)
     base = data.draw(st.integers(1, len(states) - 1))
-    message = origin.since(base)
+    message = origin.delta_after(base)
     assert message.version == len(states) - 1
     assert message.base in (0, base)
     if message.base == 0:
         assert base < origin.floor or base == 0
-        copy = whole_replica(message, 7)
+        copy = replica_from_snapshot(message, 7)
         assert copy.floor == copy.version
     elif base == origin.version:
-        assert message.facts == ()
+        assert message.records == ()
         return
     else:
-        copy = whole_replica(replay(_first(steps, base)).since(0), 7)
+        copy = replica_from_snapshot(replay(_first(steps, base)).delta_after(0), 7)
         before = dict(copy.values.get("link", {}))
-        count, size = copy.growth(message.facts)
+        count, size = copy.growth(message.records)
         expected = len(copy) + count, copy.bytes + size
         changes = copy.apply(message, 8)
         assert (len(copy), copy.bytes) == expected
@@ -69,7 +74,7 @@ def test_what_changed_since_a_version_leads_from_it_to_the_last(
             assert before.get(key) != value
     copy.check_invariants()
     assert copy.values.get("link", {}) == states[-1] == origin.values.get("link", {})
-    assert (copy.stamp, copy.hash) == (origin.stamp, origin.hash)
+    assert (copy.origin_version, copy.hash) == (origin.origin_version, origin.hash)
 
 
 def _first(steps: list[tuple[str, bool] | None], version: int) -> list[tuple[str, bool] | None]:
@@ -93,14 +98,14 @@ def test_the_difference_of_two_is_what_watchers_have_to_hear(
 
 
 def test_hashes_stay_the_same_from_release_to_release() -> None:
-    assert stamp_hash("denver", (5, 1)) == 8342993763553610748
-    assert stamp_hash("denver", (5, 1)) != stamp_hash("denver", (1, 5))
+    assert version_hash("denver", (5, 1)) == 8342993763553610748
+    assert version_hash("denver", (5, 1)) != version_hash("denver", (1, 5))
 
 
 def test_sizes_are_about_right() -> None:
     replica = OriginReplica("denver", (5, 1), 0, 0)
-    assert told_bytes(replica.since(0)) < 50
+    assert delta_bytes(replica.delta_after(0)) < 50
     replica.set(StateRecord("link", "a", b"x" * 1_000, 2), 0)
-    replica.move((5, 2), 0)
-    assert 1_000 < told_bytes(replica.since(1)) < 1_100
+    replica.advance_to((5, 2), 0)
+    assert 1_000 < delta_bytes(replica.delta_after(1)) < 1_100
     assert 1_000 < replica.bytes < 2_500

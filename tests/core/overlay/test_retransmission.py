@@ -19,7 +19,7 @@ def event(number: int, size: int = 10) -> Carried:
 
 
 def acknowledge(incoming: ReceiveWindow) -> Acknowledge:
-    return Acknowledge("a", 1, "b", 1, incoming.through, incoming.bits())
+    return Acknowledge("a", 1, "b", 1, incoming.received_through, incoming.bits())
 
 
 class Link:
@@ -40,8 +40,10 @@ class Link:
 
     def _send_all(self, events: Iterable[tuple[int, UnackedEvent]]) -> None:
         for number, kept in events:
-            self.outgoing.sent(kept, self.now_us)
-            self._send((DeliverySequence("b", number, self.outgoing.base), kept.carried.number))
+            self.outgoing.on_sent(kept, self.now_us)
+            self._send(
+                (DeliverySequence("b", number, self.outgoing.window_base), kept.carried.number)
+            )
 
     def step(self) -> None:
         self.now_us += 50_000
@@ -72,11 +74,11 @@ def test_everything_arrives_once_over_a_link_that_loses(seed: int) -> None:
     for number in range(200):
         link.publish(number)
         link.step()
-    while link.outgoing.waiting:
+    while link.outgoing.unacked:
         link.step()
     assert sorted(link.arrived) == list(range(200))
     assert link.outgoing.bytes == 0
-    assert (link.incoming.through, link.incoming.beyond) == (200, 0)
+    assert (link.incoming.received_through, link.incoming.bitmap) == (200, 0)
 
 
 def test_with_new_routes_what_should_be_there_goes_again_at_once() -> None:
@@ -85,19 +87,19 @@ def test_with_new_routes_what_should_be_there_goes_again_at_once() -> None:
     for each in kept[:3]:
         outgoing.add(each)
     assert [number for number, _ in outgoing.release()] == [1, 2, 3]
-    outgoing.sent(kept[0], 0)
+    outgoing.on_sent(kept[0], 0)
     outgoing.acknowledge(Acknowledge("a", 1, "b", 1, 1), 60_000)
     assert outgoing.round_trip_us == 60_000
-    outgoing.sent(kept[1], 100_000)
-    outgoing.sent(kept[2], 200_000)
+    outgoing.on_sent(kept[1], 100_000)
+    outgoing.on_sent(kept[2], 200_000)
     outgoing.add(kept[3])
     assert [number for number, _ in outgoing.release()] == [4]
-    outgoing.postponed(kept[3], 230_000)
+    outgoing.postpone(kept[3], 230_000)
     assert list(outgoing.due(230_000)) == []
-    outgoing.hurry(230_000)
+    outgoing.shorten_timeouts(230_000)
     found = []
     for number, each in outgoing.due(230_000):
-        outgoing.sent(each, 230_000)
+        outgoing.on_sent(each, 230_000)
         found.append(number)
     assert found == [2, 4], "not the one that may still be acknowledged"
     assert outgoing.next_due_us() == 320_000
@@ -108,20 +110,20 @@ def test_what_is_given_up_is_not_waited_for() -> None:
     outgoing, incoming = RetransmissionBuffer("b", bytes_limit=1 << 20), ReceiveWindow()
     for number in range(3):
         outgoing.add(UnackedEvent(event(number), 1))
-    third = DeliverySequence("b", 3, outgoing.base)
+    third = DeliverySequence("b", 3, outgoing.window_base)
     assert incoming.is_new(third)
-    outgoing.give_up(1)
-    outgoing.give_up(2)
-    assert incoming.is_new(DeliverySequence("b", 4, outgoing.base))
+    outgoing.abandon(1)
+    outgoing.abandon(2)
+    assert incoming.is_new(DeliverySequence("b", 4, outgoing.window_base))
     assert not incoming.is_new(third)
-    assert (incoming.through, incoming.beyond) == (4, 0)
+    assert (incoming.received_through, incoming.bitmap) == (4, 0)
 
 
 def test_a_destination_that_begins_anew_goes_on_where_its_source_is() -> None:
     incoming = ReceiveWindow()
     assert incoming.is_new(DeliverySequence("b", 501, 500))
     assert incoming.is_new(DeliverySequence("b", 500, 500))
-    assert incoming.through == 501
+    assert incoming.received_through == 501
 
 
 def test_only_so_much_waits() -> None:
@@ -138,13 +140,13 @@ def test_no_more_than_a_window_is_on_its_way() -> None:
     for _ in range(WINDOW + 100):
         outgoing.add(UnackedEvent(event(0, 0), 1))
     for number, each in outgoing.release():
-        outgoing.sent(each, number)
+        outgoing.on_sent(each, number)
     assert [number for number, _ in outgoing.release()] == []
-    outgoing.hurry(10**9)
+    outgoing.shorten_timeouts(10**9)
     assert max(number for number, _ in outgoing.due(10**10)) == WINDOW
     assert outgoing.acknowledge(Acknowledge("a", 1, "b", 1, 1, b"\x02"), 1) == [1, 3]
     assert [number for number, _ in outgoing.release()] == [WINDOW + 1]
-    outgoing.give_up(2)
+    outgoing.abandon(2)
     assert [number for number, _ in outgoing.release()] == [WINDOW + 2, WINDOW + 3]
     outgoing.check_invariants()
 

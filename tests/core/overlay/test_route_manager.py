@@ -39,7 +39,7 @@ class Source:
         )
 
     def run(self, until_us: int, now_us: int = 0) -> None:
-        self.routes.map_changed(now_us)
+        self.routes.on_map_changed(now_us)
         for at_us in range(now_us, until_us, 50 * MS):
             self.routes.advance(at_us)
             self.answer(at_us)
@@ -51,7 +51,7 @@ class Source:
         for neighbour, signal in signals:
             if isinstance(signal, Establish) and self.map.delay_us(signal.path) is not None:
                 answer = Established(signal.source, signal.route)
-                self.routes.established(neighbour, answer, now_us)
+                self.routes.on_established(neighbour, answer, now_us)
 
 
 def ready(flow: Flow) -> list[str]:
@@ -96,7 +96,7 @@ def test_a_path_that_failed_is_used_again_as_soon_as_the_map_has_it_back() -> No
     source.run(1 * S)
     assert ready(flow) == ["abz"]
     broken = NotEstablished("a", flow.routes[0].number, "b", "the link to z is down")
-    source.routes.not_established("b", broken, 1 * S)
+    source.routes.on_not_established("b", broken, 1 * S)
     set_link(map_, "bz", is_up=False)
     source.run(1_500 * MS, now_us=1 * S)
     assert ready(flow) == ["acdz"], "late is better than never"

@@ -30,18 +30,18 @@ def test_a_route_is_torn_down_when_what_went_by_it_has_arrived() -> None:
     flow = routes.flow("washington", Requirement(80 * MS), 0)
     (old,) = flow.routes
     assert old.path == ("seattle", "denver", "washington")
-    routes.established("denver", Established("seattle", old.number), MS)
+    routes.on_established("denver", Established("seattle", old.number), MS)
     routes.sends.clear()
 
     linked(map_, "seattle", "denver", 75 * MS)
-    routes.map_changed(S)
+    routes.on_map_changed(S)
     assert flow.in_use() == [old], "until the other is there"
     ((neighbour, asked),) = routes.sends
     assert isinstance(asked, Establish)
     assert (neighbour, asked.path) == ("orlando", ("seattle", "orlando", "washington"))
     routes.sends.clear()
 
-    routes.established("orlando", Established("seattle", asked.route), S + 80 * MS)
+    routes.on_established("orlando", Established("seattle", asked.route), S + 80 * MS)
     assert [route.number for route in flow.in_use()] == [asked.route]
     assert routes.sends == []
     routes.advance(S + 80 * MS)

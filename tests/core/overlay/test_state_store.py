@@ -104,10 +104,10 @@ def test_what_a_node_says_is_known_at_once_at_itself() -> None:
 def test_the_same_again_is_no_change() -> None:
     store = StateStore("denver", 100)
     store.put("link", "orlando", b"1")
-    stamp = store.stamp("denver")
+    stamp = store.version_of("denver")
     assert store.put("link", "orlando", b"1")
     store.drop("link", "nothing")
-    assert store.stamp("denver") == stamp == (100, 2)
+    assert store.version_of("denver") == stamp == (100, 2)
 
 
 def test_a_store_needs_a_name_and_a_start() -> None:
@@ -121,11 +121,11 @@ def test_a_store_needs_a_name_and_a_start() -> None:
     with pytest.raises(ValueError, match="expected another node than 'denver'"):
         store.link_up("denver", 0)
     with pytest.raises(ValueError, match="expected another node to forget than 'denver'"):
-        store.forget("denver")
+        store.expire("denver")
 
 
 def test_what_there_is_no_room_for_is_refused() -> None:
-    options = StateOptions(facts_limit=2, value_limit=10, origin_bytes_limit=1_250)
+    options = StateOptions(records_limit=2, value_limit=10, origin_bytes_limit=1_250)
     store = StateStore("denver", 100, options)
     assert not store.put("link", "a", b"x" * 11)
     assert not store.put("k" * 65, "a", b"x")
@@ -284,7 +284,7 @@ def test_a_gap_is_asked_for() -> None:
     assert store.get("seattle", "link", "a") is None
     store.receive("orlando", facts("seattle", 0, 4, StateRecord("link", "a", b"1", 4)), 20)
     assert store.get("seattle", "link", "a") == b"1"
-    assert store.stamp("seattle") == (7, 4)
+    assert store.version_of("seattle") == (7, 4)
 
 
 def test_what_is_large_is_offered_and_fetched_once() -> None:
@@ -401,8 +401,8 @@ def test_who_sends_all_stamps_is_told_what_it_lacks() -> None:
     store.link_down("orlando")
     store.link_up("orlando", 900 * MS)
     store.sends.clear()
-    own = {"denver": store.stamp("denver")}
-    theirs = VersionVector({**own, "far": (7, 3)}, is_all=True)
+    own = {"denver": store.version_of("denver")}
+    theirs = VersionVector({**own, "far": (7, 3)}, is_complete=True)
     store.receive("orlando", theirs, 901 * MS)
     store.advance(901 * MS)
     assert store.sends == [], "it asks for itself, as it has heard all stamps just now"
@@ -498,14 +498,14 @@ def test_the_forgotten_comes_back_with_something_new_only() -> None:
     heard: list[tuple[str, str, bytes | None]] = []
     orlando.watch("link", lambda *change: heard.append(change))
     orlando.link_down("denver")
-    orlando.forget("denver")
-    orlando.forget("denver")
+    orlando.expire("denver")
+    orlando.expire("denver")
     assert orlando.origins() == ["orlando"]
     assert heard == [("denver", "a", None)]
 
     # Another neighbour knows the same of it.
     other = StateStore("seattle", 1)
-    stamp = denver.stamp("denver")
+    stamp = denver.version_of("denver")
     wires = Wires()
     wires.join(other, orlando, 2 * S)
     old = StateDelta("denver", *stamp[:1], 0, stamp[1], (StateRecord("link", "a", b"1", 2),))
@@ -515,7 +515,7 @@ def test_the_forgotten_comes_back_with_something_new_only() -> None:
     assert orlando.origins() == ["orlando"]
     assert not any(isinstance(message, DeltaRequest) for _, message in orlando.sends)
     told = next(message for _, message in orlando.sends if isinstance(message, VersionVector))
-    assert told.forgotten == {"denver": stamp}
+    assert told.expired == {"denver": stamp}
 
     orlando.sends.clear()
     orlando.recall("denver")
@@ -524,7 +524,7 @@ def test_the_forgotten_comes_back_with_something_new_only() -> None:
     orlando.receive("seattle", old, 3 * S)
     assert orlando.get("denver", "link", "a") == b"1"
 
-    orlando.forget("denver")
+    orlando.expire("denver")
     newer = StateDelta(
         "denver", stamp[0], stamp[1], stamp[1] + 1, (StateRecord("link", "b", b"1", 3),)
     )
@@ -540,14 +540,14 @@ def test_neighbours_do_not_insist_on_what_one_has_forgotten() -> None:
     wires.join(hub, one)
     wires.join(hub, gone)
     wires.run(S)
-    assert one.stamp("gone") == (1, 1)
+    assert one.version_of("gone") == (1, 1)
     hub.link_down("gone")
     del wires.stores[id(gone)]
-    one.forget("gone")
+    one.expire("gone")
     wires.said.clear()
     wires.run(20 * S)
     assert not any(isinstance(message, StateDelta) for _, _, message in wires.said)
-    hub.forget("gone")
+    hub.expire("gone")
     wires.run(21 * S)
     wires.said.clear()
     wires.run(40 * S)
@@ -663,13 +663,13 @@ MESSAGES = st.one_of(
 @given(st.lists(MESSAGES, max_size=40), st.data())
 def test_no_message_does_harm(messages: list[FactMessage], data: st.DataObject) -> None:
     options = StateOptions(
-        facts_limit=4,
+        records_limit=4,
         tombstones_limit=3,
         value_limit=100,
         origin_bytes_limit=2_200,
         bytes_limit=5_000,
         origins_limit=4,
-        asked_limit=2,
+        requests_limit=2,
     )
     store = StateStore("me", 5, options)
     store.link_up("friend", 0)
@@ -677,11 +677,11 @@ def test_no_message_does_harm(messages: list[FactMessage], data: st.DataObject) 
     store.put("need", "mine", b"1")
     now_us = 0
     for message in messages:
-        before = {origin: store.stamp(origin) for origin in store.origins()}
+        before = {origin: store.version_of(origin) for origin in store.origins()}
         store.receive("friend", message, now_us)
         store.check_invariants()
         for origin, stamp in before.items():
-            assert store.stamp(origin) >= stamp
+            assert store.version_of(origin) >= stamp
         assert store.of("me", "need") == {"mine": b"1"}
         if data.draw(st.booleans()):
             now_us += data.draw(st.sampled_from([MS, 100 * MS, 1_500 * MS, 700 * S]))
@@ -696,7 +696,7 @@ def test_no_message_does_harm(messages: list[FactMessage], data: st.DataObject) 
 def torrent() -> Iterator[FactMessage]:
     for number in range(5_000):
         origin = f"n{number}"
-        yield VersionVector({f"{origin}.{each}": (1, 1) for each in range(10)}, is_all=True)
+        yield VersionVector({f"{origin}.{each}": (1, 1) for each in range(10)}, is_complete=True)
         yield facts(origin, 5, 6, StateRecord("link", "a", b"1", 6))
         yield facts(origin, 0, 1, StateRecord("link", "a", b"x" * 1_000, 1))
         yield facts("busy", 0, number + 1, StateRecord("link", "a", b"x", number + 1))
@@ -706,7 +706,7 @@ def torrent() -> Iterator[FactMessage]:
 
 
 def test_a_torrent_of_messages_does_not_grow_memory() -> None:
-    options = StateOptions(origins_limit=100, bytes_limit=100_000, facts_limit=50)
+    options = StateOptions(origins_limit=100, bytes_limit=100_000, records_limit=50)
     store = StateStore("me", 5, options)
     store.link_up("friend", 0)
     most = sent = 0

@@ -45,7 +45,7 @@ def paths(net: OverlayNetwork, node: str) -> list[tuple[str, ...]]:
 class TestNodesAndLinks:
     def test_all_are_known_to_each(self) -> None:
         net = network(LINE)
-        net.nodes["c"].need("uav/#", ("", ""), None)
+        net.nodes["c"].add_interest("uav/#", ("", ""), None)
         net.run(lambda: bool(net.needs["a"]))
         status = net.status("a")
         assert [(each.name, each.is_reachable, each.needs) for each in status.nodes] == [
@@ -143,7 +143,7 @@ class TestFlows:
         for number in range(300):
             net.define("a", ChannelDefinition(f"uav/{number}", max_delay_us=S + number))
             net.publish("a", "c", f"uav/{number}")
-        net.run(lambda: net.nodes["a"].telling.untold == 300 - 256)
+        net.run(lambda: net.nodes["a"].status_publisher.unpublished == 300 - 256)
         assert len(flows(net, "a")) == 300
         net.run(lambda: len(flows(net, "c")) == 256)
 
@@ -161,7 +161,7 @@ class TestArrivals:
         net = network(LINE)
         net.define("a", ChannelDefinition("uav/#", max_delay_us=20 * MS))
         net.define("a", ChannelDefinition("uav/slow", max_delay_us=S))
-        net.run(lambda: len(net.nodes["c"].registry.all()) == 2)
+        net.run(lambda: len(net.nodes["c"].directory.all()) == 2)
         for channel in ("uav/imagery", "uav/slow", "chat"):
             net.publish("a", "c", channel, qos=1)
         net.publish("a", "b", "uav/imagery", qos=1)
@@ -205,7 +205,7 @@ class TestChannels:
         net.define("b", ChannelDefinition("uav/#", max_delay_us=30 * MS, paths=2))
         net.define("b", ChannelDefinition("chat", paths=2))
         net.define("b", ChannelDefinition("log", template="local"))
-        net.run(lambda: len(net.nodes["a"].registry.all()) == 3)
+        net.run(lambda: len(net.nodes["a"].directory.all()) == 3)
         net.publish("a", "d", "uav/imagery")
         net.publish("a", "d", "chat")
         net.run(lambda: len(flows(net, "d")) == 2)

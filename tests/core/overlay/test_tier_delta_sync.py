@@ -31,9 +31,9 @@ def test_who_is_behind_is_told_until_it_has_heard() -> None:
     told.log.put("key", 1)
     assert told.due(10) == [("a", 1, 0), ("b", 2, 0)]
     assert told.due(11) == []
-    told.readers.heard("a", 1, 20)
+    told.readers.on_ack("a", 1, 20)
     assert told.due(10 + AGAIN_US) == [("b", 2, 0)]
-    told.readers.heard("b", 1, 30)
+    told.readers.on_ack("b", 1, 30)
     assert told.readers.next_due_us() > 1 << 60
     told.log.put("key", 2)
     assert told.due(40) == [("a", 1, 1), ("b", 2, 1)]
@@ -44,14 +44,14 @@ def test_who_knows_less_than_before_or_begins_anew_is_told_that() -> None:
     for key in "klm":
         told.log.put(key, 1)
     told.due(0)
-    told.readers.heard("a", 3, 10)
-    told.readers.heard("a", 1, 20)
-    told.readers.heard("a", -1, 20)
-    told.readers.heard("a", 4, 20)
+    told.readers.on_ack("a", 3, 10)
+    told.readers.on_ack("a", 1, 20)
+    told.readers.on_ack("a", -1, 20)
+    told.readers.on_ack("a", 4, 20)
     assert told.due(20) == [("a", 1, 1)]
     told.links.drop("a")
     told.links.set("a", LINK)
-    told.readers.heard("a", 3, 30)
+    told.readers.on_ack("a", 3, 30)
     assert told.due(30) == [("a", 3, 0)]
 
 
@@ -60,7 +60,7 @@ def test_what_all_know_to_be_gone_is_forgotten() -> None:
     told.log.put("k", 1)
     told.due(0)
     told.log.put("k", None)
-    told.readers.heard("a", 2, 10)
+    told.readers.on_ack("a", 2, 10)
     assert told.log.floor == 0
     told.links.drop("b")
     told.due(20)
@@ -72,11 +72,11 @@ def test_who_may_have_what_is_gone_begins_anew() -> None:
     for key in "klmno":
         told.log.put(key, 1)
     told.due(0)
-    told.readers.heard("a", 2, 10)
-    told.readers.heard("b", 5, 10)
+    told.readers.on_ack("a", 2, 10)
+    told.readers.on_ack("b", 5, 10)
     for key in "kl":
         told.log.put(key, None)
     assert told.due(20) == [("a", 3, 0), ("b", 4, 0)]
     for name in "ab":
-        told.readers.heard(name, 4, 30)  # half of it
+        told.readers.on_ack(name, 4, 30)  # half of it
     assert told.due(30) == [("a", 3, 4), ("b", 4, 4)]

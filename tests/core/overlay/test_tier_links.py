@@ -13,19 +13,19 @@ def test_a_service_speaks_with_those_who_are_there() -> None:
     sent: list[tuple[str, TemplateMessage]] = []
     heard: list[tuple[str, bytes, int]] = []
     links.send = lambda neighbour, said: sent.append((neighbour, said))
-    links.serve("$s", lambda *what: heard.append(what))
-    links.say("a", "$s", b"lost")
-    links.heard("a", TemplateMessage("$s", "", b"too early"), 1)
+    links.register("$s", lambda *what: heard.append(what))
+    links.send_message("a", "$s", b"lost")
+    links.on_message("a", TemplateMessage("$s", "", b"too early"), 1)
     links.set("a", NEAR)
-    links.say("a", "$s", b"hello")
-    links.heard("a", TemplateMessage("$s", "", b"hi"), 2)
+    links.send_message("a", "$s", b"hello")
+    links.on_message("a", TemplateMessage("$s", "", b"hi"), 2)
     assert sent == [("a", TemplateMessage("$s", "", b"hello"))]
     assert heard == [("a", b"hi", 2)]
-    links.heard("a", TemplateMessage("$other", "", b""), 3)
-    links.heard("a", TemplateMessage("$s", "", bytes(MAX_BYTES + 1)), 3)
+    links.on_message("a", TemplateMessage("$other", "", b""), 3)
+    links.on_message("a", TemplateMessage("$s", "", bytes(MAX_BYTES + 1)), 3)
     assert links.dropped == 3
     links.drop("a")
-    links.say("a", "$s", b"gone")
+    links.send_message("a", "$s", b"gone")
     assert len(sent) == 1
 
 

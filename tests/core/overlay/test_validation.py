@@ -14,7 +14,7 @@ from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.signalling import Carried, DeliverySequence, Establish
 from accord.core.overlay.state_messages import StateDelta, StateRecord
 from accord.core.overlay.status_snapshot import net_status
-from accord.core.overlay.validation import DAMAGED, problem_with_event, problem_with_need
+from accord.core.overlay.validation import DAMAGED, problem_with_event, problem_with_interest
 from accord.core.predicates.predicate import parse
 
 SANE = Carried(
@@ -66,7 +66,7 @@ def test_what_no_node_can_send_is_neither_passed_on_nor_handed_over(
     overlay.receive("b", Establish("b", 1, ("b", "a")), 0)
     overlay.receive("b", event, 0)
     assert not overlay.deliveries
-    assert overlay.lost == {DAMAGED: 1}
+    assert overlay.dropped == {DAMAGED: 1}
     overlay.receive("b", SANE, 0)
     assert len(overlay.deliveries) == 1
 
@@ -112,7 +112,7 @@ def test_what_a_node_tells_of_long_needs_is_believed(pattern: str, characters: i
     needs = InterestTable()
     needs.add(pattern, (where, ""), LONG)
     told = needs.changes(0)
-    assert [problem_with_need(need) for _, need in told if need is not None] == [None]
+    assert [problem_with_interest(need) for _, need in told if need is not None] == [None]
 
 
 @pytest.mark.parametrize("kind", ["link", "node", "flow", "arrived", "channel", "listen"])

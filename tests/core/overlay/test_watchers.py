@@ -19,12 +19,12 @@ def test_who_fails_keeps_nobody_from_hearing() -> None:
     watchers.add("need", failing)
     watchers.add("need", lambda _, key, __: heard.append(("other", key)))
     with pytest.raises(ValueError, match="poison"):
-        watchers.tell("evil", [("need", "poison", b""), ("need", "sane", b"")])
+        watchers.notify("evil", [("need", "poison", b""), ("need", "sane", b"")])
     assert heard == [
         ("failing", "poison"),
         ("other", "poison"),
         ("failing", "sane"),
         ("other", "sane"),
     ]
-    watchers.tell("evil", [("need", "more", b"")])
+    watchers.notify("evil", [("need", "more", b"")])
     assert heard[-1] == ("other", "more")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.policy_strategies import CHANNELS, ENTITIES, POLICY_BOOKS, RESOURCES, Using, decided
 
 from accord.core.model.values import Value
-from accord.core.policy.dry_run import Affected, OpenOperation, SettingChange, affected
+from accord.core.policy.dry_run import Affected, OpenOperation, SettingChange, find_affected
 from accord.core.policy.policies import Entity, Policies
 from accord.core.policy.policy import OPERATIONS
 from accord.core.policy.policy_set import PolicySet, policy_from
@@ -37,7 +37,7 @@ def test_who_would_be_affected() -> None:
             "preferences": "GeneralSurv",
         },
     )
-    found = affected(old, new, OPEN)
+    found = find_affected(old, new, OPEN)
     assert found == [
         Affected(
             operation="subscribe",
@@ -58,13 +58,13 @@ def test_who_would_be_affected() -> None:
 
 
 def test_another_policy_that_says_the_same_affects_nobody() -> None:
-    assert affected(made(a={"importance": 4}), made(b={"importance": 4}), OPEN) == []
+    assert find_affected(made(a={"importance": 4}), made(b={"importance": 4}), OPEN) == []
 
 
 def test_conditions_on_events_count() -> None:
     old = made(a={"importance": 4})
     new = made(a={"importance": 4}, b={"where": "speed > 3", "importance": 5, "client": "*-2"})
-    (found,) = affected(old, new, OPEN)
+    (found,) = find_affected(old, new, OPEN)
     assert (found.client, found.changes, found.has_other_conditions) == ("patrol-2", (), True)
 
 
@@ -76,12 +76,12 @@ def test_conditions_on_resources_count_as_they_hold() -> None:
     )
     slow, fast = Entity("slow"), Entity("fast")
     slow.holding = old.holding({"link_kbps": 300})
-    (known,) = affected(
+    (known,) = find_affected(
         old, new, [OpenOperation("query", "x", slow), OpenOperation("query", "x", fast)]
     )
     assert (known.client, known.changes[0].after) == ("slow", "5")
     asked = [OpenOperation("query", "x", fast, {"link_kbps": 800})]
-    assert affected(old, new, asked)[0].changes[0].after == "6"
+    assert find_affected(old, new, asked)[0].changes[0].after == "6"
 
 
 @given(
@@ -101,7 +101,7 @@ def test_tells_what_is_decided(
     entity: Entity,
     resources: Mapping[str, Value],
 ) -> None:
-    found = affected(
+    found = find_affected(
         Policies(old), Policies(new), [OpenOperation(operation, channel, entity, resources)]
     )
     using = [Using(operation, entity, resources)]
@@ -112,4 +112,7 @@ def test_tells_what_is_decided(
     assert ("replacement" in changes) is (before.is_replacing != after.is_replacing)
     if "importance" in changes:
         assert changes["importance"] == (str(before.importance), str(after.importance))
-    assert affected(Policies(old), Policies(old), [OpenOperation(operation, channel, entity)]) == []
+    assert (
+        find_affected(Policies(old), Policies(old), [OpenOperation(operation, channel, entity)])
+        == []
+    )

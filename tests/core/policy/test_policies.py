@@ -227,10 +227,10 @@ def test_what_holds_is_carried_over_to_other_policies(
     old_book: PolicySet, new_book: PolicySet, resources: Mapping[str, Value]
 ) -> None:
     old, new = Policies(old_book), Policies(new_book)
-    carried = new.carry(old, old.holding(resources))
+    carried = new.translate(old, old.holding(resources))
     assert carried & new.holding(resources) == carried
     same = Policies(old_book)
-    assert same.carry(old, old.holding(resources)) == same.holding(resources)
+    assert same.translate(old, old.holding(resources)) == same.holding(resources)
 
 
 def test_all_operations_are_known_to_views() -> None:

@@ -12,11 +12,11 @@ from accord.core.policy.policy import Policy
 from accord.core.policy.policy_set import (
     ClientLimit,
     PolicySet,
-    book_from,
     document,
     parse_policy_set,
     policy_document,
     policy_from,
+    policy_set_from,
     render_policy_set,
     with_policy,
     with_settings,
@@ -97,7 +97,7 @@ def test_an_empty_book_has_defaults() -> None:
 def test_what_is_written_is_read(book: PolicySet) -> None:
     assert parse_policy_set(render_policy_set(book)) == book
     assert parse_policy_set(write_json(book), is_json=True) == book
-    assert book_from(document(book)) == book
+    assert policy_set_from(document(book)) == book
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
@@ -227,18 +227,18 @@ def test_json_that_is_no_book(text: str) -> None:
 def test_names_are_given_once() -> None:
     policy = {"name": "x", "importance": 1}
     with pytest.raises(PolicyError, match=r"policies\[2\].name: 'x' is the name of policies\[0\]"):
-        book_from({"policies": [policy, {**policy, "name": "y"}, policy]})
+        policy_set_from({"policies": [policy, {**policy, "name": "y"}, policy]})
     limit = {"client": "a", "bandwidth": 9_600}
     with pytest.raises(PolicyError, match=r"limits\[1\].client"):
-        book_from({"limits": [limit, limit]})
+        policy_set_from({"limits": [limit, limit]})
 
 
 def test_too_many_policies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(book_module, "MAX_POLICIES", 2)
     policies = [{"name": f"p{number}", "importance": 1} for number in range(3)]
     with pytest.raises(PolicyError, match="policies: 3, at most 2 accepted"):
-        book_from({"policies": policies})
-    full = book_from({"policies": policies[:2]})
+        policy_set_from({"policies": policies})
+    full = policy_set_from({"policies": policies[:2]})
     with pytest.raises(PolicyError, match="policies: at most 2 accepted"):
         with_policy(full, policy_from(policies[2]))
     assert with_policy(full, policy_from({**policies[1], "importance": 7})).version == 1
@@ -247,7 +247,7 @@ def test_too_many_policies(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_null_is_left_out() -> None:
     policy = policy_from({"name": "x", "importance": 1, "client": None, "preferences": None})
     assert policy == Policy(name="x", importance=1)
-    assert book_from({"bandwidth": None, "policies": None}) == PolicySet()
+    assert policy_set_from({"bandwidth": None, "policies": None}) == PolicySet()
 
 
 def test_a_policy_beside_its_name() -> None:
@@ -311,7 +311,7 @@ JSON = st.recursive(
 @given(JSON)
 def test_whatever_comes_is_a_book_or_a_policy_error(document_: object) -> None:
     try:
-        book = book_from(document_)
+        book = policy_set_from(document_)
     except PolicyError:
         return
-    assert book_from(document(book)) == book
+    assert policy_set_from(document(book)) == book

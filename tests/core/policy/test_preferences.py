@@ -21,6 +21,13 @@ def test_presets_of_the_demonstration() -> None:
 
 
 def test_a_policy_asks_what_its_preset_says() -> None:
-    assert Policy(name="x", preferences="BFTrack").asked == Preferences(deadline_ms=15_000)
-    assert Policy(name="x", preferences=Preferences(replacement=False)).asked.replacement is False
-    assert Policy(name="x", importance=3).asked.is_empty
+    assert Policy(name="x", preferences="BFTrack").resolved_preferences == Preferences(
+        deadline_ms=15_000
+    )
+    assert (
+        Policy(
+            name="x", preferences=Preferences(replacement=False)
+        ).resolved_preferences.replacement
+        is False
+    )
+    assert Policy(name="x", importance=3).resolved_preferences.is_empty

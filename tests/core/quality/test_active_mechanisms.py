@@ -18,11 +18,11 @@ def test_events_are_raised_as_long_as_any_reaction_wants_it() -> None:
         assert acts.apply(act(reaction, MechanismStep.RAISE_IMPORTANCE))
     assert len(acts) == 2
     acts.withdraw(1)
-    lifted = acts.lifts[PLACE].grant(DEFAULT_GRANT)
+    lifted = acts.adjustments[PLACE].grant(DEFAULT_GRANT)
     assert lifted.importance == DEFAULT_GRANT.importance + HIGHER
     assert lifted.leaves_ms == 0
     acts.withdraw(2)
-    assert acts.lifts == {}
+    assert acts.adjustments == {}
     assert len(acts) == 0
 
 
@@ -30,12 +30,12 @@ def test_events_are_shaped_for_whoever_wants_them_soonest() -> None:
     acts = ActiveMechanisms()
     assert acts.apply(act(1, MechanismStep.SHAPE, 80))
     assert acts.apply(act(2, MechanismStep.SHAPE, 30))
-    lifted = acts.lifts[PLACE].grant(SCALED)
+    lifted = acts.adjustments[PLACE].grant(SCALED)
     assert (lifted.leaves_ms, lifted.shaping, lifted.importance) == (30, "scaling", 3)
     acts.withdraw(2)
-    assert acts.lifts[PLACE].grant(SCALED).leaves_ms == 80
+    assert acts.adjustments[PLACE].grant(SCALED).leaves_ms == 80
     acts.withdraw(1)
-    assert acts.lifts == {}
+    assert acts.adjustments == {}
 
 
 def test_a_sequence_is_undone_as_a_whole() -> None:
@@ -43,7 +43,7 @@ def test_a_sequence_is_undone_as_a_whole() -> None:
     for step in (MechanismStep.RAISE_IMPORTANCE, MechanismStep.SHAPE, MechanismStep.FILTER_RATE):
         assert acts.apply(act(5, step))
     acts.withdraw(5)
-    assert (acts.lifts, acts.filters, len(acts)) == ({}, {}, 0)
+    assert (acts.adjustments, acts.filters, len(acts)) == ({}, {}, 0)
 
 
 def test_what_is_not_for_events_is_left_to_others() -> None:

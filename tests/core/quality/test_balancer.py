@@ -8,7 +8,7 @@ from accord.core.quality.dependencies import ProfileDependencies
 from accord.core.quality.match_groups import ProfileCopy
 from accord.core.quality.mechanisms import Direction, Effect, Mechanism, MechanismRepository
 from accord.core.quality.messages import AdaptationDecision, MechanismStep
-from accord.core.quality.profiles import Capability, Coupling, ScoredCapability, offers_of
+from accord.core.quality.profiles import Capability, Coupling, ScoredCapability, score_capabilities
 from accord.core.quality.properties import PropertyRegistry, QualityError
 from accord.core.quality.strategies import (
     STRATEGIES,
@@ -41,7 +41,7 @@ class World:
         )
 
     def rely(self, who: str, copy: ProfileCopy, needs: dict[str, float], utility: float) -> None:
-        self.reliance.rely(who, (copy,), needs, utility)
+        self.reliance.replace(who, (copy,), needs, utility)
         self.utilities[who] = utility
 
     def decide(
@@ -57,7 +57,7 @@ def sensor(copy: ProfileCopy = P, *, per_unit: float = -1.0) -> Candidate:
         Capability("latency", 5.0, 90.0, 50.0),
     )
     couplings = (Coupling("rate", "confidence", per_unit),)
-    return Candidate(copy, offers_of(capabilities, REGISTRY), couplings)
+    return Candidate(copy, score_capabilities(capabilities, REGISTRY), couplings)
 
 
 def test_what_it_would_take_and_cost() -> None:
@@ -122,7 +122,7 @@ def test_another_mechanism_that_breaks_nothing_comes_first() -> None:
             )
         )
     for name in ("hurry", "shape", "hurry-over-two-paths"):
-        world.repository.forget(name)
+        world.repository.remove(name)
     (option,) = world.decide({"latency": -20.0}, sensor()).options
     (move,) = option.moves
     assert [each.name for each in move.mechanisms] == ["dear", "rough"]

@@ -14,7 +14,7 @@ from accord.core.quality.costs import (
     cheapest,
     check_cost,
     cost_at,
-    places_of,
+    table_positions,
 )
 from accord.core.quality.properties import PropertyRegistry, QualityError
 
@@ -37,7 +37,7 @@ def test_the_forms() -> None:
         6.0,
     ]
     levels = TableCost((("low", 1.0), ("high", 5.0)))
-    assert cost_at(levels, TRUST.position("medium"), places_of(levels, TRUST)) == 3.0
+    assert cost_at(levels, TRUST.position("medium"), table_positions(levels, TRUST)) == 3.0
     assert math.isfinite(cost_at(LinearCost(0.0, 1.0), math.inf, []))
 
 
@@ -60,7 +60,7 @@ def test_the_cheapest_value_of_a_range() -> None:
 )
 def test_nothing_in_the_range_is_cheaper(cost: Cost, one: int, other: int) -> None:
     low, high = sorted((float(one), float(other)))
-    places = places_of(cost, RATE)
+    places = table_positions(cost, RATE)
     position, least = cheapest(cost, low, high, places, preferred=low)
     assert low <= position <= high
     assert least == cost_at(cost, position, places)

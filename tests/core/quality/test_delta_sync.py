@@ -9,9 +9,9 @@ import pytest
 from accord.core.quality import delta_sync
 from accord.core.quality.costs import TableCost
 from accord.core.quality.delta_sync import (
-    MAX_RESEND_US,
-    MAX_SAID,
-    RESEND_US,
+    MAX_ENTRIES,
+    MAX_RETRANSMIT_US,
+    RETRANSMIT_US,
     DeltaReceiver,
     DeltaSender,
 )
@@ -37,40 +37,40 @@ def want(number: int) -> PropertyInterest:
 class Pair:
     """One who says and one who hears; messages are passed by hand."""
 
-    def __init__(self, limit: int = MAX_SAID) -> None:
+    def __init__(self, limit: int = MAX_ENTRIES) -> None:
         self.saying = DeltaSender(1, limit)
         self.hearing = DeltaReceiver()
         self.now_us = 0
         self.saying.link_up("n", 0)
 
     def say(self, key: str, number: int | None) -> None:
-        self.saying.say((key,), None if number is None else want(number), self.now_us)
+        self.saying.announce((key,), None if number is None else want(number), self.now_us)
 
     def take(self) -> list[NegotiationDelta]:
         due_us = self.saying.next_due_us()
-        if due_us > self.now_us + MAX_RESEND_US:
+        if due_us > self.now_us + MAX_RETRANSMIT_US:
             return []
         self.now_us = max(self.now_us, due_us)
         return [news for _, news in self.saying.take(self.now_us)]
 
     def pass_on(self, news: NegotiationDelta) -> None:
-        self.hearing.hear(news)
-        self.saying.heard("n", self.hearing.answer(), self.now_us)
+        self.hearing.on_delta(news)
+        self.saying.on_ack("n", self.hearing.ack(), self.now_us)
 
     def listen_anew(self) -> None:
         """As after a failure that the other end does not notice."""
         self.hearing = DeltaReceiver((1, self.hearing.session[1] + 1), self.now_us)
 
     def greet(self) -> list[NegotiationAck]:
-        greeting = self.hearing.greet(self.now_us)
+        greeting = self.hearing.repeat_session_open(self.now_us)
         return [] if greeting is None else [greeting]
 
     def settle(self) -> None:
         for _ in range(100):
-            if not self.hearing.is_spoken_to:
+            if not self.hearing.is_established:
                 self.now_us = max(self.now_us, self.hearing.next_due_us())
             for greeting in self.greet():
-                self.saying.heard("n", greeting, self.now_us)
+                self.saying.on_ack("n", greeting, self.now_us)
             for news in self.take():
                 self.pass_on(news)
         self.check()
@@ -78,8 +78,8 @@ class Pair:
     def check(self) -> None:
         self.saying.check_invariants()
         self.hearing.check_invariants()
-        assert self.hearing.said() == self.saying.said()
-        assert self.hearing.is_spoken_to
+        assert self.hearing.entries() == self.saying.entries()
+        assert self.hearing.is_established
         assert self.saying.next_due_us() > self.now_us
 
 
@@ -116,9 +116,9 @@ def test_what_is_not_heard_is_said_again_after_longer_and_longer_times() -> None
         assert len(pair.take()) == 1
         times.append(pair.now_us)
     waits = [later - sooner for sooner, later in itertools.pairwise(times)]
-    assert waits[0] == RESEND_US
+    assert waits[0] == RETRANSMIT_US
     assert waits == sorted(waits)
-    assert waits[-1] == MAX_RESEND_US
+    assert waits[-1] == MAX_RETRANSMIT_US
     pair.settle()
 
 
@@ -128,12 +128,12 @@ def test_what_was_lost_is_said_again_also_while_more_is_said_all_the_time() -> N
     pair.say("a", 1)
     assert len(pair.take()) == 1, "and is lost"
     began_us = pair.now_us
-    while "a" not in {key for key, *_ in pair.hearing.said()}:
-        pair.now_us += RESEND_US // 4
+    while "a" not in {key for key, *_ in pair.hearing.entries()}:
+        pair.now_us += RETRANSMIT_US // 4
         pair.say("b", pair.now_us)
         for _, news in pair.saying.take(pair.now_us):
             pair.pass_on(news)
-        assert pair.now_us < began_us + 2 * RESEND_US
+        assert pair.now_us < began_us + 2 * RETRANSMIT_US
 
 
 def test_much_goes_in_several_messages_one_after_the_other() -> None:
@@ -158,7 +158,7 @@ def test_old_and_doubled_messages_change_nothing() -> None:
     pair.settle()
     pair.pass_on(first)
     pair.check()
-    assert pair.hearing.said() == {}
+    assert pair.hearing.entries() == {}
 
 
 def test_who_forgot_gets_everything_also_what_was_taken_back() -> None:
@@ -167,15 +167,15 @@ def test_who_forgot_gets_everything_also_what_was_taken_back() -> None:
     pair.say("b", 2)
     pair.settle()
     stale = DeltaReceiver()
-    stale.hear(NegotiationDelta(1, 0, 1, ()))
-    assert stale.is_spoken_to
+    stale.on_delta(NegotiationDelta(1, 0, 1, ()))
+    assert stale.is_established
     pair.say("a", None)
     pair.settle()
     assert pair.saying._log.floor == 3, "that it was taken back is forgotten"
     pair.hearing = stale  # at version 1, before that
     pair.say("c", 3)
     pair.settle()
-    assert set(pair.hearing.said()) == {("b",), ("c",)}
+    assert set(pair.hearing.entries()) == {("b",), ("c",)}
 
 
 def test_a_new_incarnation_begins_anew() -> None:
@@ -187,10 +187,10 @@ def test_a_new_incarnation_begins_anew() -> None:
     pair.saying.link_up("n", pair.now_us)
     pair.say("b", 2)
     pair.settle()
-    assert set(pair.hearing.said()) == {("b",)}
-    assert pair.hearing.hear(old) == []
-    pair.saying.heard("n", NegotiationAck(1, 50), pair.now_us)
-    pair.saying.heard("n", NegotiationAck(2, 50), pair.now_us)
+    assert set(pair.hearing.entries()) == {("b",)}
+    assert pair.hearing.on_delta(old) == []
+    pair.saying.on_ack("n", NegotiationAck(1, 50), pair.now_us)
+    pair.saying.on_ack("n", NegotiationAck(2, 50), pair.now_us)
     pair.settle()
 
 
@@ -198,15 +198,15 @@ def test_who_listens_anew_is_told_all_although_nothing_is_new() -> None:
     pair = Pair()
     pair.say("a", 1)
     pair.settle()
-    late = pair.hearing.answer()
+    late = pair.hearing.ack()
     pair.listen_anew()
     assert pair.take() == [], "nothing was noticed there"
     pair.settle()
-    assert set(pair.hearing.said()) == {("a",)}
+    assert set(pair.hearing.entries()) == {("a",)}
     pair.listen_anew()
     (greeting,) = pair.greet()
-    pair.saying.heard("n", greeting, pair.now_us)
-    pair.saying.heard("n", late, pair.now_us)  # of a session that is over
+    pair.saying.on_ack("n", greeting, pair.now_us)
+    pair.saying.on_ack("n", late, pair.now_us)  # of a session that is over
     pair.settle()
 
 
@@ -221,9 +221,9 @@ def test_who_listens_says_so_until_it_is_spoken_to() -> None:
         assert pair.greet() == []
         times.append(pair.now_us)
     waits = [later - sooner for sooner, later in itertools.pairwise(times)]
-    assert (waits[0], waits[-1]) == (RESEND_US, MAX_RESEND_US)
-    pair.hearing.hear(NegotiationDelta(1, 0, 9, (), (1, 0)))  # meant for the session before
-    assert not pair.hearing.is_spoken_to
+    assert (waits[0], waits[-1]) == (RETRANSMIT_US, MAX_RETRANSMIT_US)
+    pair.hearing.on_delta(NegotiationDelta(1, 0, 9, (), (1, 0)))  # meant for the session before
+    assert not pair.hearing.is_established
     assert pair.hearing.version == 0
     pair.settle()
     assert pair.hearing.next_due_us() > 2**61
@@ -236,7 +236,7 @@ def test_who_heard_all_before_its_session_was_known_is_spoken_to_nevertheless() 
     pair.greet()  # is lost
     (news,) = pair.take()
     pair.pass_on(news)
-    assert set(pair.hearing.said()) == {("a",)}
+    assert set(pair.hearing.entries()) == {("a",)}
     pair.settle()
     assert pair.hearing.next_due_us() > 2**61
 
@@ -247,7 +247,7 @@ def test_there_is_an_end_to_what_nobody_understands() -> None:
     pair.say("a", 1)
     (news,) = pair.take()
     for _ in range(10):
-        pair.saying.heard("n", NegotiationAck(7, 3, pair.hearing.session), pair.now_us)
+        pair.saying.on_ack("n", NegotiationAck(7, 3, pair.hearing.session), pair.now_us)
         assert pair.saying.take(pair.now_us) == []
     pair.pass_on(news)
     pair.check()
@@ -260,14 +260,14 @@ def test_large_costs_go_in_several_messages() -> None:
     saying.link_up("n", 0)
     for number in range(10):
         said = ForwardedProfile("c", ("rate",), str(number), ("n",), wide)
-        saying.say((str(number),), said, 0)
+        saying.announce((str(number),), said, 0)
     messages = now_us = 0
-    while len(hearing.said()) < 10:
+    while len(hearing.entries()) < 10:
         now_us = max(now_us, saying.next_due_us())
         for _, news in saying.take(now_us):
             assert len(msgspec.msgpack.encode(news)) < 400_000
-            hearing.hear(news)
-            saying.heard("n", hearing.answer(), now_us)
+            hearing.on_delta(news)
+            saying.on_ack("n", hearing.ack(), now_us)
             messages += 1
     assert messages == 10
 
@@ -277,11 +277,11 @@ def test_bounds() -> None:
     hearing = DeltaReceiver(limit=1)
     saying.link_up("n", 0)
     for key in "abc":
-        saying.say((key,), want(1), 0)
-    assert (len(saying.said()), saying.refused) == (2, 1)
+        saying.announce((key,), want(1), 0)
+    assert (len(saying.entries()), saying.refused) == (2, 1)
     for _, news in saying.take(10 * MS):
-        hearing.hear(news)
-    assert (len(hearing.said()), hearing.refused) == (1, 1)
+        hearing.on_delta(news)
+    assert (len(hearing.entries()), hearing.refused) == (1, 1)
     saying.check_invariants()
     hearing.check_invariants()
 
@@ -289,24 +289,24 @@ def test_bounds() -> None:
 def test_what_was_taken_back_is_remembered_only_so_long_for_who_does_not_hear() -> None:
     saying, hearing = DeltaSender(1, limit=4), DeltaReceiver()
     saying.link_up("n", 0)
-    saying.say(("old",), want(1), 0)
+    saying.announce(("old",), want(1), 0)
     ((_, first),) = saying.take(10 * MS)
-    hearing.hear(first)
-    saying.say(("old",), None, 10 * MS)
+    hearing.on_delta(first)
+    saying.announce(("old",), None, 10 * MS)
     for number in range(100):
-        saying.say((str(number),), want(1), 10 * MS)
+        saying.announce((str(number),), want(1), 10 * MS)
         if number < 99:
-            saying.say((str(number),), None, 10 * MS)
+            saying.announce((str(number),), None, 10 * MS)
         saying.check_invariants()
-    saying.heard("n", hearing.answer(), 20 * MS)
+    saying.on_ack("n", hearing.ack(), 20 * MS)
     told = []
     for _ in range(3):
         for _, news in saying.take(20 * MS):
             told.append((news.base, len(news.changes)))
-            hearing.hear(news)
-            saying.heard("n", hearing.answer(), 20 * MS)
+            hearing.on_delta(news)
+            saying.on_ack("n", hearing.ack(), 20 * MS)
     assert told == [(RESET, 0), (0, 1)]
-    assert hearing.said() == {("99",): want(1)}
+    assert hearing.entries() == {("99",): want(1)}
 
 
 def test_who_begins_is_told_all_in_several_messages_whatever_is_forgotten() -> None:
@@ -359,7 +359,7 @@ def test_what_is_heard_in_many_messages_becomes_what_is_said(
             if isinstance(message, NegotiationDelta):
                 pair.pass_on(message)
             else:
-                pair.saying.heard("n", message, pair.now_us)
+                pair.saying.on_ack("n", message, pair.now_us)
         pair.saying.check_invariants()
     pair.saying.link_up("n", pair.now_us)
     pair.settle()
@@ -374,7 +374,7 @@ def test_what_is_heard_becomes_what_is_said(seed: int) -> None:
     for _ in range(300):
         if random.random() < 0.5:
             pair.say(random.choice("abcdef"), random.choice((None, 1, 2)))
-            history.append(dict(pair.saying.said()))
+            history.append(dict(pair.saying.entries()))
         if random.random() < 0.02:
             pair.listen_anew()
         if random.random() < 0.02:
@@ -389,22 +389,22 @@ def test_what_is_heard_becomes_what_is_said(seed: int) -> None:
             if random.random() < 0.2:
                 flying.append(message)
             if isinstance(message, NegotiationDelta):
-                pair.hearing.hear(message)
-                flying.append(pair.hearing.answer())
-                assert pair.hearing.said() in history, "as it was at some time, whole"
+                pair.hearing.on_delta(message)
+                flying.append(pair.hearing.ack())
+                assert pair.hearing.entries() in history, "as it was at some time, whole"
             else:
-                pair.saying.heard("n", message, pair.now_us)
+                pair.saying.on_ack("n", message, pair.now_us)
         pair.saying.check_invariants()
     pair.settle()
 
 
 def test_a_neighbour_says_so_much_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta_sync, "MAX_HEARD_BYTES", 3_000)
+    monkeypatch.setattr(delta_sync, "MAX_PEER_BYTES", 3_000)
     hearing = DeltaReceiver()
 
     def hear(version: int, key: str, size: int) -> None:
         value = PropertyInterest("c" * size, ("rate",), 1, ("b",)) if size else None
-        hearing.hear(
+        hearing.on_delta(
             NegotiationDelta(1, version - 1, version, (NegotiationChange(version, (key,), value),))
         )
         hearing.check_invariants()
@@ -412,10 +412,10 @@ def test_a_neighbour_says_so_much_at_most(monkeypatch: pytest.MonkeyPatch) -> No
     hear(1, "a", 1_000)
     hear(2, "b", 1_000)
     hear(3, "c", 1_000)
-    assert (list(hearing.said()), hearing.refused) == ([("a",), ("b",)], 1)
+    assert (list(hearing.entries()), hearing.refused) == ([("a",), ("b",)], 1)
     hear(4, "b", 100)
     hear(5, "c", 1_000)
-    assert len(hearing.said()) == 3
+    assert len(hearing.entries()) == 3
     for version, key in enumerate("abc", 6):
         hear(version, key, 0)
-    assert not hearing.said()
+    assert not hearing.entries()

@@ -11,9 +11,9 @@ Q: ProfileCopy = ("m#1", ("m",))
 
 def test_what_is_needed_of_a_copy_is_what_the_most_demanding_needs() -> None:
     reliance = ProfileDependencies()
-    reliance.rely("X", (P,), {"rate": 5.0, "trust": 1.0}, 2.0)
-    reliance.rely("Y", (P, Q), {"rate": 8.0}, 1.0)
-    assert reliance.needs(P) == {"rate": 8.0, "trust": 1.0}
+    reliance.replace("X", (P,), {"rate": 5.0, "trust": 1.0}, 2.0)
+    reliance.replace("Y", (P, Q), {"rate": 8.0}, 1.0)
+    assert reliance.required(P) == {"rate": 8.0, "trust": 1.0}
     assert reliance.usage(P) == (2, 3.0)
     assert reliance.take_changed() == [P, Q]
     assert list(reliance.between(P, "rate", 5.0, 8.0)) == ["Y"]
@@ -28,11 +28,11 @@ def test_what_is_needed_of_a_copy_is_what_the_most_demanding_needs() -> None:
 
 def test_relying_on_the_same_again_is_no_change() -> None:
     reliance = ProfileDependencies()
-    reliance.rely("X", (P,), {"rate": 5.0}, 2.0)
+    reliance.replace("X", (P,), {"rate": 5.0}, 2.0)
     reliance.take_changed()
-    reliance.rely("X", (P,), {"rate": 5.0}, 2.0)
+    reliance.replace("X", (P,), {"rate": 5.0}, 2.0)
     assert reliance.take_changed() == []
-    reliance.rely("X", (P,), {"rate": 5.0}, 3.0)
+    reliance.replace("X", (P,), {"rate": 5.0}, 3.0)
     assert reliance.take_changed() == [P]
     reliance.release("nobody")
     assert reliance.take_changed() == []
@@ -50,12 +50,12 @@ def test_against_brute_force() -> None:
         else:
             needs = {name: float(random.randrange(5)) for name in random.sample("abc", 2)}
             copy = random.choice((P, Q))
-            reliance.rely(who, (copy,), needs, 1.0)
+            reliance.replace(who, (copy,), needs, 1.0)
             truth[who] = copy, needs
         reliance.check_invariants()
         for copy in (P, Q):
             on = {who: needs for who, (at, needs) in truth.items() if at == copy}
-            assert sorted(reliance.relying(copy)) == sorted(on)
+            assert sorted(reliance.dependents(copy)) == sorted(on)
             for name in "abc":
                 above = [w for w, needs in on.items() if 1.0 < needs.get(name, 0.0) <= 3.0]
                 assert sorted(reliance.between(copy, name, 1.0, 3.0)) == sorted(above)

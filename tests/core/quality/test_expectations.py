@@ -4,13 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from accord.core.quality.expectations import (
-    LIFE,
     MAX_ALTERNATIVES,
+    TRANSITIONS,
     Expectation,
     ExpectationTable,
     Lifecycle,
     PropertyRequirement,
-    wanted_of,
+    score_expectation,
 )
 from accord.core.quality.properties import PropertyRegistry, QualityError
 
@@ -27,7 +27,7 @@ X = Expectation(
 
 
 def test_what_is_required_is_the_worse_end() -> None:
-    wanted = wanted_of(X, REGISTRY)
+    wanted = score_expectation(X, REGISTRY)
     assert wanted.names == ("latency", "rate")
     assert wanted.least == (-50.0, 5.0)
     assert wanted.most == (0.0, 10.0)
@@ -64,7 +64,7 @@ def test_what_is_required_is_the_worse_end() -> None:
 )
 def test_what_is_not_accepted(changes: dict[str, object], problem: str) -> None:
     with pytest.raises(QualityError, match=problem):
-        wanted_of(replace(X, **changes), REGISTRY)
+        score_expectation(replace(X, **changes), REGISTRY)
 
 
 @pytest.mark.parametrize("life", [Lifecycle.ACTIVE, Lifecycle.SUSPENDED])
@@ -76,13 +76,13 @@ def test_each_step_of_a_life_is_in_the_table(life: Lifecycle, verb: str) -> None
         book.suspend("X")
     step = getattr(book, verb)
     argument = X if verb == "update" else "X"
-    if (life, verb) in LIFE:
-        assert step(argument).life is LIFE[life, verb]
+    if (life, verb) in TRANSITIONS:
+        assert step(argument).life is TRANSITIONS[life, verb]
         assert ("X" in book) == (verb != "revoke")
     else:
         with pytest.raises(QualityError, match=f"can't {verb} what is {life.value}"):
             step(argument)
-        assert book.get("X").life is life
+        assert book.get("X").lifecycle is life
     book.check_invariants()
 
 

@@ -10,11 +10,11 @@ from accord.core.quality.expectations import (
     Expectation,
     PropertyRequirement,
     ScoredExpectation,
-    wanted_of,
+    score_expectation,
 )
 from accord.core.quality.match_groups import MatchGroup
 from accord.core.quality.matching import Match, MatchState, match
-from accord.core.quality.profiles import Capability, Profile, offers_of
+from accord.core.quality.profiles import Capability, Profile, score_capabilities
 from accord.core.quality.properties import PropertyRegistry
 
 REGISTRY = PropertyRegistry()
@@ -64,14 +64,16 @@ class Checked:
 
     def set(self, profile: Profile) -> None:
         self.profiles[profile.publisher] = profile
-        self.group.set_copy(profile.publisher, (), offers_of(profile.capabilities, REGISTRY))
+        self.group.set_copy(
+            profile.publisher, (), score_capabilities(profile.capabilities, REGISTRY)
+        )
 
     def remove(self, publisher: str) -> None:
         del self.profiles[publisher]
         self.group.remove_copy(publisher, ())
 
     def expect(self, expectation: Expectation) -> None:
-        wanted = wanted_of(expectation, REGISTRY)
+        wanted = score_expectation(expectation, REGISTRY)
         self.hear()
         self.group.add(expectation.id, wanted.least, expectation.publishers)
         self.expectations[expectation.id] = expectation, wanted
@@ -82,7 +84,7 @@ class Checked:
         self.group.remove(id_)
 
     def hear(self) -> None:
-        for id_ in self.group.settle():
+        for id_ in self.group.update_states():
             assert self.states[id_] != self.group.state(id_), "only changes are told"
             self.states[id_] = self.group.state(id_)
 
@@ -129,7 +131,7 @@ def test_who_else_would_satisfy(seed: int) -> None:
     for step in range(120):
         checked.set(random_profile(random, f"P{random.randrange(20)}"))
         expectation = random_expectation(random, f"X{step}", NAMES[:2])
-        wanted = wanted_of(expectation, REGISTRY)
+        wanted = score_expectation(expectation, REGISTRY)
         most = min(expectation.publishers, checked.group.skyline.depth)
         for publisher in checked.profiles:
             others = checked.match(expectation, publisher).satisfied
@@ -167,18 +169,18 @@ def test_of_copies_over_several_paths_the_best_counts_once() -> None:
 
     least = (-50.0, 5.0)
     group.add("X", least, 2)
-    group.set_copy("B#1", ("C", "B"), offers_of(offers(30.0), REGISTRY))
-    group.set_copy("B#1", ("B",), offers_of(offers(20.0), REGISTRY))
-    assert group.settle() == []
+    group.set_copy("B#1", ("C", "B"), score_capabilities(offers(30.0), REGISTRY))
+    group.set_copy("B#1", ("B",), score_capabilities(offers(20.0), REGISTRY))
+    assert group.update_states() == []
     assert group.state("X") is MatchState.UNSATISFIED, "one publisher, not two"
     assert group.forwarded() == [("B#1", ("B",))]
-    group.set_copy("D#1", ("D",), offers_of(offers(40.0), REGISTRY))
-    assert group.settle() == ["X"]
+    group.set_copy("D#1", ("D",), score_capabilities(offers(40.0), REGISTRY))
+    assert group.update_states() == ["X"]
     assert group.state("X") is MatchState.SATISFIED
-    group.set_copy("B#1", ("B",), offers_of(offers(30.0), REGISTRY))
-    group.settle()
+    group.set_copy("B#1", ("B",), score_capabilities(offers(30.0), REGISTRY))
+    group.update_states()
     assert ("B#1", ("B",)) in group.forwarded(), "as good over a shorter path"
     group.remove_copy("B#1", ("B",))
-    group.settle()
+    group.update_states()
     assert ("B#1", ("C", "B")) in group.forwarded()
     group.check_invariants()

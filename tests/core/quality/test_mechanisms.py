@@ -9,8 +9,8 @@ from accord.core.quality.mechanisms import (
     Effect,
     Mechanism,
     MechanismRepository,
-    better_way,
-    worse_way,
+    better_direction,
+    worse_direction,
 )
 from accord.core.quality.messages import MechanismStep
 from accord.core.quality.properties import PropertyRegistry, QualityError
@@ -35,14 +35,17 @@ def test_the_cheapest_comes_first() -> None:
     )
     repository.define(cheap)
     assert names(repository, "rate", DOWN) == ["filter", "advise-down"]
-    repository.forget("advise-down")
+    repository.remove("advise-down")
     assert names(repository, "rate", DOWN) == ["filter"]
 
 
 def test_the_way_to_the_better() -> None:
-    assert (better_way(REGISTRY.get("rate")), worse_way(REGISTRY.get("rate"))) == (UP, DOWN)
+    assert (better_direction(REGISTRY.get("rate")), worse_direction(REGISTRY.get("rate"))) == (
+        UP,
+        DOWN,
+    )
     latency = REGISTRY.get("latency")
-    assert (better_way(latency), worse_way(latency)) == (DOWN, UP)
+    assert (better_direction(latency), worse_direction(latency)) == (DOWN, UP)
 
 
 def test_nobody_is_advised_of_what_nodes_measure() -> None:

@@ -34,26 +34,26 @@ def test_small_differences_are_none() -> None:
 def test_what_becomes_of_events_is_smoothed() -> None:
     counts = ChannelCounts("c")
     meter = ChannelMeter("c", counts)
-    first = {each.property: (each.value, each.best) for each in meter.first(ORDERED, None)}
+    first = {each.property: (each.value, each.best) for each in meter.initial(ORDERED, None)}
     assert first == {"latency": (0, 0), "reliability": (100, None), "order": (ORDERED, None)}
-    assert meter.look(ORDERED, None) == []
-    counts.is_delivered(3, 10, 100)
-    counts.is_lost(1, is_expired=False)
-    latency, reliability = meter.look(ORDERED, 100.0)
+    assert meter.sample(ORDERED, None) == []
+    counts.count_delivered(3, 10, 100)
+    counts.count_dropped(1, is_expired=False)
+    latency, reliability = meter.sample(ORDERED, 100.0)
     assert (latency.value, latency.best) == (100, 1)
     assert (reliability.value, reliability.best) == (75, 100)
-    counts.is_delivered(1, 10, 0)
-    assert [each.value for each in meter.look(ORDERED, None)] == [50, 87.5]
-    counts.is_lost(1, is_expired=True)
-    assert [each.value for each in meter.look(ORDERED, None)] == [50, 43.75]
+    counts.count_delivered(1, 10, 0)
+    assert [each.value for each in meter.sample(ORDERED, None)] == [50, 87.5]
+    counts.count_dropped(1, is_expired=True)
+    assert [each.value for each in meter.sample(ORDERED, None)] == [50, 43.75]
 
 
 def test_an_order_that_changes_is_measured_again() -> None:
     meter = ChannelMeter("c", ChannelCounts("c"))
-    meter.first(ORDERED, None)
-    (order,) = meter.look(UNORDERED, None)
+    meter.initial(ORDERED, None)
+    (order,) = meter.sample(UNORDERED, None)
     assert (order.property, order.value) == ("order", UNORDERED)
-    assert meter.look(UNORDERED, None) == []
+    assert meter.sample(UNORDERED, None) == []
 
 
 def test_a_filter_keeps_its_rate() -> None:

@@ -39,7 +39,7 @@ class Node:
         profile = Profile(
             publisher=publisher, channel="c", capabilities=capabilities, couplings=couplings
         )
-        if "c" in self.quality.sources.channels_of(publisher):
+        if "c" in self.quality.profiles.channels_of(publisher):
             return self.check(self.quality.update_profile(profile, now_us=self.now_us))
         return self.check(self.quality.register_profile(profile, now_us=self.now_us))
 
@@ -59,7 +59,7 @@ class Node:
             utility=utility,
             publishers=publishers,
         )
-        if id_ in self.quality.book:
+        if id_ in self.quality.expectations:
             return self.check(self.quality.update(expectation, now_us=self.now_us))
         return self.check(self.quality.register(expectation, now_us=self.now_us))
 
@@ -84,7 +84,7 @@ class Node:
         return notices
 
     def state(self, id_: str) -> MatchState | None:
-        return self.quality.standing(id_).state
+        return self.quality.report(id_).state
 
 
 def rate(low: float, high: float, now: float, cost: Cost = ConstantCost()) -> Capability:  # noqa: B008
@@ -127,12 +127,12 @@ def test_who_can_t_be_satisfied_learns_why_and_when_that_changes() -> None:
         told("M", MatchState.UNSATISFIED, rate=None)
     ]
     assert node.publish("P", rate(1, 4, 2)) == []
-    assert node.quality.standing("M").reasons == (UnmetReason("M", "rate", 2.0),)
+    assert node.quality.report("M").reasons == (UnmetReason("M", "rate", 2.0),)
     assert node.publish("P", rate(1, 9, 6)) == [told("M", MatchState.SATISFIED)]
     assert node.publish("P", rate(1, 4, 2)) == [told("M", MatchState.UNSATISFIED, rate=2.0)]
-    notices = node.quality.publisher_gone("P", now_us=0)
+    notices = node.quality.on_publisher_gone("P", now_us=0)
     assert node.check(notices) == []
-    assert node.quality.standing("M").reasons == (UnmetReason("M", "rate", None),)
+    assert node.quality.report("M").reasons == (UnmetReason("M", "rate", None),)
 
 
 def test_the_life_of_an_expectation() -> None:
@@ -142,7 +142,7 @@ def test_the_life_of_an_expectation() -> None:
     with pytest.raises(QualityError, match="can't resume what is active"):
         node.quality.resume("M", now_us=0)
     assert node.check(node.quality.suspend("M", now_us=0)) == []
-    assert node.quality.standing("M").life is Lifecycle.SUSPENDED
+    assert node.quality.report("M").lifecycle is Lifecycle.SUSPENDED
     assert node.quality.usage("P", "c") == (0, 0.0)
     assert node.expect("M", PropertyRequirement("rate", 20.0)) == [], (
         "an update while it is suspended"
@@ -151,11 +151,11 @@ def test_the_life_of_an_expectation() -> None:
     assert resumed[-1] == told("M", MatchState.SATISFIABLE, AdaptationDecision.ADAPTING, rate=10.0)
     assert node.revoke("M") == []
     with pytest.raises(QualityError, match="not registered"):
-        node.quality.standing("M")
+        node.quality.report("M")
     node.expect("M.a", PropertyRequirement("rate", 5.0))
     node.expect("M.b", PropertyRequirement("rate", 6.0))
     assert node.check(node.quality.unsubscribe("M", now_us=0)) == []
-    assert not node.quality.book
+    assert not node.quality.expectations
     assert not node.quality.supersets.groups
 
 
@@ -196,16 +196,16 @@ def test_with_freeing_only_the_best_satisfied_alternative_uses_anything() -> Non
     node = Node(strategy="freeing")
     node.publish("P", rate(1, 60, 10), confidence(50, 80, 70))
     node.expect("M.low", PropertyRequirement("rate", 5.0), utility=1)
-    assert node.quality.standing("M.low").relies_on
+    assert node.quality.report("M.low").depends_on
     node.expect("M.high", PropertyRequirement("confidence", 60.0), utility=2)
-    assert not node.quality.standing("M.low").relies_on
+    assert not node.quality.report("M.low").depends_on
     assert node.quality.usage("P", "c") == (1, 2.0)
     more = node.expect("M.more", PropertyRequirement("rate", 20.0), utility=0.5)
     assert more == [told("M.more", MatchState.SATISFIABLE, AdaptationDecision.OUTRANKED, rate=10.0)]
     node.revoke("M.high")
-    assert node.quality.standing("M.low").relies_on
+    assert node.quality.report("M.low").depends_on
     assert node.quality.usage("P", "c") == (1, 1.0)
-    node.check(node.quality.use(Pareto(), now_us=0))
+    node.check(node.quality.set_strategy(Pareto(), now_us=0))
     node.expect("M.less", PropertyRequirement("rate", 3.0), utility=0.1)
     assert node.quality.usage("P", "c")[0] == 3, "each one counts"
 
@@ -269,7 +269,7 @@ def test_several_publishers_each_have_to_satisfy() -> None:
     node.publish("Q", rate(1, 60, 2))
     node.publish("R", rate(1, 60, 3, ConstantCost(5.0)))
     assert node.state("M") is MatchState.SATISFIABLE
-    assert len(node.quality.standing("M").relies_on) == 2
+    assert len(node.quality.report("M").depends_on) == 2
     assert node.publish("Q", rate(1, 60, 5)) == [told("M", MatchState.SATISFIED)]
     assert [node.quality.usage(who, "c")[0] for who in "PQR"] == [1, 1, 0]
     notices = node.check(node.quality.revoke_profile("P", "c", now_us=0))
@@ -354,7 +354,7 @@ def test_a_sequence_of_steps_is_one_mechanism() -> None:
     node = Node()
     for name in ("hurry", "shape", "hurry-over-two-paths"):
         if name != "hurry-over-two-paths":
-            node.quality.repository.forget(name)
+            node.quality.repository.remove(name)
     node.publish("P", rate(1, 60, 2))
     node.measure("latency", 80.0, best=20.0)
     assert node.expect("M", PropertyRequirement("latency", None, 50.0))[:2] == [

@@ -203,7 +203,7 @@ def test_advice_reaches_a_publisher_over_several_hops_and_is_taken_back() -> Non
     assert nodes.told["A"][-1] == Advice("P", "e", "rate", 2.0, is_release=True)
     assert a.usage("P", "e") == (0, 0.0)
     for node in nodes.nodes.values():
-        assert not node.supersets.saying.said()
+        assert not node.supersets.sender.entries()
 
 
 def test_what_matters_more_where_the_publisher_is_counts_for_those_far_away() -> None:
@@ -283,8 +283,8 @@ class Noisy:
         self.loss = (0.0, 0.2, 0.4)[seed % 3]
         self.options = NegotiationOptions(
             strategy=("pareto", "cheapest", "freeing")[seed // 3 % 3],
-            patience_us=2 * S,
-            remote_us=6 * S,
+            mechanism_timeout_us=2 * S,
+            remote_timeout_us=6 * S,
             retry_us=10 * S,
             visits=(3, 64)[seed % 2],
         )
@@ -351,7 +351,7 @@ class Noisy:
         self.now_us = until_us
 
     def is_quiet(self) -> bool:
-        dues = [node.supersets.saying.next_due_us() for node in self.nodes.values()]
+        dues = [node.supersets.sender.next_due_us() for node in self.nodes.values()]
         return not self._queue and min(dues) > self.now_us + 60 * S
 
     def _deliver(self, one: str, other: str, what: QualityMessage | Advice) -> None:
@@ -403,20 +403,20 @@ def step(network: Noisy, names: list[str], pairs: list[tuple[str, str]]) -> None
         who = f"{name}P{random.randrange(4)}"
         if (name, who) in network.publishers:
             del network.publishers[name, who]
-            network.take(name, node.publisher_gone(who, now_us=now_us))
+            network.take(name, node.on_publisher_gone(who, now_us=now_us))
         else:
             publisher = Publisher(random, is_faithful=network.is_faithful)
             network.publishers[name, who] = publisher
             network.take(name, node.register_profile(publisher.profile(who), now_us=now_us))
     elif chance < 0.7:
         id_ = f"{name}X{random.randrange(6)}"
-        if id_ not in node.book:
+        if id_ not in node.expectations:
             expectation = random_expectation(random, id_, is_alone=not network.has_alternatives)
             network.take(name, node.register(expectation, now_us=now_us))
         elif chance < 0.5:
             network.told.pop((name, id_), None)
             network.take(name, node.revoke(id_, now_us=now_us))
-        elif node.book.get(id_).life is Lifecycle.ACTIVE:
+        elif node.expectations.get(id_).lifecycle is Lifecycle.ACTIVE:
             network.told.pop((name, id_), None)
             network.take(name, node.suspend(id_, now_us=now_us))
         else:
@@ -455,12 +455,12 @@ def check_truth(network: Noisy) -> None:
     registry = PropertyRegistry()
     for name, node in network.nodes.items():
         node.check_invariants()
-        assert not node.deciding.dirty
-        for held in node.book:
-            if held.life is Lifecycle.ACTIVE:
+        assert not node.engine.dirty
+        for held in node.expectations:
+            if held.lifecycle is Lifecycle.ACTIVE:
                 id_ = held.expectation.id
                 truth = match(held.expectation, profiles, registry)
-                assert node.standing(id_).state is truth.state, (name, id_)
+                assert node.report(id_).state is truth.state, (name, id_)
                 assert network.told[name, id_].state is truth.state
 
 
@@ -472,14 +472,14 @@ def test_random_runs_stay_consistent_and_end_with_the_truth(seed: int) -> None:
     check_truth(network)
     # When nobody expects anything, nothing is left anywhere.
     for name, node in network.nodes.items():
-        for held in list(node.book):
+        for held in list(node.expectations):
             network.take(name, node.revoke(held.expectation.id, now_us=network.now_us))
     network.run(network.now_us + 60 * S)
     for node in network.nodes.values():
         node.check_invariants()
         assert not node.supersets.groups
-        assert not node.supersets.saying.said()
-        assert len(node.coordinator) == len(node.deciding.parties) == 0
+        assert not node.supersets.sender.entries()
+        assert len(node.coordinator) == len(node.engine.demands) == 0
 
 
 def test_where_all_publishers_follow_whatever_can_be_had_is_had() -> None:

@@ -97,7 +97,7 @@ def test_rubbish_does_no_harm(
     for neighbour in versions:
         quality.link_down(neighbour, now_us=100)
     quality.check_invariants()
-    assert [party.id for party in quality.deciding.parties] == ["X"]
+    assert [party.id for party in quality.engine.demands] == ["X"]
     assert all(not path for _, path in quality.skyline(("c", ("rate",))))
 
 

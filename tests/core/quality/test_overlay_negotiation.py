@@ -98,9 +98,9 @@ def of_a_line() -> Nodes:
     nodes = Nodes("a", "b", "c")
     nodes.run(3)
     profile = nodes.quality("a").register_profile(sensor(2.0), now_us=nodes.now_us)
-    nodes.exchanges["a"].take(profile)
+    nodes.exchanges["a"].dispatch(profile)
     often = expectation(PropertyRequirement("rate", 5.0))
-    nodes.exchanges["c"].take(nodes.quality("c").register(often, now_us=nodes.now_us))
+    nodes.exchanges["c"].dispatch(nodes.quality("c").register(often, now_us=nodes.now_us))
     nodes.run(1)
     return nodes
 
@@ -120,7 +120,7 @@ def test_advice_reaches_a_publisher_behind_other_nodes() -> None:
     assert nodes.exchanges["c"].notices == []
     assert Advice("P", "e", "rate", 5.0) in nodes.exchanges["a"].notices
     update = nodes.quality("a").update_profile(sensor(5.0), now_us=nodes.now_us)
-    nodes.exchanges["a"].take(update)
+    nodes.exchanges["a"].dispatch(update)
     nodes.run(1)
     assert nodes.exchanges["c"].take_notices() == [StateChanged("s", "X", MatchState.SATISFIED)]
 
@@ -129,11 +129,11 @@ def test_links_add_their_latency_in_the_direction_of_events() -> None:
     nodes = Nodes("a", "b", "c")
     nodes.run(3)
     a, c = nodes.exchanges["a"], nodes.exchanges["c"]
-    a.take(a.negotiation.register_profile(sensor(2.0), now_us=nodes.now_us))
+    a.dispatch(a.negotiation.register_profile(sensor(2.0), now_us=nodes.now_us))
     at_home = Measurement(channel="e", property="latency", value=1.0)
-    a.take(a.negotiation.measure(at_home, now_us=nodes.now_us))
+    a.dispatch(a.negotiation.measure(at_home, now_us=nodes.now_us))
     soon = expectation(PropertyRequirement("latency", None, 100.0))
-    c.take(c.negotiation.register(soon, now_us=nodes.now_us))
+    c.dispatch(c.negotiation.register(soon, now_us=nodes.now_us))
     nodes.run(1)
     (copy,) = c.negotiation.skyline(("e", ("latency",)))
     group = c.negotiation.supersets.groups["e", ("latency",)]
@@ -166,10 +166,10 @@ def test_one_end_alone_may_think_that_a_link_failed() -> None:
     nodes = of_a_line()
     nodes.silent = {"c"}  # answers to its pings are lost, nothing else is
     nodes.run(8)
-    assert nodes.quality("c").standing("X").state is MatchState.UNSATISFIED
+    assert nodes.quality("c").report("X").state is MatchState.UNSATISFIED
     nodes.silent = set()
     nodes.run(8)
-    assert nodes.quality("c").standing("X").state is MatchState.SATISFIABLE
+    assert nodes.quality("c").report("X").state is MatchState.SATISFIABLE
 
 
 def test_a_node_that_starts_anew_learns_everything_again() -> None:
@@ -178,7 +178,7 @@ def test_a_node_that_starts_anew_learns_everything_again() -> None:
     nodes.join("a", "b")
     nodes.join("b", "c")
     nodes.run(12)
-    assert nodes.quality("c").standing("X").state is MatchState.SATISFIABLE
+    assert nodes.quality("c").report("X").state is MatchState.SATISFIABLE
     assert nodes.quality("b").skyline(("e", ("rate",))) == [("a#1", ("a",))]
 
 
@@ -208,19 +208,19 @@ def test_parents_that_change_their_roles_leave_no_gap() -> None:
             PropertyRequirement("latency", None, 100.0),
         ),
     )
-    exchange.take(exchange.negotiation.register(wish, now_us=0))
+    exchange.dispatch(exchange.negotiation.register(wish, now_us=0))
     latency = Capability("latency", 1.0, 1.0, 1.0)
     rate = Capability("rate", 1.0, 60.0, 5.0)
     for name in "ab":
         have = ForwardedProfile("e", ("latency", "rate"), "c#1", (name, "c"), (latency, rate))
         news = NegotiationDelta(1, 0, 1, (NegotiationChange(1, ("have",), have),))
-        exchange.hear(name, msgspec.msgpack.encode(news), 0)
-    assert exchange.negotiation.standing("X").state is MatchState.SATISFIED
+        exchange.receive(name, msgspec.msgpack.encode(news), 0)
+    assert exchange.negotiation.report("X").state is MatchState.SATISFIED
     exchange.take_notices()
     for now_us, (one, other) in enumerate([(far, near), (near, far)], start=1):
         tiers.set("a", one)
         tiers.set("b", other)
         exchange.advance(now_us)
         assert [each for each in exchange.take_notices() if isinstance(each, StateChanged)] == []
-        assert exchange.negotiation.standing("X").state is MatchState.SATISFIED
+        assert exchange.negotiation.report("X").state is MatchState.SATISFIED
     exchange.check_invariants()

@@ -11,7 +11,7 @@ from accord.core.quality.profiles import (
     Coupling,
     Profile,
     check_profile,
-    offers_of,
+    score_capabilities,
     vector_of,
 )
 from accord.core.quality.properties import PropertyRegistry, QualityError
@@ -23,7 +23,7 @@ P = Profile(publisher="P", channel="c", capabilities=(RATE,))
 
 def test_offers_are_scores() -> None:
     fresh = Capability("freshness", 10.0, 90.0, 40.0, LinearCost(0.0, 2.0))
-    offers = offers_of((RATE, fresh), REGISTRY)
+    offers = score_capabilities((RATE, fresh), REGISTRY)
     assert vector_of(offers, ("freshness", "rate")) == (-40.0, 2.0, -10.0, 60.0)
     assert vector_of(offers, ("rate", "trust")) is None
     assert offers["freshness"].cost(-40.0) == 80.0
@@ -86,7 +86,7 @@ def test_profiles_are_completed_by_what_is_measured() -> None:
     assert sources.measure(measured("latency", 20.0)) == ["B#1", "B#2"]
     assert sources.measure(measured("latency", 30.0, "Q")) == ["B#2"]
     for source, latency in (("B#1", 20.0), ("B#2", 30.0)):
-        local = sources.complete(source)
+        local = sources.refresh(source)
         assert local is not None
         assert local.offers["latency"].capability == Capability("latency", *[latency] * 3)  # type: ignore[arg-type]
         assert local.offers["rate"].capability == RATE
@@ -120,7 +120,7 @@ def test_the_best_to_be_had_is_never_worse_than_what_there_is() -> None:
     worse = Measurement(channel="c", property="reliability", value=90.0, best=80.0)
     sources.measure(better)
     sources.measure(worse)
-    local = sources.complete("B#1")
+    local = sources.refresh("B#1")
     assert local is not None
     assert local.offers["latency"].capability == Capability("latency", 5.0, 20.0, 20.0)
     assert local.offers["reliability"].capability == Capability("reliability", 90.0, 90.0, 90.0)

@@ -117,7 +117,7 @@ def test_definitions_at_run_time() -> None:
     assert registry.get("colour") == colour
     assert "colour" in registry
     registry.check_invariants()
-    registry.forget("colour")
+    registry.remove("colour")
     assert "colour" not in registry
     for number in range(MAX_PROPERTIES - len(registry)):
         registry.define(Property(name=f"p{number}", better=Better.LOWER))

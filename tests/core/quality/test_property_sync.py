@@ -8,7 +8,7 @@ import msgspec
 
 from accord.core.overlay.signalling import TemplateMessage
 from accord.core.overlay.tier_links import TierLink, TierLinks
-from accord.core.quality.property_sync import AGAIN_US, SERVICE, PropertyDelta, PropertySync
+from accord.core.quality.property_sync import RETRANSMIT_US, SERVICE, PropertyDelta, PropertySync
 
 LINK = TierLink(1_000, is_active=True)
 
@@ -25,7 +25,7 @@ class Pair:
         self.ends = {name: PropertySync(links) for name, links in self.links.items()}
         self.told: dict[str, list[str]] = {"a": [], "x": []}
         for name, end in self.ends.items():
-            end.on_told = lambda _, text, name=name: self.told[name].append(text)  # type: ignore[misc]
+            end.on_definition = lambda _, text, name=name: self.told[name].append(text)  # type: ignore[misc]
             self.links[name].send = lambda to, said, name=name: self.send(name, to, said)  # type: ignore[misc]
 
     def send(self, one: str, to: str, said: TemplateMessage) -> None:
@@ -42,34 +42,36 @@ class Pair:
 
     def run(self, rounds: int) -> None:
         for _ in range(rounds):
-            self.now_us += AGAIN_US
+            self.now_us += RETRANSMIT_US
             for end in self.ends.values():
                 if end.next_due_us() <= self.now_us:
                     end.advance(self.now_us)
             while self.flying:
                 one, to, said = self.flying.pop(0)
-                self.links[to].heard(one, said, self.now_us)
+                self.links[to].on_message(one, said, self.now_us)
 
 
 def test_all_are_heard_and_then_there_is_silence() -> None:
     pair = Pair(0.4)
     for number in range(100):
-        pair.ends["a"].tell(f"p{number}", f"text {number}")
-    pair.ends["x"].tell("mine", "of the child")
+        pair.ends["a"].announce(f"p{number}", f"text {number}")
+    pair.ends["x"].announce("mine", "of the child")
     pair.link()
     pair.run(60)
     assert sorted(set(pair.told["x"])) == sorted(f"text {number}" for number in range(100))
     assert set(pair.told["a"]) == {"of the child"}
-    assert all(end.next_due_us() > pair.now_us + 1_000 * AGAIN_US for end in pair.ends.values())
-    pair.ends["a"].tell("late", "one more")
-    pair.ends["a"].tell("late", "the same name again")
+    assert all(
+        end.next_due_us() > pair.now_us + 1_000 * RETRANSMIT_US for end in pair.ends.values()
+    )
+    pair.ends["a"].announce("late", "one more")
+    pair.ends["a"].announce("late", "the same name again")
     pair.run(20)
     assert pair.told["x"][-1] == "one more"
 
 
 def test_who_begins_anew_is_told_everything() -> None:
     pair = Pair(0.0)
-    pair.ends["a"].tell("p", "text")
+    pair.ends["a"].announce("p", "text")
     pair.link()
     pair.run(2)
     pair.unlink()
@@ -87,7 +89,7 @@ def test_long_ones_come_too() -> None:
     pair = Pair(0.0)
     long = "ä" * 60_000
     for number in range(40):
-        pair.ends["a"].tell(f"p{number}", f"{number} {long}")
+        pair.ends["a"].announce(f"p{number}", f"{number} {long}")
     pair.link()
     pair.run(30)
     assert len(pair.told["x"]) == 40
@@ -96,7 +98,7 @@ def test_long_ones_come_too() -> None:
 def test_what_makes_no_sense_is_passed_over() -> None:
     pair = Pair(0.0)
     pair.link()
-    pair.links["a"].heard("x", TemplateMessage(SERVICE, "", b"\xc1"), 0)
+    pair.links["a"].on_message("x", TemplateMessage(SERVICE, "", b"\xc1"), 0)
     pair.run(1)
     assert pair.told == {"a": [], "x": []}
 
@@ -106,5 +108,5 @@ def test_places_that_there_are_not_are_not_heard_of() -> None:
     pair.link()
     for first in (-1, (1 << 64) - 1):
         body = msgspec.msgpack.encode(PropertyDelta(first, ("odd",)))
-        pair.links["a"].heard("x", TemplateMessage(SERVICE, "", body), 0)
+        pair.links["a"].on_message("x", TemplateMessage(SERVICE, "", body), 0)
     assert (pair.told["a"], pair.flying) == ([], [])

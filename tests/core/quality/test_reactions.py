@@ -3,7 +3,12 @@ from __future__ import annotations
 import pytest
 
 from accord.core.model.units import NEVER_US
-from accord.core.quality.mechanisms import Direction, Mechanism, MechanismRepository, better_way
+from accord.core.quality.mechanisms import (
+    Direction,
+    Mechanism,
+    MechanismRepository,
+    better_direction,
+)
 from accord.core.quality.messages import (
     Advice,
     ApplyMechanism,
@@ -39,12 +44,12 @@ class Driven:
 
     def start(self, level: float, now_us: int = 0) -> list[Notice]:
         property_ = REGISTRY.get(self.name)
-        ways = tuple(self.repository.of(property_, better_way(property_)))
+        ways = tuple(self.repository.of(property_, better_direction(property_)))
         move = PropertyMove(self.name, level, level, ways)
         return self.checked(self.coordinator.start(SUBJECT, move, self.offer, now_us))
 
     def needed(self, level: float | None, *, frees: bool = True) -> list[Notice]:
-        return self.checked(self.coordinator.needed(self.place, level, self.offer, frees))
+        return self.checked(self.coordinator.adjust(self.place, level, self.offer, frees))
 
     def observed(self, now: float) -> list[Notice]:
         self.now = now
@@ -52,7 +57,7 @@ class Driven:
 
     def give_up(self, now_us: int) -> tuple[list[Notice], bool]:
         (place,) = self.coordinator.overdue(now_us)
-        notices, is_tried = self.coordinator.give_up(place, self.offer, now_us)
+        notices, is_tried = self.coordinator.abandon(place, self.offer, now_us)
         return self.checked(notices), is_tried
 
     def checked(self, notices: list[Notice]) -> list[Notice]:
@@ -124,7 +129,7 @@ def test_what_was_released_goes_with_the_profile() -> None:
     driven.start(9.0)
     driven.observed(9.0)
     driven.needed(None)
-    assert driven.coordinator.gone("n#1", ["rate"]) == []
+    assert driven.coordinator.remove("n#1", ["rate"]) == []
     assert driven.needed(9.0) == []
 
 
@@ -216,7 +221,7 @@ def test_with_the_profile_all_goes(is_held: bool) -> None:
     driven.start(-50.0)
     if is_held:
         driven.observed(40.0)
-    assert driven.checked(driven.coordinator.gone("n#1", ["latency", "rate"])) == [
+    assert driven.checked(driven.coordinator.remove("n#1", ["latency", "rate"])) == [
         WithdrawMechanism(1)
     ]
     assert len(driven.coordinator) == 0

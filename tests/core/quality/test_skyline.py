@@ -155,12 +155,12 @@ def test_changes_that_change_nothing_are_not_compared_with_the_skyline() -> None
     skyline.take_changes()
     outside = [key for key in keys if key not in skyline]
     assert len(outside) > 300
-    looks = skyline.looks
+    looks = skyline.rotation
     for key in outside:
         skyline.set(key, str(key), tuple(x * 0.999 for x in skyline.vector(key)))
     for key in skyline.members():  # the same again
         skyline.set(key, str(key), skyline.vector(key))
-    assert skyline.looks == looks
+    assert skyline.rotation == looks
     assert skyline.take_changes() == []
     skyline.check_invariants()
 
@@ -179,8 +179,8 @@ def test_many_that_lose_their_guard_are_compared_with_the_skyline_at_once() -> N
     for key in range(2, 1_000):  # all are below the one, and nobody else
         skyline.set(key, str(key), (random.random(), random.random()))
     skyline.set(1, "other", (2.0, 3.0))
-    looks = skyline.looks
+    looks = skyline.rotation
     skyline.remove(0)
     assert list(skyline.members()) == [1]
-    assert skyline.looks == looks + 1
+    assert skyline.rotation == looks + 1
     skyline.check_invariants()

@@ -10,7 +10,7 @@ import pytest
 
 from accord.core.quality import supersets as superset_module
 from accord.core.quality.delta_sync import DeltaReceiver, DeltaSender
-from accord.core.quality.expectations import Expectation, PropertyRequirement, wanted_of
+from accord.core.quality.expectations import Expectation, PropertyRequirement, score_expectation
 from accord.core.quality.match_groups import Scope
 from accord.core.quality.matching import MatchState, match
 from accord.core.quality.messages import (
@@ -21,7 +21,7 @@ from accord.core.quality.messages import (
     QualityMessage,
 )
 from accord.core.quality.points import dominates
-from accord.core.quality.profiles import Capability, Profile, Vector, offers_of, vector_of
+from accord.core.quality.profiles import Capability, Profile, Vector, score_capabilities, vector_of
 from accord.core.quality.properties import PropertyRegistry
 from accord.core.quality.supersets import SuperSets
 
@@ -45,18 +45,18 @@ class Node:
         if hearing is None:
             return None
         if isinstance(message, NegotiationAck):
-            self.saying.heard(neighbour, message, now_us)
+            self.saying.on_ack(neighbour, message, now_us)
             return None
-        for before, after in hearing.hear(message):
+        for before, after in hearing.on_delta(message):
             self._hear(neighbour, before, after)
-        self.sets.settle(now_us)
-        return hearing.answer()
+        self.sets.propagate(now_us)
+        return hearing.ack()
 
     def _hear(self, neighbour: str, before: object, after: object) -> None:
         wants = [each if isinstance(each, PropertyInterest) else None for each in (before, after)]
         haves = [each if isinstance(each, ForwardedProfile) else None for each in (before, after)]
-        self.sets.want(neighbour, wants[0], wants[1])
-        self.sets.have(neighbour, haves[0], haves[1])
+        self.sets.update_interest(neighbour, wants[0], wants[1])
+        self.sets.update_profile(neighbour, haves[0], haves[1])
 
 
 class Network:
@@ -95,7 +95,7 @@ class Network:
                 node.saying.link_up(there, self.now_us)
                 node.sets.link_up(there, {"latency": latency_ms})
             self.links[here, there] = latency_ms
-            node.sets.settle(self.now_us)
+            node.sets.propagate(self.now_us)
 
     def cut(self, one: str, other: str) -> None:
         for here, there in ((one, other), (other, one)):
@@ -104,7 +104,7 @@ class Network:
                 del node.hearing[there]
                 node.saying.link_down(there)
                 node.sets.link_down(there)
-                node.sets.settle(self.now_us)
+                node.sets.propagate(self.now_us)
 
     def publish(self, name: str, source: str, profile: Profile | None) -> None:
         node = self.nodes[name]
@@ -113,9 +113,9 @@ class Network:
             node.sets.remove_local(known.channel, source)
         if profile is not None:
             self.profiles[name][source] = profile
-            offers = offers_of(profile.capabilities, REGISTRY)
+            offers = score_capabilities(profile.capabilities, REGISTRY)
             node.sets.set_local(profile.channel, source, offers)
-        node.sets.settle(self.now_us)
+        node.sets.propagate(self.now_us)
 
     def want(self, name: str, scope: Scope, publishers: int) -> None:
         sets = self.nodes[name].sets
@@ -125,7 +125,7 @@ class Network:
         if publishers:
             self.wants[name][scope] = publishers
             sets.group(scope, publishers).add("X", (-1e9,) * len(scope[1]), publishers)
-        sets.settle(self.now_us)
+        sets.propagate(self.now_us)
 
     def run(self, until_us: int) -> None:
         while True:
@@ -249,7 +249,7 @@ def brute_force(profiles: list[Profile], scope: Scope, depth: int) -> set[Vector
     vectors: dict[str, Vector] = {}
     for profile in profiles:
         if scope[0] in ("+", profile.channel):
-            vector = vector_of(offers_of(profile.capabilities, REGISTRY), scope[1])
+            vector = vector_of(score_capabilities(profile.capabilities, REGISTRY), scope[1])
             if vector is not None:
                 vectors[profile.publisher] = vector
     return {
@@ -304,7 +304,7 @@ def test_every_node_decides_as_if_it_knew_all(seed: int) -> None:
         for _ in range(30):
             expectation = random_expectation(random, scope)
             group = node.sets.group(scope, 1)
-            wanted = wanted_of(expectation, REGISTRY)
+            wanted = score_expectation(expectation, REGISTRY)
             group.add("Y", wanted.least, expectation.publishers)
             truth = match(expectation, profiles, REGISTRY)
             assert group.state("Y") is truth.state
@@ -329,7 +329,10 @@ def test_publishers_are_masked_and_latency_is_added_hop_by_hop() -> None:
     offers = group.offers(("A#1", ("B", "A")))
     assert offers["latency"].capability == Capability("latency", 31.0, 35.0, 33.0)
     assert offers["rate"].capability == capabilities[1]
-    said = [*network.nodes["A"].saying.said().values(), *network.nodes["B"].saying.said().values()]
+    said = [
+        *network.nodes["A"].saying.entries().values(),
+        *network.nodes["B"].saying.entries().values(),
+    ]
     assert "alice" not in repr(said)
     network.join("B", "C", 40.0)
     assert group.offers(("A#1", ("B", "A")))["latency"].capability.current == 63.0
@@ -369,8 +372,8 @@ def test_nobody_keeps_what_nobody_wants() -> None:
     network.want("B", SCOPES[2], 0)
     network.run(3 * S)
     assert not network.nodes["A"].sets.groups
-    assert not network.nodes["A"].saying.said()
-    assert not network.nodes["B"].saying.said()
+    assert not network.nodes["A"].saying.entries()
+    assert not network.nodes["B"].saying.entries()
 
 
 def test_what_one_neighbour_wants_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,20 +383,20 @@ def test_what_one_neighbour_wants_leaves_room_for_others(monkeypatch: pytest.Mon
         node.sets.link_up(neighbour, {})
         for number in range(8):
             want = PropertyInterest(f"{neighbour}{number}", ("rate",), 1, (neighbour,))
-            node.sets.want(neighbour, None, want)
+            node.sets.update_interest(neighbour, None, want)
         assert len(node.sets.groups) == most
-    node.sets.want("c", None, PropertyInterest("b1", ("rate",), 1, ("c",)))
+    node.sets.update_interest("c", None, PropertyInterest("b1", ("rate",), 1, ("c",)))
     assert not node.sets.is_full
     node.sets.group(("here", ("rate",)), 1)
     node.sets.link_down("b")
-    node.sets.settle(0)
+    node.sets.propagate(0)
     assert len(node.sets.groups) == 4, "one of them is wanted by both"
 
 
 def test_filters_of_many_levels_are_nothing_that_a_neighbour_wants() -> None:
     node = Node("a", 1)
     node.sets.link_up("b", {})
-    node.sets.want("b", None, PropertyInterest("x/" * 64 + "x", ("rate",), 1, ("b",)))
+    node.sets.update_interest("b", None, PropertyInterest("x/" * 64 + "x", ("rate",), 1, ("b",)))
     assert (node.sets.malformed, len(node.sets.groups)) == (1, 0)
-    node.sets.want("b", None, PropertyInterest("x/" * 63 + "x", ("rate",), 1, ("b",)))
+    node.sets.update_interest("b", None, PropertyInterest("x/" * 63 + "x", ("rate",), 1, ("b",)))
     assert (node.sets.malformed, len(node.sets.groups)) == (1, 1)

@@ -17,19 +17,19 @@ def remotes() -> RemoteInterests:
 
 def wanted(of: RemoteInterests, channel: str) -> list[str]:
     """The nodes that an event is for."""
-    of.router.publish(message(channel), PublisherFanOut(Entity("p"), of.router.route(channel)))
-    found = list(of.wanted)
-    of.wanted.clear()
+    of.router.publish(message(channel), PublisherFanOut(Entity("p"), of.router.fan_out(channel)))
+    found = list(of.interested)
+    of.interested.clear()
     of.router.check_invariants()
     return found
 
 
 def test_a_node_gets_what_it_needs_until_it_takes_that_back() -> None:
     known = remotes()
-    known.need("b", "1", Interest("uav/#"))
+    known.set_interest("b", "1", Interest("uav/#"))
     assert wanted(known, "uav/1") == ["b"]
     assert wanted(known, "lab/1") == []
-    known.need("b", "1", None)
+    known.set_interest("b", "1", None)
     assert wanted(known, "uav/1") == []
     assert known.nodes == {}
 
@@ -38,14 +38,14 @@ def test_a_node_gets_what_it_needs_until_it_takes_that_back() -> None:
 def test_a_node_that_began_anew_may_say_the_same_under_another_key(where: str) -> None:
     """And takes back afterwards what it said before."""
     known = remotes()
-    known.need("b", "2", Interest("uav/#"))
-    known.need("b", "1", Interest("uav/#", where))
-    known.need("b", "2", None)
+    known.set_interest("b", "2", Interest("uav/#"))
+    known.set_interest("b", "1", Interest("uav/#", where))
+    known.set_interest("b", "2", None)
     assert wanted(known, "uav/1") == ["b"]
-    known.need("b", "1", Interest("uav/1", where))
+    known.set_interest("b", "1", Interest("uav/1", where))
     assert wanted(known, "uav/1") == ["b"]
     assert wanted(known, "uav/2") == []
-    known.need("b", "1", None)
+    known.set_interest("b", "1", None)
     assert wanted(known, "uav/1") == []
     assert known.nodes == {}
 
@@ -53,24 +53,24 @@ def test_a_node_that_began_anew_may_say_the_same_under_another_key(where: str) -
 def test_the_same_need_again_under_its_key_changes_nothing() -> None:
     known = remotes()
     for _ in range(2):
-        known.need("b", "1", Interest("uav/#"))
-        known.need("b", "2", Interest("uav/#", "altitude > 5"))
+        known.set_interest("b", "1", Interest("uav/#"))
+        known.set_interest("b", "2", Interest("uav/#", "altitude > 5"))
     assert wanted(known, "uav/1") == ["b"]
-    known.need("b", "1", None)
-    known.need("b", "2", None)
+    known.set_interest("b", "1", None)
+    known.set_interest("b", "2", None)
     assert known.nodes == {}
     assert known.router.size == 0
 
 
 def test_long_predicates_are_read_when_it_is_their_turn() -> None:
     known = remotes()
-    known.at_once = 20
-    known.read_on()
-    known.need("b", "1", Interest("uav/1", "a = 'something long'"))
-    known.need("b", "2", Interest("uav/2", "a = 1"))
-    known.need("b", "3", Interest("uav/3", "a = 1"))
-    known.need("b", "4", Interest("uav/4", xpath="/a = 'another long one'"))
-    known.need("b", "5", Interest("uav/5"))
+    known.batch_characters = 20
+    known.parse_next()
+    known.set_interest("b", "1", Interest("uav/1", "a = 'something long'"))
+    known.set_interest("b", "2", Interest("uav/2", "a = 1"))
+    known.set_interest("b", "3", Interest("uav/3", "a = 1"))
+    known.set_interest("b", "4", Interest("uav/4", xpath="/a = 'another long one'"))
+    known.set_interest("b", "5", Interest("uav/5"))
     assert [wanted(known, f"uav/{each}") for each in range(1, 6)] == [
         [],
         ["b"],
@@ -78,16 +78,16 @@ def test_long_predicates_are_read_when_it_is_their_turn() -> None:
         ["b"],
         ["b"],
     ]
-    known.need("b", "2", None)
-    assert known.has_unread()
-    known.read_on()
+    known.set_interest("b", "2", None)
+    assert known.has_unparsed()
+    known.parse_next()
     assert [wanted(known, f"uav/{each}") for each in range(1, 6)] == [[], [], [], ["b"], ["b"]]
-    known.need("c", "1", Interest("uav/1", "this does not fit"))
+    known.set_interest("c", "1", Interest("uav/1", "this does not fit"))
     assert wanted(known, "uav/1") == ["c"]
-    known.read_on()
+    known.parse_next()
     assert wanted(known, "uav/4") == [], "one is always read"
-    known.read_on()
-    assert not known.has_unread()
+    known.parse_next()
+    assert not known.has_unparsed()
     for node, key in (("b", "1"), ("b", "3"), ("b", "4"), ("b", "5"), ("c", "1")):
-        known.need(node, key, None)
+        known.set_interest(node, key, None)
     assert known.nodes == {}

@@ -105,31 +105,31 @@ def test_nothing_is_allowed_to_nobody() -> None:
 
 def test_names_are_filled_in() -> None:
     rights = Rights(publish=("home/%u/%c/#", "x-%u"), subscribe=("all/%d%", "#"))
-    bound = rights.bound(user="ann", client="phone-1")
+    bound = rights.for_client(user="ann", client="phone-1")
     assert bound == Rights(publish=("home/ann/phone-1/#", "x-ann"), subscribe=("all/%d%", "#"))
     assert bound.may_publish("home/ann/phone-1/battery")
 
 
 def test_a_user_called_like_a_placeholder_stays_itself() -> None:
-    assert Rights(publish=("home/%u",)).bound(user="%c", client="x").publish == ("home/%c",)
+    assert Rights(publish=("home/%u",)).for_client(user="%c", client="x").publish == ("home/%c",)
 
 
 @pytest.mark.parametrize("name", ["", "#", "+", "a/b", "$SYS"])
 def test_names_can_not_widen_rights(name: str) -> None:
     rights = Rights(publish=("%u/#",), subscribe=("%c/#",), statistics=False)
-    bound = rights.bound(user=name, client=name)
+    bound = rights.for_client(user=name, client=name)
     assert bound.publish == ()
     assert not any(map(bound.may_subscribe, ("a", "#", "a/b/#", "$SYS/#", "accord-response/x/#")))
 
 
 def test_replies_reach_a_client_whatever_else_it_may_subscribe_to() -> None:
-    bound = Rights(subscribe=("uav/#",)).bound(user="ann", client="phone")
+    bound = Rights(subscribe=("uav/#",)).for_client(user="ann", client="phone")
     assert bound.may_subscribe("accord-response/phone/1")
     assert not bound.may_subscribe("accord-response/other/1")
 
 
 def test_a_system_channel_may_carry_a_name() -> None:
-    bound = Rights(subscribe=("$accord/advice/%c",)).bound(user="", client="phone")
+    bound = Rights(subscribe=("$accord/advice/%c",)).for_client(user="", client="phone")
     assert bound.may_subscribe("$accord/advice/phone")
     assert not bound.may_subscribe("$accord/advice/+")
 
@@ -147,7 +147,7 @@ def test_anybody_may_ask_for_what_they_may_subscribe_to() -> None:
 
 def test_what_is_denied_wins() -> None:
     denied = Denied(publish=("alarm/#",), subscribe=("secret/#", "+/private"))
-    rights = Rights.less(EVERYTHING, denied)
+    rights = Rights.combine(EVERYTHING, denied)
     assert rights.may_publish("a")
     assert not rights.may_publish("alarm")
     assert not rights.may_publish("alarm/fire")
@@ -160,7 +160,7 @@ def test_what_is_denied_wins() -> None:
 
 
 def test_switches_are_denied_too() -> None:
-    rights = Rights.less(
+    rights = Rights.combine(
         Allowed(("#", "$mine/#"), ("#", "$mine/#"), system=True, policies=True),
         Denied(statistics=True, system=True, policies=True),
     )
@@ -170,7 +170,7 @@ def test_switches_are_denied_too() -> None:
     assert not rights.may_publish("$accord/policies")
     assert rights.may_publish("$accord/query")  # which is everybody's
     assert (rights.statistics, rights.system, rights.policies) == (False, False, False)
-    assert not Rights.less(EVERYTHING, Denied(publish=("$accord/query",))).may_publish(
+    assert not Rights.combine(EVERYTHING, Denied(publish=("$accord/query",))).may_publish(
         "$accord/query"
     )
 
@@ -189,6 +189,6 @@ def test_switches_are_denied_too() -> None:
     ],
 )
 def test_placeholders_of_what_is_denied(pattern: str, user: str, client: str, filled: str) -> None:
-    rights = Rights.less(EVERYTHING, Denied((pattern,), (pattern,)))
-    bound = rights.bound(user=user, client=client)
+    rights = Rights.combine(EVERYTHING, Denied((pattern,), (pattern,)))
+    bound = rights.for_client(user=user, client=client)
     assert bound.denied == Denied((filled,), (filled,))

@@ -72,7 +72,7 @@ class Place:
 
     def publish(self, message: MqttMessage) -> dict[str, list[Copy]]:
         """Who got what."""
-        way = PublisherFanOut(Entity(message.publisher), self.router.route(message.channel))
+        way = PublisherFanOut(Entity(message.publisher), self.router.fan_out(message.channel))
         reached = self.router.publish(message, way)
         got = {name: copies(session) for name, session in self.sessions.items()}
         assert sum(map(len, got.values())) == reached
@@ -179,14 +179,14 @@ def test_attributes_that_are_bad_match_no_predicate_and_keep_nothing_from_others
 
 def test_a_remembered_route_ends_with_a_subscription_it_would_miss() -> None:
     place = Place("ada", "bob")
-    route = place.router.route("a/b")
-    other = place.router.route("a/c")
+    route = place.router.fan_out("a/b")
+    other = place.router.fan_out("a/c")
     subscription = place.subscribe("ada", "a/b")
     assert not is_valid(route)
     assert is_valid(other), "another channel is not concerned"
     place.subscribe("bob", "a/+")
     assert not is_valid(other)
-    route = place.router.route("a/b")
+    route = place.router.fan_out("a/b")
     place.router.remove(subscription)
     assert not is_valid(route)
     assert place.publish(message("a/b")) == {"bob": [Copy(0, False, ())]}
@@ -195,7 +195,7 @@ def test_a_remembered_route_ends_with_a_subscription_it_would_miss() -> None:
 def test_the_route_of_a_very_long_channel_is_good_for_one_message() -> None:
     place = Place("ada")
     channel = "x" * 1_025
-    assert not place.router.route(channel).is_valid
+    assert not place.router.fan_out(channel).is_valid
     place.subscribe("ada", channel)
     assert list(place.publish(message(channel))) == ["ada"]
 
@@ -203,11 +203,11 @@ def test_the_route_of_a_very_long_channel_is_good_for_one_message() -> None:
 def test_routes_are_forgotten_when_they_are_too_many() -> None:
     place = Place("ada")
     place.subscribe("ada", "+")
-    first = place.router.route("c0")
+    first = place.router.fan_out("c0")
     for number in range(10_000):
-        place.router.route(f"c{number}")
+        place.router.fan_out(f"c{number}")
     assert is_valid(first)
-    place.router.route("one too many")
+    place.router.fan_out("one too many")
     assert not is_valid(first)
     place.router.check_invariants()
 
@@ -231,16 +231,16 @@ def test_what_travels_in_runs(channel: str, options: dict[str, object], has_runs
     session = place.sessions["ada"]
     session.attach(ConnectionPort(), V5, window=1, packet_limit=0, alias_limit=0)
     place.subscribe("ada", channel, **options)  # type: ignore[arg-type]
-    way = PublisherFanOut(Entity("cyn"), place.router.route(channel))
+    way = PublisherFanOut(Entity("cyn"), place.router.fan_out(channel))
     assert way.has_runs is has_runs
     assert (place.router.fixed_selection(way) is None) is ("where" in options)
 
 
 def test_a_change_of_subscriptions_is_seen_by_who_remembers_routes() -> None:
     place = Place("ada")
-    place.router.route("a")
+    place.router.fan_out("a")
     before = place.router.changes
-    place.router.route("a")
+    place.router.fan_out("a")
     assert place.router.changes == before
     place.subscribe("ada", "a")
     assert place.router.changes > before
@@ -399,11 +399,11 @@ def test_a_message_may_pass_over_some_and_be_lifted_for_others() -> None:
         place.subscribe(name, "a", qos=1)
     place.router.watched["a"] = True
     place.router.invalidate("a")
-    route = place.router.route("a")
+    route = place.router.fan_out("a")
     assert (route.is_watched, route.has_runs) == (True, False)
     special = MessageOverride()
     special.skipped[place.sessions["ada"]] = True
-    special.lift = lambda grant: Grant(grant.importance + 1, 0, "", 0, 0, True, "")
+    special.adjust_grant = lambda grant: Grant(grant.importance + 1, 0, "", 0, 0, True, "")
     way = PublisherFanOut(Entity("cyn"), route)
     message = make_message("a", b"x", 1, False, "cyn", 1, Properties())
     assert place.router.publish(message, way, special) == 2

@@ -179,7 +179,7 @@ def test_places_that_are_given_up_are_not_kept() -> None:
     them.put("a", parcel())
     for round_ in range(2_000):
         them.egress.put(them.turns["a"], parcel(round_ % 2), 1)
-    assert sum(len(each.turns) for each in them.egress._bins) < 200
+    assert sum(len(each.heap) for each in them.egress._bins) < 200
 
 
 @given(

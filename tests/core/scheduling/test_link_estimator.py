@@ -133,7 +133,7 @@ def test_who_has_little_to_send_does_not_look_slow() -> None:
     assert sender.run(10 * S).waits_us
     assert sender.link.rate_bps == 0
     assert sender.link.sending_ms(10_000) == 0
-    assert sender.link.allowance >= 10 * SEGMENT
+    assert sender.link.send_window >= 10 * SEGMENT
 
 
 def test_a_link_that_is_not_filled_any_more_shows_to_be_faster() -> None:
@@ -180,12 +180,12 @@ def test_no_link_starves(
 
 def test_limits_count_where_they_are_less() -> None:
     link = LinkEstimator()
-    assert link.carries_bps() == 0
+    assert link.capacity_bps() == 0
     link.limit_bps = 80_000
-    assert link.carries_bps() == 80_000
+    assert link.capacity_bps() == 80_000
     assert link.sending_ms(1_000) == 100
     link.rate_bps = 40_000
-    assert link.carries_bps() == 40_000
+    assert link.capacity_bps() == 40_000
     link.sent(1_000)
     assert link.outstanding_bytes == 1_000
     assert link.sending_ms(1_000) == 400
@@ -193,14 +193,14 @@ def test_limits_count_where_they_are_less() -> None:
 
 def test_the_first_allowance_is_ten_segments() -> None:
     link = LinkEstimator()
-    link.route(1_448, 40_500)
-    assert (link.room, link.allowance, link.rtt_ms) == (14_480, 14_480, 41)
+    link.set_path(1_448, 40_500)
+    assert (link.room, link.send_window, link.rtt_ms) == (14_480, 14_480, 41)
     link.sent(2_000)
-    link.route(1_448, 30_000)
+    link.set_path(1_448, 30_000)
     held = [link.is_held]
     assert link.room == 12_480
     link.sent(14_000)
-    assert link.look(1, 16_000) == 0
+    assert link.sample(1, 16_000) == 0
     held.append(link.is_held)
     assert held == [False, True]
     assert link.wait_us > 0

@@ -93,7 +93,7 @@ def test_what_waits_alone_is_taken_by_itself() -> None:
     assert box.take_single(4, 9) is None, "it is more than is wanted"
     box.put_tracked(promised)
     assert box.take_single(ALL, 9) is None, "there are two"
-    box.void(promised, True)
+    box.remove(promised, True)
     assert box.take_single(5, 0) is plain
     assert box.is_empty()
     box.put_tracked(promised)
@@ -297,15 +297,15 @@ def test_what_is_void_is_neither_sent_nor_counted() -> None:
     for each in some:
         box.put(each)
     for position in (2, 0, 1):
-        box.void(some[position], is_tracked=False)
+        box.remove(some[position], is_tracked=False)
         box.check_invariants()
     assert (box.bytes, sum(box.depth())) == (4, 2)
     assert box.take(ALL, 0) == some[3:]
     tracked = [parcel() for _ in range(3)]
     for each in tracked:
         box.put_tracked(each)
-    box.void(tracked[1], is_tracked=True)
-    box.void(tracked[2], is_tracked=True)
+    box.remove(tracked[1], is_tracked=True)
+    box.remove(tracked[2], is_tracked=True)
     box.check_invariants()
     assert (box.tracked, box.tracked_bytes) == (1, 1)
     assert box.take(ALL, 9) == tracked[:1]
@@ -317,7 +317,7 @@ def test_a_run_void_here_is_sent_elsewhere() -> None:
     for box in (here, there):
         for each in (parcel(), run, other):
             box.put(each)
-    here.void(run, is_tracked=False)
+    here.remove(run, is_tracked=False)
     assert here.take(ALL, 0)[1:] == [other]
     assert there.take(ALL, 0)[1:] == [run, other]
 
@@ -330,7 +330,7 @@ def test_replacing_for_ever_takes_no_more_room() -> None:
     box.put(value)
     box.put(last)
     for _ in range(1_000):
-        box.void(value, is_tracked=False)
+        box.remove(value, is_tracked=False)
         value = parcel()
         box.put(value)
     assert (box.bytes, sum(box.depth())) == (3, 3)
@@ -683,7 +683,7 @@ class OutboxMachine(RuleBasedStateMachine):
     @rule(parcel=consumes(queued))
     def void(self, parcel: QueueEntry) -> None:
         if self.is_queued(parcel):
-            self.box.void(parcel, parcel in self.plain.tracked)
+            self.box.remove(parcel, parcel in self.plain.tracked)
             self.remove(parcel)
             self.got_out += parcel.count
 

@@ -124,14 +124,14 @@ def test_answers_that_go_at_once_are_made_up_for() -> None:
 
 def test_answers_hold_up_events_for_a_moment_only_and_excuse_none() -> None:
     pacer = Pacer(8_000)
-    pacer.answered(50, S)
+    pacer.sent_reply(50, S)
     assert pacer.free_us == S - CREDIT_US + 50_000
-    pacer.answered(60_000, S)
+    pacer.sent_reply(60_000, S)
     assert pacer.free_us == S + 100_000
     pacer.sent(10_000, S + 100_000)
     free_us = pacer.free_us
     assert free_us == 11 * S + 100_000
-    pacer.answered(2, 2 * S)
+    pacer.sent_reply(2, 2 * S)
     assert pacer.free_us == free_us
 
 
@@ -170,7 +170,7 @@ def test_as_long_as_there_is_something_to_send_nothing_is_wasted(
 
 def test_answers_take_from_events_for_a_moment_only() -> None:
     pacer = Pacer(8_000)
-    pacer.answered(1_000_000, 0)
+    pacer.sent_reply(1_000_000, 0)
     assert pacer.free_us == 100_000
 
 
@@ -244,7 +244,7 @@ def test_weighted_fair_a_large_event_has_its_turn_though_others_never_end() -> N
 def test_a_large_event_that_has_its_turn_does_not_use_up_what_may_pass_another() -> None:
     pacer = Pacer(LIMIT_BPS)
     pacer.advance(0)
-    pacer.keep_room(3, 300_000)
+    pacer.reserve_room(3, 300_000)
     pacer.begin(7, 800_000)
     pacer.sent(800_000, 0)
     assert pacer.lets_pass(13, 41)

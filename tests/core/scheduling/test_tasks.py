@@ -88,19 +88,19 @@ def test_nothing_gives_way_to_what_does_not_fit_anyway() -> None:
 def test_costs_are_learned_by_channel() -> None:
     tasks = queue()
     assert tasks.cost_of("images") == UNKNOWN_US
-    tasks.finished("images", 4_000)
+    tasks.record_cost("images", 4_000)
     assert tasks.cost_of("images") == 4_000
     for _ in range(50):
-        tasks.finished("images", 2_000)
+        tasks.record_cost("images", 2_000)
     assert 1_990 <= tasks.cost_of("images") <= 2_010
-    assert not tasks.learned("images").is_light
+    assert not tasks.cost_estimate("images").is_light
     assert tasks.cost_of("tracks") == UNKNOWN_US
 
 
 def test_channels_are_bounded() -> None:
     tasks = queue()
     for number in range(CHANNELS_LIMIT + 5):
-        tasks.finished(f"channel {number}", 7)
+        tasks.record_cost(f"channel {number}", 7)
     tasks.check_invariants()
     assert tasks.cost_of("channel 4") == UNKNOWN_US
     assert tasks.cost_of("channel 5") == 7
@@ -111,21 +111,21 @@ def test_the_unimportant_are_held_back_first() -> None:
     pressed: list[list[int]] = []
     for _ in range(9):
         put_all(tasks, [job() for _ in range(10)])
-        pressed.append([each for each in range(IMPORTANCES) if tasks.is_pressed(each)])
+        pressed.append([each for each in range(IMPORTANCES) if tasks.should_pause(each)])
     assert pressed == [list(range(number)) for number in range(9)]
     tasks.put(job(is_promised=True))
-    assert tasks.is_pressed(7)
+    assert tasks.should_pause(7)
 
 
 def test_those_held_back_go_on_only_when_there_is_room_again() -> None:
     tasks = queue(bytes_limit=900)
     put_all(tasks, [job(size=10) for _ in range(11)])
-    assert tasks.is_pressed(0)
-    assert not tasks.is_pressed(1)
-    while tasks.is_pressed(0):
+    assert tasks.should_pause(0)
+    assert not tasks.should_pause(1)
+    while tasks.should_pause(0):
         tasks.take()
-    assert not tasks.may_resume(0)
-    while not tasks.may_resume(0):
+    assert not tasks.can_resume(0)
+    while not tasks.can_resume(0):
         tasks.take()
     assert tasks.bytes == 50
 

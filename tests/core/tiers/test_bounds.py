@@ -79,10 +79,10 @@ def test_as_much_as_a_child_says_is_heard() -> None:
 
 
 class FailingPort(Port):
-    def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:
+    def publish_event(self, event: Carried, *, is_echoed: bool) -> int | None:
         if event.event == 2:
             raise KeyError(event.event)
-        return super().take_up(event, is_echoed=is_echoed)
+        return super().publish_event(event, is_echoed=is_echoed)
 
 
 def test_an_event_that_its_parent_fails_over_is_tried_once() -> None:
@@ -92,11 +92,11 @@ def test_an_event_that_its_parent_fails_over_is_tried_once() -> None:
         parent.receive("x", UpstreamEvent(1, number, event(number)), 2)
     with pytest.raises(KeyError):
         parent.receive("x", UpstreamEvent(1, 2, event(2)), 2)
-    parent.room_made(3)
+    parent.retry_upstream(3)
     assert [number for _, number, _ in port.taken] == [1, 3, 4]
     parent.advance(1_000_000)
     (serve,) = [each for _, each in parent.sends if isinstance(each, ParentHeartbeat)][-1:]
-    assert (serve.through, serve.settled) == (4, 4), "the child need not keep it"
+    assert (serve.through, serve.confirmed) == (4, 4), "the child need not keep it"
     parent.check_invariants()
 
 
@@ -154,7 +154,7 @@ def test_so_many_events_are_unsettled_at_most() -> None:
     assert len(port.taken) == most, "whatever is behind the first waits"
     port.pending = []
     parent.advance(2 + 100 * OPTIONS.soon_us)
-    parent.room_made(2 + 100 * OPTIONS.soon_us)
+    parent.retry_upstream(2 + 100 * OPTIONS.soon_us)
     assert len(port.taken) == most + 99
 
 
@@ -165,7 +165,7 @@ def test_a_child_may_not_choose_its_parents_all_the_time() -> None:
     keeping = parent._children["x"].keeping
     for turn in (2, 3):
         parent.receive("x", ChildHeartbeat(1, turn, True), 2)
-    assert keeping.turn == 3, "where little is kept that costs nothing"
+    assert keeping.parent_epoch == 3, "where little is kept that costs nothing"
     options = replace(OPTIONS, kept_events=2_000)
     parent = Parent(1, options, Port())
     parent.link_up("x", 1)
@@ -175,9 +175,9 @@ def test_a_child_may_not_choose_its_parents_all_the_time() -> None:
     keeping = parent._children["x"].keeping
     for turn, now_us in ((2, 30_000), (3, 40_000), (4, 49_999), (5, 50_000), (6, 50_001)):
         parent.receive("x", ChildHeartbeat(1, turn, True), now_us)
-    assert keeping.turn == 5
+    assert keeping.parent_epoch == 5
     parent.receive("x", ChildHeartbeat(1, 6, True), 80_000)
-    assert keeping.turn == 6
+    assert keeping.parent_epoch == 6
 
 
 def test_needs_take_so_much_at_most(monkeypatch: pytest.MonkeyPatch) -> None:

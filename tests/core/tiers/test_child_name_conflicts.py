@@ -28,7 +28,7 @@ EARLY, LATE = 1_000, 2_000  # when each of them was started
 def children(template: str) -> ChildReceivers:
     overlay = Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
     channels = Channels(overlay, SHIPPED)
-    assert overlay.registry.create(ChannelDefinition("room", template=template)) is None
+    assert overlay.directory.create(ChannelDefinition("room", template=template)) is None
     return ChildReceivers(Router([], Policies(PolicySet())), channels, FeedbackRouter(channels))
 
 
@@ -53,10 +53,10 @@ def test_events_of_namesakes_come_once_each_and_none_vanishes(template: str) -> 
 def test_a_child_gets_what_its_namesake_publishes_but_not_its_own() -> None:
     known = children("reliable")
     known.incarnation_of = lambda _: LATE
-    known.need("kid", "1", Interest("room"))
+    known.set_interest("kid", "1", Interest("room"))
     for incarnation, found in ((LATE, []), (EARLY, ["kid"])):
-        known.wanted["kid"] = None  # type: ignore[assignment]
-        assert known.for_whom(event(incarnation, 1)) == found
+        known.interested["kid"] = None  # type: ignore[assignment]
+        assert known.receivers_of(event(incarnation, 1)) == found
 
 
 def test_what_a_namesake_published_before_is_not_passed_over() -> None:

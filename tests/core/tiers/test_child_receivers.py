@@ -16,8 +16,8 @@ from accord.core.tiers.feedback_router import FeedbackRouter
 
 def children() -> ChildReceivers:
     overlay = Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
-    overlay.registry.create(ChannelDefinition("room/#", template="reliable"))
-    overlay.registry.create(ChannelDefinition("chat/#", options={"persistent": "true"}))
+    overlay.directory.create(ChannelDefinition("room/#", template="reliable"))
+    overlay.directory.create(ChannelDefinition("chat/#", options={"persistent": "true"}))
     channels = Channels(overlay, SHIPPED)
     return ChildReceivers(Router([], Policies(PolicySet())), channels, FeedbackRouter(channels))
 
@@ -49,5 +49,5 @@ def test_a_child_gets_back_what_is_kept_of_it_by_whichever_parent() -> None:
     """Also where it came from another parent, which may fail before the child has it."""
     known = children()
     for channel, found in (("room/1", []), ("chat/1", ["x"])):
-        known.wanted.update(dict.fromkeys(["x"]))  # type: ignore[arg-type]
-        assert known.for_whom(event(1, channel)) == found
+        known.interested.update(dict.fromkeys(["x"]))  # type: ignore[arg-type]
+        assert known.receivers_of(event(1, channel)) == found

@@ -55,7 +55,9 @@ def answer(keeping: CustodyBuffer, had: tuple[int, ...] = ()) -> None:
     """What a child says that has those events."""
     for offer in keeping.offers():
         places = tuple(place for place, _, number in offer.events if number in had)
-        keeping.had(InventoryReply(1, keeping.turn, offer.events[-1][0], places), 0)
+        keeping.on_inventory_reply(
+            InventoryReply(1, keeping.parent_epoch, offer.events[-1][0], places), 0
+        )
     keeping.check_invariants()
 
 
@@ -65,9 +67,9 @@ def test_an_active_parent_numbers_and_sends_and_forgets_what_is_confirmed() -> N
     for number in (7, 8, 9):
         keeping.put(event(number), now_us=0)
     assert sent(keeping) == [(1, 7), (2, 8), (3, 9)]
-    keeping.heard(2, (), 0)
+    keeping.on_ack(2, (), 0)
     assert (len(keeping), keeping.top) == (1, 3)
-    keeping.heard(2, ((3, 3),), 0)
+    keeping.on_ack(2, ((3, 3),), 0)
     assert sent(keeping) == [(3, 9)]
 
 
@@ -94,7 +96,7 @@ def test_what_was_not_confirmed_is_offered_again_when_another_takes_over() -> No
     keeping.put(event(1), now_us=0)
     keeping.put(event(2), now_us=0)
     assert len(sent(keeping)) == 2
-    keeping.heard(1, (), 0)
+    keeping.on_ack(1, (), 0)
     keeping.begin(2, 0, is_active=False)
     assert list(offered(keeping)) == [2]
 
@@ -104,7 +106,7 @@ def test_an_answer_to_an_earlier_turn_does_not_count() -> None:
     keeping.begin(1, 0, is_active=False)
     place = offered(keeping)[1]
     keeping.begin(2, 0, is_active=True)
-    keeping.had(InventoryReply(1, 1, place, (place,)), 0)
+    keeping.on_inventory_reply(InventoryReply(1, 1, place, (place,)), 0)
     assert sent(keeping) == []
     answer(keeping)
     assert sent(keeping) == [(1, 1)]
@@ -146,7 +148,7 @@ def test_an_active_parent_sheds_the_oldest_that_was_not_sent() -> None:
     for number in range(2, 7):
         keeping.put(event(number), now_us=0)
     keeping.check_invariants()
-    assert [each.event for each, _ in keeping.losses] == [2, 3]
+    assert [each.event for each, _ in keeping.drops] == [2, 3]
     assert [number for _, number in sent(keeping)] == [4, 5, 6]
 
 
@@ -192,7 +194,7 @@ def test_of_what_may_be_lost_the_least_important_goes_first() -> None:
     for number, importance in enumerate((5, 1, 0, 1, 6, 0), 1):
         keeping.put(event(number, importance=importance), now_us=0, is_in_order=False)
         keeping.check_invariants()
-    assert [each.event for each, _ in keeping.losses] == [3, 6]
+    assert [each.event for each, _ in keeping.drops] == [3, 6]
     assert keeping.lost == {NO_ROOM: 2}
 
 
@@ -205,13 +207,13 @@ def test_it_is_full_by_half_of_what_must_not_be_lost() -> None:
     for number in range(1, 9):
         keeping.put(event(number, channel="loose"), now_us=0)
     assert not keeping.is_full()
-    keeping.put(event(10), now_us=0, patience_us=WAITS)
+    keeping.put(event(10), now_us=0, child_timeout_us=WAITS)
     assert not keeping.is_full()
     assert keeping.is_full(events=1)  # that are about to come
-    keeping.put(event(11), now_us=0, patience_us=WAITS)
+    keeping.put(event(11), now_us=0, child_timeout_us=WAITS)
     assert keeping.is_full()
     keeping.check_invariants()
-    assert [each.channel for each, _ in keeping.losses] == ["loose"] * 6
+    assert [each.channel for each, _ in keeping.drops] == ["loose"] * 6
 
 
 def test_what_could_not_be_stopped_in_time_takes_the_place_of_what_may_be_lost() -> None:
@@ -219,7 +221,7 @@ def test_what_could_not_be_stopped_in_time_takes_the_place_of_what_may_be_lost()
     keeping.begin(1, 0, is_active=True)
     keeping.put(event(1, channel="loose", importance=7), now_us=0)
     for number in (2, 3, 4, 5):
-        keeping.put(event(number), now_us=0, patience_us=WAITS)
+        keeping.put(event(number), now_us=0, child_timeout_us=WAITS)
     assert [number for _, number in sent(keeping)] == [2, 3, 4, 5]
     assert keeping.lost == {NO_ROOM: 1}
 
@@ -227,8 +229,8 @@ def test_what_could_not_be_stopped_in_time_takes_the_place_of_what_may_be_lost()
 def test_what_is_larger_than_the_room_is_kept_if_there_is_some() -> None:
     keeping = CustodyBuffer(TierOptions(kept_bytes=1_000), now_us=0)
     keeping.begin(1, 0, is_active=True)
-    keeping.put(event(1), now_us=0, patience_us=WAITS)
-    keeping.put(event(2, size=5_000), now_us=0, patience_us=WAITS)
+    keeping.put(event(1), now_us=0, child_timeout_us=WAITS)
+    keeping.put(event(2, size=5_000), now_us=0, child_timeout_us=WAITS)
     assert [number for _, number in sent(keeping)] == [1, 2]
     assert keeping.is_full()
 
@@ -236,16 +238,16 @@ def test_what_is_larger_than_the_room_is_kept_if_there_is_some() -> None:
 def test_for_a_child_that_gets_nothing_the_oldest_of_the_channel_is_given_up() -> None:
     keeping = kept()
     keeping.begin(1, 0, is_active=True)
-    keeping.put(event(1, channel="waits"), now_us=0, patience_us=WAITS)
-    keeping.put(event(2), now_us=0, patience_us=100)
-    keeping.put(event(3), now_us=99, patience_us=100)  # which could not be stopped
+    keeping.put(event(1, channel="waits"), now_us=0, child_timeout_us=WAITS)
+    keeping.put(event(2), now_us=0, child_timeout_us=100)
+    keeping.put(event(3), now_us=99, child_timeout_us=100)  # which could not be stopped
     assert keeping.lost == {}
-    keeping.put(event(4), now_us=100, patience_us=100)
+    keeping.put(event(4), now_us=100, child_timeout_us=100)
     keeping.check_invariants()
-    assert [each.event for each, _ in keeping.losses] == [2, 3, 4]
+    assert [each.event for each, _ in keeping.drops] == [2, 3, 4]
     assert [number for _, number in sent(keeping)] == [1]
-    keeping.heard(1, (), 150)
-    keeping.put(event(5), now_us=180, patience_us=100)
+    keeping.on_ack(1, (), 150)
+    keeping.put(event(5), now_us=180, child_timeout_us=100)
     assert [number for _, number in sent(keeping)] == [5]
 
 
@@ -253,7 +255,7 @@ def test_what_the_child_may_have_from_its_other_parent_is_not_lost_yet() -> None
     keeping = kept()
     keeping.begin(1, 0, is_active=True)
     for number in range(1, 7):
-        keeping.put(event(number), now_us=0, patience_us=WAITS, is_elsewhere=True)
+        keeping.put(event(number), now_us=0, child_timeout_us=WAITS, is_elsewhere=True)
     keeping.check_invariants()
     assert keeping.lost == {}
     keeping.begin(2, 0, is_active=False)
@@ -287,7 +289,7 @@ def test_what_is_not_answered_is_not_offered_at_once_again() -> None:
     said = [len(keeping.offers()) for _ in range(90)]
     assert sum(said) == 10
     (last,) = keeping._open[next(iter(keeping._open))].events[-1:]
-    keeping.had(InventoryReply(1, 1, last[0], ()), 0)
+    keeping.on_inventory_reply(InventoryReply(1, 1, last[0], ()), 0)
     assert [len(keeping.offers()) for _ in range(8)] == [0] * 8
     answer(keeping, had=tuple(range(512, 1_500)))
     keeping.check_invariants()
@@ -297,9 +299,9 @@ def test_a_channel_that_was_shed_by_others_has_room_again_when_they_are_gone() -
     keeping = kept()
     keeping.begin(1, 0, is_active=True)
     for number in (1, 2):
-        keeping.put(event(number), now_us=0, patience_us=WAITS)
+        keeping.put(event(number), now_us=0, child_timeout_us=WAITS)
     assert keeping.is_full()
     sent(keeping)
-    keeping.heard(1, (), 5)
+    keeping.on_ack(1, (), 5)
     assert not keeping.is_full()
     assert keeping.moved_us == 5

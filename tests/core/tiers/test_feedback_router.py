@@ -22,38 +22,40 @@ def link(at: Overlay, other: str) -> None:
 def test_a_child_is_answered_through_its_parent_as_long_as_it_is_there() -> None:
     at = overlay()
     answering = FeedbackRouter(Channels(at))
-    assert answering.ways("x") == []
-    answering.joined("x", 1)
-    assert answering.ways("x") == ["a"]
-    assert FeedbackRouter(Channels(at)).ways("x") == ["a"], "what was told before counts, too"
-    answering.left("x")
-    assert answering.ways("x") == []
+    assert answering.destinations("x") == []
+    answering.on_joined("x", 1)
+    assert answering.destinations("x") == ["a"]
+    assert FeedbackRouter(Channels(at)).destinations("x") == ["a"], (
+        "what was told before counts, too"
+    )
+    answering.on_left("x")
+    assert answering.destinations("x") == []
     answering.check_invariants()
 
 
 def test_parents_that_can_not_be_reached_get_it_only_where_no_other_can() -> None:
     at = overlay()
     answering = FeedbackRouter(Channels(at))
-    answering._told("gone", "x", b"")
-    answering._told("b", "x", b"")
-    assert answering.ways("x") == ["gone", "b"]
+    answering._on_record("gone", "x", b"")
+    answering._on_record("b", "x", b"")
+    assert answering.destinations("x") == ["gone", "b"]
     link(at, "b")
-    assert answering.ways("x") == ["b"]
-    assert answering.ways("b") == ["b"], "no secondary node"
-    answering.joined("x", 1)
-    assert answering.ways("x") == ["b", "a"]
+    assert answering.destinations("x") == ["b"]
+    assert answering.destinations("b") == ["b"], "no secondary node"
+    answering.on_joined("x", 1)
+    assert answering.destinations("x") == ["b", "a"]
 
 
 def test_however_many_say_that_they_are_parents_few_are_believed() -> None:
     at = overlay()
     answering = FeedbackRouter(Channels(at))
     for number in range(1_000):
-        answering._told(f"n{number}", "x", b"nonsense")
-    assert len(answering.ways("x")) == 8
+        answering._on_record(f"n{number}", "x", b"nonsense")
+    assert len(answering.destinations("x")) == 8
     for number in range(1_000):
-        answering._told(f"n{number}", "x", None)
-    answering._told("n0", "x", None)
-    assert answering.ways("x") == []
+        answering._on_record(f"n{number}", "x", None)
+    answering._on_record("n0", "x", None)
+    assert answering.destinations("x") == []
     answering.check_invariants()
 
 
@@ -63,10 +65,10 @@ def test_an_answer_is_safe_when_those_that_are_left_have_it() -> None:
     link(at, "b")
     event = Carried("x", 0, 0, (), FEEDBACK, b"", qos=1, event=7, origin="x", original=1)
     answering.send(event, ["a", "b"], "uav", 0)
-    assert answering.unsettled() == [7]
+    assert answering.unconfirmed() == [7]
     at.map.drop_link("a", "b")
-    assert answering.unsettled() == [], "a has it, and b has failed"
+    assert answering.unconfirmed() == [], "a has it, and b has failed"
     answering.send(Carried("x", 0, 0, (), FEEDBACK, b"", qos=1, event=8, origin="x"), ["b"], "u", 0)
-    assert answering.unsettled() == [8], "nobody has it"
+    assert answering.unconfirmed() == [8], "nobody has it"
     assert at.store.of("a", CHILD) == {}
     answering.check_invariants()

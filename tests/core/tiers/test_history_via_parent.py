@@ -52,7 +52,7 @@ def serve(
     shed: int = 0,
 ) -> ParentHeartbeat:
     return ParentHeartbeat(
-        1, 1, 1, 1, at_us, version=version, heard=heard, behind_us=behind_us, shed=shed
+        1, 1, 1, 1, at_us, version=version, record_version=heard, behind_us=behind_us, shed=shed
     )
 
 
@@ -62,14 +62,14 @@ class Asking:
     def __init__(self) -> None:
         self.asked: list[tuple[str, HistoryRequest]] = []
         self.log = InterestLog(1)
-        self.log.needs.add("chat", ("", ""), None)
+        self.log.interests.add("chat", ("", ""), None)
         self.recalling = HistoryViaParent("x", 1, self.log, lambda *each: self.asked.append(each))
-        self.asker = self.recalling.asker
-        self.recall = self.asker.recall(HistorySelector("chat"), lambda: (1, 1), 0)
-        self.recalling.told(PeerListUpdate(1, 9, (("n", HERE),)))
+        self.asker = self.recalling.client
+        self.recall = self.asker.start_replay(HistorySelector("chat"), lambda: (1, 1), 0)
+        self.recalling.on_peer_list(PeerListUpdate(1, 9, (("n", HERE),)))
         self.asker.look(0)
         self.recall.sources.clear()
-        self.recall.lived, self.recall.is_calm = {"n": True}, True
+        self.recall.lived, self.recall.is_caught_up = {"n": True}, True
         self.asker.active.clear()
 
     def has_past(self, now_us: int) -> bool:
@@ -91,18 +91,18 @@ def test_what_is_needed_counts_when_the_parent_has_told_it_to_all() -> None:
     assert recalling.needed(noted) is None  # it has not told others
     recalling.served(serve())
     assert recalling.needed(noted) == (3, 4)
-    recalling.begin_turn(S)
+    recalling.start_parent_epoch(S)
     assert recalling.needed(noted) is None
 
 
 def test_another_parent_means_that_all_nodes_were_away() -> None:
     asking = Asking()
     assert not asking.has_past(S)
-    asking.recalling.begin_turn(S)
+    asking.recalling.start_parent_epoch(S)
     assert not asking.asker.peers["n"].is_here
     assert not asking.has_past(S)  # nobody can be asked
     assert asking.recalling.wanted() == 0  # it wants to know who there are
-    asking.recalling.told(PeerListUpdate(2, 9, (("n", HERE),)))
+    asking.recalling.on_peer_list(PeerListUpdate(2, 9, (("n", HERE),)))
     assert asking.has_past(S)
     assert asking.asked[-1][0] == "n"
     assert isinstance(asking.asked[-1][1], CutRequest)
@@ -110,11 +110,11 @@ def test_another_parent_means_that_all_nodes_were_away() -> None:
 
 def test_no_node_is_forgotten_for_want_of_a_parent() -> None:
     asking = Asking()
-    asking.recalling.begin_turn(S)
+    asking.recalling.start_parent_epoch(S)
     for _ in range(2):
         asking.recalling.advance(3 * FORGET_US)
         assert "n" in asking.asker.peers
-    asking.recalling.told(PeerListUpdate(2, 9, (("other", HERE),)))  # it is gone indeed
+    asking.recalling.on_peer_list(PeerListUpdate(2, 9, (("other", HERE),)))  # it is gone indeed
     asking.recalling.advance(4 * FORGET_US)
     asking.recalling.advance(5 * FORGET_US)
     assert "n" not in asking.asker.peers
@@ -159,10 +159,10 @@ class Past:
     def relay(self, child: str, node: str, question: HistoryRequest, now_us: int) -> None:  # noqa: ARG002
         self.relayed.append((child, node, question))
 
-    def heard(self) -> Stamp:
+    def interest_version(self) -> Stamp:
         return (3, 4)
 
-    def roster(self, now_us: int) -> tuple[int, Nodes]:  # noqa: ARG002
+    def peer_list(self, now_us: int) -> tuple[int, Nodes]:  # noqa: ARG002
         return 8, (("n", HERE),)
 
 
@@ -174,28 +174,28 @@ def page(number: int, size: int = 10) -> RelayedHistoryReply:
 
 def test_a_parent_relays_questions_and_tells_who_there_are() -> None:
     parent = Parent(1, TierOptions(), Port())
-    past = parent.past = Past()
+    past = parent.history = Past()
     parent.link_up("x", 0)
     parent.receive("x", ChildHeartbeat(5, 1, is_active=True, at_us=3, roster=0), S)
     (_, answer), (_, roster) = parent.sends
     assert isinstance(answer, ParentHeartbeat)
-    assert answer.heard == (3, 4)
+    assert answer.record_version == (3, 4)
     assert roster == PeerListUpdate(1, 8, (("n", HERE),))
     parent.sends.clear()
     parent.receive("x", RelayedHistoryRequest(5, "n", ASKED), S)
     assert past.relayed == [("x", "n", ASKED)]
-    parent.recalled("x", RelayedHistoryReply("n", CutReply(1, 2, 3, 4, (5, 6))))
+    parent.on_history_reply("x", RelayedHistoryReply("n", CutReply(1, 2, 3, 4, (5, 6))))
     assert len(parent.sends) == 1
-    parent.recalled("nobody", page(4))  # it has left meanwhile
+    parent.on_history_reply("nobody", page(4))  # it has left meanwhile
     parent.check_invariants()
 
 
 def test_pages_wait_behind_events_and_are_not_read_again_meanwhile() -> None:
     parent = Parent(1, TierOptions(), Port())
-    past = parent.past = Past()
+    past = parent.history = Past()
     parent.link_up("x", 0)
     parent.receive("x", ChildHeartbeat(5, 1, is_active=True), S)
-    parent.recalled("x", page(4))
+    parent.on_history_reply("x", page(4))
     parent.put("x", Carried("s", 1, 0, (), "chat", b"x", event=1), S, is_in_order=True)
     parent.sends.clear()
     parent.receive("x", RelayedHistoryRequest(5, "n", ASKED), S)
@@ -233,10 +233,10 @@ def test_a_child_asks_its_active_parent_as_soon_as_somebody_wants_to_know() -> N
     child = Child("x", 1_000, TierOptions())
     child.link_up("a", 0, 1)
     child.advance(1)
-    child.receive("a", ParentHeartbeat(1, 1, 1_000, child.roles.turn), 2)
+    child.receive("a", ParentHeartbeat(1, 1, 1_000, child.selector.parent_epoch), 2)
     child.advance(3)
     child.sends.clear()
-    child.recalling.asker.recall(HistorySelector("chat"), lambda: (1, 1), 4)
+    child.history.client.start_replay(HistorySelector("chat"), lambda: (1, 1), 4)
     child.advance(4)
     attends = [each for _, each in child.sends if isinstance(each, ChildHeartbeat)]
     assert [each.roster for each in attends] == [0]

@@ -23,11 +23,11 @@ def apply(known: dict[str, Interest], wants: InterestDelta | None) -> int:
 
 def test_only_differences_are_told() -> None:
     log = InterestLog(1)
-    log.needs.add("a", PLAIN, None)
+    log.interests.add("a", PLAIN, None)
     assert log.update(0)
     assert log.since(0, ALL) == InterestDelta(1, 0, 1, (("1", Interest("a")),))
-    log.needs.add("b", PLAIN, None)
-    log.needs.remove("a", PLAIN)
+    log.interests.add("b", PLAIN, None)
+    log.interests.remove("a", PLAIN)
     log.update(0)
     wants = log.since(1, ALL)
     assert wants is not None
@@ -37,10 +37,10 @@ def test_only_differences_are_told() -> None:
 
 def test_who_knows_nothing_is_not_told_what_was_taken_back() -> None:
     log = InterestLog(1)
-    log.needs.add("a", PLAIN, None)
+    log.interests.add("a", PLAIN, None)
     log.update(0)
-    log.needs.remove("a", PLAIN)
-    log.needs.add("b", PLAIN, None)
+    log.interests.remove("a", PLAIN)
+    log.interests.add("b", PLAIN, None)
     log.update(0)
     wants = log.since(0, ALL)
     assert wants is not None
@@ -50,7 +50,7 @@ def test_who_knows_nothing_is_not_told_what_was_taken_back() -> None:
 def test_no_more_is_told_than_up_to_a_version() -> None:
     log = InterestLog(1)
     for name in "abc":
-        log.needs.add(name, PLAIN, None)
+        log.interests.add(name, PLAIN, None)
         log.update(0)
     wants = log.since(0, 2)
     assert wants is not None
@@ -66,22 +66,22 @@ def test_whatever_changes_all_is_known_in_the_end(seed: int) -> None:
     version = 0
     for step in range(400):
         if wished and random.random() < 0.4:
-            log.needs.remove(wished.pop(random.randrange(len(wished))), PLAIN)
+            log.interests.remove(wished.pop(random.randrange(len(wished))), PLAIN)
         else:
             wished.append(f"channel/{random.randrange(150)}")
-            log.needs.add(wished[-1], PLAIN, None)
+            log.interests.add(wished[-1], PLAIN, None)
         log.update(0)
         if step % 100 == 0:
             log.check_invariants()
         if version < log.version and random.random() < 0.02:
             version = apply(known, log.since(version, ALL))
         if random.random() < 0.02:
-            log.all_know(version)
+            log.acknowledge_through(version)
             assert log.floor <= version
     while version < log.version:
         version = apply(known, log.since(version, ALL))
     assert sorted(need.filter for need in known.values()) == sorted(set(wished))
-    log.all_know(version)
+    log.acknowledge_through(version)
     whole: dict[str, Interest] = {}
     version = 0
     while version < log.version:

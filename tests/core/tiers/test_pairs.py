@@ -50,35 +50,37 @@ class Port:
         self.template = "reliable"
         self.patience: dict[str, int] = {}
 
-    def joined(self, child: str, incarnation: int) -> None:  # noqa: ARG002
+    def on_joined(self, child: str, incarnation: int) -> None:  # noqa: ARG002
         self.children.append(child)
 
-    def left(self, child: str) -> None:
+    def on_left(self, child: str) -> None:
         self.children.remove(child)
 
-    def need(self, child: str, key: str, need: Interest | None) -> None:
+    def on_interest(self, child: str, key: str, need: Interest | None) -> None:
         if need is None:
             del self.needs[child, key]
         else:
             self.needs[child, key] = need
 
-    def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:
+    def publish_event(self, event: Carried, *, is_echoed: bool) -> int | None:
         if self.busy:
             return None
         self.taken.append((event.origin, event.event, is_echoed))
         return event.event
 
-    def unsettled(self, channel: str) -> list[int]:
+    def unconfirmed(self, channel: str) -> list[int]:
         return self.pending if channel == "room" else []
 
-    def patience_us(self, channel: str) -> int:
+    def child_timeout_us(self, channel: str) -> int:
         return self.patience.get(channel, 0)
 
-    def answer(self, ask: ChannelLookup) -> ChannelLookupReply:
+    def look_up(self, ask: ChannelLookup) -> ChannelLookupReply:
         page = ((ChannelDefinition("room", template=self.template), "a"),)
-        return ChannelLookupReply(self.directory(), TRAITS, (), page, ask.after, is_last=True)
+        return ChannelLookupReply(
+            self.directory_version(), TRAITS, (), page, ask.after, is_last=True
+        )
 
-    def directory(self) -> int:
+    def directory_version(self) -> int:
         return hash(self.template) & 0xFFFF
 
 
@@ -125,7 +127,7 @@ class World:
             self.now_us += 10 * MS
             self.child.advance(self.now_us)
             for parent in self.parents.values():
-                parent.room_made(self.now_us)
+                parent.retry_upstream(self.now_us)
                 parent.advance(self.now_us)
             for _ in range(4):
                 self._exchange()
@@ -155,13 +157,13 @@ class World:
         child.deliveries.clear()
 
     def roles(self) -> tuple[str, str]:
-        return self.child.roles.active, self.child.roles.standby
+        return self.child.selector.active, self.child.selector.standby
 
 
 def linked(*, needs: bool = True) -> World:
     world = World()
     if needs:
-        world.child.need("room", ("", ""), None)
+        world.child.add_interest("room", ("", ""), None)
     world.link("a")
     world.link("b")
     world.run()
@@ -174,7 +176,7 @@ def test_both_parents_know_what_the_child_needs() -> None:
     for port in world.ports.values():
         assert port.children == ["x"]
         assert list(port.needs.values()) == [Interest("room")]
-    world.child.unneed("room", ("", ""))
+    world.child.remove_interest("room", ("", ""))
     world.run()
     assert all(not port.needs for port in world.ports.values())
 
@@ -182,17 +184,17 @@ def test_both_parents_know_what_the_child_needs() -> None:
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a message about needs, and to remember of those that are gone."""
-    monkeypatch.setattr(messages, "_LIMITS", DeltaLimits(changes=2, bytes=1_000, gone=4))
+    monkeypatch.setattr(messages, "_LIMITS", DeltaLimits(changes=2, bytes=1_000, max_tombstones=4))
 
 
 @pytest.mark.usefixtures("little")
 def test_a_second_parent_is_told_many_needs_also_where_one_was_taken_back_before() -> None:
     world = World()
     for channel in ("room", "one", "two", "three", "four"):
-        world.child.need(channel, ("", ""), None)
+        world.child.add_interest(channel, ("", ""), None)
     world.link("a")
     world.run()
-    world.child.unneed("four", ("", ""))
+    world.child.remove_interest("four", ("", ""))
     world.run()
     world.link("b")
     world.run()
@@ -206,13 +208,13 @@ def test_a_second_parent_is_told_many_needs_also_where_one_was_taken_back_before
 def test_a_parent_that_may_know_what_is_gone_is_told_everything_anew() -> None:
     world = linked()
     world.cut["b"] = True
-    world.child.unneed("room", ("", ""))
+    world.child.remove_interest("room", ("", ""))
     for number in range(10):
-        world.child.need(str(number), ("", ""), None)
+        world.child.add_interest(str(number), ("", ""), None)
         world.run(50 * MS)
-        world.child.unneed(str(number), ("", ""))
+        world.child.remove_interest(str(number), ("", ""))
         world.run(50 * MS)
-    world.child.need("other", ("", ""), None)
+    world.child.add_interest("other", ("", ""), None)
     world.run()
     assert list(world.ports["b"].needs.values()) == [Interest("room")]
     del world.cut["b"]
@@ -304,7 +306,7 @@ def test_a_child_that_was_started_again_begins_with_nothing() -> None:
     world = linked()
     world.put(1, "b")
     world.child = Child("x", 2_000, OPTIONS)
-    world.child.need("other", ("", ""), None)
+    world.child.add_interest("other", ("", ""), None)
     world.link("a")
     world.link("b")
     assert world.run() == []
@@ -361,12 +363,12 @@ def test_answers_go_up_like_events_while_there_is_room() -> None:
     world = linked()
     world.ports["a"].busy = True
     for number in range(OPTIONS.up_events):
-        assert world.child.answer(event(number + 1, FEEDBACK), world.now_us)
-    assert not world.child.answer(event(99, FEEDBACK), world.now_us)
+        assert world.child.send_feedback(event(number + 1, FEEDBACK), world.now_us)
+    assert not world.child.send_feedback(event(99, FEEDBACK), world.now_us)
     world.unlink("a")
     world.run()
     assert world.ports["b"].taken == [("x", number + 1, False) for number in range(8)]
-    assert world.child.answer(event(100, FEEDBACK), world.now_us)
+    assert world.child.send_feedback(event(100, FEEDBACK), world.now_us)
 
 
 def test_what_may_be_lost_is_where_there_is_no_room() -> None:
@@ -376,7 +378,7 @@ def test_what_may_be_lost_is_where_there_is_no_room() -> None:
         assert world.child.has_room("elsewhere")
         world.child.publish(event(number + 1, "elsewhere"), world.now_us)
     assert world.child.status().lost == {NO_ROOM: 2}
-    assert [each.event for each, _ in world.child.losses] == [9, 10]
+    assert [each.event for each, _ in world.child.drops] == [9, 10]
 
 
 def test_what_is_ordered_comes_back_before_local_clients_get_it() -> None:
@@ -442,7 +444,9 @@ def test_nonsense_is_not_believed() -> None:
     parent.receive("x", ChildHeartbeat(999, 99, is_active=False), world.now_us)
     assert list(port.needs.values()) == [Interest("room")]
     world.child.receive("a", event(1), world.now_us)
-    world.child.receive("b", DownstreamEvent(world.child.roles.turn, 1, event(7)), world.now_us)
+    world.child.receive(
+        "b", DownstreamEvent(world.child.selector.parent_epoch, 1, event(7)), world.now_us
+    )
     assert world.run() == []
 
 
@@ -452,7 +456,7 @@ PATIENCE_US = 5_000_000
 def fill(world: World, *names: str) -> int:
     """Put events until their parents would take no more; gives how many that were."""
     count = 0
-    while all(world.parents[name].takes("room", 0, 0, world.now_us) for name in names):
+    while all(world.parents[name].can_accept("room", 0, 0, world.now_us) for name in names):
         count += 1
         world.put(count, *names)
     return count
@@ -470,11 +474,11 @@ def test_parents_take_no_more_for_a_child_that_is_full_and_go_on_with_it() -> No
     world = slow()
     count = fill(world, "a", "b")
     assert count == OPTIONS.kept_events // 2
-    assert world.parents["a"].takes("elsewhere", 0, 0, world.now_us)
+    assert world.parents["a"].can_accept("elsewhere", 0, 0, world.now_us)
     assert world.run() == []
     world.rate = 10_000
     assert world.run(2_000 * MS) == list(range(1, count + 1))
-    assert all(each.takes("room", 0, 0, world.now_us) for each in world.parents.values())
+    assert all(each.can_accept("room", 0, 0, world.now_us) for each in world.parents.values())
     assert [each.lost for parent in world.parents.values() for each in parent.status()] == [{}, {}]
 
 
@@ -482,9 +486,9 @@ def test_who_gets_nothing_is_not_waited_for_forever_and_learns_it() -> None:
     world = slow()
     count = fill(world, "a", "b")
     world.run(PATIENCE_US + 100 * MS)
-    assert world.parents["a"].takes("room", 0, 0, world.now_us)
+    assert world.parents["a"].can_accept("room", 0, 0, world.now_us)
     world.put(count + 1)
-    assert [each.event for each, _, _ in world.parents["a"].losses] == [1, 2]
+    assert [each.event for each, _, _ in world.parents["a"].drops] == [1, 2]
     world.rate = 10_000
     assert world.run(2_000 * MS) == list(range(3, count + 2))
     lost = {each.name: each.lost for each in world.child.status().parents}
@@ -497,23 +501,23 @@ def test_or_is_if_the_channel_says_so_until_it_is_gone() -> None:
         port.patience["room"] = 1 << 62
     fill(world, "a", "b")
     world.run(OPTIONS.lease_us)
-    assert not world.parents["a"].takes("room", 0, 0, world.now_us)
+    assert not world.parents["a"].can_accept("room", 0, 0, world.now_us)
     world.cut = {"a": True, "b": True}
     world.run(OPTIONS.lease_us + 1_000 * MS)
-    assert world.parents["a"].takes("room", 0, 0, world.now_us)
+    assert world.parents["a"].can_accept("room", 0, 0, world.now_us)
 
 
 def test_a_parent_that_lost_the_child_to_another_holds_nobody_back() -> None:
     world = slow()
     fill(world, "b")
     world.unlink("b")
-    assert world.parents["b"].takes("room", 0, 0, world.now_us)
+    assert world.parents["b"].can_accept("room", 0, 0, world.now_us)
     world.link("b")
     world.run()
-    assert not world.parents["b"].takes("room", 0, 0, world.now_us)
+    assert not world.parents["b"].can_accept("room", 0, 0, world.now_us)
     world.cut["b"] = True
     world.run(OPTIONS.dead_us)
-    assert world.parents["b"].takes("room", 0, 0, world.now_us)
+    assert world.parents["b"].can_accept("room", 0, 0, world.now_us)
 
 
 def test_its_only_parent_waits_for_it() -> None:
@@ -522,7 +526,7 @@ def test_its_only_parent_waits_for_it() -> None:
     world.run()
     fill(world, "a")
     world.unlink("a")
-    assert not world.parents["a"].takes("room", 0, 0, world.now_us)
+    assert not world.parents["a"].can_accept("room", 0, 0, world.now_us)
 
 
 def test_the_important_goes_up_first_and_the_least_important_is_shed() -> None:
@@ -533,7 +537,7 @@ def test_the_important_goes_up_first_and_the_least_important_is_shed() -> None:
         world.child.publish(event(number, "elsewhere"), world.now_us)
     world.child.publish(replace(event(50, "alarm"), importance=7), world.now_us)
     world.child.publish(event(51), world.now_us)  # to a channel that loses nothing
-    assert [each.event for each, _ in world.child.losses] == [1]
+    assert [each.event for each, _ in world.child.drops] == [1]
     world.link("a")
     world.run()
     assert [each for _, each, _ in world.ports["a"].taken] == [50, 2, 51, 3, 4, 5, 6, 7, 8]
@@ -542,7 +546,7 @@ def test_the_important_goes_up_first_and_the_least_important_is_shed() -> None:
 def test_nothing_goes_up_to_a_parent_that_does_not_know_what_is_needed_here() -> None:
     world = World()
     world.link("a")
-    world.child.need("room", ("", ""), None)
+    world.child.add_interest("room", ("", ""), None)
     world.run()
     world.unlink("a")
     world.child.publish(event(1), world.now_us)
@@ -557,7 +561,7 @@ def test_nothing_goes_up_to_a_parent_that_does_not_know_what_is_needed_here() ->
     assert [number for _, number, _ in world.ports["b"].taken] == [1]
     # What is needed besides, later on, holds nothing up.
     world.needs_are_lost = True
-    world.child.need("hall", ("", ""), None)
+    world.child.add_interest("hall", ("", ""), None)
     world.child.publish(event(2), world.now_us)
     world.run()
     assert [number for _, number, _ in world.ports["b"].taken] == [1, 2]

@@ -18,7 +18,7 @@ def taken(lanes: PriorityLanes) -> list[int]:
 def put(
     lanes: PriorityLanes, place: int, channel: str, importance: int, *, is_in_order: bool
 ) -> None:
-    lanes.put(place, channel, importance, is_in_order=is_in_order, is_loose=True)
+    lanes.put(place, channel, importance, is_in_order=is_in_order, is_droppable=True)
 
 
 def test_the_more_important_goes_first() -> None:
@@ -46,7 +46,7 @@ def test_channels_of_one_lane_take_turns() -> None:
 
 def test_the_oldest_of_the_least_important_is_shed() -> None:
     lanes = PriorityLanes()
-    lanes.put(1, "kept", 0, is_in_order=True, is_loose=False)
+    lanes.put(1, "kept", 0, is_in_order=True, is_droppable=False)
     for place, importance in ((2, 5), (3, 1), (4, 1)):
         put(lanes, place, "c", importance, is_in_order=False)
     assert lanes.least() == 3
@@ -78,7 +78,7 @@ def test_everything_comes_once_and_lines_in_their_order(
 ) -> None:
     lanes = PriorityLanes()
     for place, (channel, importance, is_in_order, is_loose) in enumerate(events):
-        lanes.put(place, channel, importance, is_in_order=is_in_order, is_loose=is_loose)
+        lanes.put(place, channel, importance, is_in_order=is_in_order, is_droppable=is_loose)
     for place in removed:
         lanes.remove(place)
     found = taken(lanes)

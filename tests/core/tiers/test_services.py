@@ -36,7 +36,7 @@ def test_both_ends_of_both_links_know_each_other() -> None:
         assert all(0 < delay <= 20 * MS for delay in delays)
     standby = world.parents["b"].tiers.links["x"]
     assert standby.delay_us >= OPTIONS.dead_us  # not before it takes over
-    assert (standby.life, standby.turn) == (1_000, world.child.roles.turn)
+    assert (standby.incarnation, standby.parent_epoch) == (1_000, world.child.selector.parent_epoch)
 
 
 def test_roles_change_with_the_active_parent() -> None:
@@ -51,7 +51,7 @@ def test_roles_change_with_the_active_parent() -> None:
 
 def test_who_is_silent_does_not_count() -> None:
     world = linked()
-    began = world.child.tiers.began["a"]
+    began = world.child.tiers.appeared["a"]
     world.cut["a"] = True
     world.run(OPTIONS.dead_us + S)
     assert "a" not in world.child.tiers.links
@@ -60,17 +60,17 @@ def test_who_is_silent_does_not_count() -> None:
     world.cut.clear()
     world.run(5 * S)
     assert roles(world.parents["a"].tiers.links).keys() == {"x"}
-    assert world.child.tiers.began["a"] > began
+    assert world.child.tiers.appeared["a"] > began
 
 
 def test_who_began_anew_is_another() -> None:
     world = linked()
-    began = world.child.tiers.began["b"]
+    began = world.child.tiers.appeared["b"]
     world.restart("b")
     world.run(2 * S)
-    assert world.child.tiers.began["b"] > began
+    assert world.child.tiers.appeared["b"] > began
     left: list[str] = []
-    world.parents["b"].tiers.watch_leaving(left.append)
+    world.parents["b"].tiers.watch_left(left.append)
     world.child.leave()
     world.run()
     assert left == ["x"]

@@ -27,7 +27,7 @@ def test_what_overtakes_waits_for_its_turn() -> None:
 def test_what_is_missing_is_asked_for_after_a_while_and_again() -> None:
     inflow: InboundWindow[str] = InboundWindow()
     inflow.put(3, "c")
-    inflow.hear(6)
+    inflow.on_last_sent(6)
     assert inflow.missing(100, now_us=1_000) == ()
     assert inflow.ask_us(100) == 1_100
     assert inflow.missing(100, now_us=1_100) == ((1, 2), (4, 6))
@@ -38,7 +38,7 @@ def test_what_is_missing_is_asked_for_after_a_while_and_again() -> None:
 def test_what_is_too_far_ahead_is_not_kept() -> None:
     inflow: InboundWindow[str] = InboundWindow()
     assert not inflow.put(WINDOW + 1, "far")
-    inflow.hear(1 << 60)
+    inflow.on_last_sent(1 << 60)
     assert inflow.top == WINDOW
     inflow.check_invariants()
 
@@ -100,7 +100,7 @@ def test_everything_arrives_in_order_over_a_link_that_loses_half(seed: int) -> N
         while inflow.first() is not None:
             got.append(inflow.take())
         if random.random() < 0.5:
-            inflow.hear(outflow.sent)
+            inflow.on_last_sent(outflow.sent)
             outflow.asked(inflow.missing(30, now_us))
             outflow.confirm(inflow.through)
         inflow.check_invariants()

@@ -10,11 +10,11 @@ from accord.client.quality import Advice, Coupling, Value
 from accord.client.quality_files import from_core
 from accord.client.session import Session
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 async def run_agent(
-    session: Session, settings: AgentSettings, command: Sequence[str], tell: Tell
+    session: Session, settings: AgentSettings, command: Sequence[str], notify: Notify
 ) -> int:
     """Run until the program ends by itself; returns its exit code."""
     program = Program(settings, command)
@@ -27,7 +27,7 @@ async def run_agent(
             source=settings.source,
         )
         async with publisher:
-            tell(f"{' '.join(command)} runs, {_words(program.values)} on {settings.channel}")
+            notify(f"{' '.join(command)} runs, {_words(program.values)} on {settings.channel}")
 
             @publisher.on_advice
             async def follow(advice: Advice) -> Value | None:
@@ -36,7 +36,7 @@ async def run_agent(
                 if not await program.adapt(advice.property, advice.target):
                     return None
                 less = " (less is enough)" if advice.is_release else ""
-                tell(f"advised: {_words({advice.property: advice.target})}{less}")
+                notify(f"advised: {_words({advice.property: advice.target})}{less}")
                 return advice.target
 
             return await program.ended

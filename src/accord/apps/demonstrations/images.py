@@ -68,13 +68,13 @@ class Camera:
         altitude_m = round((340 + 25 * math.sin(number / 5)) / self._zoom)
         heading = round(math.degrees(angle)) % 360
         words = f"{self.name}  {lat:.5f} N {lon:.5f} E  ALT {altitude_m} m  HDG {heading:03d}"
-        picture = _look(x, y, angle, self._zoom)
+        picture = _crop(x, y, angle, self._zoom)
         _mark(picture, words, f"#{number:04d}")
         wanted = MIN_BYTES + (7_919 * number + 3_571 * self._seed) % (MAX_BYTES - MIN_BYTES)
         return View(lat, lon, altitude_m, _encode(picture, wanted))
 
 
-def _look(x: float, y: float, angle: float, zoom: float) -> Image.Image:
+def _crop(x: float, y: float, angle: float, zoom: float) -> Image.Image:
     """The landscape as seen from above (x, y), turned into the direction of flight."""
     from PIL import Image  # noqa: PLC0415 - takes a while
 
@@ -140,11 +140,11 @@ def _landscape() -> Image.Image:
     random = np.random.default_rng(1944)
     land = Image.fromarray(_patches(random)).resize((_SIDE, _SIDE), Image.Resampling.NEAREST)
     draw = ImageDraw.Draw(land)
-    river = _way(random, bends=90.0)
+    river = _road(random, bends=90.0)
     draw.line(river, fill=(96, 104, 78), width=54, joint="curve")
     draw.line(river, fill=_WATER, width=38, joint="curve")
-    roads = [_way(random, bends=45.0) for _ in range(3)]
-    roads += [[(y, x) for x, y in _way(random, bends=35.0)] for _ in range(3)]
+    roads = [_road(random, bends=45.0) for _ in range(3)]
+    roads += [[(y, x) for x, y in _road(random, bends=35.0)] for _ in range(3)]
     for road in roads:
         draw.line(road, fill=(112, 106, 92), width=15, joint="curve")
         draw.line(road, fill=_ROAD, width=10, joint="curve")
@@ -190,7 +190,7 @@ def _pixels(values: np.ndarray[Any, Any]) -> Pixels:
     return pixels
 
 
-def _way(random: np.random.Generator, *, bends: float) -> list[tuple[float, float]]:
+def _road(random: np.random.Generator, *, bends: float) -> list[tuple[float, float]]:
     """A road or river from edge to edge."""
     x = float(random.uniform(0.2, 0.8)) * _SIDE
     points = []

@@ -67,18 +67,18 @@ class SourceStats:
             self.importance, self.policy = other.importance, other.policy
 
     @property
-    def lost(self) -> int:
+    def drops(self) -> int:
         return sum(self.dropped.values())
 
     @property
     def share(self) -> float | None:
         """The fraction that arrived, of the events whose outcome is known."""
-        known = self.received + self.lost
+        known = self.received + self.drops
         return self.received / known if known else None
 
     @property
     def waiting(self) -> int:
-        return max(0, self.offered - self.received - self.lost)
+        return max(0, self.offered - self.received - self.drops)
 
     @property
     def mean_s(self) -> float | None:
@@ -101,13 +101,13 @@ class PhaseStats:
     name: str
     began_ms: int
     began_s: float
-    lines: dict[Key, SourceStats]
+    sources: dict[Key, SourceStats]
     seconds: float = 0.0
     received_bytes: float = 0.0
 
     @property
     def offered_kbps(self) -> float:
-        return self._kbps(sum(line.offered_bytes for line in self.lines.values()))
+        return self._kbps(sum(line.offered_bytes for line in self.sources.values()))
 
     @property
     def received_kbps(self) -> float:
@@ -147,7 +147,7 @@ class Meters:
         self._is_over = True
 
     def published(self, key: Key, number: int, size: int, now_s: float) -> None:
-        line = self.phase.lines[key]
+        line = self.phase.sources[key]
         line.offered += 1
         line.offered_bytes += size
         self._published[(*key, number)] = (now_s, size, self.phase)
@@ -157,18 +157,18 @@ class Meters:
         if found is None:
             return  # a duplicate
         sent_s, original, phase = found
-        line = phase.lines[key]
+        line = phase.sources[key]
         line.received += 1
         line.received_bytes += size
         line.latencies_s.append(now_s - sent_s)
         self._second[key] += size
-        self._pass(size, now_s)
+        self._count_arrival(size, now_s)
         if size != original:
             line.shaped += 1
             line.shaped_from += original
             line.shaped_to += size
 
-    def _pass(self, size: int, now_s: float) -> None:
+    def _count_arrival(self, size: int, now_s: float) -> None:
         """Count an arrival; early in a phase, part of it came over the link before the phase."""
         since_s, self._arrived_s = self._arrived_s, now_s
         if self._is_over:
@@ -187,13 +187,13 @@ class Meters:
             del rates[:-HISTORY]
         self._second.clear()
 
-    def learn(self, outcomes: Iterable[OutcomeCount]) -> None:
+    def add_outcomes(self, outcomes: Iterable[OutcomeCount]) -> None:
         """Add outcomes from the ledger; a known one is not counted again."""
         for each in outcomes:
             phase = self._phase_at(each.published_ms)
-            if phase is None or (each.channel, each.source) not in phase.lines:
+            if phase is None or (each.channel, each.source) not in phase.sources:
                 continue
-            line = phase.lines[(each.channel, each.source)]
+            line = phase.sources[(each.channel, each.source)]
             line.importance, line.policy = each.importance, each.policy
             if each.outcome in LOSSES and (each.event, each.outcome) not in self._known:
                 self._known.add((each.event, each.outcome))
@@ -204,4 +204,4 @@ class Meters:
         return begun[-1] if begun else None
 
     def __iter__(self) -> Iterator[SourceStats]:
-        return (self.phase.lines[key] for key in self.keys)
+        return (self.phase.sources[key] for key in self.keys)

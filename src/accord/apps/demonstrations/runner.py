@@ -61,7 +61,7 @@ class ScenarioRunner:
         self._on_tick = on_tick
         self._on_phase_end = on_phase_end
         self._transport = transport
-        self._learned_ms = 0
+        self._fetched_ms = 0
 
     async def run(self, seconds: float) -> None:
         """Run all phases, `seconds` each."""
@@ -92,7 +92,7 @@ class ScenarioRunner:
                 for each in publishers:
                     each.cancel()
                 await asyncio.sleep(min(DRAIN_S, seconds))
-                await self._learn()
+                await self._fetch_outcomes()
                 for each in tasks:
                     each.cancel()
 
@@ -103,7 +103,7 @@ class ScenarioRunner:
         for change in phase.changes:
             await self._node.change(change)
         now_ms = time.time_ns() // 1_000_000
-        self._learned_ms = self._learned_ms or now_ms
+        self._fetched_ms = self._fetched_ms or now_ms
         self.meters.begin(phase.name, now_ms=now_ms, now_s=time.monotonic())
 
     async def _watch(self, phase: PhasePlan, seconds: float) -> None:
@@ -113,15 +113,15 @@ class ScenarioRunner:
         while (now := time.monotonic()) < end:
             await asyncio.sleep(min(TICK_S, end - now))
             now = time.monotonic()
-            await self._learn()
+            await self._fetch_outcomes()
             self.meters.tick(max(now - before, 1e-3))
             before = now
             self._on_tick(phase, self.meters)
 
-    async def _learn(self) -> None:
+    async def _fetch_outcomes(self) -> None:
         now_ms = time.time_ns() // 1_000_000
-        self.meters.learn(await self._node.outcomes(self._learned_ms - _OVERLAP_MS))
-        self._learned_ms = now_ms
+        self.meters.add_outcomes(await self._node.outcomes(self._fetched_ms - _OVERLAP_MS))
+        self._fetched_ms = now_ms
 
     async def _publish(self, session: Session, source: DemoSource) -> None:
         key = (source.channel, source.client)

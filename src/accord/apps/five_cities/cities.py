@@ -93,9 +93,9 @@ def configuration(
     return "\n".join(lines) + "\n"
 
 
-def in_words(city: str) -> str:
+def city_text(city: str) -> str:
     return city.replace("-", " ")
 
 
 def path_text(path: tuple[str, ...]) -> str:
-    return " → ".join(map(in_words, path))
+    return " → ".join(map(city_text, path))

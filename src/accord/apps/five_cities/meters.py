@@ -14,7 +14,7 @@ from typing import Final
 
 from accord.apps.five_cities.cities import CityChannel
 
-CALM_S: Final = 0.5
+QUIET_S: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ChannelLatencies:
         self.channel = channel
         self.duplicates = 0
         self._published_s: list[float] = []
-        self._came_s: dict[int, float] = {}  # by number, in order of arrival
+        self._arrived_s: dict[int, float] = {}  # by number, in order of arrival
 
     @property
     def published(self) -> int:
@@ -48,7 +48,7 @@ class ChannelLatencies:
 
     @property
     def delivered(self) -> int:
-        return len(self._came_s)
+        return len(self._arrived_s)
 
     @property
     def lost(self) -> int:
@@ -56,7 +56,7 @@ class ChannelLatencies:
 
     @property
     def late(self) -> int:
-        return sum(map(self._is_late, self._came_s))
+        return sum(map(self._is_late, self._arrived_s))
 
     def publish(self, now_s: float) -> int:
         """Record a publication; returns the number of the event."""
@@ -65,18 +65,18 @@ class ChannelLatencies:
 
     def receive(self, number: int, now_s: float) -> None:
         assert 0 <= number < len(self._published_s)
-        if number in self._came_s:
+        if number in self._arrived_s:
             self.duplicates += 1
         else:
-            self._came_s[number] = now_s
+            self._arrived_s[number] = now_s
 
-    def span(self, from_s: float, until_s: float) -> PhaseMeasurement:
-        came = [number for number, at_s in self._came_s.items() if from_s <= at_s < until_s]
+    def measure(self, from_s: float, until_s: float) -> PhaseMeasurement:
+        came = [number for number, at_s in self._arrived_s.items() if from_s <= at_s < until_s]
         late = [number for number in came if self._is_late(number)]
         took_s = sorted(map(self._took_s, came))
-        before_s = max((at_s for at_s in self._came_s.values() if at_s < from_s), default=None)
+        before_s = max((at_s for at_s in self._arrived_s.values() if at_s < from_s), default=None)
         moments_s = [] if before_s is None else [before_s]
-        moments_s += [self._came_s[number] for number in came]
+        moments_s += [self._arrived_s[number] for number in came]
         return PhaseMeasurement(
             delivered=len(came),
             late=len(late),
@@ -90,13 +90,13 @@ class ChannelLatencies:
         until_s = from_s
         for number in sorted(late):
             at_s = self._published_s[number]
-            if at_s > until_s + CALM_S:
+            if at_s > until_s + QUIET_S:
                 break
             until_s = max(until_s, at_s)
         return until_s - from_s
 
     def _took_s(self, number: int) -> float:
-        return self._came_s[number] - self._published_s[number]
+        return self._arrived_s[number] - self._published_s[number]
 
     def _is_late(self, number: int) -> bool:
         return self._took_s(number) * 1_000 > self.channel.max_delay_ms

@@ -14,27 +14,27 @@ from accord.apps.five_cities.cities import (
     SLOW_MS,
     TIGHT,
     CityChannel,
-    in_words,
+    city_text,
     path_text,
 )
 from accord.apps.five_cities.meters import PhaseMeasurement
 
 Kind = Literal["nothing", "slow", "cut", "silent", "kill"]
-Path = tuple[str, ...]
+NodePath = tuple[str, ...]
 
-_LINK: Final = "–".join(map(in_words, SLOW_LINK))
+_LINK: Final = "–".join(map(city_text, SLOW_LINK))
 
 
 @dataclass(frozen=True)
 class CityPhasePlan:
-    """A phase; `words` announce what happens, before the consequences are known."""
+    """A phase; `text` announce what happens, before the consequences are known."""
 
     name: str
     kind: Kind
-    words: str
+    text: str
 
 
-def acts(stretch: float = 1.0) -> list[CityPhasePlan]:
+def phase_plans(stretch: float = 1.0) -> list[CityPhasePlan]:
     slow_ms, usual_ms = round(SLOW_MS * stretch), round(LINKS[SLOW_LINK] * stretch)
     return [
         CityPhasePlan(
@@ -69,37 +69,37 @@ SILENCE: Final = CityPhasePlan(
 
 @dataclass(frozen=True)
 class CityFlow:
-    """The paths of a channel; `is_met` if they meet its requirements."""
+    """The paths of a channel; `meets_requirement` if they meet its requirements."""
 
-    paths: tuple[Path, ...]
+    paths: tuple[NodePath, ...]
     delays_ms: tuple[float, ...] = ()
-    is_met: bool = True
+    meets_requirement: bool = True
 
 
 @dataclass
 class ChannelPhase:
-    """A channel in one phase; `settled_s` is when its paths last changed, 0 if they did not."""
+    """A channel in one phase; `converged_s` is when its paths last changed, 0 if they did not."""
 
     channel: CityChannel
     before: CityFlow
     after: CityFlow
-    settled_s: float
-    span: PhaseMeasurement
+    converged_s: float
+    measurement: PhaseMeasurement
 
 
 @dataclass
 class CityPhase:
-    act: CityPhasePlan
+    plan: CityPhasePlan
     seconds: float
-    lines: list[ChannelPhase] = field(default_factory=list)
+    channels: list[ChannelPhase] = field(default_factory=list)
 
 
 def summarise_phase(phase: CityPhase) -> list[str]:
-    return [words for line in phase.lines for words in _of_channel(line)]
+    return [words for line in phase.channels for words in _summarise_channel(line)]
 
 
-def _of_channel(line: ChannelPhase) -> Iterator[str]:
-    name, span = line.channel.name, line.span
+def _summarise_channel(line: ChannelPhase) -> Iterator[str]:
+    name, span = line.channel.name, line.measurement
     gone = [path for path in line.before.paths if path not in line.after.paths]
     new = [path for path in line.after.paths if path not in line.before.paths]
     if not line.before.paths:
@@ -110,7 +110,7 @@ def _of_channel(line: ChannelPhase) -> Iterator[str]:
     else:
         left = " and ".join(map(path_text, gone)) or "nothing"
         taken = " and ".join(map(path_text, new)) or "nothing"
-        when = "" if not line.settled_s else f", settled after {_ms(line.settled_s)}"
+        when = "" if not line.converged_s else f", settled after {_ms(line.converged_s)}"
         yield f"{name} leaves {left} and takes {taken}{when}."
     if span.late:
         yield (

@@ -55,7 +55,7 @@ class Relay:
         self.port = self._server.sockets[0].getsockname()[1]
         return self.port
 
-    def lead_to(self, port: int) -> None:
+    def set_target(self, port: int) -> None:
         """Set the port on which the target listens."""
         self._target.set_result(port)
 
@@ -72,7 +72,7 @@ class Relay:
     def silence(self) -> None:
         self.state = SILENT
         for pair in self._pairs:
-            pair.forget()
+            pair.discard()
 
     def heal(self) -> None:
         """Accept new connections again; connections that existed while silent are closed."""
@@ -95,7 +95,7 @@ class Relay:
     async def target(self) -> int:
         return await asyncio.shield(self._target)
 
-    def ended(self, pair: _Pair) -> None:
+    def on_closed(self, pair: _Pair) -> None:
         self._pairs.pop(pair, None)
 
     def _accept(self) -> asyncio.Protocol:
@@ -123,7 +123,7 @@ class _Pair:
         self._dialling: asyncio.Task[None] | None = None
         self._is_aborted = False
 
-    def made(self, end: _End) -> None:
+    def on_connected(self, end: _End) -> None:
         if self._is_aborted:
             end.abort()
         elif end is self.near:
@@ -132,11 +132,11 @@ class _Pair:
         else:
             self.near.pause(False)
 
-    def lost(self) -> None:
+    def on_lost(self) -> None:
         if self.near.is_lost and (self.far.is_lost or self.far.transport is None):
             self.abort()
 
-    def forget(self) -> None:
+    def discard(self) -> None:
         self.near.lane.clear()
         self.far.lane.clear()
 
@@ -147,7 +147,7 @@ class _Pair:
         for end in (self.near, self.far):
             end.lane.clear()
             end.abort()
-        self.relay.ended(self)
+        self.relay.on_closed(self)
 
     async def _dial(self) -> None:
         loop = asyncio.get_running_loop()
@@ -172,7 +172,7 @@ class _End(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        self._pair.made(self)
+        self._pair.on_connected(self)
 
     def data_received(self, data: bytes) -> None:
         self.lane.put(data)
@@ -184,7 +184,7 @@ class _End(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self.is_lost = True
         self.lane.end()
-        self._pair.lost()
+        self._pair.on_lost()
 
     def pause_writing(self) -> None:
         self.is_full = True
@@ -192,7 +192,7 @@ class _End(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.is_full = False
         other = self._pair.far if self is self._pair.near else self._pair.near
-        other.lane.go_on()
+        other.lane.resume()
 
     def pause(self, is_paused: bool) -> None:
         if self.transport is None or self.is_lost or is_paused == self._is_paused:
@@ -235,7 +235,7 @@ class _Lane:
     def end(self) -> None:
         self.put(None)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue, as the sink has space again."""
         self._set_timer()
 

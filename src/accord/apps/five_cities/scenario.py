@@ -21,7 +21,7 @@ from accord.client.session import Session, connect
 from accord.client.subscription import Subscription
 from accord.client.transport import Transport
 
-LOOK_S: Final = 0.03  # between two samples of the paths
+POLL_S: Final = 0.03  # between two samples of the paths
 SELDOM_S: Final = 0.25  # the same, once the phase is this old:
 OFTEN_S: Final = 3.0
 PROBE_S: Final = 0.05
@@ -38,34 +38,34 @@ class FiveCitiesNetwork(Protocol):
     async def flows(self) -> Mapping[str, CityFlow]:
         """Flows by channel, as the node in Seattle has them."""
 
-    async def happen(self, kind: Kind) -> None: ...
+    async def inject(self, kind: Kind) -> None: ...
 
 
 class FiveCitiesScenario:
     """Runs the phases of the scenario.
 
-    `urls` are the addresses for clients, by city; `on_act` is called when a phase is over.
+    `urls` are the addresses for clients, by city; `on_phase_end` is called when a phase is over.
     """
 
     def __init__(  # noqa: PLR0913
         self,
         urls: Mapping[str, str],
-        stage: FiveCitiesNetwork,
+        network: FiveCitiesNetwork,
         *,
         paths: int,
-        on_begin: Callable[[CityPhasePlan], None],
-        on_act: Callable[[CityPhase], None],
+        on_phase_start: Callable[[CityPhasePlan], None],
+        on_phase_end: Callable[[CityPhase], None],
         channels: Sequence[CityChannel] = CHANNELS,
         transport: Transport | None = None,
     ) -> None:
         self.meters = {channel.name: ChannelLatencies(channel) for channel in channels}
         self.phases: list[CityPhase] = []
         self._urls = urls
-        self._stage = stage
+        self._network = network
         self._paths = paths
         self._transport = transport
-        self._on_begin = on_begin
-        self._on_act = on_act
+        self._on_phase_start = on_phase_start
+        self._on_phase_end = on_phase_end
         self._probed = {channel.name: asyncio.Event() for channel in channels}
         self._arrived = asyncio.Event()
         self._allowed = asyncio.Semaphore(UNACKNOWLEDGED)
@@ -99,38 +99,38 @@ class FiveCitiesScenario:
                 receiving = [group.create_task(self._receive(each)) for each in subscriptions]
                 for meter, session in publishers.items():
                     await self._probe(meter, session)
-                await self._until_whole()
+                await self._wait_for_paths()
                 publishing = [
                     group.create_task(self._publish(meter, session))
                     for meter, session in publishers.items()
                 ]
                 before: Mapping[str, CityFlow] = {}
                 for act, lasting_s in zip(acts, seconds, strict=True):
-                    before = await self._play(act, lasting_s, before)
+                    before = await self._run_phase(act, lasting_s, before)
                 self._is_over = True
                 await asyncio.gather(*publishing)
-                await self._until_all_there()
+                await self._wait_for_events()
                 for task in receiving:
                     task.cancel()
 
     def _connect(self, city: str) -> AbstractAsyncContextManager[Session]:
         return connect(self._urls[city], session_expiry_s=0, transport=self._transport)
 
-    async def _play(
+    async def _run_phase(
         self, act: CityPhasePlan, seconds: float, before: Mapping[str, CityFlow]
     ) -> Mapping[str, CityFlow]:
-        self._on_begin(act)
+        self._on_phase_start(act)
         began_s = time.monotonic()
-        await self._stage.happen(act.kind)
+        await self._network.inject(act.kind)
         flows, settled_s = before, dict.fromkeys(self.meters, 0.0)
         while (left_s := began_s + seconds - time.monotonic()) > 0:
-            seen = await self._stage.flows()
+            seen = await self._network.flows()
             for name in self.meters:
                 if name not in flows or set(seen[name].paths) != set(flows[name].paths):
                     settled_s[name] = time.monotonic() - began_s
             flows = seen
             is_new = seconds - left_s < OFTEN_S
-            await asyncio.sleep(min(LOOK_S if is_new else SELDOM_S, left_s))
+            await asyncio.sleep(min(POLL_S if is_new else SELDOM_S, left_s))
         until_s = time.monotonic()
         phase = CityPhase(act, until_s - began_s)
         for name, meter in self.meters.items():
@@ -139,11 +139,11 @@ class FiveCitiesScenario:
                 before.get(name, CityFlow(())),
                 flows[name],
                 settled_s[name],
-                meter.span(began_s, until_s),
+                meter.measure(began_s, until_s),
             )
-            phase.lines.append(line)
+            phase.channels.append(line)
         self.phases.append(phase)
-        self._on_act(phase)
+        self._on_phase_end(phase)
         return flows
 
     async def _probe(self, meter: ChannelLatencies, session: Session) -> None:
@@ -156,13 +156,13 @@ class FiveCitiesScenario:
             except TimeoutError:
                 continue
 
-    async def _until_whole(self) -> None:
+    async def _wait_for_paths(self) -> None:
         """Wait until each channel has all its paths."""
         while True:
-            flows = await self._stage.flows()
+            flows = await self._network.flows()
             if all(name in flows and len(flows[name].paths) == self._paths for name in self.meters):
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
     async def _publish(self, meter: ChannelLatencies, session: Session) -> None:
         """Publish at the fixed rate, however long single acknowledgements take."""
@@ -174,9 +174,9 @@ class FiveCitiesScenario:
                 await self._allowed.acquire()
                 number = meter.publish(time.monotonic())
                 publishing = session.publish(meter.channel.name, _payload(number), qos=1)
-                group.create_task(publishing).add_done_callback(self._acknowledged)
+                group.create_task(publishing).add_done_callback(self._on_ack)
 
-    def _acknowledged(self, _: object) -> None:
+    def _on_ack(self, _: object) -> None:
         self._allowed.release()
 
     async def _receive(self, subscription: Subscription) -> None:
@@ -188,7 +188,7 @@ class FiveCitiesScenario:
                 self.meters[event.channel].receive(number, time.monotonic())
                 self._arrived.set()
 
-    async def _until_all_there(self) -> None:
+    async def _wait_for_events(self) -> None:
         while any(meter.lost for meter in self.meters.values()):
             self._arrived.clear()
             try:

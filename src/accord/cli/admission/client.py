@@ -10,7 +10,7 @@ from accord.cli.http_client import NodeHttpClient
 from accord.core.admission.status import AdmissionStatus, DemandStatus
 from accord.http.schemas import ADMISSION, NEED
 
-_PATIENCE_S: Final = 15.0  # the node may have to ask others
+_TIMEOUT_S: Final = 15.0  # the node may have to ask others
 _ADVICE: Final = {
     401: "give --user and ACCORD_PASSWORD",
     403: "ask for the right to statistics (may in accord.toml)",
@@ -25,9 +25,9 @@ class AdmissionClient:
         self._node = NodeHttpClient(url, user, authority)
 
     def status(self) -> AdmissionStatus:
-        return self._node.read(self._node.ask(ADMISSION), AdmissionStatus, _ADVICE)
+        return self._node.read(self._node.request(ADMISSION), AdmissionStatus, _ADVICE)
 
-    def need(self, channel: str, where: str, client: str) -> DemandStatus:
+    def demand(self, channel: str, where: str, client: str) -> DemandStatus:
         asked = urlencode({"channel": channel, "where": where, "client": client})
-        answer = self._node.ask(f"{NEED}?{asked}", patience_s=_PATIENCE_S)
+        answer = self._node.request(f"{NEED}?{asked}", timeout_s=_TIMEOUT_S)
         return self._node.read(answer, DemandStatus, _ADVICE)

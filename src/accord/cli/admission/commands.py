@@ -30,7 +30,7 @@ def admission(
 ) -> None:
     """Show advertised filters with rate and count, resources of all nodes, recent refusals."""
     if context.invoked_subcommand is not None:
-        _check_place(context)
+        _check_options(context)
         return
     import msgspec
 
@@ -78,7 +78,7 @@ def ask(  # noqa: PLR0913 (a parameter per option)
     from accord.cli.screen import open_console
 
     check_filter(channel, "FILTER")
-    need = AdmissionClient(url, user, authority).need(channel, where, client)
+    need = AdmissionClient(url, user, authority).demand(channel, where, client)
     if is_json:
         typer.echo(msgspec.json.encode(need).decode())
     else:
@@ -87,7 +87,7 @@ def ask(  # noqa: PLR0913 (a parameter per option)
         raise typer.Exit(1)
 
 
-def _check_place(context: typer.Context) -> None:
+def _check_options(context: typer.Context) -> None:
     """Reject options given before a subcommand, which would not get them."""
     from accord.cli.errors import InputError
 

@@ -27,9 +27,9 @@ from accord.core.mqtt.packets import (
 from accord.core.mqtt.properties import Properties
 from accord.core.mqtt.wire import Framer
 
-PATIENCE_S: Final = 10.0
+TIMEOUT_S: Final = 10.0
 READ: Final = 1 << 18
-MAX_ANSWER: Final = 1 << 20
+MAX_REPLY: Final = 1 << 20
 
 _FAILED: Final = 0x80
 _PUBREL: Final = 0x62
@@ -49,16 +49,16 @@ class BenchClient:
         self._rest = b""
         address = target.address
         try:
-            self.socket = socket.create_connection((address.host, address.port), PATIENCE_S)
+            self.socket = socket.create_connection((address.host, address.port), TIMEOUT_S)
         except OSError as error:
-            raise unreachable(error, address.place, address.host) from None
+            raise unreachable(error, address.url, address.host) from None
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         password = None if target.password is None else target.password.encode()
         connect = Connect(name, username=target.username, password=password)
         try:
-            answer = self._ask(connect)
+            answer = self._request(connect)
             if not isinstance(answer, Connack) or answer.reason:
-                raise BenchError(f"the node refused a connection: {_words(answer)}")
+                raise BenchError(f"the node refused a connection: {_reason_text(answer)}")
         except BaseException:
             self.close()
             raise
@@ -104,15 +104,15 @@ class BenchClient:
         self._rest = data[at:]
         for run in runs:
             if run.kind == PacketType.DISCONNECT:
-                raise BenchError(f"the node ended {self.name}: {_words(_decoded(run))}")
+                raise BenchError(f"the node ended {self.name}: {_reason_text(_decoded(run))}")
             self.handle(run, now_ns)
 
     def handle(self, run: PacketRun, now_ns: int) -> None:
         raise NotImplementedError
 
-    def _ask(self, packet: Packet) -> Packet:
+    def _request(self, packet: Packet) -> Packet:
         """Send a packet on the still blocking socket and return its reply."""
-        framer = Framer(MAX_ANSWER)
+        framer = Framer(MAX_REPLY)
         try:
             self.socket.sendall(encode(packet, V5))
             while True:
@@ -132,14 +132,14 @@ class BenchPublisher(BenchClient):
         super().__init__(target, name)
         self._window = min(self.server.receive_maximum or 65_535, 16_384)
         self.published = 0
-        self.settled = 0
+        self.acknowledged = 0
         self.refused = 0
         self.is_fenced = True
 
     @property
     def room(self) -> int:
         """How many more events the window allows."""
-        return self._window - (self.published - self.settled)
+        return self._window - (self.published - self.acknowledged)
 
     def publish(self, template: PacketTemplate, count: int, now_ns: int) -> None:
         self.put(template.packets(count, now_ns))
@@ -160,10 +160,10 @@ class BenchPublisher(BenchClient):
             failed = packets[:, run.body_at + 2] >= _FAILED
         self.refused += int(failed.sum())
         if kind == PacketType.PUBREC:
-            self.settled += int(failed.sum())
+            self.acknowledged += int(failed.sum())
             self.put(replies(_PUBREL, run.ids(run.body_at)[~failed]))
         elif kind in (PacketType.PUBACK, PacketType.PUBCOMP):
-            self.settled += len(packets)
+            self.acknowledged += len(packets)
 
 
 class BenchSubscriber(BenchClient):
@@ -177,10 +177,10 @@ class BenchSubscriber(BenchClient):
         self.last_ns = 0
         self.samples: Samples | None = None
         self._size = size
-        answer = self._ask(Subscribe(1, (TopicFilter(channel, qos),)))
+        answer = self._request(Subscribe(1, (TopicFilter(channel, qos),)))
         if not isinstance(answer, Suback) or answer.reasons[0] >= _FAILED:
             self.close()
-            raise BenchError(f"the node refused a subscription: {_words(answer)}")
+            raise BenchError(f"the node refused a subscription: {_reason_text(answer)}")
 
     def handle(self, run: PacketRun, now_ns: int) -> None:
         if run.kind == PacketType.PUBREL:
@@ -204,7 +204,7 @@ def _decoded(run: PacketRun) -> Packet:
     return decode(run.head, body, V5)
 
 
-def _words(packet: Packet) -> str:
+def _reason_text(packet: Packet) -> str:
     """The reason that a packet gives."""
     reasons = getattr(packet, "reasons", None) or (getattr(packet, "reason", 0),)
     properties = getattr(packet, "properties", Properties())

@@ -116,7 +116,7 @@ def _measure(  # noqa: PLR0913, PLR0917 - in one place only
     from accord.cli.screen import print_line
 
     with BenchLoad(target, shape) as load:
-        print_line(console, f"{title(shape)}, {target.address.place}")
+        print_line(console, f"{title(shape)}, {target.address.url}")
         console.print()
         cpu_s = None if node is None else node.cpu_s()
         with _progress(console, "publishing", seconds) as progress:
@@ -130,13 +130,13 @@ def _measure(  # noqa: PLR0913, PLR0917 - in one place only
             with _progress(console, "measuring latency", spent_s) as progress:
                 latency = load.run(spent_s, latency_hz, progress)
     return BenchReport(
-        place=target.address.place,
+        url=target.address.url,
         host=target.address.host,
         shape=shape,
         throughput=throughput,
         latency=latency,
         latency_hz=latency_hz,
-        asked_hz=rate_hz,
+        requested_hz=rate_hz,
         node_cpu_s=cpu_s,
     )
 

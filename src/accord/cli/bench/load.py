@@ -132,12 +132,12 @@ class BenchLoad:
         now_ns = told_ns = self._active_ns = start_ns
         while now_ns < end_ns:
             if rate_hz is None:
-                self._turn(0 if self._fill(self._free) else _WAIT_S)
+                self._poll(0 if self._fill(self._free) else _WAIT_S)
             else:
                 elapsed_s = (now_ns - start_ns) / 1e9
                 sent = self._published - first
                 self._fill(int(rate_hz * elapsed_s) - sent)
-                self._turn(min(max((sent + 1) / rate_hz - elapsed_s, 0), _WAIT_S))
+                self._poll(min(max((sent + 1) / rate_hz - elapsed_s, 0), _WAIT_S))
             now_ns = time.perf_counter_ns()
             if now_ns - told_ns >= _PROGRESS_NS:
                 progress(min((now_ns - start_ns) / (end_ns - start_ns), 1.0))
@@ -181,7 +181,7 @@ class BenchLoad:
             now_ns = time.perf_counter_ns()
             if now_ns - self._active_ns > _STALL_NS or now_ns - start_ns > _DRAIN_NS:
                 break
-            self._turn(_WAIT_S)
+            self._poll(_WAIT_S)
         if self._subscribers:
             return max(each.last_ns for each in self._subscribers)
         return self._active_ns
@@ -191,7 +191,10 @@ class BenchLoad:
         accepted = self._published - self._refused
         return (
             all(each.is_fenced and each.is_idle for each in self._publishers)
-            and (not self._qos or all(each.published == each.settled for each in self._publishers))
+            and (
+                not self._qos
+                or all(each.published == each.acknowledged for each in self._publishers)
+            )
             and all(
                 each.is_idle and each.delivered + missed >= accepted
                 for each, missed in zip(self._subscribers, self._missed, strict=True)
@@ -200,7 +203,7 @@ class BenchLoad:
 
     # -------------------------------------------------------------------------------------- sockets
 
-    def _turn(self, wait_s: float) -> None:
+    def _poll(self, wait_s: float) -> None:
         for key, mask in self._selector.select(wait_s):
             end: BenchClient = key.data
             self._active_ns = time.perf_counter_ns()

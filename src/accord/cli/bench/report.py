@@ -23,13 +23,13 @@ _BUSY: Final = 0.85
 class BenchReport:
     """`latency` was measured at `latency_hz`, in the same run or a separate one."""
 
-    place: str
+    url: str
     host: str
     shape: LoadShape
     throughput: Result
     latency: Result
     latency_hz: float
-    asked_hz: float | None = None
+    requested_hz: float | None = None
     node_cpu_s: float | None = None
 
     @property
@@ -52,7 +52,7 @@ class BenchReport:
 def to_fields(report: BenchReport) -> dict[str, Any]:
     shape, result, samples = report.shape, report.throughput, report.latency.samples
     return {
-        "url": report.place,
+        "url": report.url,
         "publishers": shape.publishers,
         "subscribers": shape.subscribers,
         "size_bytes": shape.size,
@@ -130,8 +130,8 @@ def _remarks(report: BenchReport) -> list[str]:
     if report.node_cpu_us is not None:
         cost = f"{report.node_cpu_us:.3g} µs of CPU per event"
         remarks.append(f"The node used {cost} {'delivered' if result.delivered else 'published'}.")
-    if report.asked_hz is not None and result.published_hz < 0.98 * report.asked_hz:
-        remarks.append(f"The rate asked for, {rate_text(report.asked_hz)}/s, was not reached.")
+    if report.requested_hz is not None and result.published_hz < 0.98 * report.requested_hz:
+        remarks.append(f"The rate asked for, {rate_text(report.requested_hz)}/s, was not reached.")
     return remarks
 
 

@@ -27,21 +27,21 @@ class NetClient:
         self._node = NodeHttpClient(url, user, authority)
 
     def status(self) -> NetStatus:
-        return self._node.read(self._node.ask(NET), NetStatus, _ADVICE)
+        return self._node.read(self._node.request(NET), NetStatus, _ADVICE)
 
     def channels(self) -> tuple[Channel, ...]:
-        return self._node.read(self._node.ask(CHANNELS), ChannelList, _ADVICE).channels
+        return self._node.read(self._node.request(CHANNELS), ChannelList, _ADVICE).channels
 
     def define(self, name: str, wanted: ChannelRequest, *, replaces: bool) -> Channel:
         headers = {"Content-Type": JSON}
         if not replaces:
             headers["If-None-Match"] = "*"
         body = msgspec.json.encode(wanted)
-        answer = self._node.ask(_path(name), method="PUT", body=body, headers=headers)
+        answer = self._node.request(_path(name), method="PUT", body=body, headers=headers)
         return self._node.read(answer, Channel, _ADVICE)
 
     def delete(self, name: str) -> Deleted:
-        return self._node.read(self._node.ask(_path(name), method="DELETE"), Deleted, _ADVICE)
+        return self._node.read(self._node.request(_path(name), method="DELETE"), Deleted, _ADVICE)
 
 
 def _path(name: str) -> str:

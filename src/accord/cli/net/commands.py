@@ -47,7 +47,7 @@ def net(  # noqa: PLR0913 (a parameter per option)
 ) -> None:
     """Show all nodes as one of them knows them: links, channels, routes, what arrives in time."""
     if context.invoked_subcommand is not None:
-        _check_place(context)
+        _check_options(context)
         return
     from accord.cli.net.client import NetClient
     from accord.cli.net.text import RecentRates
@@ -65,7 +65,7 @@ def net(  # noqa: PLR0913 (a parameter per option)
             lately = RecentRates()
             while True:
                 status = node.status()
-                lately.look(status, time.monotonic())
+                lately.sample(status, time.monotonic())
                 _print(status, lately, is_json=is_json)
                 time.sleep(every_s)
     except KeyboardInterrupt:
@@ -105,7 +105,7 @@ def trace(
         print_line(open_console(), why_no_routes(status, channel))
 
 
-def _check_place(context: typer.Context) -> None:
+def _check_options(context: typer.Context) -> None:
     """Reject options given before a subcommand, which would not get them."""
     from accord.cli.errors import InputError
 
@@ -144,7 +144,7 @@ def _watch(node: NetClient, every_s: float) -> None:
     with Live(console=console, auto_refresh=False, screen=True) as live:
         while True:
             if not lost:
-                lately.look(status, time.monotonic())
+                lately.sample(status, time.monotonic())
             rows = max(_MIN_ROWS, (console.height - _FRAME) // 5)
             picture = draw_net(status, lately, rows=rows)
             live.update(Group(lost, picture) if lost else picture, refresh=True)

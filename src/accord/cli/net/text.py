@@ -62,24 +62,24 @@ class RecentRates:
     """Over the last `WINDOW_S` seconds, or since the first sample."""
 
     def __init__(self) -> None:
-        self._looks: deque[tuple[float, dict[_Key, ArrivalStatus]]] = deque()
+        self._samples: deque[tuple[float, dict[_Key, ArrivalStatus]]] = deque()
 
-    def look(self, status: NetStatus, now_s: float) -> None:
-        self._looks.append((now_s, {_key(each): each for each in status.arrivals}))
-        while len(self._looks) > 2 and self._looks[1][0] <= now_s - WINDOW_S:
-            self._looks.popleft()
+    def sample(self, status: NetStatus, now_s: float) -> None:
+        self._samples.append((now_s, {_key(each): each for each in status.arrivals}))
+        while len(self._samples) > 2 and self._samples[1][0] <= now_s - WINDOW_S:
+            self._samples.popleft()
 
     def rate_hz(self, arrival: ArrivalStatus) -> float:
-        took_s = self._looks[-1][0] - self._looks[0][0] if self._looks else 0.0
+        took_s = self._samples[-1][0] - self._samples[0][0] if self._samples else 0.0
         return self.counts(arrival)[0] / took_s if took_s > 0 else 0.0
 
     def counts(self, arrival: ArrivalStatus) -> tuple[int, int]:
         """Events delivered, and how many of them late."""
-        if not self._looks:
+        if not self._samples:
             return 0, 0
-        before = self._looks[0][1].get(_key(arrival))
+        before = self._samples[0][1].get(_key(arrival))
         if before is None or before.delivered > arrival.delivered:  # the node restarted
-            return (arrival.delivered, arrival.late) if len(self._looks) > 1 else (0, 0)
+            return (arrival.delivered, arrival.late) if len(self._samples) > 1 else (0, 0)
         return arrival.delivered - before.delivered, arrival.late - before.late
 
 

@@ -12,12 +12,12 @@ import msgspec
 from accord.cli.http_client import HttpReply, NodeHttpClient
 from accord.core.model.errors import AccordError, PolicyError
 from accord.core.policy.explain import Explanation
-from accord.core.policy.policy_set import PolicySet, book_from
+from accord.core.policy.policy_set import PolicySet, policy_set_from
 from accord.http.schemas import JSON, POLICIES, TOML, Changed, History, Problem
 from accord.runtime.policy_admin import DryRun, ExplainRequest
 from accord.runtime.policy_store import Version
 
-PATIENCE_S: Final = 60.0  # a change of many policies takes a while
+TIMEOUT_S: Final = 60.0  # a change of many policies takes a while
 
 _ADVICE: Final = {
     401: "give --user and ACCORD_PASSWORD",
@@ -45,15 +45,17 @@ class PolicyClient:
     def __init__(self, url: str, user: str | None, authority: Path | None) -> None:
         self._node = NodeHttpClient(url, user, authority)
 
-    def book(self) -> PolicySet:
-        answer = self._ask("GET", POLICIES)
+    def policies(self) -> PolicySet:
+        answer = self._request("GET", POLICIES)
         try:
-            return book_from(msgspec.json.decode(answer.body))
+            return policy_set_from(msgspec.json.decode(answer.body))
         except (msgspec.DecodeError, PolicyError) as error:
-            raise self._node.strange(error) from None
+            raise self._node.decode_error(error) from None
 
     def toml(self) -> str:
-        return self._ask("GET", POLICIES, headers={"Accept": TOML}).body.decode(errors="replace")
+        return self._request("GET", POLICIES, headers={"Accept": TOML}).body.decode(
+            errors="replace"
+        )
 
     def replace(self, toml: str, if_version: int | None = None) -> int:
         return self._change("PUT", POLICIES, toml, if_version)
@@ -73,10 +75,10 @@ class PolicyClient:
         return self._change("POST", f"{POLICIES}/rollback", {"version": version}, if_version)
 
     def history(self) -> tuple[Version, ...]:
-        return self._read(self._ask("GET", f"{POLICIES}/history"), History).history
+        return self._read(self._request("GET", f"{POLICIES}/history"), History).history
 
     def dry_run(self, toml: str) -> DryRun:
-        answer = self._ask("POST", f"{POLICIES}/dry-run", toml.encode(), {"Content-Type": TOML})
+        answer = self._request("POST", f"{POLICIES}/dry-run", toml.encode(), {"Content-Type": TOML})
         return self._read(answer, DryRun)
 
     def explain(self, question: ExplainRequest) -> Explanation:
@@ -92,7 +94,7 @@ class PolicyClient:
         if question.attributes is not None:
             fields["attribute"] = [f"{name}={value}" for name, value in question.attributes.items()]
         given = {name: value for name, value in fields.items() if value not in (None, "")}
-        answer = self._ask("GET", f"{POLICIES}/explain?{urlencode(given, doseq=True)}")
+        answer = self._request("GET", f"{POLICIES}/explain?{urlencode(given, doseq=True)}")
         return self._read(answer, Explanation)
 
     def _change(
@@ -104,28 +106,28 @@ class PolicyClient:
             data, headers["Content-Type"] = body.encode(), TOML
         elif body is not None:
             data, headers["Content-Type"] = msgspec.json.encode(body), JSON
-        return self._read(self._ask(method, path, data, headers), Changed).version
+        return self._read(self._request(method, path, data, headers), Changed).version
 
-    def _ask(
+    def _request(
         self,
         method: str,
         path: str,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> HttpReply:
-        answer = self._node.ask(
-            path, method=method, body=body, headers=headers, patience_s=PATIENCE_S
+        answer = self._node.request(
+            path, method=method, body=body, headers=headers, timeout_s=TIMEOUT_S
         )
         if answer.code == 200:
             return answer
         try:
             problem = msgspec.json.decode(answer.body, type=Problem)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise self._node.complaint(answer, _ADVICE) from None
+            raise self._node.status_error(answer, _ADVICE) from None
         raise PolicyRefusedError(problem)
 
     def _read(self, answer: HttpReply, type_: type[T]) -> T:
         try:
             return msgspec.json.decode(answer.body, type=type_)
         except msgspec.DecodeError as error:
-            raise self._node.strange(error) from None
+            raise self._node.decode_error(error) from None

@@ -18,7 +18,7 @@ from accord.cli.policy.options import (
     Names,
     echo,
     find_node,
-    tell,
+    print_version,
 )
 
 
@@ -41,7 +41,7 @@ def apply(  # noqa: PLR0913 (a parameter per option)
     toml = render_policy_set(read_policies(file, read_text(file)))
     node = find_node(url, user, authority)
     if not is_dry:
-        tell(node.replace(toml, if_version), is_json=is_json)
+        print_version(node.replace(toml, if_version), is_json=is_json)
         return
     result = node.dry_run(toml)
     if is_json:
@@ -65,11 +65,11 @@ def put(  # noqa: PLR0913 (a parameter per option)
 
     policies = read_some(file, read_text(file))
     node = find_node(url, user, authority)
-    book = node.book()
+    book = node.policies()
     found = book.version if if_version is None else if_version
     for policy in policies:
         book = with_policy(book, policy)
-    tell(node.replace(render_policy_set(book), found), is_json=is_json)
+    print_version(node.replace(render_policy_set(book), found), is_json=is_json)
 
 
 def set_(  # noqa: PLR0913 (a parameter per option)
@@ -141,10 +141,10 @@ def set_(  # noqa: PLR0913 (a parameter per option)
         "when": when,
     }
     node = find_node(url, user, authority)
-    book = node.book()
+    book = node.policies()
     policy = book.policy(name)
     fields = edited({} if policy is None else policy_document(policy), given)
-    tell(node.put_policy(name, fields, book.version), is_json=is_json)
+    print_version(node.put_policy(name, fields, book.version), is_json=is_json)
 
 
 def remove(  # noqa: PLR0913 (a parameter per option)
@@ -157,7 +157,7 @@ def remove(  # noqa: PLR0913 (a parameter per option)
     authority: Authority = None,
 ) -> None:
     """Remove the policy NAME."""
-    tell(find_node(url, user, authority).remove_policy(name, if_version), is_json=is_json)
+    print_version(find_node(url, user, authority).remove_policy(name, if_version), is_json=is_json)
 
 
 def strategy(
@@ -176,9 +176,9 @@ def strategy(
     """Show or switch how the node chooses what goes first."""
     node = find_node(url, user, authority)
     if name is None:
-        typer.echo(node.book().strategy)
+        typer.echo(node.policies().strategy)
     else:
-        tell(node.patch({"strategy": name}), is_json=is_json)
+        print_version(node.patch({"strategy": name}), is_json=is_json)
 
 
 def shaping(
@@ -196,9 +196,9 @@ def shaping(
         raise InputError("shaping", f"expected on or off, got {is_on!r}")
     node = find_node(url, user, authority)
     if is_on is None:
-        typer.echo("on" if node.book().shaping else "off")
+        typer.echo("on" if node.policies().shaping else "off")
     else:
-        tell(node.patch({"shaping": is_on == "on"}), is_json=is_json)
+        print_version(node.patch({"shaping": is_on == "on"}), is_json=is_json)
 
 
 def limit(  # noqa: PLR0913 (a parameter per option)
@@ -227,10 +227,10 @@ def limit(  # noqa: PLR0913 (a parameter per option)
     from accord.cli.policy.text import limit_words
 
     node = find_node(url, user, authority)
-    book = node.book()
+    book = node.policies()
     settings = limit_settings(book, node_rate, each, client, is_none=is_none)
     if settings:
-        tell(node.patch(settings, book.version), is_json=is_json)
+        print_version(node.patch(settings, book.version), is_json=is_json)
     else:
         typer.echo(limit_words(book))
 
@@ -245,4 +245,4 @@ def rollback(  # noqa: PLR0913 (a parameter per option)
     authority: Authority = None,
 ) -> None:
     """Restore VERSION, as a new version."""
-    tell(find_node(url, user, authority).rollback(version, if_version), is_json=is_json)
+    print_version(find_node(url, user, authority).rollback(version, if_version), is_json=is_json)

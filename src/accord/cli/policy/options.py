@@ -31,7 +31,7 @@ def find_node(url: str, user: str | None, authority: Path | None) -> PolicyClien
     return PolicyClient(url, user, authority)
 
 
-def tell(version: int, *, is_json: bool) -> None:
+def print_version(version: int, *, is_json: bool) -> None:
     typer.echo(f'{{"version":{version}}}' if is_json else f"version {version} counts now")
 
 

@@ -25,7 +25,7 @@ def list_(
     from accord.cli.screen import open_console
     from accord.core.policy.policy_set import write_json
 
-    book = find_node(url, user, authority).book()
+    book = find_node(url, user, authority).policies()
     if is_json:
         typer.echo(write_json(book))
     else:
@@ -47,9 +47,9 @@ def show(
 
     node = find_node(url, user, authority)
     if name is None:
-        typer.echo(write_json(node.book()) if is_json else node.toml().rstrip())
+        typer.echo(write_json(node.policies()) if is_json else node.toml().rstrip())
         return
-    policy = node.book().policy(name)
+    policy = node.policies().policy(name)
     if policy is None:
         raise InputError("NAME", f"there is no policy {name!r}; `accord policy list` shows them")
     typer.echo(policy_json(policy) if is_json else policy_toml(policy))

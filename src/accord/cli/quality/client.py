@@ -24,13 +24,13 @@ class QualityClient:
         self._node = NodeHttpClient(url, user, authority)
 
     def status(self, channel: str) -> QualityStatus:
-        answer = self._node.ask(f"{QUALITY}?{urlencode({'channel': channel})}")
+        answer = self._node.request(f"{QUALITY}?{urlencode({'channel': channel})}")
         return self._node.read(answer, QualityStatus, _ADVICE)
 
     def properties(self) -> tuple[PropertyStatus, ...]:
-        return self._node.read(self._node.ask(PROPERTIES), PropertyList, _ADVICE).properties
+        return self._node.read(self._node.request(PROPERTIES), PropertyList, _ADVICE).properties
 
     def define(self, text: str) -> tuple[str, ...]:
         headers = {"Content-Type": TEXT}
-        answer = self._node.ask(PROPERTIES, method="POST", body=text.encode(), headers=headers)
+        answer = self._node.request(PROPERTIES, method="POST", body=text.encode(), headers=headers)
         return self._node.read(answer, Defined, _ADVICE).properties

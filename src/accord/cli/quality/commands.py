@@ -36,7 +36,7 @@ def quality(  # noqa: PLR0913 (a parameter per option)
 ) -> None:
     """Show profiles, the best of them, and expectations with their states and reasons."""
     if context.invoked_subcommand is not None:
-        _check_place(context)
+        _check_options(context)
         return
     import msgspec
 
@@ -129,7 +129,7 @@ def convert(
     write_stored(target, read_stored(source, read_registry(definitions or [])))
 
 
-def _check_place(context: typer.Context) -> None:
+def _check_options(context: typer.Context) -> None:
     """Reject options given before a subcommand, which would not get them."""
     from accord.cli.errors import InputError
 

@@ -2,8 +2,8 @@
 
 The driver reports advertisements, measurements and messages of neighbours, calls `subscribe` before
 a subscription is accepted, and calls `advance` as time passes. It drains `sends` to neighbours,
-`decisions` to clients and `overruns` to publishers. A decision that needs no other node is returned
-at once.
+`decisions` to clients and `violations` to publishers. A decision that needs no other node is
+returned at once.
 
 In report mode everything runs as in enforce mode, reservations included: a subscription that would
 have been refused reserves nothing. Only the outcome is marked as not binding.
@@ -62,29 +62,35 @@ class Admission:
         options = AdmissionOptions() if options is None else options
         self.name = name
         self.options = options
-        self.order = FilterPoset(
-            advertisements_limit=options.advertisements, odd_limit=options.odd_filters
+        self.poset = FilterPoset(
+            advertisements_limit=options.advertisements, general_limit=options.general_filters
         )
-        self.needs = DemandEstimator(self.order, room=options.estimate_room)
-        self.books = ReservationTable()
-        self.enforcement = RateEnforcement(burst_s=options.burst_s, tell_us=options.tell_us)
+        self.estimator = DemandEstimator(self.poset, margin=options.estimate_margin)
+        self.reservations = ReservationTable()
+        self.enforcement = RateEnforcement(
+            burst_s=options.burst_s, notify_interval_us=options.notify_interval_us
+        )
         self._cpu = CpuCapacityEstimator(threshold=options.cpu_threshold)
         self._protocol = ReservationProtocol(
-            name, incarnation, self.books, self._assess, options.timing
+            name, incarnation, self.reservations, self._assess, options.timing
         )
         self.subscriptions = SubscriptionRequests(
             self._protocol.requests, is_binding=options.mode is Mode.ENFORCE
         )
-        self.looking = ReevaluationQueue[Which](options.settle_us)  # of local subscriptions
-        self._looking_at_holds = ReevaluationQueue[Leg](
-            options.settle_us
+        self.reevaluations = ReevaluationQueue[Which](
+            options.reevaluation_delay_us
+        )  # of local subscriptions
+        self._transit_reevaluations = ReevaluationQueue[Leg](
+            options.reevaluation_delay_us
         )  # of transit reservations
         # Finds the paths of a filter's events, given the known ones; set by overlay and secondary
         # admission.
-        self.find_ways: (
+        self.find_source_paths: (
             Callable[[Filter, tuple[SourcePath, ...]], tuple[SourcePath, ...]] | None
         ) = None
-        self._elsewhere: dict[str, dict[Hashable, bool]] = {}  # advertisement keys, by remote node
+        self._remote_keys: dict[
+            str, dict[Hashable, bool]
+        ] = {}  # advertisement keys, by remote node
 
     # ----------------------------------------------------------------------------- advertisements
 
@@ -93,49 +99,49 @@ class Admission:
     ) -> None:
         """Register a local publisher's advertisement; the same name replaces it."""
         self.enforcement.check(publisher, name, filter_)
-        self.order.advertise((self.name, publisher, name), filter_, rate_hz, self.name)
+        self.poset.advertise((self.name, publisher, name), filter_, rate_hz, self.name)
         self.enforcement.advertise(publisher, name, filter_, rate_hz, now_us)
-        self._changed()
+        self._schedule_reevaluation()
 
     def unadvertise(self, publisher: str, name: str) -> bool:
-        self._changed()
+        self._schedule_reevaluation()
         self.enforcement.unadvertise(publisher, name)
-        return self.order.unadvertise((self.name, publisher, name))
+        return self.poset.unadvertise((self.name, publisher, name))
 
-    def publisher_gone(self, publisher: str) -> None:
+    def on_publisher_gone(self, publisher: str) -> None:
         for name in self.enforcement.names(publisher):
             self.unadvertise(publisher, name)
 
-    def advertised_elsewhere(
+    def advertise_remote(
         self, node: str, publisher: str, name: str, filter_: Filter, rate_hz: float
     ) -> None:
         """Register an advertisement announced by a remote node."""
         key = (node, publisher, name)
-        self.order.advertise(key, filter_, rate_hz, node)
-        self._elsewhere.setdefault(node, {})[key] = True
-        self._changed()
+        self.poset.advertise(key, filter_, rate_hz, node)
+        self._remote_keys.setdefault(node, {})[key] = True
+        self._schedule_reevaluation()
 
-    def unadvertised_elsewhere(self, node: str, publisher: str, name: str) -> bool:
+    def unadvertise_remote(self, node: str, publisher: str, name: str) -> bool:
         key = (node, publisher, name)
-        keys = self._elsewhere.get(node, {})
+        keys = self._remote_keys.get(node, {})
         if keys.pop(key, None) is None:
             return False
         if not keys:
-            del self._elsewhere[node]
-        self._changed()
-        return self.order.unadvertise(key)
+            del self._remote_keys[node]
+        self._schedule_reevaluation()
+        return self.poset.unadvertise(key)
 
-    def node_gone(self, node: str) -> None:
+    def on_node_gone(self, node: str) -> None:
         """Remove all advertisements announced by `node`."""
-        for key in self._elsewhere.pop(node, ()):
-            self.order.unadvertise(key)
-            self._changed()
+        for key in self._remote_keys.pop(node, ()):
+            self.poset.unadvertise(key)
+            self._schedule_reevaluation()
 
-    def elsewhere(self) -> list[str]:
+    def remote_advertisers(self) -> list[str]:
         """Return the remote nodes whose publishers advertise something."""
-        return list(self._elsewhere)
+        return list(self._remote_keys)
 
-    def published(
+    def police(
         self,
         publisher: str,
         channel: str,
@@ -143,31 +149,33 @@ class Admission:
         document: Document | None,
         now_us: int,
     ) -> Compliance:
-        """Check an event against its publisher's advertisements; violations go to `overruns`."""
-        return self.enforcement.offer(publisher, channel, values, document, now_us)
+        """Check an event against its publisher's advertisements; violations go to `violations`."""
+        return self.enforcement.police(publisher, channel, values, document, now_us)
 
     @property
-    def overruns(self) -> list[RateViolation]:
+    def violations(self) -> list[RateViolation]:
         """Violations to report to publishers; drained by the driver."""
-        return self.enforcement.told
+        return self.enforcement.violations
 
     # ---------------------------------------------------------------------------------- resources
 
-    def look_at_cpu(self, use: float, rate_hz: float) -> None:
+    def sample_cpu(self, use: float, rate_hz: float) -> None:
         """Record a sample: CPU utilisation from 0 to 1, and events processed per second."""
         rate = to_units(rate_hz)
-        self.books.set_used(CPU, rate)
-        self.books.set_capacity(CPU, self._cpu.look(use, rate))
+        self.reservations.set_used(CPU, rate)
+        self.reservations.set_capacity(CPU, self._cpu.sample(use, rate))
 
     def set_capacity(self, pool: Pool, capacity: int | None) -> None:
         """Set the capacity of memory, or of a link's or client's bandwidth; None: no limit."""
-        self.books.set_capacity(pool, capacity)
+        self.reservations.set_capacity(pool, capacity)
 
     def set_used(self, pool: Pool, used: int) -> None:
         """Set the measured use of a pool."""
-        self.books.set_used(pool, used)
+        self.reservations.set_used(pool, used)
 
-    def measured(self, client_: str, key: Hashable, rate_hz: float, event_bytes: int) -> None:
+    def apply_measurement(
+        self, client_: str, key: Hashable, rate_hz: float, event_bytes: int
+    ) -> None:
         """Correct a subscription's reservation by what it was measured to receive.
 
         A reservation based on an estimate follows the measurement. One based on a bound is only
@@ -178,17 +186,17 @@ class Admission:
             return
         id_ = self.subscriptions.id_of(subscription)
         is_estimate = subscription.guarantee.basis is Basis.ESTIMATE
-        room = self.options.estimate_room if is_estimate else 1.0
+        room = self.options.estimate_margin if is_estimate else 1.0
         amounts = self._amounts(rate_hz * room, event_bytes, client(client_))
-        for pool, promised in self.books.amounts(id_).items():
+        for pool, promised in self.reservations.amounts(id_).items():
             amount = amounts.get(pool, promised)
-            self.books.correct(id_, pool, amount if is_estimate else max(amount, promised))
+            self.reservations.correct(id_, pool, amount if is_estimate else max(amount, promised))
 
     # ------------------------------------------------------------------------------ subscriptions
 
-    def need(self, filter_: Filter, measured: Measured | None = None) -> RateDemand:
+    def estimate_demand(self, filter_: Filter, measured: Measured | None = None) -> RateDemand:
         """Return the demand that a subscription with this filter would have."""
-        return self.needs.need(filter_, measured=measured)
+        return self.estimator.estimate(filter_, measured=measured)
 
     def subscribe(  # noqa: PLR0913
         self,
@@ -224,8 +232,8 @@ class Admission:
         )
         subscription = SubscriptionRequest(client_, key, filter_, guarantee, wish)
         if paths is None:
-            subscription.ways = self._ways(filter_, ())
-            paths = [way.path for way in subscription.ways]
+            subscription.source_paths = self._source_paths(filter_, ())
+            paths = [way.path for way in subscription.source_paths]
         amounts = self._own_amounts(subscription)
         return self.subscriptions.begin(subscription, paths, amounts, now_us)
 
@@ -233,7 +241,7 @@ class Admission:
         """Release the subscription's reservations; returns whether it existed."""
         return self.subscriptions.end(client_, key)
 
-    def client_gone(self, client_: str) -> None:
+    def on_client_gone(self, client_: str) -> None:
         """Release all reservations of a client that failed or whose session ended."""
         self.subscriptions.end_all(client_)
 
@@ -246,12 +254,12 @@ class Admission:
 
     # --------------------------------------------------------------------------- secondary nodes
 
-    def carry(
+    def subscribe_child(
         self,
         child: str,
         key: Hashable,
-        wish: FlowSpec,
-        hear: Callable[[ReservationDecision], None],
+        flow_spec: FlowSpec,
+        on_decision: Callable[[ReservationDecision], None],
         *,
         now_us: int,
     ) -> None:
@@ -259,37 +267,37 @@ class Admission:
 
         Unless the guarantee is full, the child decides whether enough nodes agreed.
         """
-        _check(wish)
-        filter_ = _parsed(wish.channel, wish.where)
-        kind = GuaranteeKind.FULL if wish.is_full else GuaranteeKind.PERCENTAGE
-        percent = 100.0 if wish.is_full else 0.0
-        guarantee = Guarantee(kind=kind, percent=percent, basis=Basis(wish.basis))
-        subscription = SubscriptionRequest(_guest(child), key, filter_, guarantee, wish)
-        subscription.bandwidth, subscription.hear = link(child), hear
-        subscription.ways = self._ways(filter_, ())
-        paths = [way.path for way in subscription.ways]
+        _check_flow_spec(flow_spec)
+        filter_ = _parse_filter(flow_spec.channel, flow_spec.where)
+        kind = GuaranteeKind.FULL if flow_spec.is_full else GuaranteeKind.PERCENTAGE
+        percent = 100.0 if flow_spec.is_full else 0.0
+        guarantee = Guarantee(kind=kind, percent=percent, basis=Basis(flow_spec.basis))
+        subscription = SubscriptionRequest(_child_client(child), key, filter_, guarantee, flow_spec)
+        subscription.bandwidth, subscription.on_decision = link(child), on_decision
+        subscription.source_paths = self._source_paths(filter_, ())
+        paths = [way.path for way in subscription.source_paths]
         self.subscriptions.begin(subscription, paths, self._own_amounts(subscription), now_us)
 
-    def is_carried(self, child: str, key: Hashable) -> bool:
-        return self.subscriptions.get(_guest(child), key) is not None
+    def is_child_subscribed(self, child: str, key: Hashable) -> bool:
+        return self.subscriptions.get(_child_client(child), key) is not None
 
-    def carried_by(self, child: str, key: Hashable) -> tuple[NodeVerdict, ...]:
+    def child_verdicts(self, child: str, key: Hashable) -> tuple[NodeVerdict, ...]:
         """Return the verdicts of all nodes, or none while a new round is under way."""
-        subscription = self.subscriptions.get(_guest(child), key)
+        subscription = self.subscriptions.get(_child_client(child), key)
         return () if subscription is None else self.subscriptions.verdicts(subscription)
 
-    def carried_rate(self, child: str, key: Hashable) -> int:
+    def child_rate(self, child: str, key: Hashable) -> int:
         """Return the requested rate in thousandths of a hertz; -1 if there is no subscription."""
-        subscription = self.subscriptions.get(_guest(child), key)
+        subscription = self.subscriptions.get(_child_client(child), key)
         # Not `to_units`: the sum over many publishers may exceed what one may advertise.
-        return -1 if subscription is None else ceil(subscription.asked_hz * PER_HZ - 1e-6)
+        return -1 if subscription is None else ceil(subscription.requested_hz * PER_HZ - 1e-6)
 
-    def drop(self, child: str, key: Hashable) -> None:
-        self.subscriptions.end(_guest(child), key)
+    def unsubscribe_child(self, child: str, key: Hashable) -> None:
+        self.subscriptions.end(_child_client(child), key)
 
-    def ask_parents(self) -> None:
+    def delegate_to_parents(self) -> None:
         """Configure a secondary node: a parent replies for the other nodes and reports the rate."""
-        self._protocol.requests.assess = self._told_rate
+        self._protocol.requests.assess = self._on_parent_rate
 
     # ------------------------------------------------------------------------------ for its driver
 
@@ -298,20 +306,20 @@ class Admission:
         self.subscriptions.collect()
 
     def advance(self, now_us: int) -> None:
-        for which in self.looking.take(self.subscriptions.all, now_us):
-            self._look_again(which, now_us)
-        hops = self._protocol.hops
-        for leg in self._looking_at_holds.take(hops.all, now_us):
-            hops.look_again(leg)
+        for which in self.reevaluations.take(self.subscriptions.all, now_us):
+            self._reevaluate(which, now_us)
+        hops = self._protocol.transit
+        for leg in self._transit_reevaluations.take(hops.all, now_us):
+            hops.reevaluate(leg)
         self._protocol.advance(now_us)
         self.subscriptions.collect()
 
     def next_due_us(self) -> int | None:
         dues = [self._protocol.next_due_us()]
         if len(self.subscriptions):
-            dues.append(self.looking.next_due_us())
-        if len(self._protocol.hops):
-            dues.append(self._looking_at_holds.next_due_us())
+            dues.append(self.reevaluations.next_due_us())
+        if len(self._protocol.transit):
+            dues.append(self._transit_reevaluations.next_due_us())
         return min((due for due in dues if due is not None), default=None)
 
     @property
@@ -330,67 +338,73 @@ class Admission:
         return self._protocol.dropped
 
     def check_invariants(self) -> None:
-        self.order.check_invariants()
-        self.books.check_invariants()
+        self.poset.check_invariants()
+        self.reservations.check_invariants()
         self.enforcement.check_invariants()
         self._protocol.check_invariants()
         self.subscriptions.check_invariants()
-        assert sum(map(len, self._elsewhere.values())) <= self.order.advertisements
+        assert sum(map(len, self._remote_keys.values())) <= self.poset.advertisements
 
     # ------------------------------------------------------------------------------------- inside
 
-    def _changed(self) -> None:
+    def _schedule_reevaluation(self) -> None:
         """Schedule a re-evaluation of all reservations after a change of advertisements."""
-        self.looking.changed()
-        self._looking_at_holds.changed()
+        self.reevaluations.schedule()
+        self._transit_reevaluations.schedule()
 
-    def _look_again(self, which: Which, now_us: int) -> None:
+    def _reevaluate(self, which: Which, now_us: int) -> None:
         """Request a subscription again if its demand or its paths have changed."""
         subscription = self.subscriptions.get(*which)
         if subscription is None:
             return
-        before, ways = subscription.ways, subscription.ways
+        before, ways = subscription.source_paths, subscription.source_paths
         if before is not None:
-            ways = subscription.ways = self._ways(subscription.filter, before)
+            ways = subscription.source_paths = self._source_paths(subscription.filter, before)
         asked_hz = self._own_hz(subscription)
-        if ways != before or subscription.asked_hz != asked_hz:
+        if ways != before or subscription.requested_hz != asked_hz:
             paths = None if ways is None else [way.path for way in ways]
             amounts = self._own_amounts(subscription)
             self.subscriptions.reroute(subscription, paths, amounts, now_us)
 
-    def _ways(self, filter_: Filter, known: tuple[SourcePath, ...]) -> tuple[SourcePath, ...]:
-        return () if self.find_ways is None else self.find_ways(filter_, known)
+    def _source_paths(
+        self, filter_: Filter, known: tuple[SourcePath, ...]
+    ) -> tuple[SourcePath, ...]:
+        return () if self.find_source_paths is None else self.find_source_paths(filter_, known)
 
-    def _assess(self, wish: FlowSpec, towards: str, source: str) -> Amounts:
+    def _assess(self, flow_spec: FlowSpec, towards: str, source: str) -> Amounts:
         """Return what forwarding events from `source` to a neighbour takes at this node."""
-        _check(wish)
-        filter_ = _parsed(wish.channel, wish.where)
-        rate_hz = self._asked_hz(filter_, wish, frozenset((source,)))
-        return self._amounts(rate_hz, wish.event_bytes, link(towards))
+        _check_flow_spec(flow_spec)
+        filter_ = _parse_filter(flow_spec.channel, flow_spec.where)
+        rate_hz = self._requested_hz(filter_, flow_spec, frozenset((source,)))
+        return self._amounts(rate_hz, flow_spec.event_bytes, link(towards))
 
     def _own_amounts(self, subscription: SubscriptionRequest) -> Amounts:
         """Return what delivering the events to the client takes at this node."""
-        subscription.asked_hz = self._own_hz(subscription)
-        event_bytes = subscription.wish.event_bytes
-        return self._amounts(subscription.asked_hz, event_bytes, subscription.bandwidth)
+        subscription.requested_hz = self._own_hz(subscription)
+        event_bytes = subscription.flow_spec.event_bytes
+        return self._amounts(subscription.requested_hz, event_bytes, subscription.bandwidth)
 
     def _own_hz(self, subscription: SubscriptionRequest) -> float:
-        return max(self._asked_hz(subscription.filter, subscription.wish), subscription.told_hz)
+        return max(
+            self._requested_hz(subscription.filter, subscription.flow_spec), subscription.parent_hz
+        )
 
-    def _told_rate(self, number: int, rate: int) -> Amounts | None:
+    def _on_parent_rate(self, number: int, rate: int) -> Amounts | None:
         """Return the amounts needed for a rate reported by a parent, if they changed."""
-        subscription = self.subscriptions.numbered(number)
+        subscription = self.subscriptions.by_number(number)
         told_hz = to_hz(rate)
-        if subscription is None or subscription.told_hz == told_hz:
+        if subscription is None or subscription.parent_hz == told_hz:
             return None
-        subscription.told_hz = told_hz
+        subscription.parent_hz = told_hz
         return self._own_amounts(subscription)
 
-    def _asked_hz(
-        self, filter_: Filter, wish: FlowSpec, nodes: frozenset[str] | None = None
+    def _requested_hz(
+        self, filter_: Filter, flow_spec: FlowSpec, nodes: frozenset[str] | None = None
     ) -> float:
-        measured = Measured(wish.measured_hz) if wish.measured_hz >= 0 else None
-        return self.needs.asked_hz(filter_, Basis(wish.basis), nodes=nodes, measured=measured)
+        measured = Measured(flow_spec.measured_hz) if flow_spec.measured_hz >= 0 else None
+        return self.estimator.requested_hz(
+            filter_, Basis(flow_spec.basis), nodes=nodes, measured=measured
+        )
 
     def _amounts(self, rate_hz: float, event_bytes: int, bandwidth: Pool) -> dict[Pool, int]:
         waiting = ceil(rate_hz * self.options.queue_s * event_bytes)
@@ -402,16 +416,16 @@ class Admission:
         return {pool: min(amount, MAX_AMOUNT) for pool, amount in amounts.items()}
 
 
-def _check(wish: FlowSpec) -> None:
-    if wish.basis not in list(Basis) or wish.event_bytes < 0:
+def _check_flow_spec(flow_spec: FlowSpec) -> None:
+    if flow_spec.basis not in list(Basis) or flow_spec.event_bytes < 0:
         raise AdmissionError("wish", "expected a known basis and a size of 0 or more")
 
 
-def _guest(child: str) -> str:
+def _child_client(child: str) -> str:
     """Return a client name that no real client can have."""
     return f"\0\0{child}"
 
 
 @lru_cache(maxsize=1_024)
-def _parsed(channel: str, where: str) -> Filter:
+def _parse_filter(channel: str, where: str) -> Filter:
     return Filter(channel, parse(where))

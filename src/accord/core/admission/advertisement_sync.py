@@ -16,11 +16,11 @@ import msgspec
 from accord.core.overlay.change_log import ChangeLog, DeltaLimits
 from accord.core.overlay.tier_links import TierDeltaSender, TierLinks
 
-AGAIN_US: Final = 500_000
-MOST: Final = 100_000  # advertisements per child
-_AT_ONCE: Final = 64
-GONE: Final = 16_384  # tombstones kept
-_LIMITS: Final = DeltaLimits(changes=_AT_ONCE, bytes=64_000, gone=GONE)
+RETRANSMIT_US: Final = 500_000
+MAX_ADVERTISEMENTS: Final = 100_000  # advertisements per child
+_MAX_CHANGES: Final = 64
+MAX_TOMBSTONES: Final = 16_384  # tombstones kept
+_LIMITS: Final = DeltaLimits(changes=_MAX_CHANGES, bytes=64_000, max_tombstones=MAX_TOMBSTONES)
 
 
 class AdvertisementRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -41,7 +41,7 @@ class AdvertisementDelta(msgspec.Struct, frozen=True, array_like=True, tag="post
     session: int
     since: int
     version: int
-    top: int
+    log_version: int
     changes: tuple[tuple[str, str, AdvertisementRecord | None], ...]  # publisher, name
 
 
@@ -60,12 +60,12 @@ class AdvertisementSender:
     """The child's side; `say` sends a message to a parent."""
 
     def __init__(
-        self, incarnation: int, tiers: TierLinks, say: Callable[[str, AdvertisementDelta], None]
+        self, incarnation: int, tiers: TierLinks, send: Callable[[str, AdvertisementDelta], None]
     ) -> None:
         self._incarnation = incarnation
-        self._say = say
+        self._send = send
         self._log: ChangeLog[Which, AdvertisementRecord] = ChangeLog(_LIMITS, _bytes_of)
-        self._readers = TierDeltaSender(self._log, tiers, AGAIN_US)
+        self._cursors = TierDeltaSender(self._log, tiers, RETRANSMIT_US)
 
     def put(self, publisher: str, name: str, advert: AdvertisementRecord | None) -> None:
         """Set an advertisement; None removes it."""
@@ -73,27 +73,27 @@ class AdvertisementSender:
         if advert is not None or self._log.get(which) is not None:
             self._log.put(which, advert)
 
-    def heard(self, parent: str, posted: AdvertisementAck, now_us: int) -> None:
-        reader = self._readers.get(parent)
+    def on_ack(self, parent: str, ack: AdvertisementAck, now_us: int) -> None:
+        reader = self._cursors.get(parent)
         if reader is not None:
             session = self._incarnation, reader.session
-            is_this = (posted.incarnation, posted.session) == session
-            self._readers.heard(parent, posted.version if is_this else 0, now_us)
+            is_this = (ack.incarnation, ack.session) == session
+            self._cursors.on_ack(parent, ack.version if is_this else 0, now_us)
 
     def advance(self, now_us: int) -> None:
-        for parent, reader in self._readers.due(now_us):
+        for parent, reader in self._cursors.due(now_us):
             since = reader.version
-            version, changes = self._log.after(since)
+            version, changes = self._log.delta_after(since)
             told = tuple((*which, advert) for _, which, advert in changes)
             top = self._log.version
             post = AdvertisementDelta(self._incarnation, reader.session, since, version, top, told)
-            self._say(parent, post)
+            self._send(parent, post)
 
     def next_due_us(self) -> int:
-        return self._readers.next_due_us()
+        return self._cursors.next_due_us()
 
     def check_invariants(self) -> None:
-        self._readers.check_invariants()
+        self._cursors.check_invariants()
 
 
 def _bytes_of(which: Which, advert: AdvertisementRecord | None) -> int:
@@ -110,32 +110,32 @@ class AdvertisementReceiver:
         self.version = 0
         self.adverts: dict[Which, AdvertisementRecord] = {}
         self._stale: dict[Which, bool] = {}  # not in the snapshot yet
-        self._top = 0  # version at which the snapshot is complete
+        self._complete_version = 0  # version at which the snapshot is complete
 
-    def begin(self, incarnation: int) -> None:
+    def reset(self, incarnation: int) -> None:
         """Reset for a new incarnation of the child, which sends a snapshot."""
         self.incarnation, self.session, self.version = incarnation, -1, 0
 
-    def read(self, post: AdvertisementDelta) -> list[tuple[Which, AdvertisementRecord | None]]:
+    def apply(self, delta: AdvertisementDelta) -> list[tuple[Which, AdvertisementRecord | None]]:
         """Apply a delta and return what changed."""
-        if post.session > self.session and not post.since:
-            self.session, self.version = post.session, 0
-        is_next = post.session == self.session and post.since == self.version
-        if not is_next or post.version <= post.since or _is_too_much(post):
+        if delta.session > self.session and not delta.since:
+            self.session, self.version = delta.session, 0
+        is_next = delta.session == self.session and delta.since == self.version
+        if not is_next or delta.version <= delta.since or _exceeds_limits(delta):
             return []
-        if not post.since:
+        if not delta.since:
             self._stale = dict.fromkeys(self.adverts, True)
-            self._top = post.top
+            self._complete_version = delta.log_version
         found: dict[Which, AdvertisementRecord | None] = {}
-        for publisher, name, advert in post.changes:
+        for publisher, name, advert in delta.changes:
             which = (publisher, name)
             if "\0" in publisher or "\n" in name:
                 continue  # invalid names, which would collide with separators in keys
             self._stale.pop(which, None)
             if advert != self.adverts.get(which) and self._has_room(which, advert):
                 found[which] = advert
-        self.version = post.version
-        if self._stale and self.version >= self._top:
+        self.version = delta.version
+        if self._stale and self.version >= self._complete_version:
             found |= dict.fromkeys(self._stale)
             self._stale = {}
         for which, advert in found.items():
@@ -146,10 +146,10 @@ class AdvertisementReceiver:
         return list(found.items())
 
     def _has_room(self, which: Which, advert: AdvertisementRecord | None) -> bool:
-        return advert is None or which in self.adverts or len(self.adverts) < MOST
+        return advert is None or which in self.adverts or len(self.adverts) < MAX_ADVERTISEMENTS
 
 
-def _is_too_much(post: AdvertisementDelta) -> bool:
+def _exceeds_limits(delta: AdvertisementDelta) -> bool:
     """Check whether it exceeds the limits a child keeps to: decoding it takes time."""
-    size = sum(_bytes_of((publisher, name), advert) for publisher, name, advert in post.changes)
-    return len(post.changes) > _AT_ONCE or (len(post.changes) > 1 and size > _LIMITS.bytes)
+    size = sum(_bytes_of((publisher, name), advert) for publisher, name, advert in delta.changes)
+    return len(delta.changes) > _MAX_CHANGES or (len(delta.changes) > 1 and size > _LIMITS.bytes)

@@ -32,12 +32,12 @@ ADVERT: Final = "advert"
 ADVERTISER: Final = "advertiser"  # a node's rank as parent of a child
 
 _ROOM_BYTES: Final = 32 << 10  # reserved in the state store for ranks
-_FACT_BYTES: Final = 500  # approximate overhead of a state record
+_RECORD_BYTES: Final = 500  # approximate overhead of a state record
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _rank: Final = msgspec.msgpack.Decoder(ParentRank)
 
-Take = Callable[[str, str, bytes | None], None]  # origin, key, value
+OnRecord = Callable[[str, str, bytes | None], None]  # origin, key, value
 
 
 def key_of(publisher: str, name: str) -> str:
@@ -45,7 +45,7 @@ def key_of(publisher: str, name: str) -> str:
 
 
 class ChildAdvertisements:
-    """The parent's side; its own announcements are also passed to `take`.
+    """The parent's side; its own announcements are also passed to `on_record`.
 
     `dropped` counts advertisements not announced for lack of space.
     """
@@ -55,17 +55,17 @@ class ChildAdvertisements:
         name: str,
         store: StateStore,
         tiers: TierLinks,
-        elsewhere: RemoteAdvertisements,
-        take: Take,
+        remote: RemoteAdvertisements,
+        on_record: OnRecord,
     ) -> None:
         self.dropped = 0
         self._name = name
         self._store = store
         self._tiers = tiers
         self._seen = 0  # version of `tiers` last processed
-        self._elsewhere = elsewhere
-        self._take = take
-        self._boards: dict[str, AdvertisementReceiver] = {}  # by child
+        self._remote = remote
+        self._on_record = on_record
+        self._receivers: dict[str, AdvertisementReceiver] = {}  # by child
         self._bytes: dict[str, int] = {}  # announced, by child
         store.reserve(ADVERTISER, _ROOM_BYTES)
 
@@ -76,40 +76,40 @@ class ChildAdvertisements:
     def advance(self) -> None:
         if self.is_due:
             self._seen = self._tiers.version
-            self._tell_ranks()
+            self._announce_ranks()
 
-    def posted(self, child: str, post: AdvertisementDelta) -> AdvertisementAck | None:
+    def on_delta(self, child: str, delta: AdvertisementDelta) -> AdvertisementAck | None:
         """Apply a child's delta; returns the ack, if any."""
-        board = self._boards.get(child)
+        board = self._receivers.get(child)
         if board is None:
-            board = self._boards[child] = AdvertisementReceiver(post.incarnation)
-            self._tell_ranks()
-        if post.incarnation < board.incarnation:
+            board = self._receivers[child] = AdvertisementReceiver(delta.incarnation)
+            self._announce_ranks()
+        if delta.incarnation < board.incarnation:
             return None
-        if post.incarnation > board.incarnation:
-            board.begin(post.incarnation)
-        for which, advert in board.read(post):
-            if not self._repeat(child, which, advert):
+        if delta.incarnation > board.incarnation:
+            board.reset(delta.incarnation)
+        for which, advert in board.apply(delta):
+            if not self._announce(child, which, advert):
                 self.dropped += 1
                 board.adverts.pop(which, None)  # not kept: it could be of any size
         return AdvertisementAck(board.incarnation, board.session, board.version)
 
-    def left(self, child: str) -> None:
-        board = self._boards.pop(child, None)
+    def on_left(self, child: str) -> None:
+        board = self._receivers.pop(child, None)
         if board is not None:
             for which in list(board.adverts):
-                self._repeat(child, which, None)
+                self._announce(child, which, None)
             self._bytes.pop(child, None)
             self._store.drop(ADVERTISER, child)
-            self._elsewhere.rank(self._name, child, None)
+            self._remote.set_rank(self._name, child, None)
 
-    def told(self, origin: str, child: str, value: bytes | None) -> None:
+    def on_rank(self, origin: str, child: str, value: bytes | None) -> None:
         """Process another node's rank as parent of a child."""
         if origin != self._name:
             rank = None if value is None else decode_or_none(_rank, value)
-            self._elsewhere.rank(origin, child, rank)
+            self._remote.set_rank(origin, child, rank)
 
-    def _repeat(self, child: str, which: Which, advert: AdvertisementRecord | None) -> bool:
+    def _announce(self, child: str, which: Which, advert: AdvertisementRecord | None) -> bool:
         """Announce a child's advertisement as a state record; False if it does not fit."""
         key = key_of(publisher_of(child, which[0]), which[1])
         before = self._store.get(self._name, ADVERT, key)
@@ -123,18 +123,18 @@ class ChildAdvertisements:
         if not is_told:
             self._store.drop(ADVERT, key)  # the previous value is void, too
         self._bytes[child] = held + _size(key, value if is_told else None)
-        self._take(self._name, key, value if is_told else None)
+        self._on_record(self._name, key, value if is_told else None)
         return is_told or advert is None
 
-    def _tell_ranks(self) -> None:
+    def _announce_ranks(self) -> None:
         """Announce this node's rank for each of its children."""
-        for child in self._boards:
+        for child in self._receivers:
             link = self._tiers.links.get(child)
             if link is not None:
-                rank = (link.life, link.turn, link.is_active)
+                rank = (link.incarnation, link.parent_epoch, link.is_active)
                 self._store.put(ADVERTISER, child, _encode(rank))
-                self._elsewhere.rank(self._name, child, rank)
+                self._remote.set_rank(self._name, child, rank)
 
 
 def _size(key: str, value: bytes | None) -> int:
-    return 0 if value is None else _FACT_BYTES + len(key) + len(value)
+    return 0 if value is None else _RECORD_BYTES + len(key) + len(value)

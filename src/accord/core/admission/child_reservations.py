@@ -40,18 +40,18 @@ _OVERHEAD: Final = 1_000
 class _ChildReservation:
     """One leg of a child; `verdicts` is None until decided.
 
-    `is_there` is true while `Admission` carries the subscription.
+    `is_reserved` is true while `Admission` carries the subscription.
     """
 
-    __slots__ = ("dies_us", "is_there", "path", "round", "size", "verdicts", "wish")
+    __slots__ = ("expires_us", "flow_spec", "is_reserved", "path", "round", "size", "verdicts")
 
     def __init__(self, ask: Reserve) -> None:
         self.path = ask.path
-        self.wish = ask.wish
+        self.flow_spec = ask.flow_spec
         self.size = _size(ask)
         self.round = 0
-        self.dies_us = 0
-        self.is_there = False
+        self.expires_us = 0
+        self.is_reserved = False
         self.verdicts: tuple[NodeVerdict, ...] | None = None
 
     @property
@@ -68,15 +68,15 @@ class ChildReservations:
         self._name = admission.name
         self._admission = admission
         self._timing = admission.options.timing
-        self._guests: dict[Leg, _ChildReservation] = {}
-        self._shares = FairQuota(MAX_CHILD_RESERVATIONS, MAX_BYTES)
+        self._reservations: dict[Leg, _ChildReservation] = {}
+        self._quota = FairQuota(MAX_CHILD_RESERVATIONS, MAX_BYTES)
         self._released = ReleasedLegs()
         self._incarnations: dict[str, int] = {}
         self._now_us = 0
         self._sweep_us = 0  # nothing expires earlier
 
     def __len__(self) -> int:
-        return len(self._guests)
+        return len(self._reservations)
 
     def receive(self, child: str, message: AdmissionMessage, now_us: int) -> None:
         self._now_us = now_us
@@ -90,15 +90,15 @@ class ChildReservations:
         leg = (request, message.leg)
         match message:
             case Reserve():
-                self._ask(leg, message)
+                self._on_reserve(leg, message)
             case Refresh():
-                self._keep(leg, message)
+                self._on_refresh(leg, message)
             case Release():
                 self._release(leg)
 
-    def left(self, child: str) -> None:
+    def on_left(self, child: str) -> None:
         """Drop everything of a node that is no longer a child."""
-        for leg in [leg for leg, guest in self._guests.items() if guest.child == child]:
+        for leg in [leg for leg, guest in self._reservations.items() if guest.child == child]:
             self._drop(leg)
         self._incarnations.pop(child, None)
 
@@ -107,126 +107,142 @@ class ChildReservations:
         self._now_us = now_us
         if now_us < self._sweep_us:
             return
-        for leg in [leg for leg, guest in self._guests.items() if guest.dies_us <= now_us]:
+        for leg in [leg for leg, guest in self._reservations.items() if guest.expires_us <= now_us]:
             self._drop(leg)
-        dies_us = (guest.dies_us for guest in self._guests.values())
+        dies_us = (guest.expires_us for guest in self._reservations.values())
         self._sweep_us = min(dies_us, default=now_us + self._timing.hold_us)
 
     def next_due_us(self) -> int | None:
-        return self._sweep_us if self._guests else None
+        return self._sweep_us if self._reservations else None
 
     def check_invariants(self) -> None:
-        assert len(self._guests) == self._shares.count
-        assert sum(guest.size for guest in self._guests.values()) == self._shares.bytes
-        self._shares.check_invariants()
-        assert not any(leg in self._released for leg in self._guests)
-        for leg, guest in self._guests.items():
-            assert guest.is_there == self._admission.is_carried(guest.child, leg)
-            assert guest.is_there or guest.verdicts is not None
-            assert self._sweep_us <= guest.dies_us
+        assert len(self._reservations) == self._quota.count
+        assert sum(guest.size for guest in self._reservations.values()) == self._quota.bytes
+        self._quota.check_invariants()
+        assert not any(leg in self._released for leg in self._reservations)
+        for leg, guest in self._reservations.items():
+            assert guest.is_reserved == self._admission.is_child_subscribed(guest.child, leg)
+            assert guest.is_reserved or guest.verdicts is not None
+            assert self._sweep_us <= guest.expires_us
 
-    def _ask(self, leg: Leg, ask: Reserve) -> None:
-        for other in ask.replaces:
-            self._release((ask.request, other))
+    def _on_reserve(self, leg: Leg, reserve: Reserve) -> None:
+        for other in reserve.replaces:
+            self._release((reserve.request, other))
         if leg in self._released:
             return
-        guest = self._guests.get(leg)
+        guest = self._reservations.get(leg)
         if guest is None:
-            if not self._shares.has_room(ask.path[0], _size(ask)):
-                self._say_full(ask)
+            if not self._quota.has_room(reserve.path[0], _size(reserve)):
+                self._refuse_over_quota(reserve)
                 return
-            guest = self._guests[leg] = _ChildReservation(ask)
-            self._shares.take(guest.child, guest.size)
-        elif guest.round > ask.round:
+            guest = self._reservations[leg] = _ChildReservation(reserve)
+            self._quota.take(guest.child, guest.size)
+        elif guest.round > reserve.round:
             return
-        is_again = guest.round == ask.round
-        guest.round = ask.round
-        guest.dies_us = max(guest.dies_us, self._now_us + self._timing.hold_us)
-        self._sweep_us = min(self._sweep_us, guest.dies_us)
-        if guest.is_there or is_again:
-            self._answer(leg, guest)
+        is_again = guest.round == reserve.round
+        guest.round = reserve.round
+        guest.expires_us = max(guest.expires_us, self._now_us + self._timing.hold_us)
+        self._sweep_us = min(self._sweep_us, guest.expires_us)
+        if guest.is_reserved or is_again:
+            self._send_reply(leg, guest)
         else:
-            self._carry(leg, guest)
+            self._subscribe(leg, guest)
 
-    def _carry(self, leg: Leg, guest: _ChildReservation) -> None:
-        guest.is_there, guest.verdicts = True, None
+    def _subscribe(self, leg: Leg, reservation: _ChildReservation) -> None:
+        reservation.is_reserved, reservation.verdicts = True, None
         try:
-            self._admission.carry(
-                guest.child,
+            self._admission.subscribe_child(
+                reservation.child,
                 leg,
-                guest.wish,
-                lambda decision: self._decided(leg, decision),
+                reservation.flow_spec,
+                lambda decision: self._on_decision(leg, decision),
                 now_us=self._now_us,
             )
         except AccordError:  # the flow spec is invalid here
             self.dropped += 1
-            self._forget(leg)
+            self._remove(leg)
 
-    def _decided(self, leg: Leg, decision: ReservationDecision) -> None:
-        guest = self._guests.get(leg)
+    def _on_decision(self, leg: Leg, decision: ReservationDecision) -> None:
+        guest = self._reservations.get(leg)
         if guest is None:
             return
         if decision.state is ReservationState.ADMITTED:
-            guest.verdicts = self._admission.carried_by(guest.child, leg)
-            self._answer(leg, guest)
+            guest.verdicts = self._admission.child_verdicts(guest.child, leg)
+            self._send_reply(leg, guest)
         elif decision.state is ReservationState.WITHDRAWN:
-            self._forget(leg)
+            self._remove(leg)
             lost = (self._name, *(each.node for each in guest.verdicts or ()))
             kept = RefreshAck(
                 leg[0], guest.round, leg[1], guest.path, 0, tuple(dict.fromkeys(lost))
             )
             self.sends.append((guest.child, kept))
         else:
-            guest.is_there = False
+            guest.is_reserved = False
             own = [each for each in decision.refusals if each.node == self._name]
             others = [each for each in decision.refusals if each.node != self._name]
             guest.verdicts = (*(own or [NodeVerdict(self._name)]), *others)
-            self._answer(leg, guest)
+            self._send_reply(leg, guest)
 
-    def _answer(self, leg: Leg, guest: _ChildReservation) -> None:
-        if guest.verdicts is None:
+    def _send_reply(self, leg: Leg, reservation: _ChildReservation) -> None:
+        if reservation.verdicts is None:
             return
-        self._look(leg, guest)
+        self._update_verdicts(leg, reservation)
         request, number = leg
         answer = ReserveReply(
             request,
-            guest.round,
+            reservation.round,
             number,
-            guest.path,
-            guest.wish.is_full,
-            guest.verdicts,
-            self._rate(leg, guest),
+            reservation.path,
+            reservation.flow_spec.is_full,
+            reservation.verdicts,
+            self._rate(leg, reservation),
         )
-        self.sends.append((guest.child, answer))
+        self.sends.append((reservation.child, answer))
 
-    def _keep(self, leg: Leg, keep: Refresh) -> None:
-        guest = self._guests.get(leg)
-        if guest is not None and guest.round > keep.round:
+    def _on_refresh(self, leg: Leg, refresh: Refresh) -> None:
+        guest = self._reservations.get(leg)
+        if guest is not None and guest.round > refresh.round:
             return
-        lost, rate = keep.nodes, -1
-        if guest is not None and guest.round == keep.round and guest.is_there and guest.verdicts:
-            guest.dies_us = max(guest.dies_us, self._now_us + self._timing.lease_us)
-            self._look(leg, guest)
-            promised = {each.node for each in guest.verdicts if each.is_yes}
-            lost = tuple(node for node in keep.nodes if node not in promised)
+        lost, rate = refresh.nodes, -1
+        if (
+            guest is not None
+            and guest.round == refresh.round
+            and guest.is_reserved
+            and guest.verdicts
+        ):
+            guest.expires_us = max(guest.expires_us, self._now_us + self._timing.lease_us)
+            self._update_verdicts(leg, guest)
+            promised = {each.node for each in guest.verdicts if each.is_agreed}
+            lost = tuple(node for node in refresh.nodes if node not in promised)
             rate = self._rate(leg, guest)
-        kept = RefreshAck(keep.request, keep.round, keep.leg, keep.path, keep.sequence, lost, rate)
-        self.sends.append((keep.path[0], kept))
+        kept = RefreshAck(
+            refresh.request, refresh.round, refresh.leg, refresh.path, refresh.sequence, lost, rate
+        )
+        self.sends.append((refresh.path[0], kept))
 
-    def _look(self, leg: Leg, guest: _ChildReservation) -> None:
+    def _update_verdicts(self, leg: Leg, reservation: _ChildReservation) -> None:
         """Update the verdicts; while a new round is under way the previous ones stay."""
-        if guest.is_there:
-            guest.verdicts = self._admission.carried_by(guest.child, leg) or guest.verdicts
+        if reservation.is_reserved:
+            reservation.verdicts = (
+                self._admission.child_verdicts(reservation.child, leg) or reservation.verdicts
+            )
 
-    def _rate(self, leg: Leg, guest: _ChildReservation) -> int:
-        return self._admission.carried_rate(guest.child, leg) if guest.is_there else -1
+    def _rate(self, leg: Leg, reservation: _ChildReservation) -> int:
+        return self._admission.child_rate(reservation.child, leg) if reservation.is_reserved else -1
 
-    def _say_full(self, ask: Reserve) -> None:
+    def _refuse_over_quota(self, reserve: Reserve) -> None:
         """Refuse: the child has used up its quota."""
-        whose = f"secondary node {ask.path[0]}"
-        full = (NodeVerdict(self._name, MEMORY.resource, whose, _size(ask), 0),)
-        answer = ReserveReply(ask.request, ask.round, ask.leg, ask.path, ask.wish.is_full, full)
-        self.sends.append((ask.path[0], answer))
+        whose = f"secondary node {reserve.path[0]}"
+        full = (NodeVerdict(self._name, MEMORY.resource, whose, _size(reserve), 0),)
+        answer = ReserveReply(
+            reserve.request,
+            reserve.round,
+            reserve.leg,
+            reserve.path,
+            reserve.flow_spec.is_full,
+            full,
+        )
+        self.sends.append((reserve.path[0], answer))
 
     def _release(self, leg: Leg) -> None:
         """Release a leg permanently: not even a late `Reserve` revives it."""
@@ -234,14 +250,14 @@ class ChildReservations:
         self._released.add(leg)
 
     def _drop(self, leg: Leg) -> None:
-        guest = self._forget(leg)
-        if guest is not None and guest.is_there:
-            self._admission.drop(guest.child, leg)
+        guest = self._remove(leg)
+        if guest is not None and guest.is_reserved:
+            self._admission.unsubscribe_child(guest.child, leg)
 
-    def _forget(self, leg: Leg) -> _ChildReservation | None:
-        guest = self._guests.pop(leg, None)
+    def _remove(self, leg: Leg) -> _ChildReservation | None:
+        guest = self._reservations.pop(leg, None)
         if guest is not None:
-            self._shares.give_back(guest.child, guest.size)
+            self._quota.release(guest.child, guest.size)
         return guest
 
     def _is_current(self, child: str, incarnation: int) -> bool:
@@ -251,7 +267,7 @@ class ChildReservations:
             self._incarnations[child] = incarnation
             old = [
                 leg
-                for leg, guest in self._guests.items()
+                for leg, guest in self._reservations.items()
                 if guest.child == child and leg[0].incarnation < incarnation
             ]
             for leg in old:
@@ -259,5 +275,5 @@ class ChildReservations:
         return incarnation >= known
 
 
-def _size(ask: Reserve) -> int:
-    return _OVERHEAD + len(ask.wish.channel) + len(ask.wish.where)
+def _size(reserve: Reserve) -> int:
+    return _OVERHEAD + len(reserve.flow_spec.channel) + len(reserve.flow_spec.where)

@@ -49,7 +49,7 @@ class Measured(Struct, frozen=True):
 class RateDemand(Struct, frozen=True, kw_only=True):
     """Demand of a subscription; if `is_advertised`, the paper's interval is a single number.
 
-    With `is_loose` there were too many filters to compare, and lower bounds may be too low.
+    With `is_approximate` there were too many filters to compare, and lower bounds may be too low.
     """
 
     rate_hz: Interval
@@ -58,17 +58,17 @@ class RateDemand(Struct, frozen=True, kw_only=True):
     paper_count: Interval
     is_advertised: bool = False
     estimate_hz: float | None = None
-    is_loose: bool = False
+    is_approximate: bool = False
 
 
 class DemandEstimator:
     """Estimates demand from the advertisements that a node knows."""
 
-    def __init__(self, order: FilterPoset, *, room: float = 1.25) -> None:
-        self.order = order
-        self._room = room  # factor on estimates
+    def __init__(self, poset: FilterPoset, *, margin: float = 1.25) -> None:
+        self.poset = poset
+        self._margin = margin  # factor on estimates
 
-    def need(
+    def estimate(
         self,
         filter_: Filter,
         *,
@@ -76,7 +76,7 @@ class DemandEstimator:
         measured: Measured | None = None,
     ) -> RateDemand:
         """Return all three results; the bounds only count `nodes`, if given."""
-        found = self.order.look_up(filter_, nodes)
+        found = self.poset.look_up(filter_, nodes)
         paper = _paper(found)
         return RateDemand(
             rate_hz=Interval(to_hz(found.covered.rate), to_hz(found.intersecting.rate)),
@@ -85,10 +85,10 @@ class DemandEstimator:
             paper_count=Interval(_count(paper[0]), _count(paper[1])),
             is_advertised=found.exact is not None,
             estimate_hz=None if measured is None else measured.rate_hz,
-            is_loose=found.is_loose,
+            is_approximate=found.is_approximate,
         )
 
-    def asked_hz(
+    def requested_hz(
         self,
         filter_: Filter,
         basis: Basis = Basis.HIGHEST,
@@ -97,11 +97,11 @@ class DemandEstimator:
         measured: Measured | None = None,
     ) -> float:
         """Return the rate to reserve; never more than the upper bound."""
-        highest_hz = to_hz(self.order.sum_intersecting(filter_, nodes).rate)
+        highest_hz = to_hz(self.poset.sum_intersecting(filter_, nodes).rate)
         if basis is Basis.ESTIMATE and measured is not None and measured.rate_hz is not None:
-            return min(highest_hz, measured.rate_hz * self._room)
+            return min(highest_hz, measured.rate_hz * self._margin)
         if basis is Basis.PAPER:
-            return min(highest_hz, _hz(_paper(self.order.look_up(filter_))[1]))
+            return min(highest_hz, _hz(_paper(self.poset.look_up(filter_))[1]))
         return highest_hz
 
 

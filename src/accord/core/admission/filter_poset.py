@@ -32,7 +32,7 @@ from accord.core.predicates.predicate import parse
 PER_HZ: Final = 1_000
 MAX_HZ: Final = 1e9
 MAX_ADVERTISEMENTS: Final = 4_000_000  # so that no sum overflows
-MAX_ODD: Final = 64
+MAX_GENERAL: Final = 64
 MAX_TERMS: Final = 4
 
 
@@ -72,7 +72,8 @@ class PosetLookup:
 
     `exact` is the total of the filter itself, if it is advertised. `most_covered` has the greatest
     rate and count of any filter that it covers, `least_covering` the smallest of any that covers
-    it. With `is_loose` there were too many filters to compare, and `covered` may be too small.
+    it. With `is_approximate` there were too many filters to compare, and `covered` may be too
+    small.
     """
 
     exact: Sums | None = None
@@ -80,18 +81,18 @@ class PosetLookup:
     intersecting: Sums = NOTHING
     most_covered: Sums = NOTHING
     least_covering: Sums | None = None
-    is_loose: bool = False
+    is_approximate: bool = False
 
 
 class FilterPoset:
     """All advertisements known to a node, with bounds on their number and on general filters."""
 
     def __init__(
-        self, *, advertisements_limit: int = MAX_ADVERTISEMENTS, odd_limit: int = MAX_ODD
+        self, *, advertisements_limit: int = MAX_ADVERTISEMENTS, general_limit: int = MAX_GENERAL
     ) -> None:
         self._advertisements_limit = min(advertisements_limit, MAX_ADVERTISEMENTS)
-        self._odd_limit = odd_limit
-        self._relating = FilterRelations()
+        self._general_limit = general_limit
+        self._relations = FilterRelations()
         self._entries: list[_Entry | None] = []
         self._free: list[int] = []
         self._numbers: dict[bytes, int] = {}
@@ -106,19 +107,19 @@ class FilterPoset:
         return len(self._advertised)
 
     @property
-    def odd(self) -> int:
+    def general_filters(self) -> int:
         """Number of general filters."""
-        return len(self._relating.odd)
+        return len(self._relations.odd)
 
     @property
-    def strays(self) -> int:
+    def sparse_rows(self) -> int:
         """Number of filters held as sparse rows: their attributes are rarely constrained."""
-        return self._relating.index.strays
+        return self._relations.index.strays
 
     @property
     def compared(self) -> int:
         """Number of filters compared one by one so far."""
-        return self._relating.compared
+        return self._relations.compared
 
     # ------------------------------------------------------------------------------------ changes
 
@@ -132,7 +133,7 @@ class FilterPoset:
             number = self._free.pop() if self._free else len(self._entries)
             if number == len(self._entries):
                 self._entries.append(None)
-            self._relating.add(number, filter_, node, own)
+            self._relations.add(number, filter_, node, own)
             entry = self._entries[number] = _Entry(filter_, node)
             self._numbers[entry.identity] = number
         else:
@@ -146,10 +147,10 @@ class FilterPoset:
             return False
         number, rate, node = known
         filter_ = self._filter(number)
-        if self._relating.own(number).count > 1:
+        if self._relations.own(number).count > 1:
             self._change(number, filter_, Sums(-rate, -1), node)
             return True
-        self._relating.remove(number, filter_, Sums(rate, 1))
+        self._relations.remove(number, filter_, Sums(rate, 1))
         del self._numbers[self._entry(number).identity]
         self._entries[number] = None
         self._free.append(number)
@@ -163,17 +164,17 @@ class FilterPoset:
     def __iter__(self) -> Iterator[AdvertisedFilter]:
         for number, entry in enumerate(self._entries):
             if entry is not None:
-                yield self._shown(number)
+                yield self._advertised_filter(number)
 
     def get(self, filter_: Filter) -> AdvertisedFilter | None:
         number = self._find(filter_)
-        return None if number is None else self._shown(number)
+        return None if number is None else self._advertised_filter(number)
 
     def look_up(self, filter_: Filter, nodes: Nodes = None) -> PosetLookup:
         """Look a filter up; `covered` and `intersecting` only count `nodes`, if given."""
         if not filter_.terms:
             return PosetLookup()
-        relating = self._relating
+        relating = self._relations
         covered, covering = relating.covered(filter_), relating.covering(filter_)
         number = self._find(filter_)
         return PosetLookup(
@@ -186,55 +187,55 @@ class FilterPoset:
             intersecting=self.sum_intersecting(filter_, nodes),
             most_covered=relating.most(covered),
             least_covering=relating.least(covering),
-            is_loose=covered.is_loose,
+            is_approximate=covered.is_loose,
         )
 
     def sum_covered(self, filter_: Filter, nodes: Nodes = None) -> Sums:
         """Sum over the advertisements that the filter covers."""
-        covered = self._relating.covered(filter_, nodes)
+        covered = self._relations.covered(filter_, nodes)
         return self._sum(covered, covered.odd, nodes)
 
     def sum_intersecting(self, filter_: Filter, nodes: Nodes = None) -> Sums:
         """Sum over the advertisements that intersect the filter or cannot be proved not to."""
-        intersecting = self._relating.intersecting(filter_, nodes)
+        intersecting = self._relations.intersecting(filter_, nodes)
         return self._sum(intersecting, intersecting.odd + intersecting.unknown, nodes)
 
     def intersecting_by_node(self, filter_: Filter) -> dict[str, Sums]:
         """Return `sum_intersecting` by node, for each node that has such advertisements."""
-        group = self._relating.intersecting(filter_)
-        sums = self._relating.sum_by_node(group)
-        for number in (*self._relating.several(group), *group.odd, *group.unknown):
+        group = self._relations.intersecting(filter_)
+        sums = self._relations.sum_by_node(group)
+        for number in (*self._relations.several(group), *group.odd, *group.unknown):
             entry = self._entry(number)
-            shares = entry.shares or {entry.node: self._relating.own(number)}
+            shares = entry.shares or {entry.node: self._relations.own(number)}
             for node, share in shares.items():
                 sums[node] = sums.get(node, NOTHING).plus(share)
         return sums
 
     def successors(self, filter_: Filter) -> list[AdvertisedFilter]:
         """Return the filters directly covered by this one."""
-        covered = self._others(self._relating.covered(filter_), filter_)
+        covered = self._others(self._relations.covered(filter_), filter_)
         # Larger counts first: an intermediate filter precedes the filters below it.
         covered.sort(key=lambda each: -each.count)
         return _outermost(covered, covers)
 
     def predecessors(self, filter_: Filter) -> list[AdvertisedFilter]:
         """Return the filters that directly cover this one."""
-        covering = self._others(self._relating.covering(filter_), filter_)
+        covering = self._others(self._relations.covering(filter_), filter_)
         covering.sort(key=lambda each: each.count)
         return _outermost(covering, lambda one, other: covers(other, one))
 
     def check_invariants(self) -> None:
-        self._relating.check_invariants()
+        self._relations.check_invariants()
         present = [number for number, entry in enumerate(self._entries) if entry is not None]
         assert sorted(self._numbers.values()) == present
-        assert len(self._relating) == len(present) == len(self._entries) - len(self._free)
-        assert self.odd <= self._odd_limit
+        assert len(self._relations) == len(present) == len(self._entries) - len(self._free)
+        assert self.general_filters <= self._general_limit
         assert self.advertisements <= self._advertisements_limit
         own: dict[int, Sums] = dict.fromkeys(present, NOTHING)
         for number, rate, _ in self._advertised.values():
             own[number] = own[number].plus(Sums(rate, 1))
         for number, sums in own.items():
-            assert sums == self._relating.own(number)
+            assert sums == self._relations.own(number)
             shares = self._entry(number).shares
             if shares is not None:
                 assert len(shares) > 1
@@ -255,17 +256,17 @@ class FilterPoset:
                 f"expected at most {MAX_TERMS} alternatives, got {len(filter_.terms)} when "
                 "multiplied out",
             )
-        is_full = self.odd >= self._odd_limit and self._relating.is_odd(filter_)
+        is_full = self.general_filters >= self._general_limit and self._relations.is_odd(filter_)
         if is_full and self._find(filter_) is None:
             raise AdmissionError(
                 "predicate",
                 "expected a conjunction of conditions on single attributes: "
-                f"{self._odd_limit:,} others are advertised already",
+                f"{self._general_limit:,} others are advertised already",
             )
 
     def _find(self, filter_: Filter) -> int | None:
         number = self._numbers.get(filter_.identity)
-        return self._relating.same(filter_) if number is None else number
+        return self._relations.same(filter_) if number is None else number
 
     def _entry(self, number: int) -> _Entry:
         entry = self._entries[number]
@@ -273,28 +274,28 @@ class FilterPoset:
         return entry
 
     def _filter(self, number: int) -> Filter:
-        if number in self._relating.odd:
-            return self._relating.odd[number].filter
+        if number in self._relations.odd:
+            return self._relations.odd[number].filter
         entry = self._entry(number)
         return Filter(entry.channel, parse(entry.text))
 
-    def _shown(self, number: int) -> AdvertisedFilter:
+    def _advertised_filter(self, number: int) -> AdvertisedFilter:
         return AdvertisedFilter(
-            self._filter(number), self._relating.own(number), self._relating.total(number)
+            self._filter(number), self._relations.own(number), self._relations.total(number)
         )
 
     def _others(self, group: RelatedFilters, filter_: Filter) -> list[AdvertisedFilter]:
         same = self._find(filter_)
-        numbers = self._relating.numbers(group)
-        return [self._shown(number) for number in numbers if number != same]
+        numbers = self._relations.numbers(group)
+        return [self._advertised_filter(number) for number in numbers if number != same]
 
     def _change(self, number: int, filter_: Filter, change: Sums, node: str) -> None:
         """Add or remove one advertisement of a known filter."""
         entry = self._entry(number)
         if filter_.identity != entry.identity:
             filter_ = self._filter(number)  # equivalent, but less may be provable of it
-        before = self._relating.own(number)
-        self._relating.change(number, filter_, change)
+        before = self._relations.own(number)
+        self._relations.change(number, filter_, change)
         if entry.shares is None:
             if node == entry.node:
                 return
@@ -308,18 +309,18 @@ class FilterPoset:
             (entry.node,) = entry.shares
             entry.shares = None
         if was_several != is_several:
-            self._relating.move(number, entry.channel, None if is_several else entry.node)
+            self._relations.move(number, entry.channel, None if is_several else entry.node)
 
     def _sum(self, group: RelatedFilters, odd: list[int], nodes: Nodes) -> Sums:
         """Sum over what is advertised at `nodes`; single-node boxes of the group are all there."""
-        sums = self._relating.sum_boxes(group)
+        sums = self._relations.sum_boxes(group)
         for number in odd:
-            sums = sums.plus(self._relating.own(number))
+            sums = sums.plus(self._relations.own(number))
         if nodes is None:
             return sums
-        for number in (*self._relating.several(group), *odd):
+        for number in (*self._relations.several(group), *odd):
             entry = self._entry(number)
-            shares = entry.shares or {entry.node: self._relating.own(number)}
+            shares = entry.shares or {entry.node: self._relations.own(number)}
             for node, share in shares.items():
                 if node not in nodes:
                     sums = sums.plus(Sums(-share.rate, -share.count))

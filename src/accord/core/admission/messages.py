@@ -38,11 +38,11 @@ class NodeVerdict(msgspec.Struct, frozen=True, array_like=True):
     node: str
     resource: str = ""
     of: str = ""
-    asked: int = 0
+    requested: int = 0
     free: int = 0
 
     @property
-    def is_yes(self) -> bool:
+    def is_agreed(self) -> bool:
         return not self.resource
 
 
@@ -53,7 +53,7 @@ class Reserve(msgspec.Struct, frozen=True, array_like=True, tag="admission ask")
     round: int
     leg: int
     path: tuple[str, ...]
-    wish: FlowSpec
+    flow_spec: FlowSpec
     verdicts: tuple[NodeVerdict, ...] = ()
     replaces: tuple[int, ...] = ()
 
@@ -76,7 +76,7 @@ class ReserveReply(msgspec.Struct, frozen=True, array_like=True, tag="admission 
 class Refresh(msgspec.Struct, frozen=True, array_like=True, tag="admission keep"):
     """Renews a reservation at `nodes`, which agreed.
 
-    `lost` collects those of them that no longer hold it.
+    `missing` collects those of them that no longer hold it.
     """
 
     request: ReservationId
@@ -85,7 +85,7 @@ class Refresh(msgspec.Struct, frozen=True, array_like=True, tag="admission keep"
     path: tuple[str, ...]
     sequence: int
     nodes: tuple[str, ...]
-    lost: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 class RefreshAck(msgspec.Struct, frozen=True, array_like=True, tag="admission kept"):
@@ -96,7 +96,7 @@ class RefreshAck(msgspec.Struct, frozen=True, array_like=True, tag="admission ke
     leg: int
     path: tuple[str, ...]
     sequence: int
-    lost: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     rate: int = -1
 
 

@@ -47,14 +47,14 @@ class NetworkedAdmission:
         self._send()
         return was_there
 
-    def client_gone(self, client: str) -> None:
-        self.admission.client_gone(client)
+    def on_client_gone(self, client: str) -> None:
+        self.admission.on_client_gone(client)
         self._send()
 
     def unadvertise(self, publisher: str, name: str) -> bool:
         return self.admission.unadvertise(publisher, name)
 
-    def publisher_gone(self, publisher: str) -> None:
+    def on_publisher_gone(self, publisher: str) -> None:
         for name in self.admission.enforcement.names(publisher):
             self.unadvertise(publisher, name)
 

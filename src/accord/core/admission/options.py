@@ -43,11 +43,13 @@ class AdmissionOptions(Struct, frozen=True, kw_only=True):
     event_bytes: int = 1_024  # event size if none was measured
     subscription_bytes: int = 4_096  # fixed memory per subscription
     queue_s: float = 1.0  # seconds of events expected to be queued for a client or link
-    estimate_room: float = 1.25  # factor on estimates
+    estimate_margin: float = 1.25  # factor on estimates
     cpu_threshold: float = 0.8  # utilisation from which the CPU counts as busy
     burst_s: float = 1.0  # a publisher's burst, in seconds of its rate
-    tell_us: int = 1_000_000  # minimum interval of notifications to a publisher
-    settle_us: int = 1_000_000  # delay from a change to the re-evaluation
+    notify_interval_us: int = 1_000_000  # minimum interval of notifications to a publisher
+    reevaluation_delay_us: int = 1_000_000  # delay from a change to the re-evaluation
     advertisements: int = 4_000_000
-    odd_filters: int = 64  # general filters: not a conjunction of conditions on single attributes
+    general_filters: int = (
+        64  # general filters: not a conjunction of conditions on single attributes
+    )
     timing: ReservationTimers = ReservationTimers()

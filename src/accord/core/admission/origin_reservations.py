@@ -55,7 +55,7 @@ class OriginReservations:
     """
 
     def __init__(
-        self, name: str, incarnation: int, books: ReservationTable, timing: ReservationTimers
+        self, name: str, incarnation: int, table: ReservationTable, timing: ReservationTimers
     ) -> None:
         self.name = name
         self.timing = timing
@@ -66,7 +66,7 @@ class OriginReservations:
         # the rate that the parent reports to the amounts needed here, None if unchanged.
         self.assess: Callable[[int, int], Amounts | None] | None = None
         self._incarnation = incarnation
-        self._books = books
+        self._table = table
         self._requests: dict[int, Reservation] = {}
         self._last_number = 0
         self._dues: list[tuple[int, int]] = []
@@ -78,7 +78,7 @@ class OriginReservations:
 
     def request(
         self,
-        wish: FlowSpec,
+        flow_spec: FlowSpec,
         paths: Sequence[tuple[str, ...]],
         amounts: Amounts,
         *,
@@ -88,21 +88,21 @@ class OriginReservations:
         """Start a request and return its number; `amounts` are needed at this node."""
         if not 0 <= percent <= 100:
             raise AdmissionError("percent", f"expected 0 to 100, got {percent}")
-        legs = self._checked(paths)
+        legs = self._validate_paths(paths)
         self._last_number += 1
         id_ = ReservationId(self.name, self._incarnation, self._last_number)
-        request = Reservation(id_, wish, percent, now_us)
+        request = Reservation(id_, flow_spec, percent, now_us)
         is_full = len(self._requests) >= MAX_REQUESTS
         self._requests[id_.number] = request
-        short = Shortage(MEMORY, 1, 0) if is_full else self._books.book(id_, amounts)
+        short = Shortage(MEMORY, 1, 0) if is_full else self._table.reserve(id_, amounts)
         if short is not None:
-            request.own = NodeVerdict(self.name, *short.pool, short.asked, short.free)
+            request.own_verdict = NodeVerdict(self.name, *short.pool, short.requested, short.free)
         if is_full:
             self._refuse(request, now_us)
             return id_.number
         for path in legs:
             request.add_leg(path)
-        self._ask(request, now_us)
+        self._start_round(request, now_us)
         return id_.number
 
     def reroute(
@@ -121,18 +121,18 @@ class OriginReservations:
         if request is None:
             return
         if amounts is not None:
-            self._book_anew(request, amounts)
+            self._reserve_own(request, amounts)
         if paths is not None:
-            self._change_legs(request, self._checked(paths))
+            self._change_legs(request, self._validate_paths(paths))
         request.rounds = 0
-        self._ask(request, now_us)
+        self._start_round(request, now_us)
 
     def end(self, number: int) -> bool:
         """Release a request that is no longer wanted; returns whether it existed."""
         request = self._requests.get(number)
         if request is None:
             return False
-        self._forget(request)
+        self._remove(request)
         return True
 
     def state(self, number: int) -> ReservationState | None:
@@ -143,11 +143,13 @@ class OriginReservations:
         """Return the key under which a request is booked at this node."""
         return ReservationId(self.name, self._incarnation, number)
 
-    def promised(self) -> dict[ReservationId, dict[int, tuple[str, ...]]]:
+    def admitted_legs(self) -> dict[ReservationId, dict[int, tuple[str, ...]]]:
         """Return for each request that was admitted, by leg, the nodes that agreed."""
         return {
             request.id: {
-                number: leg.yes for number, leg in request.legs.items() if leg.verdicts is not None
+                number: leg.agreed
+                for number, leg in request.legs.items()
+                if leg.verdicts is not None
             }
             for request in self._requests.values()
             if request.was_admitted
@@ -155,52 +157,54 @@ class OriginReservations:
 
     # -------------------------------------------------------------------------- for its driver
 
-    def answer(self, neighbour: str, answer: ReserveReply, now_us: int) -> None:
-        found = self._leg(neighbour, answer)
+    def on_reply(self, neighbour: str, reply: ReserveReply, now_us: int) -> None:
+        found = self._leg(neighbour, reply)
         if found is None:
             return
         request, leg = found
-        if not self._is_of_path(answer):
+        if not self._matches_path(reply):
             self.dropped += 1
             return
         if request.state is not ReservationState.ASKING or leg.verdicts is not None:
             return
-        leg.verdicts = answer.verdicts
-        self._told_rate(request, answer.rate)
-        is_refused = request.wish.is_full and not all(each.is_yes for each in answer.verdicts)
+        leg.verdicts = reply.verdicts
+        self._on_rate(request, reply.rate)
+        is_refused = request.flow_spec.is_full and not all(
+            each.is_agreed for each in reply.verdicts
+        )
         if is_refused or all(each.verdicts is not None for each in request.legs.values()):
             self._decide(request, now_us)
 
-    def kept(self, neighbour: str, kept: RefreshAck, now_us: int) -> None:
-        found = self._leg(neighbour, kept)
+    def on_refresh_ack(self, neighbour: str, ack: RefreshAck, now_us: int) -> None:
+        found = self._leg(neighbour, ack)
         if found is None:
             return
         request, leg = found
-        is_asked = kept.sequence in leg.sent
+        is_asked = ack.sequence in leg.sent
         if request.state is ReservationState.ASKING or not (
-            is_asked or (kept.lost and not kept.sequence)
+            is_asked or (ack.missing and not ack.sequence)
         ):
             return
-        was_enough = request.own.is_yes
-        self._told_rate(request, kept.rate)
-        is_lost = any(node in leg.yes for node in kept.lost)
-        if is_lost or request.own.is_yes != was_enough:
-            leg.lose(kept.lost)
-            self._ask(request, now_us)
+        was_enough = request.own_verdict.is_agreed
+        self._on_rate(request, ack.rate)
+        is_lost = any(node in leg.agreed for node in ack.missing)
+        if is_lost or request.own_verdict.is_agreed != was_enough:
+            leg.mark_missing(ack.missing)
+            self._start_round(request, now_us)
             return
         if not is_asked:
             return
-        leg.confirmed_us = max(leg.confirmed_us or 0, leg.sent[kept.sequence])
+        leg.confirmed_us = max(leg.confirmed_us or 0, leg.sent[ack.sequence])
         leg.is_confirmed = True
-        leg.sent = {number: at for number, at in leg.sent.items() if number > kept.sequence}
-        self._look(request, now_us)
+        leg.sent = {number: at for number, at in leg.sent.items() if number > ack.sequence}
+        self._check_confirmed(request, now_us)
 
     def advance(self, now_us: int) -> None:
         while self._dues and self._dues[0][0] <= now_us:
             due_us, number = heapq.heappop(self._dues)
             request = self._requests.get(number)
             if request is not None and request.due_us == due_us:
-                self._step(request, now_us)
+                self._on_timer(request, now_us)
 
     def next_due_us(self) -> int | None:
         while self._dues:
@@ -216,17 +220,17 @@ class OriginReservations:
         dues = set(self._dues)
         for number, request in self._requests.items():
             assert (request.due_us, number) in dues
-            assert request.own.is_yes == (request.id in self._books)
+            assert request.own_verdict.is_agreed == (request.id in self._table)
             assert request.state in (
                 ReservationState.ASKING,
                 ReservationState.CONFIRMING,
                 ReservationState.ADMITTED,
             )
             assert not (request.state is ReservationState.ADMITTED and not request.was_admitted)
-            assert not request.legs.keys() & request.leaving.keys()
+            assert not request.legs.keys() & request.superseded.keys()
             assert all(len(leg.sent) <= _SENT for leg in request.legs.values())
-            if request.wish.is_full and request.state is not ReservationState.ASKING:
-                assert all(verdict.is_yes for verdict in request.verdicts().values())
+            if request.flow_spec.is_full and request.state is not ReservationState.ASKING:
+                assert all(verdict.is_agreed for verdict in request.verdicts().values())
 
     def verdicts(self, number: int) -> tuple[NodeVerdict, ...]:
         """Return the verdicts of all nodes if the request is admitted and no round is under way."""
@@ -236,38 +240,38 @@ class OriginReservations:
 
     # ------------------------------------------------------------------------------------- rounds
 
-    def _is_of_path(self, answer: ReserveReply) -> bool:
+    def _matches_path(self, reply: ReserveReply) -> bool:
         """Check that the verdicts are of the path's nodes; a parent may add those of others."""
-        nodes = tuple(each.node for each in answer.verdicts)
-        asked = answer.path[1:]
+        nodes = tuple(each.node for each in reply.verdicts)
+        asked = reply.path[1:]
         if self.assess is not None:
             return nodes[: len(asked)] == asked and len(nodes) <= MAX_LEGS
         return bool(nodes) and nodes == asked[: len(nodes)]
 
-    def _told_rate(self, request: Reservation, rate: int) -> None:
+    def _on_rate(self, request: Reservation, rate: int) -> None:
         if self.assess is None or rate < 0:
             return
         amounts = self.assess(request.id.number, rate)
         if amounts is not None:
-            self._book_anew(request, amounts)
+            self._reserve_own(request, amounts)
 
-    def _book_anew(self, request: Reservation, amounts: Amounts) -> None:
-        short = self._books.book(request.id, amounts)
-        request.own = NodeVerdict(self.name)
+    def _reserve_own(self, request: Reservation, amounts: Amounts) -> None:
+        short = self._table.reserve(request.id, amounts)
+        request.own_verdict = NodeVerdict(self.name)
         if short is not None:
-            request.own = NodeVerdict(self.name, *short.pool, short.asked, short.free)
-            self._books.release(request.id)
+            request.own_verdict = NodeVerdict(self.name, *short.pool, short.requested, short.free)
+            self._table.release(request.id)
 
     def _change_legs(self, request: Reservation, paths: list[tuple[str, ...]]) -> None:
         for leg, each in list(request.legs.items()):
             if each.path not in paths:
-                request.leaving[leg] = request.legs.pop(leg)
+                request.superseded[leg] = request.legs.pop(leg)
         present = [each.path for each in request.legs.values()]
         for path in paths:
             if path not in present:
                 request.add_leg(path)
 
-    def _ask(self, request: Reservation, now_us: int) -> None:
+    def _start_round(self, request: Reservation, now_us: int) -> None:
         """Start a new round."""
         if request.rounds == _ROUNDS:
             self._refuse(request, now_us)
@@ -276,53 +280,53 @@ class OriginReservations:
         request.round += 1
         request.rounds += 1
         for number, leg in list(request.legs.items()):
-            if leg.verdicts is not None and not leg.yes:
+            if leg.verdicts is not None and not leg.agreed:
                 # A released leg can't be reserved again: replace it by a new one on the same path.
                 self._release(request, number, request.legs.pop(number))
                 request.add_leg(leg.path)
             leg.verdicts = None
             leg.is_confirmed = False
         request.deadline_us = self._deadline_us(request, self.timing.ask_us, now_us)
-        if not request.legs or (request.wish.is_full and not request.own.is_yes):
+        if not request.legs or (request.flow_spec.is_full and not request.own_verdict.is_agreed):
             self._decide(request, now_us)
         else:
-            self._say(request, now_us)
+            self._send_pending(request, now_us)
 
     def _decide(self, request: Reservation, now_us: int) -> None:
         """Decide the round: all legs have replied, or the result is certain."""
-        is_over = request.wish.is_full and not all(
-            verdict.is_yes for verdict in request.verdicts().values()
+        is_over = request.flow_spec.is_full and not all(
+            verdict.is_agreed for verdict in request.verdicts().values()
         )
         if not is_over:
             for leg in request.legs.values():
                 if leg.verdicts is None:
-                    leg.give_up()
+                    leg.mark_unreachable()
         if is_over or not self._is_enough(request):
             self._refuse(request, now_us)
             return
         request.state = ReservationState.CONFIRMING
         request.deadline_us = self._deadline_us(request, self.timing.confirm_us, now_us)
-        self._begin_keeping(request)
-        self._look(request, now_us)
+        self._start_refreshing(request)
+        self._check_confirmed(request, now_us)
         if request.state is ReservationState.CONFIRMING:
-            self._say(request, now_us)
+            self._send_pending(request, now_us)
 
     def _is_enough(self, request: Reservation) -> bool:
         verdicts = request.verdicts().values()
-        yes = sum(verdict.is_yes for verdict in verdicts)
+        yes = sum(verdict.is_agreed for verdict in verdicts)
         request.share = yes / len(verdicts)
-        if request.wish.is_full:
+        if request.flow_spec.is_full:
             return yes == len(verdicts)
         return 100 * yes >= request.percent * len(verdicts)
 
-    def _begin_keeping(self, request: Reservation) -> None:
+    def _start_refreshing(self, request: Reservation) -> None:
         for number, leg in request.legs.items():
-            leg.is_confirmed = not leg.yes
+            leg.is_confirmed = not leg.agreed
             leg.sent.clear()
-            if not leg.yes:
+            if not leg.agreed:
                 self._release(request, number, leg)
 
-    def _look(self, request: Reservation, now_us: int) -> None:
+    def _check_confirmed(self, request: Reservation, now_us: int) -> None:
         """Admit or reschedule once all legs have acknowledged their refresh."""
         if not all(leg.is_confirmed for leg in request.legs.values()):
             return
@@ -332,49 +336,49 @@ class OriginReservations:
             self._schedule(request, now_us)
 
     def _admit(self, request: Reservation, now_us: int) -> None:
-        is_news = not request.was_admitted or request.share != request.told_share
+        is_news = not request.was_admitted or request.share != request.reported_share
         request.state = ReservationState.ADMITTED
         request.was_admitted = True
         request.rounds = 0
         request.refresh_us = now_us + self.timing.refresh_us
-        for number, leg in request.leaving.items():
+        for number, leg in request.superseded.items():
             self._release(request, number, leg)
-        request.leaving.clear()
+        request.superseded.clear()
         if is_news:
-            request.told_share = request.share
-            self._tell(request, ReservationState.ADMITTED, now_us)
+            request.reported_share = request.share
+            self._report_decision(request, ReservationState.ADMITTED, now_us)
         self._schedule(request, now_us)
 
     def _refuse(self, request: Reservation, now_us: int) -> None:
         state = ReservationState.WITHDRAWN if request.was_admitted else ReservationState.REFUSED
         self._is_enough(request)
-        self._tell(request, state, now_us)
-        self._forget(request)
+        self._report_decision(request, state, now_us)
+        self._remove(request)
 
-    def _step(self, request: Reservation, now_us: int) -> None:
+    def _on_timer(self, request: Reservation, now_us: int) -> None:
         """Handle a due timer."""
         if request.state is ReservationState.ADMITTED:
-            holds_until_us = request.holds_until_us(self.timing.patience_us)
+            holds_until_us = request.holds_until_us(self.timing.ack_timeout_us)
             if holds_until_us is not None and holds_until_us <= now_us:
-                self._ask(request, now_us)
+                self._start_round(request, now_us)
                 return
             if request.refresh_us <= now_us:
                 request.refresh_us = now_us + self.timing.refresh_us
                 for leg in request.legs.values():
-                    leg.is_confirmed = not leg.yes
-            self._say(request, now_us)
+                    leg.is_confirmed = not leg.agreed
+            self._send_pending(request, now_us)
         elif now_us < request.deadline_us:
-            self._say(request, now_us)
+            self._send_pending(request, now_us)
         elif request.state is ReservationState.ASKING:
             self._decide(request, now_us)
         else:
-            self._give_up(request, now_us)
+            self._abandon_unconfirmed(request, now_us)
 
-    def _give_up(self, request: Reservation, now_us: int) -> None:
+    def _abandon_unconfirmed(self, request: Reservation, now_us: int) -> None:
         """Abandon legs that did not acknowledge in time, and decide without them."""
         for number, leg in request.legs.items():
             if not leg.is_confirmed:
-                leg.give_up()
+                leg.mark_unreachable()
                 self._release(request, number, leg)
         if self._is_enough(request):
             self._admit(request, now_us)
@@ -383,14 +387,14 @@ class OriginReservations:
 
     # -------------------------------------------------------------------------------------- sending
 
-    def _say(self, request: Reservation, now_us: int) -> None:
+    def _send_pending(self, request: Reservation, now_us: int) -> None:
         """Send to each leg that has not replied or not acknowledged."""
         for number, leg in request.legs.items():
             if request.state is ReservationState.ASKING:
                 if leg.verdicts is None:
-                    replaces = tuple(request.leaving)
+                    replaces = tuple(request.superseded)
                     ask = Reserve(
-                        request.id, request.round, number, leg.path, request.wish, (), replaces
+                        request.id, request.round, number, leg.path, request.flow_spec, (), replaces
                     )
                     self.sends.append((leg.path[1], ask))
             elif not leg.is_confirmed:
@@ -399,7 +403,7 @@ class OriginReservations:
                 while len(leg.sent) > _SENT:
                     del leg.sent[min(leg.sent)]
                 keep = Refresh(
-                    request.id, request.round, number, leg.path, request.sequence, leg.yes
+                    request.id, request.round, number, leg.path, request.sequence, leg.agreed
                 )
                 self.sends.append((leg.path[1], keep))
         self._schedule(request, now_us)
@@ -408,9 +412,9 @@ class OriginReservations:
         leg.confirmed_us = None
         self.sends.append((leg.path[1], Release(request.id, number, leg.path)))
 
-    def _tell(self, request: Reservation, state: ReservationState, now_us: int) -> None:
+    def _report_decision(self, request: Reservation, state: ReservationState, now_us: int) -> None:
         verdicts = request.verdicts().values()
-        refusals = tuple(verdict for verdict in verdicts if not verdict.is_yes)
+        refusals = tuple(verdict for verdict in verdicts if not verdict.is_agreed)
         took_us = now_us - request.began_us
         self.decisions.append(
             ReservationDecision(
@@ -422,10 +426,10 @@ class OriginReservations:
             )
         )
 
-    def _forget(self, request: Reservation) -> None:
-        for number, leg in (*request.legs.items(), *request.leaving.items()):
+    def _remove(self, request: Reservation) -> None:
+        for number, leg in (*request.legs.items(), *request.superseded.items()):
             self._release(request, number, leg)
-        self._books.release(request.id)
+        self._table.release(request.id)
         del self._requests[request.id.number]
 
     # ------------------------------------------------------------------------------------- inside
@@ -438,7 +442,7 @@ class OriginReservations:
             due_us = request.refresh_us
             if not all(leg.is_confirmed for leg in request.legs.values()):
                 due_us = min(due_us, retry_us)
-            holds_until_us = request.holds_until_us(self.timing.patience_us)
+            holds_until_us = request.holds_until_us(self.timing.ack_timeout_us)
             if holds_until_us is not None:
                 due_us = min(due_us, holds_until_us)
         request.due_us = due_us
@@ -465,7 +469,7 @@ class OriginReservations:
             return None
         return request, leg
 
-    def _checked(self, paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    def _validate_paths(self, paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
         """Validate the paths; remove duplicates and paths of a single node."""
         for path in paths:
             if not path or path[0] != self.name:

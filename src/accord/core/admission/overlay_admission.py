@@ -41,7 +41,7 @@ SERVICE: Final = "$admission"
 _encode: Final = msgspec.msgpack.Encoder().encode
 _message: Final = msgspec.msgpack.Decoder(AdmissionMessage)
 _advert: Final = msgspec.msgpack.Decoder(AdvertisementRecord)
-_of_child: Final[msgspec.msgpack.Decoder[AdmissionMessage | AdvertisementDelta]] = (
+_from_child: Final[msgspec.msgpack.Decoder[AdmissionMessage | AdvertisementDelta]] = (
     msgspec.msgpack.Decoder(AdmissionMessage | AdvertisementDelta)
 )
 
@@ -61,30 +61,32 @@ class OverlayAdmission(NetworkedAdmission, Template):
     ) -> None:
         Template.__init__(self, context)
         NetworkedAdmission.__init__(self, admission)
-        self.guests = ChildReservations(admission)
+        self.child_reservations = ChildReservations(admission)
         self.dropped = 0
         self._tiers = TierLinks() if tiers is None else tiers
-        self._elsewhere = RemoteAdvertisements(admission)
-        self._repeating = ChildAdvertisements(
-            context.name, store, self._tiers, self._elsewhere, self._advert_taken
+        self._remote = RemoteAdvertisements(admission)
+        self._child_advertisements = ChildAdvertisements(
+            context.name, store, self._tiers, self._remote, self._apply_advert
         )
         self._store = store
-        self._gone_us = admission.options.timing.lease_us  # by then no reservation holds there
+        self._gone_timeout_us = (
+            admission.options.timing.lease_us
+        )  # by then no reservation holds there
         self._map_version = -1  # last map version processed
         self._map_due_us = 0  # earliest time of the next check
         self._openings = 0
-        self._missed: dict[str, int] = {}  # unreachable nodes, and since when
-        self._gone: dict[str, bool] = {}  # nodes whose advertisements are ignored
+        self._unreachable: dict[str, int] = {}  # unreachable nodes, and since when
+        self._ignored: dict[str, bool] = {}  # nodes whose advertisements are ignored
         self._check_us = -1  # when the next unreachable node will be ignored; -1: none
-        admission.find_ways = self.ways
-        context.watch(ADVERT, self._advert_told)
-        context.watch(ADVERTISER, self._repeating.told)
+        admission.find_source_paths = self.source_paths
+        context.watch(ADVERT, self._on_advert_record)
+        context.watch(ADVERTISER, self._child_advertisements.on_rank)
         for origin, key, value in store.all(ADVERT):
-            self._advert_told(origin, key, value)
+            self._on_advert_record(origin, key, value)
         for origin, key, value in store.all(ADVERTISER):
-            self._repeating.told(origin, key, value)
-        self._tiers.serve(SERVICE, self._child_said)
-        self._tiers.watch_leaving(self._child_left)
+            self._child_advertisements.on_rank(origin, key, value)
+        self._tiers.register(SERVICE, self._on_child_message)
+        self._tiers.watch_left(self._on_child_left)
 
     # ---------------------------------------------------------------------------- for its node
 
@@ -112,12 +114,14 @@ class OverlayAdmission(NetworkedAdmission, Template):
         self._store.drop(ADVERT, key_of(publisher, name))
         return super().unadvertise(publisher, name)
 
-    def ways(self, filter_: Filter, known: tuple[SourcePath, ...] = ()) -> tuple[SourcePath, ...]:
+    def source_paths(
+        self, filter_: Filter, known: tuple[SourcePath, ...] = ()
+    ) -> tuple[SourcePath, ...]:
         """Return the paths from all nodes whose advertisements intersect the filter."""
         map_, name = self.context.map, self.context.name
         before = {way.path[-1]: way.path for way in known}
         found: list[SourcePath] = []
-        for node, sums in self.admission.order.intersecting_by_node(filter_).items():
+        for node, sums in self.admission.poset.intersecting_by_node(filter_).items():
             path = None if node == name else path_from(map_, node, name, before.get(node))
             if path is not None:
                 found.append(SourcePath(path, sums.rate))
@@ -137,23 +141,27 @@ class OverlayAdmission(NetworkedAdmission, Template):
         map_ = self.context.map
         if map_.version != self._map_version and now_us >= self._map_due_us:
             self._map_version = map_.version
-            self._map_due_us = now_us + self.admission.options.settle_us
-            self._look_for_nodes(now_us)
+            self._map_due_us = now_us + self.admission.options.reevaluation_delay_us
+            self._check_reachability(now_us)
             # If links only got worse, paths stay unless one uses such a link.
-            if map_.openings != self._openings or self._has_bent():
+            if map_.openings != self._openings or self._has_path_changed():
                 self._openings = map_.openings
-                self.admission.looking.changed()
+                self.admission.reevaluations.schedule()
         elif 0 <= self._check_us <= now_us:
-            self._look_for_nodes(now_us)
-        self._repeating.advance()
-        self.guests.advance(now_us)
+            self._check_reachability(now_us)
+        self._child_advertisements.advance()
+        self.child_reservations.advance(now_us)
         self.admission.advance(now_us)
         self._send()
 
     def next_due_us(self) -> int | None:
-        if self.admission.sends or self.guests.sends or self._repeating.is_due:
+        if (
+            self.admission.sends
+            or self.child_reservations.sends
+            or self._child_advertisements.is_due
+        ):
             return 0
-        dues = [self.admission.next_due_us(), self.guests.next_due_us()]
+        dues = [self.admission.next_due_us(), self.child_reservations.next_due_us()]
         dues.append(self._check_us if self._check_us >= 0 else None)
         if self.context.map.version != self._map_version:
             dues.append(self._map_due_us)
@@ -161,58 +169,58 @@ class OverlayAdmission(NetworkedAdmission, Template):
 
     def check_invariants(self) -> None:
         self.admission.check_invariants()
-        self.guests.check_invariants()
-        self._elsewhere.check_invariants()
-        assert not self._missed.keys() & self._gone.keys()
-        assert not self._gone.keys() & set(self.admission.elsewhere())
-        assert (self._check_us >= 0) == bool(self._missed)
+        self.child_reservations.check_invariants()
+        self._remote.check_invariants()
+        assert not self._unreachable.keys() & self._ignored.keys()
+        assert not self._ignored.keys() & set(self.admission.remote_advertisers())
+        assert (self._check_us >= 0) == bool(self._unreachable)
 
     # ------------------------------------------------------------------------------------- inside
 
     def _send(self) -> None:
         for neighbour, message in drain(self.admission.sends):
             self.context.say(neighbour, "", _encode(message))
-        for child, message in drain(self.guests.sends):
-            self._tiers.say(child, SERVICE, _encode(message))
+        for child, message in drain(self.child_reservations.sends):
+            self._tiers.send_message(child, SERVICE, _encode(message))
 
     # -------------------------------------------------------------------------- secondary nodes
 
-    def _child_said(self, child: str, body: bytes, now_us: int) -> None:
-        message = decode_or_none(_of_child, body)
+    def _on_child_message(self, child: str, body: bytes, now_us: int) -> None:
+        message = decode_or_none(_from_child, body)
         if message is None:
             self.dropped += 1
         elif isinstance(message, AdvertisementDelta):
-            posted = self._repeating.posted(child, message)
+            posted = self._child_advertisements.on_delta(child, message)
             if posted is not None:
-                self._tiers.say(child, SERVICE, _encode(posted))
+                self._tiers.send_message(child, SERVICE, _encode(posted))
         else:
-            self.guests.receive(child, message, now_us)
+            self.child_reservations.receive(child, message, now_us)
             self._send()
 
-    def _child_left(self, child: str) -> None:
-        self.guests.left(child)
-        self._repeating.left(child)
+    def _on_child_left(self, child: str) -> None:
+        self.child_reservations.on_left(child)
+        self._child_advertisements.on_left(child)
         self._send()
 
     # ------------------------------------------------------------------------------ other nodes
 
-    def _advert_told(self, origin: str, key: str, value: bytes | None) -> None:
-        if origin != self.context.name and origin not in self._gone:
-            self._advert_taken(origin, key, value)
+    def _on_advert_record(self, origin: str, key: str, value: bytes | None) -> None:
+        if origin != self.context.name and origin not in self._ignored:
+            self._apply_advert(origin, key, value)
 
-    def _advert_taken(self, origin: str, key: str, value: bytes | None) -> None:
+    def _apply_advert(self, origin: str, key: str, value: bytes | None) -> None:
         publisher, _, name = key.rpartition("\n")
         if value is not None:
             try:
                 advert = _advert.decode(value)
                 filter_ = Filter(advert.channel, parse(advert.where))
-                self._elsewhere.tell(origin, publisher, name, filter_, advert.rate_hz)
+                self._remote.add(origin, publisher, name, filter_, advert.rate_hz)
                 return
             except (AccordError, ValueError, RecursionError, OverflowError):
                 self.dropped += 1  # the previous value is void, too
-        self._elsewhere.untell(origin, publisher, name)
+        self._remote.remove(origin, publisher, name)
 
-    def _has_bent(self) -> bool:
+    def _has_path_changed(self) -> bool:
         """Check whether any subscription's path has changed."""
         map_, name = self.context.map, self.context.name
         return any(
@@ -220,22 +228,22 @@ class OverlayAdmission(NetworkedAdmission, Template):
             for path in self.admission.subscriptions.paths()
         )
 
-    def _look_for_nodes(self, now_us: int) -> None:
+    def _check_reachability(self, now_us: int) -> None:
         """Check reachability; ignore advertisements of nodes that were unreachable for long."""
         reachable = self.context.map.distances(self.context.name).costs
-        for node in [each for each in self._gone if each in reachable]:
-            del self._gone[node]
+        for node in [each for each in self._ignored if each in reachable]:
+            del self._ignored[node]
             for key, value in self._store.of(node, ADVERT).items():
-                self._advert_told(node, key, value)
+                self._on_advert_record(node, key, value)
         missed = {
-            node: self._missed.get(node, now_us)
-            for node in self.admission.elsewhere()
+            node: self._unreachable.get(node, now_us)
+            for node in self.admission.remote_advertisers()
             if node not in reachable
         }
         for node, since_us in list(missed.items()):
-            if since_us + self._gone_us <= now_us:
+            if since_us + self._gone_timeout_us <= now_us:
                 del missed[node]
-                self._gone[node] = True
-                self._elsewhere.gone(node)
-        self._missed = missed
-        self._check_us = min(missed.values()) + self._gone_us if missed else -1
+                self._ignored[node] = True
+                self._remote.on_node_gone(node)
+        self._unreachable = missed
+        self._check_us = min(missed.values()) + self._gone_timeout_us if missed else -1

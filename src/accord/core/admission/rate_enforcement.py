@@ -25,10 +25,10 @@ from accord.core.model.values import Value
 
 MAX_PUBLISHERS: Final = 1_000_000
 MAX_OF_ONE: Final = 1_000
-MAX_ODD_OF_ONE: Final = 8  # general filters: comparing them costs all publishers
+MAX_GENERAL_OF_ONE: Final = 8  # general filters: comparing them costs all publishers
 _EVENT: Final = 1_000_000_000  # credit of one event; 1/1000 Hz earns 1 per microsecond
 _BURST_S: Final = 1.0
-_TELL_US: Final = 1_000_000
+_NOTIFY_INTERVAL_US: Final = 1_000_000
 
 
 class Compliance(StrEnum):
@@ -45,7 +45,7 @@ class RateViolation(Struct, frozen=True):
 
     publisher: str
     advertisement: str  # empty: the events match none
-    standing: Compliance
+    compliance: Compliance
     rate_hz: float
     events: int
 
@@ -57,18 +57,18 @@ class TokenBucket:
     event that is a little late.
     """
 
-    __slots__ = ("_credit", "_now_us", "most", "rate")
+    __slots__ = ("_credit", "_now_us", "capacity", "rate")
 
     def __init__(self, rate: int, burst_s: float, now_us: int) -> None:
         self.rate = rate
-        self.most = max(int(rate * burst_s * 1_000_000), 2 * _EVENT)
-        self._credit = self.most
+        self.capacity = max(int(rate * burst_s * 1_000_000), 2 * _EVENT)
+        self._credit = self.capacity
         self._now_us = now_us
 
-    def follow(self, before: TokenBucket) -> None:
+    def inherit(self, before: TokenBucket) -> None:
         """Start as full as another bucket: advertising the same again earns no credit."""
         before._earn(self._now_us)
-        self._credit = before._credit * self.most // before.most
+        self._credit = before._credit * self.capacity // before.capacity
 
     def take(self, now_us: int) -> bool:
         """Take a token for one event; returns whether there was one."""
@@ -79,16 +79,25 @@ class TokenBucket:
         return True
 
     def check_invariants(self) -> None:
-        assert 0 <= self._credit <= self.most
+        assert 0 <= self._credit <= self.capacity
 
     def _earn(self, now_us: int) -> None:
         if now_us > self._now_us:
-            self._credit = min(self.most, self._credit + (now_us - self._now_us) * self.rate)
+            self._credit = min(self.capacity, self._credit + (now_us - self._now_us) * self.rate)
             self._now_us = now_us
 
 
 class _Advertised:
-    __slots__ = ("bucket", "filter", "is_plain", "limited", "name", "passed", "tell_us", "untold")
+    __slots__ = (
+        "bucket",
+        "filter",
+        "is_plain",
+        "limited",
+        "name",
+        "notify_us",
+        "passed",
+        "unreported",
+    )
 
     def __init__(self, name: str, filter_: Filter, bucket: TokenBucket) -> None:
         self.name = name
@@ -97,26 +106,26 @@ class _Advertised:
         self.bucket = bucket
         self.passed = 0
         self.limited = 0
-        self.untold = 0
-        self.tell_us = 0
+        self.unreported = 0
+        self.notify_us = 0
 
-    def follow(self, before: _Advertised) -> None:
+    def inherit(self, before: _Advertised) -> None:
         """Take over credit and counters when only rate or filter have changed."""
-        self.bucket.follow(before.bucket)
+        self.bucket.inherit(before.bucket)
         self.passed, self.limited = before.passed, before.limited
-        self.untold, self.tell_us = before.untold, before.tell_us
+        self.unreported, self.notify_us = before.unreported, before.notify_us
 
 
 class _Publisher:
-    __slots__ = ("advertised", "tell_us", "unadvertised", "untold")
+    __slots__ = ("advertised", "notify_us", "unadvertised", "unreported")
 
     def __init__(self) -> None:
         self.advertised: dict[str, _Advertised] = {}
         self.unadvertised = 0
-        self.untold = 0
-        self.tell_us = 0
+        self.unreported = 0
+        self.notify_us = 0
 
-    def odd(self, besides: str) -> int:
+    def general_filters(self, besides: str) -> int:
         """Return the number of general filters, not counting that of advertisement `besides`."""
         return sum(
             name != besides and each.filter.box is None for name, each in self.advertised.items()
@@ -134,14 +143,16 @@ class AdvertisementUsage(Struct, frozen=True):
 
 
 class RateEnforcement:
-    """Token buckets of all local publishers; the driver drains `told`."""
+    """Token buckets of all local publishers; the driver drains `violations`."""
 
-    def __init__(self, *, burst_s: float = _BURST_S, tell_us: int = _TELL_US) -> None:
+    def __init__(
+        self, *, burst_s: float = _BURST_S, notify_interval_us: int = _NOTIFY_INTERVAL_US
+    ) -> None:
         if not 0 <= burst_s <= 3_600:
             raise AdmissionError("burst_s", f"expected 0 to 3600, got {burst_s}")
-        self.told: list[RateViolation] = []
+        self.violations: list[RateViolation] = []
         self._burst_s = burst_s
-        self._tell_us = tell_us
+        self._notify_interval_us = notify_interval_us
         self._publishers: dict[str, _Publisher] = {}
 
     def advertise(
@@ -153,7 +164,7 @@ class RateEnforcement:
         known = self._publishers.setdefault(publisher, _Publisher())
         advertised = _Advertised(name, filter_, TokenBucket(rate, self._burst_s, now_us))
         if (before := known.advertised.get(name)) is not None:
-            advertised.follow(before)
+            advertised.inherit(before)
         known.advertised[name] = advertised
 
     def check(self, publisher: str, name: str, filter_: Filter) -> None:
@@ -167,11 +178,11 @@ class RateEnforcement:
             raise AdmissionError(
                 "advertisement", f"expected at most {MAX_OF_ONE:,} of one publisher"
             )
-        if filter_.box is None and known.odd(name) >= MAX_ODD_OF_ONE:
+        if filter_.box is None and known.general_filters(name) >= MAX_GENERAL_OF_ONE:
             raise AdmissionError(
                 "predicate",
                 "expected a conjunction of conditions on single attributes: "
-                f"{MAX_ODD_OF_ONE} others are yours already",
+                f"{MAX_GENERAL_OF_ONE} others are yours already",
             )
 
     def unadvertise(self, publisher: str, name: str) -> bool:
@@ -187,7 +198,7 @@ class RateEnforcement:
         known = self._publishers.get(publisher)
         return [] if known is None else list(known.advertised)
 
-    def offer(
+    def police(
         self,
         publisher: str,
         channel: str,
@@ -195,21 +206,21 @@ class RateEnforcement:
         document: Document | None,
         now_us: int,
     ) -> Compliance:
-        """Count one event; violations are added to `told`."""
+        """Count one event; violations are added to `violations`."""
         known = self._publishers.get(publisher)
         if known is None:
             return Compliance.FREE
         matched: _Advertised | None = None
         for each in known.advertised.values():
-            if _is_of(each, channel, values, document):
+            if _matches(each, channel, values, document):
                 if each.bucket.take(now_us):
                     each.passed += 1
                     return Compliance.WITHIN
                 matched = matched or each
         if matched is None:
-            self._note_unadvertised(publisher, known, now_us)
+            self._report_unadvertised(publisher, known, now_us)
             return Compliance.UNADVERTISED
-        self._note_over(publisher, matched, now_us)
+        self._report_over(publisher, matched, now_us)
         return Compliance.OVER
 
     def usage(self, publisher: str) -> list[AdvertisementUsage]:
@@ -228,28 +239,28 @@ class RateEnforcement:
             for each in known.advertised.values():
                 each.bucket.check_invariants()
 
-    def _note_over(self, publisher: str, each: _Advertised, now_us: int) -> None:
+    def _report_over(self, publisher: str, each: _Advertised, now_us: int) -> None:
         each.limited += 1
-        each.untold += 1
-        if now_us >= each.tell_us:
+        each.unreported += 1
+        if now_us >= each.notify_us:
             rate_hz = to_hz(each.bucket.rate)
-            self.told.append(
-                RateViolation(publisher, each.name, Compliance.OVER, rate_hz, each.untold)
+            self.violations.append(
+                RateViolation(publisher, each.name, Compliance.OVER, rate_hz, each.unreported)
             )
-            each.untold = 0
-            each.tell_us = now_us + self._tell_us
+            each.unreported = 0
+            each.notify_us = now_us + self._notify_interval_us
 
-    def _note_unadvertised(self, publisher: str, known: _Publisher, now_us: int) -> None:
+    def _report_unadvertised(self, publisher: str, known: _Publisher, now_us: int) -> None:
         known.unadvertised += 1
-        known.untold += 1
-        if now_us >= known.tell_us:
-            told = RateViolation(publisher, "", Compliance.UNADVERTISED, 0.0, known.untold)
-            self.told.append(told)
-            known.untold = 0
-            known.tell_us = now_us + self._tell_us
+        known.unreported += 1
+        if now_us >= known.notify_us:
+            told = RateViolation(publisher, "", Compliance.UNADVERTISED, 0.0, known.unreported)
+            self.violations.append(told)
+            known.unreported = 0
+            known.notify_us = now_us + self._notify_interval_us
 
 
-def _is_of(
+def _matches(
     each: _Advertised, channel: str, values: Mapping[str, Value], document: Document | None
 ) -> bool:
     if each.filter.channel != channel and not filter_selects(each.filter.channel, channel):

@@ -17,12 +17,12 @@ from accord.core.admission.filter_index.filters import Filter
 # Incarnation and parent epoch of the child as the parent knows them; whether it is active in it.
 ParentRank = tuple[int, int, bool]
 _UNKNOWN: Final = (0, 0, False)
-_APART: Final = "\0"  # occurs in no name of a client or node
+_SEPARATOR: Final = "\0"  # occurs in no name of a client or node
 
 
 def publisher_of(child: str, client: str) -> str:
     """Return the name under which parents announce a client of a secondary node."""
-    return f"{child}{_APART}{client}"
+    return f"{child}{_SEPARATOR}{client}"
 
 
 class RemoteAdvertisements:
@@ -31,32 +31,32 @@ class RemoteAdvertisements:
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         # By child and parent, then by publisher and advertisement name.
-        self._told: dict[str, dict[str, dict[tuple[str, str], tuple[Filter, float]]]] = {}
+        self._announced: dict[str, dict[str, dict[tuple[str, str], tuple[Filter, float]]]] = {}
         self._ranks: dict[str, dict[str, ParentRank]] = {}
-        self._counting: dict[str, str] = {}  # the chosen parent, by child
+        self._chosen: dict[str, str] = {}  # the chosen parent, by child
 
-    def tell(self, node: str, publisher: str, name: str, filter_: Filter, rate_hz: float) -> None:
+    def add(self, node: str, publisher: str, name: str, filter_: Filter, rate_hz: float) -> None:
         """Add an advertisement; raises AdmissionError if it is not acceptable."""
-        child, is_apart, _ = publisher.rpartition(_APART)
+        child, is_apart, _ = publisher.rpartition(_SEPARATOR)
         if not is_apart:
-            self._admission.advertised_elsewhere(node, publisher, name, filter_, rate_hz)
+            self._admission.advertise_remote(node, publisher, name, filter_, rate_hz)
             return
-        told = self._told.setdefault(child, {}).setdefault(node, {})
+        told = self._announced.setdefault(child, {}).setdefault(node, {})
         told[publisher, name] = (filter_, rate_hz)
-        if self._counting.get(child) == node:
-            self._admission.advertised_elsewhere(node, publisher, name, filter_, rate_hz)
+        if self._chosen.get(child) == node:
+            self._admission.advertise_remote(node, publisher, name, filter_, rate_hz)
         else:
             self._choose(child)
 
-    def untell(self, node: str, publisher: str, name: str) -> None:
-        child, is_apart, _ = publisher.rpartition(_APART)
-        told = self._told.get(child, {}).get(node, {})
+    def remove(self, node: str, publisher: str, name: str) -> None:
+        child, is_apart, _ = publisher.rpartition(_SEPARATOR)
+        told = self._announced.get(child, {}).get(node, {})
         told.pop((publisher, name), None)
-        self._admission.unadvertised_elsewhere(node, publisher, name)
+        self._admission.unadvertise_remote(node, publisher, name)
         if is_apart and not told:
-            self._forget(child, node)
+            self._remove_parent(child, node)
 
-    def rank(self, node: str, child: str, rank: ParentRank | None) -> None:
+    def set_rank(self, node: str, child: str, rank: ParentRank | None) -> None:
         """Set the rank of `node` as parent of a child; None: it no longer is one."""
         ranks = self._ranks.setdefault(child, {})
         if rank is None:
@@ -67,41 +67,41 @@ class RemoteAdvertisements:
             del self._ranks[child]
         self._choose(child)
 
-    def gone(self, node: str) -> None:
+    def on_node_gone(self, node: str) -> None:
         """Remove all announcements of `node`."""
-        self._admission.node_gone(node)
-        for child in [child for child, told in self._told.items() if node in told]:
-            self._forget(child, node)
+        self._admission.on_node_gone(node)
+        for child in [child for child, told in self._announced.items() if node in told]:
+            self._remove_parent(child, node)
 
     def check_invariants(self) -> None:
-        assert self._told.keys() == self._counting.keys()
-        for child, by_node in self._told.items():
-            assert self._counting[child] == self._best(child)
+        assert self._announced.keys() == self._chosen.keys()
+        for child, by_node in self._announced.items():
+            assert self._chosen[child] == self._best(child)
             assert all(by_node.values())
 
-    def _forget(self, child: str, node: str) -> None:
-        by_node = self._told.get(child, {})
+    def _remove_parent(self, child: str, node: str) -> None:
+        by_node = self._announced.get(child, {})
         by_node.pop(node, None)
-        if self._counting.get(child) == node:
-            del self._counting[child]
+        if self._chosen.get(child) == node:
+            del self._chosen[child]
         if by_node:
             self._choose(child)
         else:
-            self._told.pop(child, None)
+            self._announced.pop(child, None)
 
     def _choose(self, child: str) -> None:
-        best, before = self._best(child), self._counting.get(child)
+        best, before = self._best(child), self._chosen.get(child)
         if best is None or best == before:
             return
-        by_node = self._told[child]
+        by_node = self._announced[child]
         for publisher, name in by_node.get(before or "", ()):
-            self._admission.unadvertised_elsewhere(before or "", publisher, name)
-        self._counting[child] = best
+            self._admission.unadvertise_remote(before or "", publisher, name)
+        self._chosen[child] = best
         for (publisher, name), (filter_, rate_hz) in by_node[best].items():
             with suppress(AdmissionError):  # the poset is full
-                self._admission.advertised_elsewhere(best, publisher, name, filter_, rate_hz)
+                self._admission.advertise_remote(best, publisher, name, filter_, rate_hz)
 
     def _best(self, child: str) -> str | None:
         ranks = self._ranks.get(child, {})
-        told = self._told.get(child, {})
+        told = self._announced.get(child, {})
         return max(told, key=lambda node: (ranks.get(node, _UNKNOWN), node), default=None)

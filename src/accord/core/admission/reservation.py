@@ -32,7 +32,7 @@ class ReservationTimers(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.hold_us < self.ask_us + self.confirm_us:
             raise AdmissionError("hold_us", "expected at least ask_us + confirm_us")
-        if self.patience_us < 2 * self.refresh_us:
+        if self.ack_timeout_us < 2 * self.refresh_us:
             raise AdmissionError(
                 "lease_us", "expected at least ask_us + confirm_us + 2 * refresh_us"
             )
@@ -44,7 +44,7 @@ class ReservationTimers(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, ask_us=ask_us, hold_us=hold_us)
 
     @property
-    def patience_us(self) -> int:
+    def ack_timeout_us(self) -> int:
         """Time without an ack after which a new round starts, early enough within the lease."""
         return self.lease_us - self.ask_us - self.confirm_us
 
@@ -72,17 +72,17 @@ class Leg:
         self.sent: dict[int, int] = {}  # unacknowledged refreshes: sequence number to send time
 
     @property
-    def yes(self) -> tuple[str, ...]:
-        return tuple(each.node for each in self.verdicts or () if each.is_yes)
+    def agreed(self) -> tuple[str, ...]:
+        return tuple(each.node for each in self.verdicts or () if each.is_agreed)
 
-    def lose(self, nodes: tuple[str, ...]) -> None:
+    def mark_missing(self, nodes: tuple[str, ...]) -> None:
         """Mark nodes that no longer hold the reservation."""
         self.verdicts = tuple(
             NodeVerdict(each.node, Resource.PATH) if each.node in nodes else each
             for each in self.verdicts or ()
         )
 
-    def give_up(self) -> None:
+    def mark_unreachable(self) -> None:
         """Mark all nodes of the leg as unreachable."""
         self.verdicts = tuple(NodeVerdict(node, Resource.PATH) for node in self.path[1:])
         self.is_confirmed = True
@@ -91,20 +91,22 @@ class Leg:
 class Reservation:
     """One request of the origin, with its round and deadlines."""
 
-    def __init__(self, id_: ReservationId, wish: FlowSpec, percent: float, now_us: int) -> None:
+    def __init__(
+        self, id_: ReservationId, flow_spec: FlowSpec, percent: float, now_us: int
+    ) -> None:
         self.id = id_
-        self.wish = wish
+        self.flow_spec = flow_spec
         self.percent = percent
         self.state = ReservationState.ASKING
         self.was_admitted = False
         self.share = 0.0
-        self.told_share = 0.0
+        self.reported_share = 0.0
         self.began_us = now_us
         self.round = 0
         self.rounds = 0  # since it was last admitted
-        self.own = NodeVerdict(id_.origin)
+        self.own_verdict = NodeVerdict(id_.origin)
         self.legs: dict[int, Leg] = {}
-        self.leaving: dict[int, Leg] = {}  # released once the new legs are admitted
+        self.superseded: dict[int, Leg] = {}  # released once the new legs are admitted
         self.last_leg = 0
         self.sequence = 0
         self.deadline_us = 0
@@ -117,10 +119,10 @@ class Reservation:
 
     def verdicts(self) -> dict[str, NodeVerdict]:
         """Return one verdict per node: a refusal on any leg is a refusal."""
-        found = {self.own.node: self.own}
+        found = {self.own_verdict.node: self.own_verdict}
         for leg in self.legs.values():
             for verdict in leg.verdicts or ():
-                if verdict.node not in found or found[verdict.node].is_yes:
+                if verdict.node not in found or found[verdict.node].is_agreed:
                     found[verdict.node] = verdict
         return found
 

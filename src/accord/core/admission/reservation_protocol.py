@@ -2,7 +2,7 @@
 
 Messages travel hop by hop from the subscriber's node towards the publishers, along the paths that
 events take in the opposite direction. The two halves share the node's reservation table: `requests`
-is the origin side, `hops` the transit side.
+is the origin side, `transit` the transit side.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ class ReservationProtocol:
         self,
         name: str,
         incarnation: int,
-        books: ReservationTable,
+        table: ReservationTable,
         assess: Assess,
         timing: ReservationTimers | None = None,
     ) -> None:
         timing = ReservationTimers() if timing is None else timing
         self.name = name
-        self.requests = OriginReservations(name, incarnation, books, timing)
-        self.hops = TransitReservations(
-            name, books, assess, hold_us=timing.hold_us, lease_us=timing.lease_us
+        self.requests = OriginReservations(name, incarnation, table, timing)
+        self.transit = TransitReservations(
+            name, table, assess, hold_us=timing.hold_us, lease_us=timing.lease_us
         )
 
     @property
     def sends(self) -> list[Sent]:
         """Messages for neighbours."""
         sends = self.requests.sends
-        sends += self.hops.sends
-        self.hops.sends.clear()
+        sends += self.transit.sends
+        self.transit.sends.clear()
         return sends
 
     @property
@@ -54,34 +54,34 @@ class ReservationProtocol:
     @property
     def dropped(self) -> int:
         """Count of invalid messages."""
-        return self.requests.dropped + self.hops.dropped
+        return self.requests.dropped + self.transit.dropped
 
     def receive(self, neighbour: str, message: AdmissionMessage, now_us: int) -> None:
         is_here = message.request.origin == self.name
         match message:
             case Reserve():
-                self.hops.ask(neighbour, message, now_us)
+                self.transit.on_reserve(neighbour, message, now_us)
             case Refresh():
-                self.hops.keep(neighbour, message, now_us)
+                self.transit.on_refresh(neighbour, message, now_us)
             case Release():
-                self.hops.release(neighbour, message)
+                self.transit.on_release(neighbour, message)
             case ReserveReply() if is_here:
-                self.requests.answer(neighbour, message, now_us)
+                self.requests.on_reply(neighbour, message, now_us)
             case ReserveReply():
-                self.hops.answer(neighbour, message)
+                self.transit.on_reply(neighbour, message)
             case RefreshAck() if is_here:
-                self.requests.kept(neighbour, message, now_us)
+                self.requests.on_refresh_ack(neighbour, message, now_us)
             case RefreshAck():
-                self.hops.pass_back(neighbour, message)
+                self.transit.on_refresh_ack(neighbour, message)
 
     def advance(self, now_us: int) -> None:
-        self.hops.advance(now_us)
+        self.transit.advance(now_us)
         self.requests.advance(now_us)
 
     def next_due_us(self) -> int | None:
-        dues = [self.requests.next_due_us(), self.hops.next_due_us()]
+        dues = [self.requests.next_due_us(), self.transit.next_due_us()]
         return min((due for due in dues if due is not None), default=None)
 
     def check_invariants(self) -> None:
         self.requests.check_invariants()
-        self.hops.check_invariants()
+        self.transit.check_invariants()

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-MAX_PROMISES: Final = 1_000_000
+MAX_RESERVATIONS: Final = 1_000_000
 
 
 class Resource(StrEnum):
@@ -55,7 +55,7 @@ class Shortage(Struct, frozen=True):
     """Why a reservation was refused."""
 
     pool: Pool
-    asked: int
+    requested: int
     free: int
 
 
@@ -63,41 +63,41 @@ class PoolState(Struct, frozen=True, kw_only=True):
     """A pool's sums; `capacity` None: no known limit."""
 
     capacity: int | None
-    promised: int
+    reserved: int
     used: int
-    promises: int
+    reservations: int
 
 
 class _Pool:
-    __slots__ = ("capacity", "promised", "promises", "used")
+    __slots__ = ("capacity", "reservations", "reserved", "used")
 
     def __init__(self) -> None:
         self.capacity: int | None = None
-        self.promised = 0
-        self.promises = 0
+        self.reserved = 0
+        self.reservations = 0
         self.used = 0
 
 
 class ReservationTable:
     """All reservations of a node, by key, with their sums per pool."""
 
-    def __init__(self, *, promises_limit: int = MAX_PROMISES) -> None:
-        self._promises_limit = promises_limit
+    def __init__(self, *, limit: int = MAX_RESERVATIONS) -> None:
+        self._limit = limit
         self._pools: dict[Pool, _Pool] = {}
-        self._promises: dict[Hashable, dict[Pool, int]] = {}
+        self._reservations: dict[Hashable, dict[Pool, int]] = {}
 
     def __len__(self) -> int:
-        return len(self._promises)
+        return len(self._reservations)
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._promises
+        return key in self._reservations
 
     # --------------------------------------------------------------------------------- reservations
 
-    def book(self, key: Hashable, amounts: Amounts) -> Shortage | None:
+    def reserve(self, key: Hashable, amounts: Amounts) -> Shortage | None:
         """Reserve all amounts or return what is short; a known key is changed, or kept as it is."""
-        before = self._promises.get(key)
-        if before is None and len(self._promises) >= self._promises_limit:
+        before = self._reservations.get(key)
+        if before is None and len(self._reservations) >= self._limit:
             return Shortage(MEMORY, 1, 0)
         for pool, amount in amounts.items():
             if amount < 0:
@@ -112,48 +112,48 @@ class ReservationTable:
 
     def release(self, key: Hashable) -> bool:
         """Release a reservation; returns whether it existed."""
-        amounts = self._promises.pop(key, None)
+        amounts = self._reservations.pop(key, None)
         if amounts is None:
             return False
         for pool, amount in amounts.items():
-            self._take_back(pool, amount)
+            self._subtract(pool, amount)
         return True
 
     def correct(self, key: Hashable, pool: Pool, amount: int) -> bool:
         """Set an amount to what is really needed, free or not; returns whether there was one."""
-        amounts = self._promises.get(key)
+        amounts = self._reservations.get(key)
         if amounts is None or pool not in amounts:
             return False
         self._put(key, {**amounts, pool: max(amount, 0)})
         return True
 
     def amounts(self, key: Hashable) -> dict[Pool, int]:
-        return dict(self._promises.get(key, ()))
+        return dict(self._reservations.get(key, ()))
 
     def __iter__(self) -> Iterator[Hashable]:
         """Iterate over the keys of all reservations."""
-        return iter(self._promises)
+        return iter(self._reservations)
 
     # --------------------------------------------------------------------------------- resources
 
     def set_capacity(self, pool: Pool, capacity: int | None) -> None:
         """Set the capacity; reservations stay, even beyond it."""
         self._pool(pool).capacity = capacity
-        self._forget(pool)
+        self._remove_unused(pool)
 
     def set_used(self, pool: Pool, used: int) -> None:
         """Set the measured use."""
         self._pool(pool).used = max(used, 0)
-        self._forget(pool)
+        self._remove_unused(pool)
 
     def free(self, pool: Pool) -> int | None:
         """Return what can still be reserved, below 0 if overbooked; None: no limit."""
         known = self._pools.get(pool)
         if known is None or known.capacity is None:
             return None
-        return known.capacity - max(known.promised, known.used)
+        return known.capacity - max(known.reserved, known.used)
 
-    def overbooked(self) -> list[Pool]:
+    def overcommitted(self) -> list[Pool]:
         """Return the pools of which more is reserved or used than their capacity."""
         return [pool for pool in self._pools if (self.free(pool) or 0) < 0]
 
@@ -161,41 +161,41 @@ class ReservationTable:
         return {
             pool: PoolState(
                 capacity=known.capacity,
-                promised=known.promised,
+                reserved=known.reserved,
                 used=known.used,
-                promises=known.promises,
+                reservations=known.reservations,
             )
             for pool, known in self._pools.items()
         }
 
     def check_invariants(self) -> None:
-        assert len(self._promises) <= self._promises_limit
+        assert len(self._reservations) <= self._limit
         promised: dict[Pool, int] = {}
         counts: dict[Pool, int] = {}
-        for amounts in self._promises.values():
+        for amounts in self._reservations.values():
             for pool, amount in amounts.items():
                 assert amount >= 0
                 promised[pool] = promised.get(pool, 0) + amount
                 counts[pool] = counts.get(pool, 0) + 1
         for pool, known in self._pools.items():
-            assert known.promised == promised.pop(pool, 0)
-            assert known.promises == counts.get(pool, 0)
-            assert known.promises or known.used or known.capacity is not None
+            assert known.reserved == promised.pop(pool, 0)
+            assert known.reservations == counts.get(pool, 0)
+            assert known.reservations or known.used or known.capacity is not None
         assert not promised
 
     def _put(self, key: Hashable, amounts: Amounts) -> None:
         self.release(key)
-        self._promises[key] = dict(amounts)
+        self._reservations[key] = dict(amounts)
         for pool, amount in amounts.items():
             known = self._pool(pool)
-            known.promised += amount
-            known.promises += 1
+            known.reserved += amount
+            known.reservations += 1
 
-    def _take_back(self, pool: Pool, amount: int) -> None:
+    def _subtract(self, pool: Pool, amount: int) -> None:
         known = self._pools[pool]
-        known.promised -= amount
-        known.promises -= 1
-        self._forget(pool)
+        known.reserved -= amount
+        known.reservations -= 1
+        self._remove_unused(pool)
 
     def _pool(self, pool: Pool) -> _Pool:
         known = self._pools.get(pool)
@@ -203,28 +203,28 @@ class ReservationTable:
             known = self._pools[pool] = _Pool()
         return known
 
-    def _forget(self, pool: Pool) -> None:
+    def _remove_unused(self, pool: Pool) -> None:
         known = self._pools[pool]
-        if not known.promises and not known.used and known.capacity is None:
+        if not known.reservations and not known.used and known.capacity is None:
             del self._pools[pool]
 
 
 class CpuCapacityEstimator:
     """Learns how many events this node can process, in thousandths per second; None if unknown."""
 
-    def __init__(self, *, threshold: float = 0.8, looks: int = 3) -> None:
+    def __init__(self, *, threshold: float = 0.8, samples: int = 3) -> None:
         if not 0 < threshold <= 1:
             raise ValueError(f"expected a threshold above 0 and up to 1, got {threshold}")
         self.capacity: int | None = None
         self._threshold = threshold
-        self._lately: deque[int] = deque(maxlen=looks)
+        self._recent: deque[int] = deque(maxlen=samples)
 
-    def look(self, cpu_use: float, rate: int) -> int | None:
+    def sample(self, cpu_use: float, rate: int) -> int | None:
         """Add a sample of CPU use (0 to 1) and event rate; returns the capacity."""
-        self._lately.append(rate)
+        self._recent.append(rate)
         if self.capacity is None:
             if cpu_use >= self._threshold and rate > 0:
                 self.capacity = rate
-        elif len(self._lately) == self._lately.maxlen:
-            self.capacity = max(self.capacity, min(self._lately))
+        elif len(self._recent) == self._recent.maxlen:
+            self.capacity = max(self.capacity, min(self._recent))
         return self.capacity

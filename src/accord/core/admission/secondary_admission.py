@@ -42,10 +42,10 @@ class SecondaryAdmission(NetworkedAdmission):
         self.dropped = 0
         self._tiers = tiers
         self._seen = tiers.version
-        self._posting = AdvertisementSender(incarnation, tiers, self._post)
-        admission.find_ways = self.ways
-        admission.ask_parents()
-        tiers.serve(SERVICE, self._hear)
+        self._advert_sender = AdvertisementSender(incarnation, tiers, self._send_delta)
+        admission.find_source_paths = self.source_paths
+        admission.delegate_to_parents()
+        tiers.register(SERVICE, self._on_message)
 
     def advertise(
         self, publisher: str, name: str, filter_: Filter, rate_hz: float, now_us: int
@@ -53,13 +53,17 @@ class SecondaryAdmission(NetworkedAdmission):
         """Register a local publisher's advertisement; the same name replaces it."""
         self.admission.advertise(publisher, name, filter_, rate_hz, now_us)
         advert = AdvertisementRecord(filter_.channel, str(filter_.predicate), rate_hz)
-        self._posting.put(publisher, name, advert)
+        self._advert_sender.put(publisher, name, advert)
 
     def unadvertise(self, publisher: str, name: str) -> bool:
-        self._posting.put(publisher, name, None)
+        self._advert_sender.put(publisher, name, None)
         return super().unadvertise(publisher, name)
 
-    def ways(self, filter_: Filter, known: tuple[SourcePath, ...] = ()) -> tuple[SourcePath, ...]:  # noqa: ARG002
+    def source_paths(
+        self,
+        filter_: Filter,  # noqa: ARG002
+        known: tuple[SourcePath, ...] = (),
+    ) -> tuple[SourcePath, ...]:
         """Return the path to the active parent for any filter: only the parent knows publishers."""
         for parent, link in self._tiers.links.items():
             if link.is_active:
@@ -69,35 +73,35 @@ class SecondaryAdmission(NetworkedAdmission):
     def advance(self, now_us: int) -> None:
         if self._tiers.version != self._seen:
             self._seen = self._tiers.version
-            self.admission.looking.changed()
+            self.admission.reevaluations.schedule()
         self.admission.advance(now_us)
-        self._posting.advance(now_us)
+        self._advert_sender.advance(now_us)
         self._send()
 
     def next_due_us(self) -> int:
         if self.admission.sends or self._tiers.version != self._seen:
             return 0
-        due_us = self._posting.next_due_us()
+        due_us = self._advert_sender.next_due_us()
         own_us = self.admission.next_due_us()
         return due_us if own_us is None else min(due_us, own_us)
 
     def check_invariants(self) -> None:
         self.admission.check_invariants()
-        self._posting.check_invariants()
+        self._advert_sender.check_invariants()
 
-    def _hear(self, parent: str, body: bytes, now_us: int) -> None:
+    def _on_message(self, parent: str, body: bytes, now_us: int) -> None:
         message = decode_or_none(_decoder, body)
         if message is None:
             self.dropped += 1
         elif isinstance(message, AdvertisementAck):
-            self._posting.heard(parent, message, now_us)
+            self._advert_sender.on_ack(parent, message, now_us)
         else:
             self.admission.receive(parent, message, now_us)
             self._send()
 
-    def _post(self, parent: str, post: AdvertisementDelta) -> None:
-        self._tiers.say(parent, SERVICE, _encode(post))
+    def _send_delta(self, parent: str, delta: AdvertisementDelta) -> None:
+        self._tiers.send_message(parent, SERVICE, _encode(delta))
 
     def _send(self) -> None:
         for parent, message in drain(self.admission.sends):
-            self._tiers.say(parent, SERVICE, _encode(message))
+            self._tiers.send_message(parent, SERVICE, _encode(message))

@@ -120,17 +120,17 @@ class DemandStatus(Struct, frozen=True, kw_only=True):
     is_secondary: bool = False  # rates of local advertisements; parents know the rest
 
 
-def range_of(between: Interval) -> ReportedInterval:
+def reported_interval(between: Interval) -> ReportedInterval:
     return ReportedInterval(low=between.low, high=between.high if isfinite(between.high) else None)
 
 
-def filter_lines(order: FilterPoset, most: int) -> Iterator[FilterStatus]:
-    """Yield the status of the first `most` filters, last line first: narrow before wide.
+def filter_statuses(poset: FilterPoset, limit: int) -> Iterator[FilterStatus]:
+    """Yield the status of the first `limit` filters, last line first: narrow before wide.
 
     They are compared with each other only, because a filter may cover any number of others.
     """
     found = sorted(
-        islice(order, most), key=lambda each: (-each.count, -each.rate_hz, str(each.filter))
+        islice(poset, limit), key=lambda each: (-each.count, -each.rate_hz, str(each.filter))
     )
     covered: dict[int, set[int]] = {}  # by index, the indices of those that it covers
     for place in reversed(range(len(found))):
@@ -138,10 +138,10 @@ def filter_lines(order: FilterPoset, most: int) -> Iterator[FilterStatus]:
         inside = {other for other in covered if covers(filter_, found[other].filter)}
         covered[place] = inside
         between = set[int]().union(*(covered[other] for other in inside))
-        yield _filter_line(found[place], inside - between)
+        yield _filter_status(found[place], inside - between)
 
 
-def _filter_line(each: AdvertisedFilter, below: set[int]) -> FilterStatus:
+def _filter_status(each: AdvertisedFilter, below: set[int]) -> FilterStatus:
     where = str(each.filter.predicate)
     return FilterStatus(
         channel=each.filter.channel,
@@ -154,20 +154,20 @@ def _filter_line(each: AdvertisedFilter, below: set[int]) -> FilterStatus:
     )
 
 
-def pool_lines(node: str, books: ReservationTable) -> list[PoolStatus]:
-    return [pool_line(node, pool, state) for pool, state in sorted(books.state().items())]
+def pool_statuses(node: str, table: ReservationTable) -> list[PoolStatus]:
+    return [pool_status(node, pool, state) for pool, state in sorted(table.state().items())]
 
 
-def pool_line(node: str, pool: Pool, state: PoolState) -> PoolStatus:
+def pool_status(node: str, pool: Pool, state: PoolState) -> PoolStatus:
     per_unit = PER_HZ if pool.resource == Resource.CPU else 1
-    taken = max(state.promised, state.used)
+    taken = max(state.reserved, state.used)
     return PoolStatus(
         node=node,
         resource=str(pool.resource),
         of=pool.of.replace("\0", ""),  # it marks names that no client has
         capacity=None if state.capacity is None else state.capacity / per_unit,
-        promised=state.promised / per_unit,
+        promised=state.reserved / per_unit,
         used=state.used / per_unit,
         free=None if state.capacity is None else (state.capacity - taken) / per_unit,
-        promises=state.promises,
+        promises=state.reservations,
     )

@@ -26,7 +26,7 @@ from accord.core.admission.resources import Amounts, Pool, Resource
 from accord.core.admission.resources import client as client_pool
 from accord.core.admission.source_paths import Path, SourcePath
 
-AT_A_TIME: Final = 32
+MAX_BATCH: Final = 32
 PAUSE_US: Final = 10_000
 
 T = TypeVar("T")
@@ -34,47 +34,48 @@ Which = tuple[str, Hashable]  # client and key
 
 
 class ReevaluationQueue(Generic[T]):
-    """Queue of items to re-evaluate, filled with all items `settle_us` after a change."""
+    """Queue of items to re-evaluate, filled with all items `delay_us` after a change."""
 
-    def __init__(self, settle_us: int) -> None:
-        self._settle_us = settle_us
+    def __init__(self, delay_us: int) -> None:
+        self._delay_us = delay_us
         self._now_us = 0
-        self._has_news = False
+        self._has_changed = False
         self._due_us = -1  # below 0: nothing is pending
-        self._left: deque[T] = deque()
+        self._remaining: deque[T] = deque()
 
-    def changed(self) -> None:
-        self._has_news = True
+    def schedule(self) -> None:
+        self._has_changed = True
 
     def take(self, everyone: Callable[[], Iterable[T]], now_us: int) -> list[T]:
         """Return the next batch that is due."""
         self._now_us = now_us
-        if self._due_us < 0 and self._has_news:
-            self._due_us = now_us + self._settle_us
+        if self._due_us < 0 and self._has_changed:
+            self._due_us = now_us + self._delay_us
         if self._due_us < 0 or now_us < self._due_us:
             return []
-        if not self._left:
-            self._has_news = False
-            self._left.extend(everyone())
-        taken = [self._left.popleft() for _ in range(min(AT_A_TIME, len(self._left)))]
-        self._due_us = now_us + PAUSE_US if self._left else -1
+        if not self._remaining:
+            self._has_changed = False
+            self._remaining.extend(everyone())
+        taken = [self._remaining.popleft() for _ in range(min(MAX_BATCH, len(self._remaining)))]
+        self._due_us = now_us + PAUSE_US if self._remaining else -1
         return taken
 
     def next_due_us(self) -> int | None:
         if self._due_us >= 0:
             return self._due_us
-        return self._now_us + self._settle_us if self._has_news else None
+        return self._now_us + self._delay_us if self._has_changed else None
 
 
 class AdmissionRefusal(Struct, frozen=True):
     """Why a subscription was not admitted; shown to the client unchanged.
 
-    `asked` and `free` are bytes of memory, events per second of CPU, bits per second of bandwidth.
+    `requested` and `free` are bytes of memory, events per second of CPU, bits per second of
+    bandwidth.
     """
 
     node: str
     resource: Resource
-    asked: float
+    requested: float
     free: float
     of: str = ""  # the link or client whose bandwidth it is
 
@@ -98,31 +99,42 @@ class AdmissionOutcome(Struct, frozen=True, kw_only=True):
 class SubscriptionRequest:
     """A requested subscription; `outcome` is None until decided.
 
-    Its decision goes to the callback `hear` if that is set, otherwise to
+    Its decision goes to the callback `on_decision` if that is set, otherwise to
     `SubscriptionRequests.decisions`.
     """
 
     __slots__ = (
-        "asked_hz", "bandwidth", "before", "client", "filter", "guarantee", "hear", "key", "number",
-        "outcome", "told_hz", "ways", "wish",
+        "bandwidth",
+        "client",
+        "filter",
+        "flow_spec",
+        "guarantee",
+        "key",
+        "number",
+        "on_decision",
+        "outcome",
+        "parent_hz",
+        "previous",
+        "requested_hz",
+        "source_paths",
     )  # fmt: skip
 
     def __init__(
-        self, client: str, key: Hashable, filter_: Filter, guarantee: Guarantee, wish: FlowSpec
+        self, client: str, key: Hashable, filter_: Filter, guarantee: Guarantee, flow_spec: FlowSpec
     ) -> None:
         self.client = client
         self.key = key
         self.filter = filter_
         self.guarantee = guarantee
-        self.wish = wish
-        self.asked_hz = 0.0
-        self.told_hz = 0.0  # reported by the parent, which alone knows remote publishers
+        self.flow_spec = flow_spec
+        self.requested_hz = 0.0
+        self.parent_hz = 0.0  # reported by the parent, which alone knows remote publishers
         self.bandwidth: Pool = client_pool(client)
-        self.hear: Callable[[ReservationDecision], None] | None = None
-        self.ways: tuple[SourcePath, ...] | None = None  # None: the caller gave the paths
+        self.on_decision: Callable[[ReservationDecision], None] | None = None
+        self.source_paths: tuple[SourcePath, ...] | None = None  # None: the caller gave the paths
         self.number = 0  # of its reservation
         self.outcome: AdmissionOutcome | None = None
-        self.before: SubscriptionRequest | None = None  # the subscription it replaces
+        self.previous: SubscriptionRequest | None = None  # the subscription it replaces
 
     def is_for(self, filter_: Filter, guarantee: Guarantee) -> bool:
         is_same = self.filter.identity == filter_.identity and self.guarantee == guarantee
@@ -154,13 +166,13 @@ class SubscriptionRequests:
             way.path
             for subscriptions in self._by_client.values()
             for subscription in subscriptions.values()
-            for way in subscription.ways or ()
+            for way in subscription.source_paths or ()
         }
 
     def get(self, client: str, key: Hashable) -> SubscriptionRequest | None:
         return self._by_client.get(client, {}).get(key)
 
-    def numbered(self, number: int) -> SubscriptionRequest | None:
+    def by_number(self, number: int) -> SubscriptionRequest | None:
         return self._by_number.get(number)
 
     def verdicts(self, subscription: SubscriptionRequest) -> tuple[NodeVerdict, ...]:
@@ -180,15 +192,15 @@ class SubscriptionRequests:
         """Request the reservation; returns the outcome if it is decided at once."""
         known = self.get(subscription.client, subscription.key)
         subscription.number = self._requests.request(
-            subscription.wish,
+            subscription.flow_spec,
             paths,
             amounts,
             percent=subscription.guarantee.percent,
             now_us=now_us,
         )
-        subscription.before = known
+        subscription.previous = known
         if known is not None and known.outcome is None:
-            subscription.before = known.before
+            subscription.previous = known.previous
             self._end(known)
         self._by_client.setdefault(subscription.client, {})[subscription.key] = subscription
         self._by_number[subscription.number] = subscription
@@ -202,10 +214,10 @@ class SubscriptionRequests:
         subscription = self.get(client, key)
         if subscription is None:
             return False
-        if subscription.before is not None:
-            self._end(subscription.before)
+        if subscription.previous is not None:
+            self._end(subscription.previous)
         self._end(subscription)
-        self._forget(subscription)
+        self._remove(subscription)
         return True
 
     def end_all(self, client: str) -> None:
@@ -229,7 +241,7 @@ class SubscriptionRequests:
         for decision in decisions:
             subscription = self._by_number.get(decision.number)
             if subscription is not None:
-                self._decided(subscription, decision)
+                self._on_decision(subscription, decision)
 
     def check_invariants(self) -> None:
         numbers: list[int] = []
@@ -238,15 +250,17 @@ class SubscriptionRequests:
             for key, subscription in subscriptions.items():
                 assert (subscription.client, subscription.key) == (client, key)
                 numbers.append(subscription.number)
-                if subscription.before is not None:
+                if subscription.previous is not None:
                     assert subscription.outcome is None
-                    assert subscription.before.outcome is not None
-                    assert subscription.before.before is None
-                    numbers.append(subscription.before.number)
+                    assert subscription.previous.outcome is not None
+                    assert subscription.previous.previous is None
+                    numbers.append(subscription.previous.number)
         assert sorted(numbers) == sorted(self._by_number)
         assert all(self._requests.state(number) is not None for number in numbers)
 
-    def _decided(self, subscription: SubscriptionRequest, decision: ReservationDecision) -> None:
+    def _on_decision(
+        self, subscription: SubscriptionRequest, decision: ReservationDecision
+    ) -> None:
         outcome = AdmissionOutcome(
             client=subscription.client,
             key=subscription.key,
@@ -258,14 +272,16 @@ class SubscriptionRequests:
         )
         self.counts[decision.state] += 1
         subscription.outcome = outcome
-        self._settle(subscription, decision)
-        if subscription.hear is None:
+        self._resolve_replacement(subscription, decision)
+        if subscription.on_decision is None:
             self.decisions.append(outcome)
         else:
-            subscription.hear(decision)
+            subscription.on_decision(decision)
 
-    def _settle(self, subscription: SubscriptionRequest, decision: ReservationDecision) -> None:
-        before, subscription.before = subscription.before, None
+    def _resolve_replacement(
+        self, subscription: SubscriptionRequest, decision: ReservationDecision
+    ) -> None:
+        before, subscription.previous = subscription.previous, None
         if decision.state is ReservationState.ADMITTED:
             if before is not None:
                 self._end(before)
@@ -275,17 +291,17 @@ class SubscriptionRequests:
         if current is not subscription:
             # The subscription being replaced was withdrawn before its successor was decided.
             assert current is not None
-            current.before = None
+            current.previous = None
         elif before is not None:
             self._by_client[subscription.client][subscription.key] = before
         else:
-            self._forget(subscription)
+            self._remove(subscription)
 
     def _end(self, subscription: SubscriptionRequest) -> None:
         self._requests.end(subscription.number)
         self._by_number.pop(subscription.number, None)
 
-    def _forget(self, subscription: SubscriptionRequest) -> None:
+    def _remove(self, subscription: SubscriptionRequest) -> None:
         subscriptions = self._by_client[subscription.client]
         del subscriptions[subscription.key]
         if not subscriptions:
@@ -295,7 +311,7 @@ class SubscriptionRequests:
 def _refusal(verdict: NodeVerdict) -> AdmissionRefusal:
     known = verdict.resource in list(Resource)
     resource = Resource(verdict.resource) if known else Resource.PATH
-    asked, free = float(verdict.asked), float(verdict.free)
+    asked, free = float(verdict.requested), float(verdict.free)
     if resource is Resource.CPU:
-        asked, free = to_hz(verdict.asked), to_hz(verdict.free)
+        asked, free = to_hz(verdict.requested), to_hz(verdict.free)
     return AdmissionRefusal(verdict.node, resource, asked, free, verdict.of)

@@ -45,142 +45,151 @@ Assess = Callable[[FlowSpec, str, str], Amounts]
 
 
 class _TransitReservation:
-    __slots__ = ("dies_us", "is_kept", "round", "source", "towards", "wish")
+    __slots__ = ("expires_us", "flow_spec", "is_refreshed", "round", "source", "towards")
 
-    def __init__(self, ask: Reserve, at: int, dies_us: int) -> None:
-        self.round = ask.round
-        self.wish = ask.wish
-        self.towards = ask.path[at - 1]
-        self.source = ask.path[-1]
-        self.dies_us = dies_us
-        self.is_kept = False
+    def __init__(self, reserve: Reserve, at: int, expires_us: int) -> None:
+        self.round = reserve.round
+        self.flow_spec = reserve.flow_spec
+        self.towards = reserve.path[at - 1]
+        self.source = reserve.path[-1]
+        self.expires_us = expires_us
+        self.is_refreshed = False
 
     @property
     def size(self) -> int:
-        return _size(self.wish)
+        return _size(self.flow_spec)
 
 
 class TransitReservations:
     """All transit reservations of one node; the driver drains `sends`."""
 
     def __init__(
-        self, name: str, books: ReservationTable, assess: Assess, *, hold_us: int, lease_us: int
+        self, name: str, table: ReservationTable, assess: Assess, *, hold_us: int, lease_us: int
     ) -> None:
         self.name = name
         self.sends: list[Sent] = []
         self.dropped = 0  # invalid messages
-        self._books = books
+        self._table = table
         self._assess = assess
         self._hold_us = hold_us
         self._lease_us = lease_us
-        self._holds: dict[Leg, _TransitReservation] = {}
-        self._shares = FairQuota(MAX_HOLDS, MAX_BYTES)  # per neighbour
+        self._reservations: dict[Leg, _TransitReservation] = {}
+        self._quota = FairQuota(MAX_HOLDS, MAX_BYTES)  # per neighbour
         self._released = ReleasedLegs()
         self._incarnations: OrderedDict[str, int] = OrderedDict()
         self._sweep_us = 0
 
     def __len__(self) -> int:
-        return len(self._holds)
+        return len(self._reservations)
 
-    def kept(self) -> list[Leg]:
+    def refreshed(self) -> list[Leg]:
         """Return the legs whose reservation has been refreshed."""
-        return [leg for leg, hold in self._holds.items() if hold.is_kept]
+        return [leg for leg, hold in self._reservations.items() if hold.is_refreshed]
 
     def all(self) -> list[Leg]:
-        return list(self._holds)
+        return list(self._reservations)
 
-    def look_again(self, leg: Leg) -> None:
+    def reevaluate(self, leg: Leg) -> None:
         """Adjust a reservation to its present demand; drop it if that is not available.
 
         The origin learns of the drop from the reply to its next refresh.
         """
-        hold = self._holds.get(leg)
+        hold = self._reservations.get(leg)
         if hold is None:
             return
-        amounts = self._assess(hold.wish, hold.towards, hold.source)
-        if amounts != self._books.amounts(leg) and self._books.book(leg, amounts) is not None:
+        amounts = self._assess(hold.flow_spec, hold.towards, hold.source)
+        if amounts != self._table.amounts(leg) and self._table.reserve(leg, amounts) is not None:
             self._drop(leg)
 
-    def ask(self, neighbour: str, ask: Reserve, now_us: int) -> None:
-        at = self._place(neighbour, ask, is_outward=True)
-        leg = (ask.request, ask.leg)
-        is_sane = len(ask.verdicts) == at - 1 and is_replacing(ask)
-        if at == 0 or not is_sane or not self._is_current(ask.request):
+    def on_reserve(self, neighbour: str, reserve: Reserve, now_us: int) -> None:
+        at = self._index_on_path(neighbour, reserve, is_outward=True)
+        leg = (reserve.request, reserve.leg)
+        is_sane = len(reserve.verdicts) == at - 1 and is_replacing(reserve)
+        if at == 0 or not is_sane or not self._is_current(reserve.request):
             self.dropped += 1
             return
         if leg in self._released:
             return
-        hold = self._holds.get(leg)
-        if hold is not None and hold.round > ask.round:
+        hold = self._reservations.get(leg)
+        if hold is not None and hold.round > reserve.round:
             return
-        for other in ask.replaces:
-            self._end((ask.request, other))
+        for other in reserve.replaces:
+            self._release((reserve.request, other))
         try:
-            verdicts = (*ask.verdicts, self._decide(leg, ask, at, now_us))
+            verdicts = (*reserve.verdicts, self._decide(leg, reserve, at, now_us))
         except AccordError:  # the flow spec is invalid here
             self.dropped += 1
             return
-        is_end = at == len(ask.path) - 1
-        if is_end or (ask.wish.is_full and not verdicts[-1].is_yes):
+        is_end = at == len(reserve.path) - 1
+        if is_end or (reserve.flow_spec.is_full and not verdicts[-1].is_agreed):
             answer = ReserveReply(
-                ask.request, ask.round, ask.leg, ask.path, ask.wish.is_full, verdicts
+                reserve.request,
+                reserve.round,
+                reserve.leg,
+                reserve.path,
+                reserve.flow_spec.is_full,
+                verdicts,
             )
             self.sends.append((neighbour, answer))
         else:
-            forward = msgspec.structs.replace(ask, verdicts=verdicts)
-            self.sends.append((ask.path[at + 1], forward))
+            forward = msgspec.structs.replace(reserve, verdicts=verdicts)
+            self.sends.append((reserve.path[at + 1], forward))
 
-    def answer(self, neighbour: str, answer: ReserveReply) -> None:
+    def on_reply(self, neighbour: str, reply: ReserveReply) -> None:
         """Forward a reply towards the origin; a refusal frees what was held in vain."""
-        at = self._place(neighbour, answer, is_outward=False)
+        at = self._index_on_path(neighbour, reply, is_outward=False)
         if at == 0:
             self.dropped += 1
             return
-        leg = (answer.request, answer.leg)
-        hold = self._holds.get(leg)
-        is_refused = answer.is_full and not all(each.is_yes for each in answer.verdicts)
-        if is_refused and hold is not None and hold.round == answer.round and not hold.is_kept:
+        leg = (reply.request, reply.leg)
+        hold = self._reservations.get(leg)
+        is_refused = reply.is_full and not all(each.is_agreed for each in reply.verdicts)
+        if is_refused and hold is not None and hold.round == reply.round and not hold.is_refreshed:
             self._drop(leg)
-        self.sends.append((answer.path[at - 1], answer))
+        self.sends.append((reply.path[at - 1], reply))
 
-    def keep(self, neighbour: str, keep: Refresh, now_us: int) -> None:
-        at = self._place(neighbour, keep, is_outward=True)
-        if at == 0 or not self._is_current(keep.request):
+    def on_refresh(self, neighbour: str, refresh: Refresh, now_us: int) -> None:
+        at = self._index_on_path(neighbour, refresh, is_outward=True)
+        if at == 0 or not self._is_current(refresh.request):
             self.dropped += 1
             return
-        leg = (keep.request, keep.leg)
-        hold = self._holds.get(leg)
-        lost = keep.lost
-        if hold is not None and hold.round > keep.round:
+        leg = (refresh.request, refresh.leg)
+        hold = self._reservations.get(leg)
+        lost = refresh.missing
+        if hold is not None and hold.round > refresh.round:
             return
-        if self.name not in keep.nodes:
+        if self.name not in refresh.nodes:
             # It refused, then agreed to a retransmission, but that reply never reached the origin.
             if hold is not None:
                 self._drop(leg)
-        elif hold is None or hold.round < keep.round:
+        elif hold is None or hold.round < refresh.round:
             lost = (*lost, self.name)
         else:
-            hold.is_kept = True
-            hold.dies_us = max(hold.dies_us, now_us + self._lease_us)
-        if at == len(keep.path) - 1:
-            kept = RefreshAck(keep.request, keep.round, keep.leg, keep.path, keep.sequence, lost)
+            hold.is_refreshed = True
+            hold.expires_us = max(hold.expires_us, now_us + self._lease_us)
+        if at == len(refresh.path) - 1:
+            kept = RefreshAck(
+                refresh.request, refresh.round, refresh.leg, refresh.path, refresh.sequence, lost
+            )
             self.sends.append((neighbour, kept))
         else:
-            self.sends.append((keep.path[at + 1], msgspec.structs.replace(keep, lost=lost)))
+            self.sends.append(
+                (refresh.path[at + 1], msgspec.structs.replace(refresh, missing=lost))
+            )
 
-    def pass_back(self, neighbour: str, kept: RefreshAck) -> None:
-        at = self._place(neighbour, kept, is_outward=False)
+    def on_refresh_ack(self, neighbour: str, ack: RefreshAck) -> None:
+        at = self._index_on_path(neighbour, ack, is_outward=False)
         if at == 0:
             self.dropped += 1
         else:
-            self.sends.append((kept.path[at - 1], kept))
+            self.sends.append((ack.path[at - 1], ack))
 
-    def release(self, neighbour: str, release: Release) -> None:
-        at = self._place(neighbour, release, is_outward=True)
+    def on_release(self, neighbour: str, release: Release) -> None:
+        at = self._index_on_path(neighbour, release, is_outward=True)
         if at == 0:
             self.dropped += 1
             return
-        self._end((release.request, release.leg))
+        self._release((release.request, release.leg))
         if at + 1 < len(release.path):
             self.sends.append((release.path[at + 1], release))
 
@@ -188,66 +197,67 @@ class TransitReservations:
         """Expire reservations that were not refreshed."""
         if now_us < self._sweep_us:
             return
-        for leg, hold in list(self._holds.items()):
-            if hold.dies_us <= now_us:
+        for leg, hold in list(self._reservations.items()):
+            if hold.expires_us <= now_us:
                 self._drop(leg)
         self._sweep_us = min(
-            (hold.dies_us for hold in self._holds.values()), default=now_us + self._lease_us
+            (hold.expires_us for hold in self._reservations.values()),
+            default=now_us + self._lease_us,
         )
 
     def next_due_us(self) -> int | None:
-        return self._sweep_us if self._holds else None
+        return self._sweep_us if self._reservations else None
 
     def check_invariants(self) -> None:
-        assert len(self._holds) == self._shares.count
-        assert sum(hold.size for hold in self._holds.values()) == self._shares.bytes
-        self._shares.check_invariants()
-        assert not any(leg in self._released for leg in self._holds)
-        for request, leg in self._holds:
-            assert (request, leg) in self._books
+        assert len(self._reservations) == self._quota.count
+        assert sum(hold.size for hold in self._reservations.values()) == self._quota.bytes
+        self._quota.check_invariants()
+        assert not any(leg in self._released for leg in self._reservations)
+        for request, leg in self._reservations:
+            assert (request, leg) in self._table
             assert self._incarnations.get(request.origin, 0) <= request.incarnation
-        assert all(self._sweep_us <= hold.dies_us for hold in self._holds.values())
-        held = sum(isinstance(key, tuple) and key in self._holds for key in self._books)
-        assert held == len(self._holds)
+        assert all(self._sweep_us <= hold.expires_us for hold in self._reservations.values())
+        held = sum(isinstance(key, tuple) and key in self._reservations for key in self._table)
+        assert held == len(self._reservations)
 
     # ------------------------------------------------------------------------------------- inside
 
-    def _decide(self, leg: Leg, ask: Reserve, at: int, now_us: int) -> NodeVerdict:
+    def _decide(self, leg: Leg, reserve: Reserve, at: int, now_us: int) -> NodeVerdict:
         """Reserve what is needed; a retransmission within a round gets the same verdict."""
-        hold = self._holds.get(leg)
-        if hold is None or hold.round < ask.round:
-            short = self._book(leg, ask, at)
+        hold = self._reservations.get(leg)
+        if hold is None or hold.round < reserve.round:
+            short = self._reserve(leg, reserve, at)
             if short is not None:
                 if hold is not None:
                     self._drop(leg)
                 resource, of = short.pool
-                return NodeVerdict(self.name, resource, of, short.asked, short.free)
+                return NodeVerdict(self.name, resource, of, short.requested, short.free)
         if hold is None:
-            hold = self._holds[leg] = _TransitReservation(ask, at, now_us)
-            self._shares.take(hold.towards, hold.size)
-        hold.round = ask.round
-        hold.dies_us = max(hold.dies_us, now_us + self._hold_us)
-        self._sweep_us = min(self._sweep_us, hold.dies_us)
+            hold = self._reservations[leg] = _TransitReservation(reserve, at, now_us)
+            self._quota.take(hold.towards, hold.size)
+        hold.round = reserve.round
+        hold.expires_us = max(hold.expires_us, now_us + self._hold_us)
+        self._sweep_us = min(self._sweep_us, hold.expires_us)
         return NodeVerdict(self.name)
 
-    def _book(self, leg: Leg, ask: Reserve, at: int) -> Shortage | None:
-        towards, size = ask.path[at - 1], _size(ask.wish)
-        if leg not in self._holds and not self._shares.has_room(towards, size):
+    def _reserve(self, leg: Leg, reserve: Reserve, at: int) -> Shortage | None:
+        towards, size = reserve.path[at - 1], _size(reserve.flow_spec)
+        if leg not in self._reservations and not self._quota.has_room(towards, size):
             return Shortage(Pool(MEMORY.resource, f"link {towards}"), size, 0)
-        return self._books.book(leg, self._assess(ask.wish, towards, ask.path[-1]))
+        return self._table.reserve(leg, self._assess(reserve.flow_spec, towards, reserve.path[-1]))
 
-    def _end(self, leg: Leg) -> None:
+    def _release(self, leg: Leg) -> None:
         """Release a leg permanently."""
-        if leg in self._holds:
+        if leg in self._reservations:
             self._drop(leg)
         self._released.add(leg)
 
     def _drop(self, leg: Leg) -> None:
-        hold = self._holds.pop(leg)
-        self._shares.give_back(hold.towards, hold.size)
-        self._books.release(leg)
+        hold = self._reservations.pop(leg)
+        self._quota.release(hold.towards, hold.size)
+        self._table.release(leg)
 
-    def _place(self, neighbour: str, message: AdmissionMessage, *, is_outward: bool) -> int:
+    def _index_on_path(self, neighbour: str, message: AdmissionMessage, *, is_outward: bool) -> int:
         """Return this node's index on the path; 0 if path or neighbour are invalid for it."""
         path = message.path
         if not 2 <= len(path) <= MAX_PATH or len(set(path)) != len(path) or self.name not in path:
@@ -263,7 +273,7 @@ class TransitReservations:
         known = self._incarnations.get(request.origin, -1)
         if request.incarnation > known:
             self._incarnations[request.origin] = request.incarnation
-            for leg in list(self._holds):
+            for leg in list(self._reservations):
                 other = leg[0]
                 if other.origin == request.origin and other.incarnation < request.incarnation:
                     self._drop(leg)
@@ -272,10 +282,10 @@ class TransitReservations:
         return request.incarnation >= known
 
 
-def is_replacing(ask: Reserve) -> bool:
+def is_replacing(reserve: Reserve) -> bool:
     """Check that it replaces only other legs than itself, and at most `MAX_LEGS`."""
-    return len(ask.replaces) <= MAX_LEGS and ask.leg not in ask.replaces
+    return len(reserve.replaces) <= MAX_LEGS and reserve.leg not in reserve.replaces
 
 
-def _size(wish: FlowSpec) -> int:
-    return _OVERHEAD + len(wish.channel) + len(wish.where)
+def _size(flow_spec: FlowSpec) -> int:
+    return _OVERHEAD + len(flow_spec.channel) + len(flow_spec.where)

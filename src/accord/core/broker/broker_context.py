@@ -17,7 +17,7 @@ from accord.core.broker.session_records import (
     AtomicRecords,
     SessionLogRecord,
     encode_record,
-    stored,
+    stored_record,
 )
 from accord.core.monitoring.channel_counts import ChannelCounts
 from accord.core.monitoring.counters import Counters
@@ -31,9 +31,9 @@ from accord.core.scheduling.shaping_decision import ShapingTarget
 from accord.core.scheduling.strategies import Discipline
 from accord.core.scheduling.tasks import Task, Tasks
 
-NUMBERS: Final = 1_000_000  # event numbers per millisecond: more than can occur
+NUMBERS_PER_MS: Final = 1_000_000  # event numbers per millisecond: more than can occur
 # Larger groups are written as single records, as the log bounds the size of a record.
-_TOGETHER_BYTES: Final = 1 << 26
+_MAX_ATOMIC_BYTES: Final = 1 << 26
 
 
 class ConnectionPort:
@@ -58,11 +58,11 @@ class ConnectionPort:
         """Send `frame` once everything recorded so far is on disk."""
         raise NotImplementedError
 
-    def released(self, frames: bytes, count: int) -> None:
+    def send_held(self, frames: bytes, count: int) -> None:
         """Send replies that were held until now."""
         raise NotImplementedError
 
-    def hold_to_rate(self, is_held: bool) -> None:
+    def enforce_rate(self, is_rate_limited: bool) -> None:
         """Start or stop enforcing the client's advertised rate."""
         raise NotImplementedError
 
@@ -78,20 +78,20 @@ class CommitWaiter:
 
 
 class HeldReply(CommitWaiter):
-    def __init__(self, line: ConnectionPort, frames: bytes, count: int = 1) -> None:
+    def __init__(self, port: ConnectionPort, frames: bytes, count: int = 1) -> None:
         super().__init__()
-        self.line = line
+        self.port = port
         self.frames = frames
         self.count = count
 
     def release(self) -> None:
-        self.line.released(self.frames, self.count)
+        self.port.send_held(self.frames, self.count)
 
 
 class ShapingWaiter(CommitWaiter):
     """Waits until a message is shaped."""
 
-    def is_shaped(self, message: MqttMessage | None) -> None:
+    def on_shaped(self, message: MqttMessage | None) -> None:
         """Continue with the shaped message, or with the original if None."""
         raise NotImplementedError
 
@@ -107,7 +107,7 @@ class JournalCut:
         self.kept = kept
         self.offset = -1
 
-    def made(self, offset: int) -> None:
+    def set_offset(self, offset: int) -> None:
         """The first event after the cut has this journal offset or a later one."""
         self.offset = offset
 
@@ -167,11 +167,11 @@ class BrokerContext:
         self.limits = limits
         self.node = node
         # Whether event numbers here are also the event IDs at other nodes; not at a secondary node.
-        self.is_naming = True
+        self.assigns_event_ids = True
         self.router = router
         self.is_durable = is_durable
         self.now_ms = now_ms
-        self.number = now_ms * NUMBERS  # last event number, unique across restarts
+        self.number = now_ms * NUMBERS_PER_MS  # last event number, unique across restarts
         # The last event number when a journal cut was last announced to another node.
         self.cut_number = 0
         self.counters = Counters(started_ms=now_ms)
@@ -193,24 +193,24 @@ class BrokerContext:
         self.kept: list[Message | KeptRun] = []
         self.cuts: list[JournalCut] = []
         # Why history is unavailable; empty if it is available.
-        self.no_history = "nothing is kept here"
+        self.history_problem = "nothing is kept here"
         self.held: deque[CommitWaiter] = deque()
-        self.overloaded = ""  # why nothing can be recorded for now
-        self._last_number = 0
+        self.overload_cause = ""  # why nothing can be recorded for now
+        self._last_record_number = 0
 
-    def wake(self, line: ConnectionPort) -> None:
-        """Have the driver pull from `line`."""
-        if not line.is_dirty:
-            line.is_dirty = True
-            self.dirty.append(line)
+    def wake(self, connection: ConnectionPort) -> None:
+        """Have the driver pull from `port`."""
+        if not connection.is_dirty:
+            connection.is_dirty = True
+            self.dirty.append(connection)
 
-    def enter(self, message: MqttMessage, counts: ChannelCounts) -> None:
+    def assign_number(self, message: MqttMessage, counts: ChannelCounts) -> None:
         """Assign the next event number to a received message."""
         self.number += 1
         message.number = self.number
         message.counts = counts
 
-    def enter_run(self, count: int) -> range:
+    def assign_numbers(self, count: int) -> range:
         """Allocate the numbers of `count` received messages."""
         first = self.number + 1
         self.number += count
@@ -229,10 +229,10 @@ class BrokerContext:
             self.state_records.append(encode_record(record))
             self.appended += 1
 
-    def join(self, start: int) -> None:
+    def make_atomic(self, start: int) -> None:
         """Make the records from `start` on atomic: a crash keeps all of them or none."""
         records = self.state_records[start:]
-        if len(records) > 1 and sum(map(len, records)) <= _TOGETHER_BYTES:
+        if len(records) > 1 and sum(map(len, records)) <= _MAX_ATOMIC_BYTES:
             self.state_records[start:] = [encode_record(AtomicRecords(tuple(records)))]
 
     def keep(self, message: Message) -> None:
@@ -252,18 +252,18 @@ class BrokerContext:
     def store(self, message: MqttMessage) -> int:
         """The number by which records refer to `message`; records the message if necessary."""
         if not message.stored_as:
-            message.stored_as = self.new_number()
-            self.record(stored(message.stored_as, message))
+            message.stored_as = self.new_record_number()
+            self.record(stored_record(message.stored_as, message))
         return message.stored_as
 
-    def new_number(self, count: int = 1) -> int:
+    def new_record_number(self, count: int = 1) -> int:
         """Allocate `count` record numbers; returns the first."""
-        first = self._last_number + 1
-        self._last_number += count
+        first = self._last_record_number + 1
+        self._last_record_number += count
         return first
 
-    def restored(self, number: int) -> None:
-        self._last_number = max(self._last_number, number)
+    def restore_record_number(self, number: int) -> None:
+        self._last_record_number = max(self._last_record_number, number)
 
     def hold(self, held: CommitWaiter) -> None:
         """Release `held` once everything recorded so far is on disk."""

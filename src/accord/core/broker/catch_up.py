@@ -24,7 +24,7 @@ from typing import Final
 
 from accord.core.broker.broker_context import JournalCut
 from accord.core.broker.delivery import RELEASED, ClientDelivery
-from accord.core.broker.kept_messages import history_message, name_of
+from accord.core.broker.kept_messages import history_message, kept_event_id
 from accord.core.broker.message import MqttMessage
 from accord.core.broker.session import MqttSession
 from accord.core.mqtt.codes import ProtocolError
@@ -48,8 +48,8 @@ Progress = tuple[int, int, int, str, bool]
 class PageDemand:
     """A request for the next page, within the client's free space."""
 
-    def __init__(self, ask: EventQuery, cursor: str, rows: int, size: int) -> None:
-        self.ask = ask
+    def __init__(self, query: EventQuery, cursor: str, rows: int, size: int) -> None:
+        self.query = query
         self.cursor = cursor
         self.rows = rows
         self.bytes = size
@@ -81,7 +81,7 @@ class PageInFlight:
         self.progress = progress
 
     def is_done(self, session: MqttSession) -> bool:
-        left = [each for each in self.deliveries if is_under_way(session, each)]
+        left = [each for each in self.deliveries if is_unconfirmed(session, each)]
         self.deliveries = left
         return not left
 
@@ -97,7 +97,7 @@ class CatchUpCut(JournalCut):
         super().__init__(kept)
         self.catch_up = catch_up
 
-    def made(self, offset: int) -> None:
+    def set_offset(self, offset: int) -> None:
         self.catch_up.before_offset = offset
 
 
@@ -116,30 +116,30 @@ class CatchUp(Receiver):
         self.from_offset = 0
         self.before_offset = UNKNOWN
         self.cursor = ""
-        self.is_asking = False
+        self.is_fetching = False
         self.is_read = False  # everything before the cut
         self.is_live = False
         self.is_recorded = True
         self.problem = ""  # why history is unavailable for good
         self._retry_ms = 0
         self._failures = 0  # consecutive
-        self._is_whole = True  # whether `_waiting` has all events after the cut
-        self._waiting: list[BufferedLiveEvent] = []
-        self._waiting_bytes = 0
-        self._handed_over: list[PageInFlight] = []
+        self._is_complete = True  # whether `_buffer` has all events after the cut
+        self._buffer: list[BufferedLiveEvent] = []
+        self._buffer_bytes = 0
+        self._pages: list[PageInFlight] = []
         # Of the page being delivered: its deliveries, the number of its events delivered, and the
         # number seen since the page was last requested.
         self._deliveries: list[ClientDelivery] = []
-        self._had = 0
+        self._delivered = 0
         self._seen = 0
-        self._done: Progress = self._progress()
+        self._confirmed: Progress = self._progress()
 
-    def begin(self, since_ms: int) -> None:
+    def start(self, since_ms: int) -> None:
         self.since_ms = since_ms
-        self._done = self._progress()
-        self._cut()
+        self._confirmed = self._progress()
+        self._request_cut()
 
-    def go_on(self, progress: Progress) -> None:
+    def resume(self, progress: Progress) -> None:
         """Resume after a crash; what was after the cut has to be read from the journal."""
         since_ms, from_offset, before_offset, cursor, is_live = progress
         self.since_ms = since_ms
@@ -147,18 +147,18 @@ class CatchUp(Receiver):
         self.before_offset = before_offset
         self.cursor = cursor
         self.is_live = is_live
-        self._done = progress
-        self._is_whole = False
+        self._confirmed = progress
+        self._is_complete = False
         if before_offset == UNKNOWN:
-            self._cut()
+            self._request_cut()
 
-    def is_over(self) -> bool:
+    def is_removed(self) -> bool:
         """Whether the subscription was removed or replaced."""
         return self.session.subscriptions.get(self.pattern) is not self.subscription
 
     def progress(self) -> Progress:
         """The resume point that is recorded."""
-        return self._done
+        return self._confirmed
 
     def deliver(
         self,
@@ -169,34 +169,35 @@ class CatchUp(Receiver):
         grant: Grant,
     ) -> None:
         session = self.session
-        if not session.hub.router.route(message.channel).is_kept:
+        if not session.context.router.fan_out(message.channel).is_kept:
             session.deliver(message, qos, is_retained, identifiers, grant)
             return
-        if not self._is_whole:
+        if not self._is_complete:
             return
         size = len(message.payload)
-        is_much = len(self._waiting) >= _WAITING or self._waiting_bytes + size > _WAITING_BYTES
-        if is_much or session.line is None:
-            self._is_whole = False
-            self._waiting = []
-            self._waiting_bytes = 0
+        is_much = len(self._buffer) >= _WAITING or self._buffer_bytes + size > _WAITING_BYTES
+        if is_much or session.connection is None:
+            self._is_complete = False
+            self._buffer = []
+            self._buffer_bytes = 0
             return
-        self._waiting.append(BufferedLiveEvent(message, qos, is_retained, identifiers, grant))
-        self._waiting_bytes += size
+        self._buffer.append(BufferedLiveEvent(message, qos, is_retained, identifiers, grant))
+        self._buffer_bytes += size
 
-    def wanted(self, committed: int, now_ms: int) -> PageDemand | None:
+    def next_demand(self, committed: int, now_ms: int) -> PageDemand | None:
         """A request for the next page, if there is one and the client has room.
 
-        The caller passes the events to `hand_over` and calls `finish_page`, or else calls `failed`.
+        The caller passes the events to `deliver_page` and calls `finish_page`, or else calls
+        `on_failure`.
         """
-        if self.is_asking or self.is_read or not 0 <= self.before_offset <= committed:
+        if self.is_fetching or self.is_read or not 0 <= self.before_offset <= committed:
             return None
         if now_ms < self._retry_ms:
             return None
         wanted = page_room(self.session, self.subscription.qos)
         if wanted is None:
             return None
-        self.is_asking = True
+        self.is_fetching = True
         subscription = self.subscription
         ask = EventQuery(
             channel=subscription.pattern,
@@ -208,35 +209,35 @@ class CatchUp(Receiver):
         )
         return PageDemand(ask, self.cursor, wanted[0], wanted[1])
 
-    def hand_over(self, events: Sequence[QueryHit]) -> bool:
+    def deliver_page(self, events: Sequence[QueryHit]) -> bool:
         """Deliver a part of a page; False if the rest has to wait.
 
         Events already delivered are skipped when the page is requested again.
         """
         session = self.session
-        for found in events[max(0, self._had - self._seen) :]:
-            if self.is_over() or not self._hand_over(found, session):
-                self.is_asking = False
+        for found in events[max(0, self._delivered - self._seen) :]:
+            if self.is_removed() or not self._deliver_event(found, session):
+                self.is_fetching = False
                 self._seen = 0
                 return False
-            self._had += 1
+            self._delivered += 1
         self._seen += len(events)
         return True
 
     def finish_page(self, cursor: str) -> None:
         """Advance to the next page."""
-        self.is_asking = False
+        self.is_fetching = False
         self._failures = 0
         self.cursor = cursor
         self.is_read = not cursor
-        self._had = self._seen = 0
-        self._handed_over.append(PageInFlight(self._deliveries, self._progress()))
+        self._delivered = self._seen = 0
+        self._pages.append(PageInFlight(self._deliveries, self._progress()))
         self._deliveries = []
 
-    def _hand_over(self, found: QueryHit, session: MqttSession) -> bool:
+    def _deliver_event(self, found: QueryHit, session: MqttSession) -> bool:
         """Deliver one event; False if the client has no room for it."""
-        hub = session.hub
-        if hub.router.route(found.channel).bound.is_persistent:
+        hub = session.context
+        if hub.router.fan_out(found.channel).traits.is_persistent:
             return True  # `persistent_history` delivers it
         if self.subscription.denies(found.channel):
             return True
@@ -244,11 +245,11 @@ class CatchUp(Receiver):
             return True
         try:
             counts = hub.router.channels.get(found.channel)
-            here = hub.node if hub.is_naming else ""
-            name = name_of(found, here) if session.wants_names else None
+            here = hub.node if hub.assigns_event_ids else ""
+            name = kept_event_id(found, here) if session.wants_event_ids else None
             message = history_message(found, counts, hub.now_ms, name)
         except ProtocolError:
-            hub.counters.shed("unreadable in the archive", session.name)
+            hub.counters.count_shed("unreadable in the archive", session.name)
             return True
         qos = min(self.subscription.qos, found.qos)
         if qos and not has_room(session, message):
@@ -262,9 +263,9 @@ class CatchUp(Receiver):
             self._deliveries.append(delivery)
         return True
 
-    def failed(self, problem: str, *, is_final: bool, now_ms: int) -> None:
+    def on_failure(self, problem: str, *, is_final: bool, now_ms: int) -> None:
         """Back off after a failed page request, or stop if the failure is final."""
-        self.is_asking = False
+        self.is_fetching = False
         self._seen = 0
         self._retry_ms = now_ms + min(_RETRY_MS << min(self._failures, 10), _MAX_RETRY_MS)
         self._failures += 1
@@ -273,62 +274,62 @@ class CatchUp(Receiver):
 
     def step(self) -> bool:
         """Advance as far as possible; True once live with all pages acknowledged."""
-        self._settle()
+        self._confirm_pages()
         if not self.is_read:
             return False
         if not self.is_live:
-            if not self._is_whole:
-                self._cut_again()
+            if not self._is_complete:
+                self._start_next_range()
                 return False
             if not self._has_room():
                 return False
             self._go_live()
-        return not self._handed_over
+        return not self._pages
 
     def check_invariants(self) -> None:
-        assert len(self._waiting) <= _WAITING
-        assert self._is_whole or not self._waiting
-        assert not self.is_live or not self._waiting
+        assert len(self._buffer) <= _WAITING
+        assert self._is_complete or not self._buffer
+        assert not self.is_live or not self._buffer
 
     def _progress(self) -> Progress:
         return self.since_ms, self.from_offset, self.before_offset, self.cursor, self.is_live
 
-    def _settle(self) -> None:
+    def _confirm_pages(self) -> None:
         """Move the resume point past acknowledged pages."""
-        handed = self._handed_over
+        handed = self._pages
         if not handed or not handed[0].is_done(self.session):
             return
         while handed and handed[0].is_done(self.session):
-            self._done = handed.pop(0).progress
+            self._confirmed = handed.pop(0).progress
         self.is_recorded = False
 
-    def _cut(self) -> None:
-        hub = self.session.hub
+    def _request_cut(self) -> None:
+        hub = self.session.context
         self.before_offset = UNKNOWN
         hub.cuts.append(CatchUpCut(self, hub.kept_events()))
 
-    def _cut_again(self) -> None:
+    def _start_next_range(self) -> None:
         self.from_offset = self.before_offset
         self.cursor = ""
         self.is_read = False
-        self._is_whole = True
-        self._cut()
+        self._is_complete = True
+        self._request_cut()
 
     def _has_room(self) -> bool:
         """Whether the client is connected and its queue has room for the whole buffer."""
         session = self.session
         outbox = session.outbox
-        if session.line is None:
+        if session.connection is None:
             return False
         free = outbox.tracked_limit - session.unfinished()
         free_bytes = outbox.tracked_bytes_limit - outbox.tracked_bytes - session.in_flight_bytes
         free_bytes = min(free_bytes, outbox.bytes_limit - outbox.bytes)
-        return free > len(self._waiting) and free_bytes > 2 * self._waiting_bytes
+        return free > len(self._buffer) and free_bytes > 2 * self._buffer_bytes
 
     def _go_live(self) -> None:
         session = self.session
-        router = session.hub.router
-        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        router = session.context.router
+        waiting, self._buffer, self._buffer_bytes = self._buffer, [], 0
         self.is_live = True
         receiver = self.subscription.receiver
         if isinstance(receiver, ReceiverProxy):
@@ -337,11 +338,11 @@ class CatchUp(Receiver):
             router.remove(self.subscription)
             self.subscription.receiver = session
             router.add(self.subscription)
-        if self._handed_over:
-            last = self._handed_over[-1]
+        if self._pages:
+            last = self._pages[-1]
             last.progress = self._progress()
         else:
-            self._done = self._progress()
+            self._confirmed = self._progress()
             self.is_recorded = False
         for each in waiting:
             session.deliver(each.message, each.qos, each.is_retained, each.identifiers, each.grant)
@@ -352,7 +353,7 @@ def page_room(session: MqttSession, qos: int) -> tuple[int, int] | None:
 
     Half of the free space is left to live events, and little is queued at a time.
     """
-    if session.line is None:
+    if session.connection is None:
         return None
     outbox = session.outbox
     rows = ROWS
@@ -377,7 +378,7 @@ def has_room(session: MqttSession, message: MqttMessage) -> bool:
     ) or outbox.tracked == 0
 
 
-def is_under_way(session: MqttSession, delivery: ClientDelivery) -> bool:
+def is_unconfirmed(session: MqttSession, delivery: ClientDelivery) -> bool:
     """Whether the client may still lack a tracked message."""
     is_known = session.unacknowledged.get(delivery.packet_id) is delivery
     return is_known and delivery.stage != RELEASED

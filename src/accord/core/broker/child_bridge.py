@@ -48,37 +48,41 @@ class ChildBridge:
         tiers: TierLinks | None = None,
     ) -> None:
         assert bridge.channels is not None
-        assert bridge.answering is not None
+        assert bridge.feedback_router is not None
         self.parent = Parent(incarnation, TierOptions(), self, tiers)
         self._bridge = bridge
         self._channels = bridge.channels
-        self._answering = bridge.answering
+        self._feedback_router = bridge.feedback_router
         self._broker = bridge.broker
         self._clock_us = clock_us
-        self._children = ChildReceivers(bridge.broker.router, bridge.channels, bridge.answering)
+        self._children = ChildReceivers(
+            bridge.broker.router, bridge.channels, bridge.feedback_router
+        )
         self._children.incarnation_of = self.parent.incarnation_of
-        self.wanted = self._children.wanted
-        bridge.channels.overlay.on_takes = self.parent.takes
+        self.interested = self._children.interested
+        bridge.channels.overlay.on_can_accept = self.parent.can_accept
         self._is_echoed = False  # of the event being published
         # Events not on disk yet: required log position, channel and number.
-        self._unkept: deque[tuple[int, str, int]] = deque()
+        self._uncommitted: deque[tuple[int, str, int]] = deque()
         exchange = bridge.channels.services.get(SERVICE)
         if isinstance(exchange, HistoryProtocol):
-            self.parent.past = exchange
-            exchange.on_answer = self._recalled
+            self.parent.history = exchange
+            exchange.on_child_reply = self._on_history_reply
 
-    def published(self, message: MqttMessage) -> None:
+    def on_published(self, message: MqttMessage) -> None:
         """Pass `message` to the children the router has just selected."""
-        wanted = self.wanted
+        wanted = self.interested
         if not wanted:
             return
         bridge = self._bridge
         event = bridge.event
         if event is None:
             importance = max(grant.importance for grant in wanted.values())
-            source = self._broker.hub.node
-            event = msgspec.structs.replace(bridge.carried(message, importance), source=source)
-        for child in self._children.for_whom(event, is_echoed=self._is_echoed):
+            source = self._broker.context.node
+            event = msgspec.structs.replace(
+                bridge.transit_event(message, importance), source=source
+            )
+        for child in self._children.receivers_of(event, is_echoed=self._is_echoed):
             self.put(child, event)
 
     def is_new(self, event: Carried) -> bool:
@@ -91,108 +95,110 @@ class ChildBridge:
         clean = msgspec.structs.replace(event, routes=(), receipts=(), template="", note=b"")
         return self.parent.put(child, clean, self._clock_us(), is_in_order=is_in_order)
 
-    def _recalled(self, child: str, node: str, answer: HistoryReply, now_us: int) -> None:  # noqa: ARG002
-        self.parent.recalled(child, RelayedHistoryReply(node, answer))
+    def _on_history_reply(self, child: str, node: str, answer: HistoryReply, now_us: int) -> None:  # noqa: ARG002
+        self.parent.on_history_reply(child, RelayedHistoryReply(node, answer))
 
     # ------------------------------------------------------------------------- children's requests
 
-    def joined(self, child: str, incarnation: int) -> None:
-        self._answering.joined(child, incarnation)
+    def on_joined(self, child: str, incarnation: int) -> None:
+        self._feedback_router.on_joined(child, incarnation)
 
-    def left(self, child: str) -> None:
-        self._answering.left(child)
+    def on_left(self, child: str) -> None:
+        self._feedback_router.on_left(child)
 
-    def need(self, child: str, key: str, need: Interest | None) -> None:
+    def on_interest(self, child: str, key: str, interest: Interest | None) -> None:
         """Add or remove a child's interest; a new one also gets retained messages."""
-        self._children.need(child, key, need)
-        if need is None:
+        self._children.set_interest(child, key, interest)
+        if interest is None:
             return
-        hub = self._broker.hub
-        for message in self._broker.retained.select(need.filter, now_ms=hub.now_ms):
+        hub = self._broker.context
+        for message in self._broker.retained.select(interest.filter, now_ms=hub.now_ms):
             if isinstance(message, MqttMessage):
-                event = self._bridge.carried(message, 0)
+                event = self._bridge.transit_event(message, 0)
                 self.put(child, msgspec.structs.replace(event, source=hub.node), is_kept=True)
 
-    def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:
+    def publish_event(self, event: Carried, *, is_echoed: bool) -> int | None:
         if event.channel == FEEDBACK:
-            return self._take_answer(event)
+            return self._forward_feedback(event)
         if not self._channels.has_room(event.channel):
             return None
-        hub = self._broker.hub
+        hub = self._broker.context
         message = message_of(event, hub.now_ms)
         if message is None or 0 < event.deadline_us <= event.age_us:
-            hub.counters.shed(DAMAGED if message is None else "expired", event.origin)
+            hub.counters.count_shed(DAMAGED if message is None else "expired", event.origin)
             return 0
-        way = self._broker.way(Entity(event.publisher, node=event.origin), event.channel)
-        if way.route.bound.problem:
-            hub.counters.shed(UNKNOWN, event.origin)
+        way = self._broker.fan_out_for(Entity(event.publisher, node=event.origin), event.channel)
+        if way.channel_fan_out.traits.problem:
+            hub.counters.count_shed(UNKNOWN, event.origin)
             return 0
-        is_ordered = way.route.bound.is_ordered
+        is_ordered = way.channel_fan_out.traits.is_ordered
         has_come = self._children.has_seen(event)
-        is_kept = way.route.bound.is_persistent
+        is_kept = way.channel_fan_out.traits.is_persistent
         if is_ordered and has_come and not is_kept:
             return 0  # it already has its position
-        hub.enter(message, way.route.counts)
-        message.home, message.home_number = event.origin, event.original
-        self._bridge.origin, self._bridge.original = event.origin, event.original
+        hub.assign_number(message, way.channel_fan_out.counts)
+        message.event_node, message.event_number = event.origin, event.original
+        self._bridge.child, self._bridge.child_number = event.origin, event.original
         self._is_echoed = is_echoed
         kept = hub.appended
         try:
             if has_come and is_kept:
                 self._keep(message)
             if has_come and not is_ordered:
-                nodes = self._bridge.remotes.selecting(event.channel)
+                nodes = self._bridge.remote_interests.find_nodes(event.channel)
                 self._bridge.send(message, nodes, event.importance)
             elif not has_come:
                 # An event that waits for its position arrives through `OverlayBridge.arrived`.
                 if not is_ordered:
                     self._children.is_new(event)
                 with suppress(EventError):
-                    self._broker.publish_now(message, way)
+                    self._broker.publish_inline(message, way)
         finally:
-            self._bridge.origin, self._bridge.original = "", 0
+            self._bridge.child, self._bridge.child_number = "", 0
             self._is_echoed = False
         if hub.appended > kept:
-            self._unkept.append((hub.appended, event.channel, message.number))
+            self._uncommitted.append((hub.appended, event.channel, message.number))
         return message.number
 
     def _keep(self, message: MqttMessage) -> None:
         """Keep a duplicate too: the other parent may have failed before it was on disk there."""
-        hub, pasts = self._broker.hub, self._broker.pasts
+        hub, pasts = self._broker.context, self._broker.histories
         if pasts is not None and hub.is_durable:
-            pasts.asker.has_kept()
+            pasts.client.announce_history()
         with suppress(EventError):
             message.event()
             hub.keep(journal_form(message))
 
-    def _take_answer(self, event: Carried) -> int:
+    def _forward_feedback(self, event: Carried) -> int:
         """Forward feedback of a child's client to the source of an event, at any node."""
-        hub, feedback = self._broker.hub, self._broker.feedback
+        hub, feedback = self._broker.context, self._broker.feedback
         if feedback is None:
-            hub.counters.shed(DAMAGED, event.origin)
+            hub.counters.count_shed(DAMAGED, event.origin)
             return 0
         hub.number += 1
         importance = min(max(event.importance, 0), IMPORTANCES - 1)
         own = msgspec.structs.replace(event, event=hub.number, importance=importance)
         is_again = not self.is_new(own)  # other nodes may still lack it
-        feedback.arrived(own, hub.now_ms, self._bridge.bring, is_again=is_again)
+        feedback.on_remote_feedback(
+            own, hub.now_ms, self._bridge.send_feedback, is_duplicate=is_again
+        )
         return hub.number
 
-    def unsettled(self, channel: str) -> list[int]:
-        unkept = self._unkept
-        while unkept and unkept[0][0] <= self._broker.hub.committed:
+    def unconfirmed(self, channel: str) -> list[int]:
+        unkept = self._uncommitted
+        while unkept and unkept[0][0] <= self._broker.context.committed:
             unkept.popleft()
         found = [number for _, name, number in unkept if name == channel]
-        return [*self._children.unsettled(channel), *found]
+        return [*self._children.unconfirmed(channel), *found]
 
-    def patience_us(self, channel: str) -> int:
-        return self._children.patience_us(channel)
+    def child_timeout_us(self, channel: str) -> int:
+        return self._children.child_timeout_us(channel)
 
-    def answer(self, ask: ChannelLookup) -> ChannelLookupReply:
-        return self._children.answer(ask)
+    def look_up(self, request: ChannelLookup) -> ChannelLookupReply:
+        return self._children.look_up(request)
 
-    def directory(self) -> int:
-        return self._children.directory()
+    def directory_version(self) -> int:
+        return self._children.directory_version()
 
     def check_invariants(self) -> None:
         self.parent.check_invariants()

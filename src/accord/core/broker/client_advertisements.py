@@ -24,8 +24,8 @@ from accord.core.predicates.predicate import parse
 if TYPE_CHECKING:
     from accord.core.broker.broker import Broker
 
-BEYOND: Final = "beyond advertised rate"
-MAX_NAME: Final = 256
+OVER_RATE: Final = "beyond advertised rate"
+MAX_NAME_LENGTH: Final = 256
 _EVERYTHING: Final = "TRUE"
 
 
@@ -38,7 +38,7 @@ class AdvertisementPort(Protocol):
 
     def unadvertise(self, publisher: str, name: str, /) -> bool: ...
 
-    def publisher_gone(self, publisher: str, /) -> None: ...
+    def on_publisher_gone(self, publisher: str, /) -> None: ...
 
 
 class Advertisement(Struct, frozen=True, kw_only=True):
@@ -55,14 +55,16 @@ class Advertisement(Struct, frozen=True, kw_only=True):
 
 class ClientAdvertisements:
     def __init__(self, broker: Broker, admission: Admission, clock_us: Callable[[], int]) -> None:
-        self.board: AdvertisementPort = admission
+        self.port: AdvertisementPort = admission
         self.limited = 0  # events so far in excess of an advertisement
         self._broker = broker
         self._admission = admission
         self._clock_us = clock_us
         self._is_binding = admission.options.mode is Mode.ENFORCE
-        self._of: dict[str, dict[str, Filter]] = {}  # by client and name
-        self._looks: dict[str, bool] = {}  # by client: whether its filters need attributes
+        self._filters: dict[str, dict[str, Filter]] = {}  # by client and name
+        self._needs_attributes: dict[
+            str, bool
+        ] = {}  # by client: whether its filters need attributes
 
     def advertise(
         self, session: MqttSession, name: str, channel: str, where: str, rate_hz: float
@@ -71,32 +73,32 @@ class ClientAdvertisements:
 
         Raises AdmissionError or PredicateError if it is invalid.
         """
-        if not 0 < len(name) <= MAX_NAME or not name.isprintable():
-            raise AdmissionError("name", f"expected 1 to {MAX_NAME} printable characters")
+        if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+            raise AdmissionError("name", f"expected 1 to {MAX_NAME_LENGTH} printable characters")
         if channel.startswith("$"):
             raise AdmissionError("channel", f"expected one of yours, got {channel[:80]}")
         filter_ = Filter(channel, parse(where or _EVERYTHING))
-        self.board.advertise(session.name, name, filter_, rate_hz, self._clock_us())
-        self._of.setdefault(session.name, {})[name] = filter_
-        self._changed(session)
+        self.port.advertise(session.name, name, filter_, rate_hz, self._clock_us())
+        self._filters.setdefault(session.name, {})[name] = filter_
+        self._update_enforcement(session)
 
     def unadvertise(self, session: MqttSession, name: str) -> bool:
-        known = self._of.get(session.name, {})
+        known = self._filters.get(session.name, {})
         if known.pop(name, None) is None:
             return False
         if not known:
-            del self._of[session.name]
-        self.board.unadvertise(session.name, name)
-        self._changed(session)
+            del self._filters[session.name]
+        self.port.unadvertise(session.name, name)
+        self._update_enforcement(session)
         return True
 
-    def session_ended(self, session: MqttSession) -> None:
-        if self._of.pop(session.name, None) is not None:
-            self.board.publisher_gone(session.name)
-            self._changed(session)
+    def on_session_ended(self, session: MqttSession) -> None:
+        if self._filters.pop(session.name, None) is not None:
+            self.port.on_publisher_gone(session.name)
+            self._update_enforcement(session)
 
-    def of(self, client: str) -> list[Advertisement]:
-        filters = self._of.get(client, {})
+    def advertisements_of(self, client: str) -> list[Advertisement]:
+        filters = self._filters.get(client, {})
         return [
             Advertisement(
                 client=client,
@@ -112,15 +114,15 @@ class ClientAdvertisements:
 
     def clients(self) -> list[str]:
         """Clients with advertisements."""
-        return list(self._of)
+        return list(self._filters)
 
-    def is_beyond(self, message: MqttMessage) -> bool:
+    def exceeds_rate(self, message: MqttMessage) -> bool:
         """Whether a message exceeds its advertisements; raises EventError for bad attributes."""
         values: dict[str, Value] = {}
         document = None
-        if self._looks.get(message.publisher):
+        if self._needs_attributes.get(message.publisher):
             values, document = dict(message.values()), message.document()
-        standing = self._admission.published(
+        standing = self._admission.police(
             message.publisher, message.channel, values, document, self._clock_us()
         )
         if standing is not Compliance.OVER:
@@ -128,14 +130,14 @@ class ClientAdvertisements:
         self.limited += 1
         return self._is_binding
 
-    def _changed(self, session: MqttSession) -> None:
-        filters = self._of.get(session.name)
-        session.is_held = filters is not None
-        self._looks.pop(session.name, None)
+    def _update_enforcement(self, session: MqttSession) -> None:
+        filters = self._filters.get(session.name)
+        session.is_rate_limited = filters is not None
+        self._needs_attributes.pop(session.name, None)
         if filters is not None:
-            self._looks[session.name] = any(where_of(each) for each in filters.values())
-        if session.line is not None:
-            session.line.hold_to_rate(session.is_held)
+            self._needs_attributes[session.name] = any(where_of(each) for each in filters.values())
+        if session.connection is not None:
+            session.connection.enforce_rate(session.is_rate_limited)
 
 
 def where_of(filter_: Filter) -> str:

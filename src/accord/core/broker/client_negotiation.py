@@ -24,7 +24,12 @@ from accord.core.quality.client_quality import (
     ClientQuality,
     NegotiatedItem,
 )
-from accord.core.quality.expectations import MAX_ALTERNATIVES, Expectation, Lifecycle, wanted_of
+from accord.core.quality.expectations import (
+    MAX_ALTERNATIVES,
+    Expectation,
+    Lifecycle,
+    score_expectation,
+)
 from accord.core.quality.json_forms import (
     MAX_OWN_ID,
     ExpectationForm,
@@ -55,16 +60,16 @@ if TYPE_CHECKING:
     from accord.core.broker.broker import Broker
 
 EXPECT: Final = "expect"
-MAX_OF_ONE: Final = 10_000  # expectations of a client, and also profiles
-_TOLD_AGAIN: Final = 1_000  # states sent to a new subscriber
-_AT_ONCE: Final = 50  # items settled per step when clients connect or leave
+MAX_PER_CLIENT: Final = 10_000  # expectations of a client, and also profiles
+_MAX_STATES_SENT: Final = 1_000  # states sent to a new subscriber
+_ITEMS_PER_STEP: Final = 50  # items settled per step when clients connect or leave
 
 
 class SubscribeExpectations:
     """The expectations of a SUBSCRIBE, or why they could not be parsed."""
 
-    def __init__(self, wishes: tuple[ExpectationForm, ...], problem: str = "") -> None:
-        self.wishes = wishes
+    def __init__(self, forms: tuple[ExpectationForm, ...], problem: str = "") -> None:
+        self.forms = forms
         self.problem = problem
 
 
@@ -74,36 +79,41 @@ class NegotiationCounts(msgspec.Struct):
     advice: int = 0
     usages: int = 0
     states: int = 0
-    acts: int = 0
+    mechanisms: int = 0
 
 
 class ClientNegotiation:
     """Connects sessions to the negotiation; `clock_us` returns the overlay's time.
 
-    Mechanisms that concern a publisher but not its events (another path) are passed to `on_act`.
+    Mechanisms that concern a publisher but not its events (another path) are passed to
+    `on_mechanism`.
     """
 
     def __init__(
         self, broker: Broker, negotiation: Negotiation, clock_us: Callable[[], int]
     ) -> None:
         self.negotiation = negotiation
-        self.exchange: TierNegotiation | None = None  # set once the node is part of an overlay
+        self.tier_negotiation: TierNegotiation | None = (
+            None  # set once the node is part of an overlay
+        )
         self.counts = NegotiationCounts()
-        self.holders: dict[str, ClientQuality] = {}
-        self.watching = QualityMonitor(broker, negotiation, clock_us, self.holders, self.take)
-        self.on_act: Callable[[ApplyMechanism], None] | None = None
+        self.clients: dict[str, ClientQuality] = {}
+        self.monitor = QualityMonitor(
+            broker, negotiation, clock_us, self.clients, self.handle_notices
+        )
+        self.on_mechanism: Callable[[ApplyMechanism], None] | None = None
         self.on_withdraw: Callable[[int], None] | None = None
-        self.is_stirred = False  # whether something may have become due
+        self.may_be_due = False  # whether something may have become due
         self._broker = broker
         self._clock_us = clock_us
         self._last_number = 0
-        self._held: dict[str, ClientExpectation] = {}  # by their IDs in the negotiation
+        self._expectations: dict[str, ClientExpectation] = {}  # by their IDs in the negotiation
         self._due: dict[NegotiatedItem, bool] = {}  # to be settled
         self._ended: dict[str, ClientQuality] = {}  # with items that may be due
 
     # Subscriptions
 
-    def expecting(self, properties: Properties) -> SubscribeExpectations | None:
+    def parse_expectations(self, properties: Properties) -> SubscribeExpectations | None:
         """The user properties `expect` of a SUBSCRIBE, if there are any."""
         texts = [text for name, text in properties.user if name == EXPECT]
         if not texts:
@@ -118,32 +128,32 @@ class ClientNegotiation:
             return SubscribeExpectations((), str(error))
         return SubscribeExpectations(wishes)
 
-    def problem(
-        self, session: MqttSession, name: str, pattern: str, expecting: SubscribeExpectations
+    def expectations_problem(
+        self, session: MqttSession, name: str, pattern: str, expectations: SubscribeExpectations
     ) -> str:
         """Why a subscription can't have these expectations instead of its present ones."""
-        if expecting.problem:
-            return expecting.problem
+        if expectations.problem:
+            return expectations.problem
         if pattern.startswith("$"):
             return ""
-        holder = self.holders.get(session.name)
+        holder = self.clients.get(session.name)
         expected = {} if holder is None else holder.expected
         mine = () if holder is None else holder.by_subscription.get(name, ())
-        if len(expected) - len(mine) + len(expecting.wishes) > MAX_OF_ONE:
-            return f"expect: you have {MAX_OF_ONE} expectations already"
+        if len(expected) - len(mine) + len(expectations.forms) > MAX_PER_CLIENT:
+            return f"expect: you have {MAX_PER_CLIENT} expectations already"
         ids: set[str] = set()
-        for wish in expecting.wishes:
+        for wish in expectations.forms:
             if wish.id and (wish.id in ids or (wish.id in expected and wish.id not in mine)):
                 return f"expect.id: {wish.id!r} is another expectation's"
             ids.add(wish.id)
             try:
-                wanted_of(_expectation(wish, "x", "x", pattern), self.negotiation.registry)
+                score_expectation(_expectation(wish, "x", "x", pattern), self.negotiation.registry)
             except QualityError as error:
-                return _said(error, "x", wish.id)
+                return _with_own_id(error, "x", wish.id)
         return ""
 
-    def subscribed(
-        self, session: MqttSession, name: str, pattern: str, expecting: SubscribeExpectations
+    def on_subscribed(
+        self, session: MqttSession, name: str, pattern: str, expectations: SubscribeExpectations
     ) -> str:
         """Register the expectations of a new subscription; returns why that failed, or "".
 
@@ -151,69 +161,69 @@ class ClientNegotiation:
         """
         if pattern.startswith("$"):
             return ""
-        for wish in expecting.wishes:
+        for wish in expectations.forms:
             try:
                 self.register(session, name, pattern, wish)
             except QualityError as error:
-                self.unsubscribed(session, name)
+                self.on_unsubscribed(session, name)
                 return str(error)
         return ""
 
-    def restored(self, session: MqttSession, name: str, pattern: str, texts: Iterable[str]) -> None:
+    def restore(self, session: MqttSession, name: str, pattern: str, texts: Iterable[str]) -> None:
         """Register the expectations of a recovered session; unreadable ones are skipped."""
         for text in texts:
             try:
                 form = read_json(text, EXPECT)
                 is_suspended = form.pop("suspended", False) is True
                 wish = parse_expectation(form, self.negotiation.registry)
-                holder = self._holder(session)
-                holder.is_away = session.line is None
+                holder = self._client(session)
+                holder.is_offline = session.connection is None
                 expected = self.register(session, name, pattern, wish)
             except QualityError:
                 continue
             expected.is_suspended = is_suspended
 
-    def texts(self, session: MqttSession, name: str) -> tuple[str, ...]:
-        """The expectations of a subscription, in the form `restored` takes."""
-        holder = self.holders.get(session.name)
+    def expectation_texts(self, session: MqttSession, name: str) -> tuple[str, ...]:
+        """The expectations of a subscription, in the form `restore` takes."""
+        holder = self.clients.get(session.name)
         if holder is None:
             return ()
         texts = []
         for each in holder.by_subscription.get(name, {}).values():
-            form = render_expectation(msgspec.structs.replace(each.wish, id=each.id))
+            form = render_expectation(msgspec.structs.replace(each.form, id=each.id))
             if each.is_suspended:
                 form["suspended"] = True
             texts.append(msgspec.json.encode(form).decode())
         return tuple(texts)
 
-    def unsubscribed(self, session: MqttSession, name: str) -> None:
-        holder = self.holders.get(session.name)
+    def on_unsubscribed(self, session: MqttSession, name: str) -> None:
+        holder = self.clients.get(session.name)
         if holder is None:
             return
         for expected in list(holder.by_subscription.get(name, {}).values()):
             self._revoke(holder, expected)
-        self._forget(holder)
+        self._remove_if_empty(holder)
 
     # Sessions
 
-    def left(self, session: MqttSession) -> None:
+    def on_offline(self, session: MqttSession) -> None:
         """The client is offline, temporarily or for good."""
-        holder = self.holders.get(session.name)
-        if holder is not None and not holder.is_away:
-            holder.is_away = True
-            self._all_due(holder)
+        holder = self.clients.get(session.name)
+        if holder is not None and not holder.is_offline:
+            holder.is_offline = True
+            self._schedule_all(holder)
 
-    def returned(self, session: MqttSession) -> None:
-        holder = self.holders.get(session.name)
-        if holder is not None and holder.is_away:
-            holder.is_away = False
-            self._all_due(holder)
+    def on_online(self, session: MqttSession) -> None:
+        holder = self.clients.get(session.name)
+        if holder is not None and holder.is_offline:
+            holder.is_offline = False
+            self._schedule_all(holder)
 
-    def ended(self, session: MqttSession) -> None:
-        holder = self.holders.pop(session.name, None)
+    def on_session_ended(self, session: MqttSession) -> None:
+        holder = self.clients.pop(session.name, None)
         if holder is None:
             return
-        self._all_due(holder)
+        self._schedule_all(holder)
         for expected in holder.expected.values():
             expected.is_revoked = True
         for declared in holder.declared.values():
@@ -223,95 +233,95 @@ class ClientNegotiation:
     # Expectations
 
     def register(
-        self, session: MqttSession, name: str, pattern: str, wish: ExpectationForm
+        self, session: MqttSession, name: str, pattern: str, form: ExpectationForm
     ) -> ClientExpectation:
         """Register an expectation; raises QualityError if it is refused."""
-        holder = self._holder(session)
+        holder = self._client(session)
         try:
-            if len(holder.expected) >= MAX_OF_ONE:
-                raise QualityError("expectations", f"you have {MAX_OF_ONE} already")
-            own_id = wish.id or holder.new_id(name, MAX_OWN_ID)
+            if len(holder.expected) >= MAX_PER_CLIENT:
+                raise QualityError("expectations", f"you have {MAX_PER_CLIENT} already")
+            own_id = form.id or holder.new_id(name, MAX_OWN_ID)
             if own_id in holder.expected:
                 problem = "registered already; update it, or choose another id"
                 raise QualityError(f"expectation {own_id!r}", problem)
             self._last_number += 1
             key = f"{own_id}\n{self._last_number}"
-            expectation = _expectation(wish, key, holder.key(name), pattern)
-            expected = ClientExpectation(holder, own_id, name, wish, expectation)
+            expectation = _expectation(form, key, holder.key(name), pattern)
+            expected = ClientExpectation(holder, own_id, name, form, expectation)
             # Entered before it is settled: the resulting notices refer to it.
-            self._held[key] = expected
+            self._expectations[key] = expected
             holder.add(expected)
             try:
-                self._settle(expected)
+                self._reconcile(expected)
             except QualityError as error:
                 holder.remove(expected)
-                del self._held[key]
-                raise QualityError(EXPECT, _said(error, key, own_id)) from None
+                del self._expectations[key]
+                raise QualityError(EXPECT, _with_own_id(error, key, own_id)) from None
         finally:
-            self._forget(holder)
+            self._remove_if_empty(holder)
         return expected
 
-    def update(self, session: MqttSession, own_id: str, wish: ExpectationForm) -> None:
+    def update(self, session: MqttSession, own_id: str, form: ExpectationForm) -> None:
         expected = self.find(session, own_id)
         old = expected.expectation
-        new = _expectation(wish, old.id, old.subscription, old.channel)
+        new = _expectation(form, old.id, old.subscription, old.channel)
         try:
-            wanted_of(new, self.negotiation.registry)
+            score_expectation(new, self.negotiation.registry)
             notices = self.negotiation.update(new, now_us=self._clock_us())
         except QualityError as error:
-            raise QualityError(EXPECT, _said(error, old.id, own_id)) from None
-        expected.wish, expected.expectation = wish, new
-        self.take(notices)
+            raise QualityError(EXPECT, _with_own_id(error, old.id, own_id)) from None
+        expected.form, expected.expectation = form, new
+        self.handle_notices(notices)
 
     def suspend(self, session: MqttSession, own_id: str) -> None:
         expected = self.find(session, own_id)
         if expected.is_suspended:
             raise QualityError(f"expectation {own_id!r}", "can't suspend what is suspended")
         expected.is_suspended = True
-        self._settle(expected)
+        self._reconcile(expected)
 
     def resume(self, session: MqttSession, own_id: str) -> None:
         expected = self.find(session, own_id)
         if not expected.is_suspended:
             raise QualityError(f"expectation {own_id!r}", "can't resume what is active")
         expected.is_suspended = False
-        self._settle(expected)
+        self._reconcile(expected)
 
     def revoke(self, session: MqttSession, own_id: str) -> None:
         expected = self.find(session, own_id)
         self._revoke(expected.holder, expected)
-        self._forget(expected.holder)
+        self._remove_if_empty(expected.holder)
 
     def define(self, *properties: Property) -> None:
         """Define all properties or none; raises QualityError if one has another meaning in use."""
-        self.take(self.negotiation.define(*properties, now_us=self._clock_us()))
+        self.handle_notices(self.negotiation.define(*properties, now_us=self._clock_us()))
 
     # Profiles
 
     def declare(self, session: MqttSession, profile: Profile, source: str) -> None:
         """Set the client's profile for a channel, replacing any earlier one."""
-        holder = self._holder(session)
+        holder = self._client(session)
         try:
             known = holder.declared.get(profile.channel)
             if known is not None:
                 check_profile(profile, self.negotiation.registry)
-                self._update(known, profile, source)
+                self._update_profile(known, profile, source)
                 return
-            if len(holder.declared) >= MAX_OF_ONE:
-                raise QualityError("profiles", f"you have {MAX_OF_ONE} already")
+            if len(holder.declared) >= MAX_PER_CLIENT:
+                raise QualityError("profiles", f"you have {MAX_PER_CLIENT} already")
             check_profile(profile, self.negotiation.registry)
             declared = ClientProfile(holder, profile, source)
             holder.declared[profile.channel] = declared
             try:
-                self._settle(declared)
+                self._reconcile(declared)
             except QualityError:
                 del holder.declared[profile.channel]
                 raise
         finally:
-            self._forget(holder)
+            self._remove_if_empty(holder)
 
     def profile(self, session: MqttSession, channel: str) -> ClientProfile:
-        holder = self.holders.get(session.name)
+        holder = self.clients.get(session.name)
         declared = None if holder is None else holder.declared.get(channel)
         if declared is None:
             raise QualityError("channel", f"you have no profile for {channel!r}")
@@ -321,8 +331,8 @@ class ClientNegotiation:
         declared = self.profile(session, channel)
         del declared.holder.declared[channel]
         declared.is_revoked = True
-        self._settle(declared)
-        self._forget(declared.holder)
+        self._reconcile(declared)
+        self._remove_if_empty(declared.holder)
 
     # Time
 
@@ -331,28 +341,28 @@ class ClientNegotiation:
 
     def advance(self) -> None:
         now_us = self._clock_us()
-        for matter in list(self._due)[:_AT_ONCE]:
+        for matter in list(self._due)[:_ITEMS_PER_STEP]:
             del self._due[matter]
             try:
-                self._settle(matter)
+                self._reconcile(matter)
             except QualityError:
                 continue  # accepted earlier, but there is no room now
         if not self._due:
             self._ended.clear()
         if self.negotiation.next_due_us() <= now_us:
-            self.take(self.negotiation.advance(now_us=now_us))
-        if self.exchange is not None:
-            self.take([])  # notices caused by neighbours
+            self.handle_notices(self.negotiation.advance(now_us=now_us))
+        if self.tier_negotiation is not None:
+            self.handle_notices([])  # notices caused by neighbours
 
-    def take(self, notices: list[Notice]) -> None:
+    def handle_notices(self, notices: list[Notice]) -> None:
         """Execute the notices of a negotiation: notify clients, apply mechanisms."""
-        self.is_stirred = True
-        if self.exchange is not None:
-            self.exchange.take(notices)
-            notices = self.exchange.take_notices()
+        self.may_be_due = True
+        if self.tier_negotiation is not None:
+            self.tier_negotiation.dispatch(notices)
+            notices = self.tier_negotiation.take_notices()
         for notice in notices:
             if isinstance(notice, StateChanged):
-                self._tell_state(notice)
+                self._notify_state(notice)
             elif isinstance(notice, Advice):
                 self.counts.advice += 1
                 notify_client(self._broker, notice.publisher, ADVICE, advice_form(notice))
@@ -360,22 +370,22 @@ class ClientNegotiation:
                 self.counts.usages += 1
                 notify_client(self._broker, notice.publisher, ADVICE, usage_form(notice))
             elif isinstance(notice, ApplyMechanism):
-                self.counts.acts += 1
-                act = self._of_source(notice)
-                if not self.watching.acts.apply(act) and self.on_act is not None:
-                    self.on_act(act)
+                self.counts.mechanisms += 1
+                act = self._redirect_to_source(notice)
+                if not self.monitor.mechanisms.apply(act) and self.on_mechanism is not None:
+                    self.on_mechanism(act)
             elif isinstance(notice, WithdrawMechanism):
-                self.watching.acts.withdraw(notice.reaction)
+                self.monitor.mechanisms.withdraw(notice.reaction)
                 if self.on_withdraw is not None:
                     self.on_withdraw(notice.reaction)
 
-    def tell_again(self, session: MqttSession, pattern: str) -> None:
+    def resend_states(self, session: MqttSession, pattern: str) -> None:
         """Send the states of its expectations to a client that has just subscribed to them."""
-        holder = self.holders.get(session.name)
+        holder = self.clients.get(session.name)
         if holder is None or not filter_selects(pattern, EXPECTATIONS):
             return
-        for expected in list(holder.expected.values())[:_TOLD_AGAIN]:
-            if expected.life is Lifecycle.ACTIVE:
+        for expected in list(holder.expected.values())[:_MAX_STATES_SENT]:
+            if expected.lifecycle is Lifecycle.ACTIVE:
                 notify_session(self._broker, session, EXPECTATIONS, self.state_of(expected))
 
     def state_of(self, expected: ClientExpectation) -> Json:
@@ -383,10 +393,10 @@ class ClientNegotiation:
         form: Json = {
             "expectation": expected.id,
             "channel": expected.subscription,
-            "state": expected.life.value,
+            "state": expected.lifecycle.value,
         }
-        if expected.life is Lifecycle.ACTIVE:
-            standing = self.negotiation.standing(expected.expectation.id)
+        if expected.lifecycle is Lifecycle.ACTIVE:
+            standing = self.negotiation.report(expected.expectation.id)
             state = MatchState.UNSATISFIED if standing.state is None else standing.state
             changed = StateChanged("", "", state, standing.decision, standing.reasons)
             form = state_form(changed, expected.id, expected.subscription)
@@ -394,31 +404,31 @@ class ClientNegotiation:
 
     def check_invariants(self) -> None:
         self.negotiation.check_invariants()
-        held = {each for holder in self.holders.values() for each in holder.expected.values()}
+        held = {each for holder in self.clients.values() for each in holder.expected.values()}
         due = {each for each in self._due if isinstance(each, ClientExpectation)}
-        assert set(self._held.values()) == held | {each for each in due if each.is_revoked}
-        for holder in self.holders.values():
+        assert set(self._expectations.values()) == held | {each for each in due if each.is_revoked}
+        for holder in self.clients.values():
             assert not holder.is_empty
             assert holder.client in self._broker.sessions
 
     # Internal
 
-    def _holder(self, session: MqttSession) -> ClientQuality:
-        holder = self.holders.get(session.name)
+    def _client(self, session: MqttSession) -> ClientQuality:
+        holder = self.clients.get(session.name)
         if holder is None:
             ended = self._ended.pop(session.name, None)
             for declared in () if ended is None else ended.declared.values():
-                self._settle(declared)  # a publisher has one profile per channel
+                self._reconcile(declared)  # a publisher has one profile per channel
             self._last_number += 1
-            holder = self.holders[session.name] = ClientQuality(session.name, self._last_number)
+            holder = self.clients[session.name] = ClientQuality(session.name, self._last_number)
         return holder
 
-    def _forget(self, holder: ClientQuality) -> None:
-        if holder.is_empty and self.holders.get(holder.client) is holder:
-            del self.holders[holder.client]
+    def _remove_if_empty(self, holder: ClientQuality) -> None:
+        if holder.is_empty and self.clients.get(holder.client) is holder:
+            del self.clients[holder.client]
 
     def find(self, session: MqttSession, own_id: str) -> ClientExpectation:
-        holder = self.holders.get(session.name)
+        holder = self.clients.get(session.name)
         found = None if holder is None else holder.expected.get(own_id)
         if found is None:
             raise QualityError(f"expectation {own_id!r}", "you have none with this id")
@@ -427,42 +437,42 @@ class ClientNegotiation:
     def _revoke(self, holder: ClientQuality, expected: ClientExpectation) -> None:
         holder.remove(expected)
         expected.is_revoked = True
-        self._settle(expected)
+        self._reconcile(expected)
 
-    def _all_due(self, holder: ClientQuality) -> None:
-        self.is_stirred = True
+    def _schedule_all(self, holder: ClientQuality) -> None:
+        self.may_be_due = True
         self._due |= dict.fromkeys([*holder.declared.values(), *holder.expected.values()], True)
 
-    def _settle(self, matter: NegotiatedItem) -> None:
-        self._due.pop(matter, None)
-        was_known = isinstance(matter, ClientProfile) and matter.is_known
-        self.take(matter.settle(self.negotiation, self._clock_us()))
-        if isinstance(matter, ClientProfile) and matter.is_known != was_known:
-            if matter.is_known:
-                self.watching.watch(matter)
+    def _reconcile(self, item: NegotiatedItem) -> None:
+        self._due.pop(item, None)
+        was_known = isinstance(item, ClientProfile) and item.is_known
+        self.handle_notices(item.reconcile(self.negotiation, self._clock_us()))
+        if isinstance(item, ClientProfile) and item.is_known != was_known:
+            if item.is_known:
+                self.monitor.watch(item)
             else:
-                self.watching.unwatch(matter)
-        elif isinstance(matter, ClientExpectation) and matter.life is Lifecycle.REVOKED:
-            self._held.pop(matter.expectation.id, None)
+                self.monitor.unwatch(item)
+        elif isinstance(item, ClientExpectation) and item.lifecycle is Lifecycle.REVOKED:
+            self._expectations.pop(item.expectation.id, None)
 
-    def _of_source(self, act: ApplyMechanism) -> ApplyMechanism:
+    def _redirect_to_source(self, mechanism: ApplyMechanism) -> ApplyMechanism:
         """Redirect a mechanism from the client that declared a profile to the publishing one."""
-        holder = self.holders.get(act.publisher)
-        declared = None if holder is None else holder.declared.get(act.channel)
-        if declared is None or declared.source == act.publisher:
-            return act
-        return msgspec.structs.replace(act, publisher=declared.source)
+        holder = self.clients.get(mechanism.publisher)
+        declared = None if holder is None else holder.declared.get(mechanism.channel)
+        if declared is None or declared.source == mechanism.publisher:
+            return mechanism
+        return msgspec.structs.replace(mechanism, publisher=declared.source)
 
-    def _update(self, declared: ClientProfile, profile: Profile, source: str) -> None:
+    def _update_profile(self, declared: ClientProfile, profile: Profile, source: str) -> None:
         if not declared.is_known:
             declared.profile, declared.source = profile, source
             return
         notices = self.negotiation.update_profile(profile, now_us=self._clock_us())
-        self.watching.change(declared, profile, source)
-        self.take(notices)
+        self.monitor.change(declared, profile, source)
+        self.handle_notices(notices)
 
-    def _tell_state(self, changed: StateChanged) -> None:
-        expected = self._held.get(changed.expectation)
+    def _notify_state(self, changed: StateChanged) -> None:
+        expected = self._expectations.get(changed.expectation)
         if expected is None or expected.is_revoked:
             return
         expected.state = changed.state
@@ -471,18 +481,18 @@ class ClientNegotiation:
         notify_client(self._broker, expected.holder.client, EXPECTATIONS, form)
 
 
-def _expectation(wish: ExpectationForm, key: str, subscription: str, pattern: str) -> Expectation:
+def _expectation(form: ExpectationForm, key: str, subscription: str, pattern: str) -> Expectation:
     return Expectation(
         id=key,
         subscription=subscription,
         channel=pattern,
-        requirements=wish.requirements,
-        utility=wish.utility,
-        publishers=wish.publishers,
+        requirements=form.requirements,
+        utility=form.utility,
+        publishers=form.publishers,
     )
 
 
-def _said(error: QualityError, key: str, own_id: str) -> str:
+def _with_own_id(error: QualityError, key: str, own_id: str) -> str:
     """An error message with the client's own ID in place of the internal key."""
     return str(error).replace(
         f"expectation {key!r}", f"expectation {own_id!r}" if own_id else EXPECT

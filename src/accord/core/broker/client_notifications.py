@@ -14,7 +14,7 @@ from accord.core.broker.broker_context import NodeRequest
 from accord.core.broker.message import MqttMessage
 from accord.core.broker.session import MqttSession
 from accord.core.model.units import IMPORTANCES
-from accord.core.mqtt.properties import Properties, passed_on_block
+from accord.core.mqtt.properties import Properties, forwarded_block
 from accord.core.mqtt.wire import string_bytes
 from accord.core.policy.policies import Grant
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 _JSON: Final = "application/json"
 _FORM: Final = Properties(content_type=_JSON)
-_BLOCK: Final = passed_on_block(_FORM)
+_BLOCK: Final = forwarded_block(_FORM)
 # Highest priority: such messages are small, and may be about what is queued.
-_FIRST: Final = Grant(IMPORTANCES - 1, 0, "", 0, 0, True, "")
+_TOP_GRANT: Final = Grant(IMPORTANCES - 1, 0, "", 0, 0, True, "")
 
 
 def notify_client(broker: Broker, client: str, topic: str, form: dict[str, Any]) -> bool:
@@ -43,9 +43,9 @@ def notify_session(
     block: bytes = _BLOCK,
 ) -> bool:
     subscription = session.subscription_to(topic)
-    if subscription is None or session.line is None:
+    if subscription is None or session.connection is None:
         return False
-    hub = broker.hub
+    hub = broker.context
     message = MqttMessage(
         topic,
         string_bytes(topic),
@@ -58,9 +58,9 @@ def notify_session(
         block,
         0,
     )
-    hub.enter(message, broker.router.route(topic).counts)
+    hub.assign_number(message, broker.router.fan_out(topic).counts)
     identifiers = (subscription.identifier,) if subscription.identifier else ()
-    session.deliver(message, min(1, subscription.qos), False, identifiers, _FIRST)
+    session.deliver(message, min(1, subscription.qos), False, identifiers, _TOP_GRANT)
     return True
 
 
@@ -78,4 +78,4 @@ def reply_to_request(broker: Broker, request: NodeRequest, form: dict[str, Any] 
         notify_session(broker, session, request.message.channel, form)
         return
     properties = Properties(content_type=_JSON, correlation_data=asked.correlation_data)
-    notify_session(broker, session, topic, form, properties, passed_on_block(properties))
+    notify_session(broker, session, topic, form, properties, forwarded_block(properties))

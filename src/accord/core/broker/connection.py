@@ -56,20 +56,20 @@ _FROM_SERVERS: Final = (
 _PUBACK: Final = b"\x40\x02"
 _PINGRESP: Final = b"\xd0\x00"
 _CONNECT_5: Final = b"\x00\x04MQTT\x05"
-_FEW_FILTERS: Final = 10
-_FEW_RETAINED: Final = 100
-_MANY_PACKETS: Final = 5_000  # handled per call
-_LAST_BYTES: Final = 262_144  # sent to a client after its DISCONNECT
-_EARLY_BYTES: Final = 1_000_000  # buffered from a client before login
+_COSTLY_FILTERS: Final = 10
+_COSTLY_RETAINED: Final = 100
+_MAX_PACKETS: Final = 5_000  # handled per call
+_MAX_FINAL_BYTES: Final = 262_144  # sent to a client after its DISCONNECT
+_MAX_EARLY_BYTES: Final = 1_000_000  # buffered from a client before login
 _NO_PARTS: Final[list[bytes]] = []  # shared and never modified
 
 
 class Connection(MqttHandshake):
     __slots__ = (
+        "_expected_size",
         "_partial",
         "_partial_size",
-        "_wanted",
-        "_was_dear",
+        "_was_costly",
         "handle",
         "is_plain",
     )
@@ -79,22 +79,22 @@ class Connection(MqttHandshake):
         self.handle: Any = None  # for the driver's use
         self._partial = _NO_PARTS
         self._partial_size = 0
-        self._wanted = 0  # bytes until the partial packet is complete, as far as known
+        self._expected_size = 0  # bytes until the partial packet is complete, as far as known
         # Whether the last read had nothing but forwarded messages and acknowledgements.
         self.is_plain = False
-        self._was_dear = False  # whether the last packet was slow for its size
+        self._was_costly = False  # whether the last packet was slow for its size
 
     def receive(self, data: bytes, *, now_ms: int) -> None:
         """Handle bytes read from the network."""
         if self.state == CLOSED:
             return
-        self.hub.now_ms = now_ms
+        self.context.now_ms = now_ms
         self.received_ms = now_ms
-        self.hub.counters.bytes_received += len(data)
+        self.context.counters.bytes_received += len(data)
         if self._partial:
             self._partial.append(data)
             self._partial_size += len(data)
-            if self._partial_size < self._wanted or self.has_rest:
+            if self._partial_size < self._expected_size or self.has_rest:
                 return
             data = b"".join(self._partial)
             self._partial = _NO_PARTS
@@ -108,17 +108,17 @@ class Connection(MqttHandshake):
     def cut_through(self, data: bytes, now_ms: int) -> CutThrough | None:
         """Prepare a read of one clean frame for immediate writing; None if it must be queued.
 
-        Called only while no task is queued. If it fails, `is_lone` is cleared until a run shows
-        that the next read may qualify.
+        Called only while no task is queued. If it fails, `can_cut_through` is cleared until a run
+        shows that the next read may qualify.
         """
-        self.is_lone = False
-        hub = self.hub
+        self.can_cut_through = False
+        hub = self.context
         publisher = self.session
         size = len(data)
         if (
             self.state != OPEN
             or self._topics_at != hub.router.changes
-            or hub.overloaded
+            or hub.overload_cause
             or publisher is None
         ):
             return None
@@ -129,10 +129,10 @@ class Connection(MqttHandshake):
             return None
         selection, expiry_s, packet_id = found
         copy = selection.only
-        if copy is None or selection.way.pending:
+        if copy is None or selection.fan_out.pending:
             return None
         receiver = copy.receiver
-        line = receiver.line
+        line = receiver.connection
         outbox = receiver.outbox
         if (
             line is None
@@ -150,14 +150,14 @@ class Connection(MqttHandshake):
             or self.write is None
             or self._control
             or self._held
-            or self._unanswered
+            or self._unacknowledged
             or not receiver.has_window()
         ):
             return None
         line.link.sent(size)
         if qos:
             self.link.sent(ACK_BYTES)
-        self.is_lone = True
+        self.can_cut_through = True
         self.received_ms = now_ms
         hub.now_ms = now_ms
         hub.number += 1
@@ -165,11 +165,11 @@ class Connection(MqttHandshake):
             line, data, qos, packet_id, selection, publisher, now_ms, hub.number, expiry_s
         )
         if qos:
-            receiver.tracks(made)
+            receiver.track(made)
         self.broker.cut_throughs.add(made)
         return made
 
-    def takes_ack(self, data: bytes, now_ms: int) -> bool:
+    def try_ack(self, data: bytes, now_ms: int) -> bool:
         """Handle a read that is a single PUBACK, if it has no further effect."""
         session = self.session
         if (
@@ -179,11 +179,11 @@ class Connection(MqttHandshake):
             or self.state != OPEN
             or session.is_durable
             or session.outbox.tracked
-            or not session.acknowledged(data[2] << 8 | data[3])
+            or not session.on_puback(data[2] << 8 | data[3])
         ):
             return False
         self.received_ms = now_ms
-        counters = self.hub.counters
+        counters = self.context.counters
         counters.bytes_received += len(data)
         counters.packets_received += 1
         return True
@@ -191,11 +191,11 @@ class Connection(MqttHandshake):
     def resume(self, *, now_ms: int) -> None:
         """Continue with deferred packets, unless the client is stalled by its tasks."""
         if self.has_rest and not self.is_stalled:
-            self.hub.now_ms = now_ms
+            self.context.now_ms = now_ms
             self.has_rest = False
-            self._go_on(now_ms)
+            self._resume_reading(now_ms)
 
-    def _go_on(self, now_ms: int) -> None:
+    def _resume_reading(self, now_ms: int) -> None:
         early = b"".join(self._partial)
         self._partial = _NO_PARTS
         if not early:
@@ -210,13 +210,13 @@ class Connection(MqttHandshake):
         if rest < len(data) and self.state != CLOSED:
             kept = data[rest:] if rest else data
             self._partial = [kept]
-            self.is_lone = False
+            self.can_cut_through = False
             self._partial_size = len(kept)
 
     def _close(self, why: str, *, is_will_wanted: bool) -> None:
         super()._close(why, is_will_wanted=is_will_wanted)
         self._partial = _NO_PARTS
-        self._forget_ways()
+        self._clear_fan_outs()
 
     def _receive_all(self, data: bytes, now_ms: int) -> int:
         """Handle the complete packets in `data`; returns the offset of the rest."""
@@ -226,7 +226,7 @@ class Connection(MqttHandshake):
         limit = self.broker.limits.packet_bytes if is_open else self._packet_limit()
         packets = 0
         mistake: ProtocolError | None = None
-        self._wanted = 0
+        self._expected_size = 0
         self.is_plain = True
         if self.state == AWAITING_CONNECT and size and data[0] >> 4 != PacketType.CONNECT:
             # Before the packet is complete: a client of another protocol may never complete one.
@@ -241,14 +241,14 @@ class Connection(MqttHandshake):
                     if frames is not None:
                         count = frames.count
                         at = frames.end
-                        self._wanted = frames.wanted
+                        self._expected_size = frames.wanted
                         self._on_run(frames)
                 elif first == 0x40:
                     ranges, end = acknowledged(data, at)
                     count = (end - at) // 4
                     at = end
                     if count:
-                        self._on_acknowledged(ranges)
+                        self._on_pubacks(ranges)
                 if count:
                     packets += count
                     if self.is_stalled:
@@ -285,7 +285,7 @@ class Connection(MqttHandshake):
                 )
                 break
             if end > size:
-                self._wanted = end - at
+                self._expected_size = end - at
                 break
             packets += 1
             if 0x30 <= first < 0x40 and self.state == OPEN:
@@ -296,38 +296,38 @@ class Connection(MqttHandshake):
                     break
             else:
                 if self.state == AWAITING_LOGIN:
-                    if size - at > _EARLY_BYTES:
+                    if size - at > _MAX_EARLY_BYTES:
                         raise ProtocolError(Reason.PACKET_TOO_LARGE, "too much before the login")
-                    self._wanted = size + 1
+                    self._expected_size = size + 1
                     packets -= 1
                     break
                 self._on_packet(first, data[body:end])
                 limit = self._packet_limit()
-                if self._was_dear or packets > _MANY_PACKETS:
-                    self._was_dear = False
+                if self._was_costly or packets > _MAX_PACKETS:
+                    self._was_costly = False
                     at = end
                     self.has_rest = at < size
                     break
             at = end
             if self.state == CLOSED:
                 return size
-        self.hub.counters.packets_received += packets
+        self.context.counters.packets_received += packets
         if mistake is not None:
             raise mistake  # only now, so that the packets before it take effect
         return at
 
-    def _on_acknowledged(self, ranges: list[tuple[int, int]]) -> None:
+    def _on_pubacks(self, ranges: list[tuple[int, int]]) -> None:
         session = self.session
         assert session is not None
         for first, count in ranges:
-            session.acknowledged_run(first, count)
+            session.on_pubacks(first, count)
 
     def _packet_limit(self) -> int:
         """Maximum packet size; smaller before login."""
         limits = self.broker.limits
         if self.state == OPEN:
             return limits.packet_bytes
-        return min(limits.packet_bytes, _EARLY_BYTES + limits.will_bytes)
+        return min(limits.packet_bytes, _MAX_EARLY_BYTES + limits.will_bytes)
 
     def _on_packet(self, first: int, body: bytes) -> None:
         kind = first >> 4
@@ -354,16 +354,16 @@ class Connection(MqttHandshake):
         session = self.session
         assert session is not None
         if isinstance(packet, Puback):
-            session.acknowledged(packet.packet_id)
+            session.on_puback(packet.packet_id)
         elif isinstance(packet, Pubrec):
             is_refused = packet.reason >= Reason.UNSPECIFIED_ERROR
-            if not session.taken(packet.packet_id, is_refused) and not is_refused:
+            if not session.on_pubrec(packet.packet_id, is_refused) and not is_refused:
                 reason = Reason.PACKET_IDENTIFIER_NOT_FOUND
                 self.reply(encode(Pubrel(packet.packet_id, reason), self.version))
         elif isinstance(packet, Pubrel):
             self._on_pubrel(packet, session)
         elif isinstance(packet, Pubcomp):
-            session.completed(packet.packet_id)
+            session.on_pubcomp(packet.packet_id)
         elif isinstance(packet, Subscribe):
             self._on_subscribe(packet, session)
         elif isinstance(packet, Unsubscribe):
@@ -375,13 +375,13 @@ class Connection(MqttHandshake):
             self.reply(_PINGRESP)
 
     def _on_pubrel(self, packet: Pubrel, session: MqttSession) -> None:
-        appended = self.hub.appended
+        appended = self.context.appended
         reason = Reason.SUCCESS
         if session.received.pop(packet.packet_id, None) is None:
             reason = Reason.PACKET_IDENTIFIER_NOT_FOUND
         elif session.is_durable:
-            self.hub.record(session_records.Completed(self.client_id, packet.packet_id))
-        self._settle(encode(Pubcomp(packet.packet_id, reason), self.version), appended)
+            self.context.record(session_records.Completed(self.client_id, packet.packet_id))
+        self._reply_when_durable(encode(Pubcomp(packet.packet_id, reason), self.version), appended)
 
     def _on_subscribe(
         self,
@@ -389,21 +389,21 @@ class Connection(MqttHandshake):
         session: MqttSession,
         decided: dict[str, SubackResult] | None = None,
     ) -> None:
-        appended = self.hub.appended
+        appended = self.context.appended
         reasons: list[int] = []
         problems: list[str] = []
         facts: list[tuple[str, str]] = []
         curious: list[str] = []  # patterns that get retained messages after the SUBACK
-        condition = self.broker.condition_of(packet.properties)
-        since = self.broker.since_of(packet.properties) if packet.properties.user else None
+        condition = self.broker.predicate_of(packet.properties)
+        since = self.broker.history_start(packet.properties) if packet.properties.user else None
         expecting = None
         if packet.properties.user and self.broker.quality is not None:
-            expecting = self.broker.quality.expecting(packet.properties)
-        self._was_dear = condition.is_new or len(packet.filters) > _FEW_FILTERS
-        admitting = self.broker.admitting
+            expecting = self.broker.quality.parse_expectations(packet.properties)
+        self._was_costly = condition.is_new or len(packet.filters) > _COSTLY_FILTERS
+        admitting = self.broker.admission
         if admitting is not None and decided is None:
             patterns = self._admissible(packet, session, condition)
-            decided = admitting.ask(self, session, packet, condition, patterns)
+            decided = admitting.request(self, session, packet, condition, patterns)
             if decided is None:
                 return  # other nodes decide
         identifiers = packet.properties.subscription_identifiers
@@ -425,11 +425,11 @@ class Connection(MqttHandshake):
                     f"{problem}; ask for it (may.subscribe, may_not.subscribe in accord.toml)"
                 )
                 continue
-            if session.is_durable and self.hub.overloaded:
+            if session.is_durable and self.context.overload_cause:
                 reasons.append(Reason.QUOTA_EXCEEDED)
-                problems.append(self.hub.overloaded)
+                problems.append(self.context.overload_cause)
                 if admitting is not None:
-                    admitting.not_taken(session, wish.pattern)
+                    admitting.release_refused(session, wish.pattern)
                 continue
             # With history requested, retained messages are part of it.
             is_retained_wanted = since is None and self.broker.wants_retained(session, wish)
@@ -440,25 +440,25 @@ class Connection(MqttHandshake):
                 reasons.append(refusal.reason)
                 problems.append(refusal.problem)
                 if admitting is not None:
-                    admitting.not_taken(session, wish.pattern)
+                    admitting.release_refused(session, wish.pattern)
             else:
                 reasons.append(wish.qos)
-        properties = self._explained("; ".join(dict.fromkeys(problems)), tuple(facts))
-        frame = self._fitting(
+        properties = self._reason_properties("; ".join(dict.fromkeys(problems)), tuple(facts))
+        frame = self._fit_limit(
             encode(Suback(packet.packet_id, tuple(reasons), properties), self.version),
             encode(Suback(packet.packet_id, tuple(reasons)), self.version),
         )
-        if self.hub.appended != appended or self._held:
+        if self.context.appended != appended or self._held:
             self._held += 1
-            self.hub.hold(HeldSuback(self, frame, curious))
+            self.context.hold(HeldSuback(self, frame, curious))
         else:
-            self.subscribed(frame, curious)
+            self.send_suback(frame, curious)
 
     def _admissible(
         self, packet: Subscribe, session: MqttSession, condition: SubscriptionPredicate
     ) -> list[str]:
         """The patterns that only a lack of resources could still exclude."""
-        if session.is_durable and self.hub.overloaded:
+        if session.is_durable and self.context.overload_cause:
             return []
         return [
             wish.pattern
@@ -467,29 +467,34 @@ class Connection(MqttHandshake):
             and self.broker.refusal_of(session, wish, condition) is None
         ]
 
-    def decided(self, packet: Subscribe, answers: dict[str, SubackResult]) -> None:
+    def on_decided(self, packet: Subscribe, results: dict[str, SubackResult]) -> None:
         """Complete a SUBSCRIBE once other nodes have replied."""
         session = self.session
         if session is not None:
-            self._on_subscribe(packet, session, answers)
+            self._on_subscribe(packet, session, results)
 
-    def subscribed(self, frame: bytes, curious: list[str]) -> None:
+    def send_suback(self, frame: bytes, retained_patterns: list[str]) -> None:
         """Send a SUBACK, then retained messages."""
         session = self.session
         if session is not None:
             self.reply(frame)
-            sent = sum(self.broker.send_retained(session, name) for name in dict.fromkeys(curious))
-            self._was_dear = self._was_dear or sent > _FEW_RETAINED
+            sent = sum(
+                self.broker.send_retained(session, name)
+                for name in dict.fromkeys(retained_patterns)
+            )
+            self._was_costly = self._was_costly or sent > _COSTLY_RETAINED
 
     def _on_unsubscribe(self, packet: Unsubscribe, session: MqttSession) -> None:
-        appended = self.hub.appended
+        appended = self.context.appended
         reasons = tuple(
             Reason.SUCCESS
             if self.broker.unsubscribe(session, pattern)
             else Reason.NO_SUBSCRIPTION_EXISTED
             for pattern in packet.patterns
         )
-        self._settle(encode(Unsuback(packet.packet_id, reasons), self.version), appended)
+        self._reply_when_durable(
+            encode(Unsuback(packet.packet_id, reasons), self.version), appended
+        )
 
     def _on_disconnect(self, packet: Disconnect, session: MqttSession) -> None:
         expiry_s = packet.properties.session_expiry_s
@@ -497,22 +502,22 @@ class Connection(MqttHandshake):
             if expiry_s and not session.expiry_s:
                 raise violation("a session expiry in DISCONNECT and none in CONNECT")
             session.expiry_s = expiry_s
-        if self.connect is None and not self.link.carries_bps():
+        if self.connect is None and not self.link.capacity_bps():
             # Not on a slow link: it would be busy for a client that has left.
             self._control = list(self._control)
-            session.pull(_LAST_BYTES, self._control)
-            session.count_taken()
+            session.pull(_MAX_FINAL_BYTES, self._control)
+            session.count_pulled()
         self._close("by the client", is_will_wanted=packet.reason != Reason.SUCCESS)
 
 
 class HeldSuback(HeldReply):
     """The SUBACK of a durable session."""
 
-    def __init__(self, connection: Connection, frame: bytes, curious: list[str]) -> None:
+    def __init__(self, connection: Connection, frame: bytes, retained_patterns: list[str]) -> None:
         super().__init__(connection, frame)
         self.connection = connection
-        self.curious = curious
+        self.retained_patterns = retained_patterns
 
     def release(self) -> None:
-        self.connection.unhold()
-        self.connection.subscribed(self.frames, self.curious)
+        self.connection.release_held()
+        self.connection.send_suback(self.frames, self.retained_patterns)

@@ -19,35 +19,35 @@ from accord.core.broker.session import MqttSession
 from accord.core.monitoring.ledger import DELIVERED
 from accord.core.router.fan_out import Selection
 
-_MAX_WAITING: Final = 1_024
+_MAX_PENDING: Final = 1_024
 _PATH: Final = attrgetter("publisher", "selection", "qos")
 
 
 class CutThroughLog:
     """Cut-through frames not yet counted."""
 
-    def __init__(self, hub: BrokerContext) -> None:
-        self.waiting: list[CutThrough] = []
-        self._hub = hub
+    def __init__(self, context: BrokerContext) -> None:
+        self.pending: list[CutThrough] = []
+        self._context = context
 
     def add(self, made: CutThrough) -> None:
-        self.waiting.append(made)
-        if len(self.waiting) >= _MAX_WAITING:
-            self.settle()
+        self.pending.append(made)
+        if len(self.pending) >= _MAX_PENDING:
+            self.flush()
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Count and record them."""
-        if self.waiting:
-            waiting = self.waiting
-            self.waiting = []
+        if self.pending:
+            waiting = self.pending
+            self.pending = []
             for path, several in groupby(waiting, _PATH):
                 self._count(*path, list(several))
 
     def _count(
         self, publisher: MqttSession, selection: Selection, qos: int, several: list[CutThrough]
     ) -> None:
-        counters = self._hub.counters
-        counts = selection.way.route.counts
+        counters = self._context.counters
+        counts = selection.fan_out.channel_fan_out.counts
         copy = selection.copies[0]
         receiver = copy.receiver
         assert isinstance(receiver, MqttSession)
@@ -62,36 +62,36 @@ class CutThroughLog:
         publisher.published += count
         counts.published += count
         counts.published_bytes += size
-        counts.is_delivered(count, size, 0)
+        counts.count_delivered(count, size, 0)
         counters.bytes_sent += size + ACK_BYTES * qos * count
         counters.packets_sent += count * (1 + qos)
         counters.publishes_sent[qos] += count
         counters.publish_bytes_sent += size
-        counters.waited(importance, 0, count)
+        counters.count_wait(importance, 0, count)
         receiver.sent += count
         receiver.sent_bytes += size
         if receiver.flows is not None:
             receiver.flows.sent(importance, size)
-        if self._hub.ledger.is_on:
-            self._note(several)
+        if self._context.ledger.is_on:
+            self._record(several)
 
-    def _note(self, several: list[CutThrough]) -> None:
+    def _record(self, several: list[CutThrough]) -> None:
         """One ledger entry for frames of the same millisecond with no other event between them."""
         start = 0
         for end, each in enumerate(several[1:], 1):
             first = several[start]
             if each.at_ms != first.at_ms or each.number != first.number + end - start:
-                self._note_together(several[start:end])
+                self._record_range(several[start:end])
                 start = end
-        self._note_together(several[start:])
+        self._record_range(several[start:])
 
-    def _note_together(self, several: list[CutThrough]) -> None:
+    def _record_range(self, several: list[CutThrough]) -> None:
         first = several[0]
         copy = first.selection.copies[0]
-        self._hub.ledger.add(
+        self._context.ledger.add(
             first.number,
             len(several),
-            first.selection.way.route.channel,
+            first.selection.fan_out.channel_fan_out.channel,
             first.publisher.name,
             copy.receiver.name,
             DELIVERED,

@@ -13,7 +13,7 @@ WAITING: Final = 0
 QUEUED: Final = 1
 SENT: Final = 2
 RELEASED: Final = 3
-GONE: Final = 4  # replaced while waiting
+SUPERSEDED: Final = 4  # replaced while waiting
 
 # Causes of messages not delivered to a client.
 OFFLINE: Final = "offline"
@@ -38,9 +38,9 @@ class ClientDelivery(QueueEntry):
         "message",
         "original",
         "packet_id",
+        "pending_conditions",
         "qos",
         "stage",
-        "waits",
         "was_sent",
     )
 
@@ -75,10 +75,10 @@ class ClientDelivery(QueueEntry):
         self.packet_id = packet_id
         self.grant = grant
         self.stage = QUEUED
-        self.waits = 0  # conditions left before it can be queued
+        self.pending_conditions = 0  # conditions left before it can be queued
         self.was_sent = False
 
-    def takes_over(self, later: ClientDelivery) -> None:
+    def replace_with(self, later: ClientDelivery) -> None:
         """Take the contents of `later` and keep this delivery's position in the queue.
 
         The caller updates the queue's size and deadline.
@@ -92,7 +92,7 @@ class ClientDelivery(QueueEntry):
         self.packet_id = later.packet_id
         self.grant = later.grant
 
-    def becomes(self, message: MqttMessage) -> None:
+    def use_shaped(self, message: MqttMessage) -> None:
         """Carry a shaped message instead."""
         self.message = message
         self.size = len(message.payload) + len(message.block) + len(message.topic) + 8

@@ -11,89 +11,89 @@ from accord.core.monitoring.ledger import DELIVERED, EXPIRED, LATE, SHAPED, shap
 from accord.core.scheduling.queue_entries import QueueEntry
 
 
-def received_ms(parcel: QueueEntry) -> int:
+def received_ms(entry: QueueEntry) -> int:
     """When the events of an entry arrived."""
-    return parcel.message.received_ms if isinstance(parcel, ClientDelivery) else parcel.queued_ms
+    return entry.message.received_ms if isinstance(entry, ClientDelivery) else entry.queued_ms
 
 
 def count_sent(
-    hub: BrokerContext,
-    line: ConnectionPort | None,
+    context: BrokerContext,
+    connection: ConnectionPort | None,
     receiver: str,
-    parcel: QueueEntry,
+    entry: QueueEntry,
     size: int,
     wait_ms: int,
 ) -> None:
     """Count and record an entry being sent as `size` bytes."""
     detail = ""
-    is_late = 0 < parcel.expires_ms <= hub.now_ms
+    is_late = 0 < entry.expires_ms <= context.now_ms
     outcome = LATE if is_late else DELIVERED
-    if isinstance(parcel, MessageRun):
-        if parcel.parts is None:
-            parcel.counts.is_delivered(parcel.count, parcel.size, wait_ms)
+    if isinstance(entry, MessageRun):
+        if entry.parts is None:
+            entry.counts.count_delivered(entry.count, entry.size, wait_ms)
         else:
-            parcel.count_delivered(wait_ms)
+            entry.count_delivered(wait_ms)
     else:
-        assert isinstance(parcel, ClientDelivery)
-        message = parcel.message
+        assert isinstance(entry, ClientDelivery)
+        message = entry.message
         counts = message.counts
         if message.shaped_from:
             outcome = SHAPED
             detail = shape_detail(message.shaped_from, "")
         if counts is not None:
-            counts.is_delivered(1, size, wait_ms)
+            counts.count_delivered(1, size, wait_ms)
             counts.late += is_late
             counts.shaped += message.shaped_from > 0
-    if hub.ledger.is_on:
-        record_outcome(hub, line, receiver, parcel, outcome, size, detail)
+    if context.ledger.is_on:
+        record_outcome(context, connection, receiver, entry, outcome, size, detail)
 
 
-def count_lost(parcel: QueueEntry, is_expired: bool) -> None:
+def count_dropped(entry: QueueEntry, is_expired: bool) -> None:
     """Count an entry that does not reach its receiver."""
-    if isinstance(parcel, MessageRun):
-        parcel.count_lost(is_expired)
-    elif isinstance(parcel, ClientDelivery):
-        counts = parcel.message.counts
+    if isinstance(entry, MessageRun):
+        entry.count_dropped(is_expired)
+    elif isinstance(entry, ClientDelivery):
+        counts = entry.message.counts
         if counts is not None:
-            counts.is_lost(1, is_expired)
+            counts.count_dropped(1, is_expired)
 
 
 def record_outcome(
-    hub: BrokerContext,
-    line: ConnectionPort | None,
+    context: BrokerContext,
+    connection: ConnectionPort | None,
     receiver: str,
-    parcel: QueueEntry,
+    entry: QueueEntry,
     outcome: int,
     size: int,
     detail: str,
 ) -> None:
     """Add the outcome of an entry to the ledger."""
     events: Iterable[tuple[str, int, int]]
-    came_ms = parcel.queued_ms
-    if isinstance(parcel, MessageRun):
-        publisher = parcel.publisher
-        grant = parcel.grant
-        if parcel.parts is None:
-            events = ((parcel.channel, parcel.number, parcel.count),)
+    came_ms = entry.queued_ms
+    if isinstance(entry, MessageRun):
+        publisher = entry.publisher
+        grant = entry.grant
+        if entry.parts is None:
+            events = ((entry.channel, entry.number, entry.count),)
         else:
-            events = parcel.numbered()
+            events = entry.numbered()
     else:
-        assert isinstance(parcel, ClientDelivery)
-        publisher = parcel.message.publisher
-        grant = parcel.grant
-        came_ms = parcel.message.received_ms
-        events = ((parcel.message.channel, parcel.number, 1),)
+        assert isinstance(entry, ClientDelivery)
+        publisher = entry.message.publisher
+        grant = entry.grant
+        came_ms = entry.message.received_ms
+        events = ((entry.message.channel, entry.number, 1),)
     policy = grant.policy
     if outcome == SHAPED:
         policy = grant.shaping_policy
     elif outcome in (EXPIRED, LATE):
         policy = grant.deadline_policy
     rate_bps = 0
-    if line is not None and (line.link.rate_bps or line.link.limit_bps):
-        rate_bps = line.link.carries_bps()
+    if connection is not None and (connection.link.rate_bps or connection.link.limit_bps):
+        rate_bps = connection.link.capacity_bps()
     for channel, number, count in events:
-        part_size = size * count // parcel.count
-        hub.ledger.add(
+        part_size = size * count // entry.count
+        context.ledger.add(
             number,
             count,
             channel,
@@ -101,10 +101,10 @@ def record_outcome(
             receiver,
             outcome,
             came_ms,
-            parcel.queued_ms,
-            hub.now_ms,
+            entry.queued_ms,
+            context.now_ms,
             part_size,
-            parcel.importance,
+            entry.importance,
             policy,
             detail,
             part_size * 8_000_000 // rate_bps if rate_bps else 0,
@@ -112,7 +112,7 @@ def record_outcome(
 
 
 def record_unrouted(
-    hub: BrokerContext,
+    context: BrokerContext,
     number: int,
     channel: str,
     publisher: str,
@@ -123,7 +123,7 @@ def record_unrouted(
     count: int = 1,
 ) -> None:
     """Add to the ledger what ended before receivers were selected."""
-    hub.ledger.add(
+    context.ledger.add(
         number,
         count,
         channel,
@@ -132,7 +132,7 @@ def record_unrouted(
         outcome,
         received_ms,
         received_ms,
-        hub.now_ms,
+        context.now_ms,
         size,
         0,
         "",

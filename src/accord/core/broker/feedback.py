@@ -33,10 +33,10 @@ from accord.core.mqtt.properties import (
     EVENT,
     MAX_USER,
     NODE,
-    OWN,
+    OWN_PREFIX,
     PUBLISHER,
     Properties,
-    passed_on_block,
+    forwarded_block,
 )
 from accord.core.mqtt.wire import string_bytes
 from accord.core.overlay.signalling import Carried
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from accord.core.broker.broker import Broker
 
 # Forwards feedback to the node of its receipt; False if that node is unknown.
-PassOn = Callable[[Carried, Receipt], bool]
+ForwardFeedback = Callable[[Carried, Receipt], bool]
 
 TOPIC: Final = string_bytes(FEEDBACK)
 
@@ -74,9 +74,9 @@ class FeedbackHandler:
 
     def __init__(self, broker: Broker, secret: bytes) -> None:
         self._broker = broker
-        self._receipts = ReceiptSigner(broker.hub.node, secret)
+        self._receipts = ReceiptSigner(broker.context.node, secret)
 
-    def stamp(self, message: MqttMessage, owner: str, number: int) -> None:
+    def attach_receipt(self, message: MqttMessage, owner: str, number: int) -> None:
         """Put a receipt into an event that requests feedback and will have this number.
 
         Raises EventError if that is not possible, or if the publisher supplied a receipt itself:
@@ -88,13 +88,13 @@ class FeedbackHandler:
             receipt = self._receipts.make(
                 message.publisher, owner, number, message.channel, correlation
             )
-            self._set(message, msgspec.structs.replace(message.properties, **_back(receipt)))
+            self._set(message, msgspec.structs.replace(message.properties, **_reply_topic(receipt)))
         elif topic is not None and topic.startswith(FEEDBACK_PREFIX):
             raise EventError(
                 "response topic", f"expected {FEEDBACK} alone: receipts are the node's"
             )
 
-    def answer(
+    def on_feedback(
         self, message: MqttMessage, session: MqttSession, rights: Rights | None
     ) -> FeedbackRefused | None:
         """Accept feedback from a client of this node; returns the reason if it is refused."""
@@ -112,31 +112,31 @@ class FeedbackHandler:
             return self._refuse(
                 message, FeedbackRefused(TOO_LARGE, Reason.QUOTA_EXCEEDED, str(error))
             )
-        going = self._going(message, text, receipt)
+        going = self._transit_form(message, text, receipt)
         if answered.node == self._receipts.node:
-            return self._take(going, session.entity)
-        return self._send(going, answered, session.entity, rights)
+            return self._deliver(going, session.entity)
+        return self._send_remote(going, answered, session.entity, rights)
 
-    def arrived(
-        self, event: Carried, now_ms: int, pass_on: PassOn, *, is_again: bool = False
+    def on_remote_feedback(
+        self, event: Carried, now_ms: int, forward: ForwardFeedback, *, is_duplicate: bool = False
     ) -> None:
-        """Accept feedback from another node; `pass_on` forwards what is for a further node.
+        """Accept feedback from another node; `forward` forwards what is for a further node.
 
-        With `is_again` it is a duplicate, no longer delivered to clients of this node.
+        With `is_duplicate` it is a duplicate, no longer delivered to clients of this node.
         """
         message = _message(event, now_ms)
         if message is None:
-            self._broker.hub.counters.shed(DAMAGED, event.source)
+            self._broker.context.counters.count_shed(DAMAGED, event.source)
             return
-        message.counts = self._broker.router.route(FEEDBACK).counts
-        answered = _answered(message)
+        message.counts = self._broker.router.fan_out(FEEDBACK).counts
+        answered = _receipt_of(message)
         if answered is not None and answered.node != self._receipts.node:
-            if not pass_on(event, answered):
-                self._refuse(message, _unknown(answered.node))
-        elif not is_again:
-            self._take(message, Entity(event.publisher, node=event.origin or event.source))
+            if not forward(event, answered):
+                self._refuse(message, _unknown_node(answered.node))
+        elif not is_duplicate:
+            self._deliver(message, Entity(event.publisher, node=event.origin or event.source))
 
-    def _going(self, message: MqttMessage, answered: str, receipt: str) -> MqttMessage:
+    def _transit_form(self, message: MqttMessage, answered: str, receipt: str) -> MqttMessage:
         """The feedback in the form that travels between nodes."""
         going = MqttMessage(
             FEEDBACK,
@@ -152,14 +152,14 @@ class FeedbackHandler:
         )
         going.number = message.number
         going.counts = message.counts
-        back = _back(receipt)
+        back = _reply_topic(receipt)
         properties = msgspec.structs.replace(
             message.properties, correlation_data=answered.encode(), **back
         )
         self._set(going, properties)
         return going
 
-    def _send(
+    def _send_remote(
         self, going: MqttMessage, answered: Receipt, entity: Entity, rights: Rights | None
     ) -> FeedbackRefused | None:
         bridge, channel = self._broker.bridge, answered.channel
@@ -171,14 +171,14 @@ class FeedbackHandler:
             importance = view.publish_grant(view.publisher(entity)).importance
         cause = UNKNOWN_NODE
         if bridge is not None:
-            cause = bridge.answer(going, answered, importance)
+            cause = bridge.send_local_feedback(going, answered, importance)
         if cause == UNKNOWN_NODE:
-            return self._refuse(going, _unknown(answered.node))
+            return self._refuse(going, _unknown_node(answered.node))
         if cause:
             return self._refuse(going, FeedbackRefused(cause, Reason.QUOTA_EXCEEDED, cause))
         return None
 
-    def _take(self, going: MqttMessage, answering: Entity) -> FeedbackRefused | None:
+    def _deliver(self, going: MqttMessage, sender: Entity) -> FeedbackRefused | None:
         """Deliver feedback to a client of this node."""
         try:
             receipt = self._receipts.verify(_receipt_text(going))
@@ -187,37 +187,37 @@ class FeedbackHandler:
             return self._refuse(going, FeedbackRefused(cause, Reason.NOT_AUTHORIZED, error.problem))
         session = self._broker.sessions.get(receipt.client)
         reason = Reason.IMPLEMENTATION_SPECIFIC_ERROR
-        if session is None or not self._receipts.is_of(receipt, session.owner):
+        if session is None or not self._receipts.belongs_to(receipt, session.owner):
             return self._refuse(going, FeedbackRefused(SOURCE_GONE, reason, SOURCE_GONE))
         subscription = session.subscription_to(FEEDBACK)
         if subscription is None:
             return self._refuse(going, FeedbackRefused(NOT_LISTENING, reason, NOT_LISTENING))
-        properties = _told(going.properties, receipt, answering)
+        properties = _source_properties(going.properties, receipt, sender)
         self._set(going, properties)
         limit = session.packet_limit
         if len(properties.user) > MAX_USER or 0 < limit < going.size():
             problem = "more than the source of the event takes"
             return self._refuse(going, FeedbackRefused(TOO_LARGE, Reason.QUOTA_EXCEEDED, problem))
         identifiers = (subscription.identifier,) if subscription.identifier else ()
-        grant = self._grant(going, receipt.channel, answering, session)
+        grant = self._grant(going, receipt.channel, sender, session)
         session.deliver(going, min(going.qos, subscription.qos), False, identifiers, grant)
         return None
 
     def _grant(
-        self, message: MqttMessage, channel: str, answering: Entity, session: MqttSession
+        self, message: MqttMessage, channel: str, sender: Entity, session: MqttSession
     ) -> Grant:
         """The importance that policies give the event's channel, and nothing else of them."""
         router = self._broker.router
         view = router.policies.view(channel)
-        sides = view.publisher(answering), view.receiver(session.entity)
+        sides = view.publisher(sender), view.receiver(session.entity)
         matching = router.matching_policies(message, view) if view.has_conditions else 0
         granted = view.grant(*sides, matching)
         return Grant(granted.importance, 0, "", 0, 0, False, granted.policy)
 
     def _refuse(self, message: MqttMessage, refused: FeedbackRefused) -> FeedbackRefused:
         """Count refused feedback, and record the cause."""
-        hub = self._broker.hub
-        hub.counters.shed(refused.cause, message.publisher)
+        hub = self._broker.context
+        hub.counters.count_shed(refused.cause, message.publisher)
         if message.counts is not None:
             message.counts.shed += 1
         size = len(message.payload)
@@ -230,10 +230,10 @@ class FeedbackHandler:
     @staticmethod
     def _set(message: MqttMessage, properties: Properties) -> None:
         message.properties = properties
-        message.block = passed_on_block(properties)
+        message.block = forwarded_block(properties)
 
 
-def _back(receipt: str) -> dict[str, str]:
+def _reply_topic(receipt: str) -> dict[str, str]:
     """The property that holds the reply address."""
     return {"response_topic": FEEDBACK_PREFIX + receipt}
 
@@ -243,7 +243,7 @@ def _receipt_text(going: MqttMessage) -> str:
     return (going.properties.correlation_data or b"").decode(errors="replace")
 
 
-def _answered(going: MqttMessage) -> Receipt | None:
+def _receipt_of(going: MqttMessage) -> Receipt | None:
     """That receipt, parsed but not verified; None if it is invalid."""
     try:
         return parse_receipt(_receipt_text(going))
@@ -251,20 +251,20 @@ def _answered(going: MqttMessage) -> Receipt | None:
         return None
 
 
-def _unknown(node: str) -> FeedbackRefused:
+def _unknown_node(node: str) -> FeedbackRefused:
     problem = f"no node {node[:80]!r} is known here"
     return FeedbackRefused(UNKNOWN_NODE, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
 
 
-def _told(properties: Properties, receipt: Receipt, answering: Entity) -> Properties:
+def _source_properties(properties: Properties, receipt: Receipt, sender: Entity) -> Properties:
     """Properties for the source: sender, event ID, and the source's own correlation data."""
     own = (
         (EVENT, event_id(receipt.event)),
         (CHANNEL, receipt.channel),
-        (PUBLISHER, answering.client),
-        (NODE, answering.node),
+        (PUBLISHER, sender.client),
+        (NODE, sender.node),
     )
-    others = tuple(each for each in properties.user if not each[0].startswith(OWN))
+    others = tuple(each for each in properties.user if not each[0].startswith(OWN_PREFIX))
     return msgspec.structs.replace(
         properties, correlation_data=receipt.correlation, user=(*others, *own)
     )

@@ -83,18 +83,18 @@ class MqttHandshake(PublishHandler):
         self.claimed_user = ""
         self.is_closing = False
         self.reason = ""  # why it was closed, for logs and counters
-        self.received_ms = self.hub.now_ms
+        self.received_ms = self.context.now_ms
         self.connected_ms = 0
         self.keep_alive_ms = 0
         self._exchange: AuthExchange | None = None
         self._method = ""
         self._timer = ClientTimer(self)
-        broker.timers.set(self._timer, self.hub.now_ms + broker.limits.connect_timeout_s * 1000)
+        broker.timers.set(self._timer, self.context.now_ms + broker.limits.connect_timeout_s * 1000)
 
     def _on_connect(self, connect: Connect) -> None:
         self.connect = connect
         self.version = connect.version
-        self._explains = connect.properties.request_problem_information is not False
+        self._sends_reasons = connect.properties.request_problem_information is not False
         self.packet_limit = connect.properties.maximum_packet_size or 0
         self.client_id = connect.client_id
         self.claimed_user = connect.username or ""
@@ -111,7 +111,7 @@ class MqttHandshake(PublishHandler):
             most = self.broker.limits.will_bytes
             self._refuse(Reason.PACKET_TOO_LARGE, f"a will of more than {most} bytes")
             return
-        if connect.will is not None and self._is_deep(connect.will.topic):
+        if connect.will is not None and self._is_too_deep(connect.will.topic):
             self._refuse(Reason.TOPIC_NAME_INVALID, "a will for a channel of too many levels")
             return
         method = connect.properties.authentication_method
@@ -161,8 +161,8 @@ class MqttHandshake(PublishHandler):
             return
         self._exchange = None
         self.user = step.user
-        self._rights = step.rights.bound(user=self.user, client=self.client_id)
-        self._forget_ways()
+        self._rights = step.rights.for_client(user=self.user, client=self.client_id)
+        self._clear_fan_outs()
         if self.state == OPEN:
             if self.session is not None:
                 self.session.deny(self._rights.denied.subscribe)
@@ -180,7 +180,7 @@ class MqttHandshake(PublishHandler):
         """
         if self.state != AWAITING_LOGIN:
             return
-        self.hub.now_ms = now_ms
+        self.context.now_ms = now_ms
         connect = self.connect
         assert connect is not None
         if rights is None:
@@ -188,11 +188,11 @@ class MqttHandshake(PublishHandler):
             self._refuse(reason, "too many logins at once" if is_busy else "")
             return
         self.user = user
-        self._rights = rights.bound(user=user, client=self.client_id)
+        self._rights = rights.for_client(user=user, client=self.client_id)
         self._open(connect)
-        self._go_on(now_ms)
+        self._resume_reading(now_ms)
 
-    def _go_on(self, now_ms: int) -> None:
+    def _resume_reading(self, now_ms: int) -> None:
         """Handle packets that arrived before the login was concluded."""
         raise NotImplementedError
 
@@ -204,7 +204,7 @@ class MqttHandshake(PublishHandler):
         if will is not None and not self._may_publish(will.topic):
             self._refuse(Reason.NOT_AUTHORIZED, f"a will for {will.topic}")
             return
-        if self.hub.counters.connections >= limits.connections:
+        if self.context.counters.connections >= limits.connections:
             self._refuse(Reason.SERVER_BUSY, "too many connections")
             return
         known = self.broker.sessions.get(self.client_id)
@@ -214,34 +214,34 @@ class MqttHandshake(PublishHandler):
         is_durable = (asked.session_expiry_s or 0) > 0 or not (
             self.version == V5 or connect.clean_start
         )
-        if is_durable and self.hub.overloaded:
-            self._refuse(Reason.SERVER_BUSY, self.hub.overloaded)
+        if is_durable and self.context.overload_cause:
+            self._refuse(Reason.SERVER_BUSY, self.context.overload_cause)
             return
-        appended = self.hub.appended
+        appended = self.context.appended
         opened = self.broker.open_session(self.client_id, is_clean=connect.clean_start)
         if opened is None:
             self._refuse(Reason.QUOTA_EXCEEDED, "too many sessions")
             return
         session, is_present = opened
-        self.broker.owned(session, self.user)
-        self._drop_forbidden(session)
-        self._tells_events = self.version == V5 and EVENT_IDS in asked.user
+        self.broker.set_owner(session, self.user)
+        self._drop_unauthorized(session)
+        self._acks_event_ids = self.version == V5 and EVENT_IDS in asked.user
         self.session = session
         self.state = OPEN
-        self.connected_ms = self.hub.now_ms
-        self.hub.counters.connected()
+        self.connected_ms = self.context.now_ms
+        self.context.counters.count_connect()
         if self.version == V5:
             expiry_s = asked.session_expiry_s or 0
         else:
             expiry_s = 0 if connect.clean_start else FOREVER
         session.version = self.version
-        session.line = self
-        self.broker.settle(session, expiry_s, will)
+        session.connection = self
+        self.broker.apply_connect(session, expiry_s, will)
         keep_alive_s = connect.keep_alive_s
         if limits.keep_alive_s and (keep_alive_s == 0 or keep_alive_s > limits.keep_alive_s):
             keep_alive_s = limits.keep_alive_s
         self.keep_alive_ms = keep_alive_s * 1000
-        self.watch()
+        self.set_keep_alive_timer()
         properties = NO_PROPERTIES
         if self.version == V5:
             properties = Properties(
@@ -268,12 +268,15 @@ class MqttHandshake(PublishHandler):
             self._close("packet too large: the client takes no CONNACK", is_will_wanted=False)
             return
         # Nothing may overtake the CONNACK, so the session is attached only after it.
-        if self.hub.appended != appended or session.follows > self.hub.committed:
-            self.hub.hold(HeldConnack(self, frame))
+        if (
+            self.context.appended != appended
+            or session.predecessor_position > self.context.committed
+        ):
+            self.context.hold(HeldConnack(self, frame))
         else:
-            self.welcome(frame)
+            self.send_connack(frame)
 
-    def _drop_forbidden(self, session: MqttSession) -> None:
+    def _drop_unauthorized(self, session: MqttSession) -> None:
         """Drop subscriptions and messages to which the client no longer has the right."""
         if self._rights is not None:
             session.deny(self._rights.denied.subscribe)
@@ -282,15 +285,15 @@ class MqttHandshake(PublishHandler):
                 if not self._rights.may_subscribe(pattern):
                     self.broker.unsubscribe(session, pattern)
 
-    def welcome(self, frame: bytes) -> None:
+    def send_connack(self, frame: bytes) -> None:
         """Send the CONNACK, then attach the session."""
         session = self.session
         connect = self.connect
         if session is None or connect is None or self.state != OPEN:
             return
         self._control = [frame, *self._control]
-        self._answers += 1
-        self.hub.wake(self)
+        self._reply_count += 1
+        self.context.wake(self)
         asked = connect.properties
         session.attach(
             self,
@@ -302,20 +305,20 @@ class MqttHandshake(PublishHandler):
         )
         self.connect = None
         if self.broker.quality is not None:
-            self.broker.quality.returned(session)
+            self.broker.quality.on_online(session)
 
     def _refuse(self, reason: Reason, problem: str) -> None:
         """Refuse a CONNECT."""
-        properties = self._explained(problem) if self.version == V5 else NO_PROPERTIES
+        properties = self._reason_properties(problem) if self.version == V5 else NO_PROPERTIES
         said = reason if reason in REASONS[PacketType.CONNACK] else Reason.UNSPECIFIED_ERROR
-        frame = self._fitting(
+        frame = self._fit_limit(
             encode(Connack(False, said, properties), self.version),
             encode(Connack(False, said), self.version),
         )
         if not 0 < self.packet_limit < len(frame):
             self.reply(frame)
         why = reason.name.lower().replace("_", " ")
-        self.hub.counters.refused(why)
+        self.context.counters.count_refused(why)
         self._close(f"{why}: {problem}" if problem else why, is_will_wanted=False)
 
     def end(self, reason: Reason, problem: str = "", ended: str = "") -> None:
@@ -334,14 +337,14 @@ class MqttHandshake(PublishHandler):
         elif self.version == V5:
             said = reason if reason in REASONS[PacketType.DISCONNECT] else Reason.UNSPECIFIED_ERROR
             facts = ((ENDED, ended),) if ended else ()
-            frame = encode(Disconnect(said, self._explained(problem, facts)), V5)
-            self.reply(self._fitting(frame, encode(Disconnect(said), V5)))
+            frame = encode(Disconnect(said, self._reason_properties(problem, facts)), V5)
+            self.reply(self._fit_limit(frame, encode(Disconnect(said), V5)))
         why = reason.name.lower().replace("_", " ")
         self._close(f"{why}: {problem}" if problem else why, is_will_wanted=True)
 
-    def lost(self, *, now_ms: int, why: str = LOST) -> None:
+    def on_closed(self, *, now_ms: int, why: str = LOST) -> None:
         """The network connection was closed."""
-        self.hub.now_ms = now_ms
+        self.context.now_ms = now_ms
         self._close(why, is_will_wanted=True)
 
     def _close(self, why: str, *, is_will_wanted: bool) -> None:
@@ -351,36 +354,38 @@ class MqttHandshake(PublishHandler):
         self.state = CLOSED
         self.reason = why
         self.is_closing = True
-        self._forget_ways()
+        self._clear_fan_outs()
         self._aliases = {}
         self.broker.timers.cancel(self._timer)
         session = self.session
         self.session = None
         if was_open:
-            self.hub.counters.disconnected(why.partition(":")[0])
+            self.context.counters.count_disconnect(why.partition(":")[0])
             if self.connect is not None:
                 # Nothing may be sent before a CONNACK.
-                self._control, self._answers = [], 0
-        if session is not None and session.line is self:
-            self.broker.leave(session, is_will_wanted=is_will_wanted, expiry_s=session.expiry_s)
-        self.hub.wake(self)
+                self._control, self._reply_count = [], 0
+        if session is not None and session.connection is self:
+            self.broker.detach_session(
+                session, is_will_wanted=is_will_wanted, expiry_s=session.expiry_s
+            )
+        self.context.wake(self)
 
-    def watch(self) -> None:
+    def set_keep_alive_timer(self) -> None:
         """Set the keep-alive timer, with half of the interval as grace."""
         if self.keep_alive_ms:
-            self.broker.timers.set(self._timer, self._silent_from_ms())
+            self.broker.timers.set(self._timer, self._timeout_ms())
         else:
             self.broker.timers.cancel(self._timer)
 
-    def is_silent(self, now_ms: int) -> bool:
-        if self.keep_alive_ms == 0 or now_ms < self._silent_from_ms():
+    def is_timed_out(self, now_ms: int) -> bool:
+        if self.keep_alive_ms == 0 or now_ms < self._timeout_ms():
             return False
         if not self.wants_data():
             self.received_ms = now_ms  # reading was paused: the interval starts when it resumes
             return False
         return True
 
-    def _silent_from_ms(self) -> int:
+    def _timeout_ms(self) -> int:
         return self.received_ms + self.keep_alive_ms + self.keep_alive_ms // 2
 
 
@@ -392,7 +397,7 @@ class HeldConnack(HeldReply):
         self.handshake = handshake
 
     def release(self) -> None:
-        self.handshake.welcome(self.frames)
+        self.handshake.send_connack(self.frames)
 
 
 class ClientTimer(Timer):
@@ -408,7 +413,7 @@ class ClientTimer(Timer):
         handshake = self.handshake
         if handshake.state < OPEN:
             handshake.end(Reason.MAXIMUM_CONNECT_TIME, "no complete CONNECT in time")
-        elif handshake.is_silent(now):
+        elif handshake.is_timed_out(now):
             handshake.end(Reason.KEEP_ALIVE_TIMEOUT)
         else:
-            handshake.watch()
+            handshake.set_keep_alive_timer()

@@ -24,14 +24,14 @@ from accord.core.mqtt.properties import (
     PUBLISHER,
     RECEIVED,
     Properties,
-    passed_on_block,
+    forwarded_block,
     read_block,
 )
 from accord.core.mqtt.wire import string_bytes
 from accord.core.overlay.validation import MAX_NUMBER
 from accord.core.queries.messages import QueryHit
 
-_NOTED: Final = (NODE, ORIGIN)
+_JOURNAL_PROPERTIES: Final = (NODE, ORIGIN)
 _DIGITS: Final = 19  # of a 63-bit number
 
 
@@ -43,12 +43,16 @@ def history_message(
     The client sees the event ID `name`, or else the one at the node that kept it.
     """
     kept = read_block(found.properties)
-    properties = _published(kept)
+    properties = _published_properties(kept)
     if name is None:
-        told = (*properties.user, *_copied(kept), *_called(found.number, found.received_ms))
+        told = (
+            *properties.user,
+            *_source_property(kept),
+            *_id_properties(found.number, found.received_ms),
+        )
     else:
         home, number = name
-        told = (*properties.user, *_called(number, found.received_ms))
+        told = (*properties.user, *_id_properties(number, found.received_ms))
         told = (*told, (NODE, home)) if home else told
     message = _message(found, string_bytes(found.channel), properties, told, now_ms)
     message.counts = counts
@@ -60,7 +64,7 @@ def result_message(
 ) -> MqttMessage:
     """A kept event as a query result on `topic`; raises ProtocolError if it is damaged."""
     kept = read_block(found.properties)
-    published = _published(kept)
+    published = _published_properties(kept)
     answering = Properties(
         payload_format=published.payload_format,
         content_type=published.content_type,
@@ -69,9 +73,9 @@ def result_message(
     )
     told = (
         *published.user,
-        *_copied(kept),
+        *_source_property(kept),
         (CHANNEL, found.channel),
-        *_called(found.number, found.received_ms),
+        *_id_properties(found.number, found.received_ms),
         (PUBLISHER, found.publisher),
     )
     return _message(found, string_bytes(topic), answering, told, now_ms)
@@ -83,12 +87,15 @@ def journal_form(message: MqttMessage, node: str = "") -> MqttMessage:
     `node` is the event's source, if that is another node.
     """
     notes = [(NODE, node)] if node else []
-    if message.home_number > 0 and (message.home, message.home_number) != (node, message.number):
-        notes.append((ORIGIN, f"{message.home_number}@{message.home}"))
+    if message.event_number > 0 and (message.event_node, message.event_number) != (
+        node,
+        message.number,
+    ):
+        notes.append((ORIGIN, f"{message.event_number}@{message.event_node}"))
     if not notes:
         return message
     user = (*message.properties.user, *notes)
-    block = passed_on_block(msgspec.structs.replace(message.properties, user=user))
+    block = forwarded_block(msgspec.structs.replace(message.properties, user=user))
     kept = MqttMessage(
         message.channel,
         message.topic,
@@ -106,33 +113,33 @@ def journal_form(message: MqttMessage, node: str = "") -> MqttMessage:
     return kept
 
 
-def as_published(block: bytes) -> bytes:
+def published_block(block: bytes) -> bytes:
     """A property block without what `journal_form` added; raises ProtocolError if damaged."""
-    if not any(name.encode() in block for name in _NOTED):
+    if not any(name.encode() in block for name in _JOURNAL_PROPERTIES):
         return block
-    return passed_on_block(_published(read_block(block)))
+    return forwarded_block(_published_properties(read_block(block)))
 
 
-def origin_of(block: bytes) -> tuple[str, int]:
+def journalled_id(block: bytes) -> tuple[str, int]:
     """The event ID that `journal_form` added, if any; raises ProtocolError if damaged."""
-    return _origin(read_block(block)) if ORIGIN.encode() in block else ("", 0)
+    return _journalled_id(read_block(block)) if ORIGIN.encode() in block else ("", 0)
 
 
-def name_of(found: QueryHit, node: str) -> tuple[str, int]:
+def kept_event_id(found: QueryHit, node: str) -> tuple[str, int]:
     """The event ID of an event that `node` kept; raises ProtocolError if damaged."""
     properties = read_block(found.properties)
-    origin, original = _origin(properties)
+    origin, original = _journalled_id(properties)
     if origin:
         return origin, original
     return next((text for name, text in properties.user if name == NODE), node), found.number
 
 
-def is_of_node(block: bytes) -> bool:
+def is_remote(block: bytes) -> bool:
     """Whether an event kept here was published at another node."""
     return NODE.encode() in block and any(name == NODE for name, _ in read_block(block).user)
 
 
-def _origin(properties: Properties) -> tuple[str, int]:
+def _journalled_id(properties: Properties) -> tuple[str, int]:
     for name, text in properties.user:
         number, _, origin = text.partition("@")
         is_number = number.isascii() and number.isdigit() and len(number) <= _DIGITS
@@ -141,18 +148,18 @@ def _origin(properties: Properties) -> tuple[str, int]:
     return "", 0
 
 
-def _published(kept: Properties) -> Properties:
+def _published_properties(kept: Properties) -> Properties:
     """Properties without what `journal_form` added."""
-    user = tuple(each for each in kept.user if each[0] not in _NOTED)
+    user = tuple(each for each in kept.user if each[0] not in _JOURNAL_PROPERTIES)
     return kept if len(user) == len(kept.user) else msgspec.structs.replace(kept, user=user)
 
 
-def _copied(kept: Properties) -> tuple[tuple[str, str], ...]:
+def _source_property(kept: Properties) -> tuple[tuple[str, str], ...]:
     """The source of a copy, as a user property."""
     return tuple(each for each in kept.user if each[0] == NODE)
 
 
-def _called(number: int, received_ms: int) -> tuple[tuple[str, str], ...]:
+def _id_properties(number: int, received_ms: int) -> tuple[tuple[str, str], ...]:
     """The event ID and the time of arrival, as user properties."""
     return (EVENT, event_id(number)), (RECEIVED, str(received_ms))
 
@@ -161,10 +168,10 @@ def _message(
     found: QueryHit,
     topic: bytes,
     properties: Properties,
-    told: tuple[tuple[str, str], ...],
+    user: tuple[tuple[str, str], ...],
     now_ms: int,
 ) -> MqttMessage:
-    """Policies see the properties as published; the client also gets those in `told`."""
+    """Policies see the properties as published; the client also gets those in `user`."""
     message = MqttMessage(
         found.channel,
         topic,
@@ -174,10 +181,10 @@ def _message(
         found.publisher,
         now_ms,
         properties,
-        passed_on_block(msgspec.structs.replace(properties, user=told)),
+        forwarded_block(msgspec.structs.replace(properties, user=user)),
         0,
     )
     message.expiry_s = -1
     message.number = found.number
-    message.home_number = -1  # `told` has the event ID
+    message.event_number = -1  # `user` has the event ID
     return message

@@ -19,7 +19,7 @@ from accord.core.monitoring.channel_counts import ChannelCounts
 from accord.core.monitoring.ledger import event_id
 from accord.core.mqtt.codes import V5, ProtocolError
 from accord.core.mqtt.event_mapping import to_event, to_values
-from accord.core.mqtt.properties import EVENT, NO_PROPERTIES, NODE, Properties, read_passed_on
+from accord.core.mqtt.properties import EVENT, NO_PROPERTIES, NODE, Properties, read_forwarded
 from accord.core.mqtt.wire import string_bytes, varint_bytes
 from accord.core.overlay.signalling import Carried
 from accord.core.overlay.validation import problem_with_event
@@ -42,9 +42,9 @@ class MqttMessage(Message):
     """A PUBLISH: `topic` is length-prefixed; `block` holds the encoded properties passed on.
 
     `expiry_s` is the publisher's message expiry, -1 if none: MQTT 5 receivers see it, while a finer
-    deadline exists only in `expires_ms`. `home` and `home_number` are the event ID: `home` is the
-    node where it was published, empty for this one; `home_number` its number there, 0 if that is
-    `number`, negative if it is unknown or contained in `block`.
+    deadline exists only in `expires_ms`. `event_node` and `event_number` are the event ID:
+    `event_node` is the node where it was published, empty for this one; `event_number` its number
+    there, 0 if that is `number`, negative if it is unknown or contained in `block`.
     """
 
     __slots__ = (
@@ -57,9 +57,9 @@ class MqttMessage(Message):
         "_values",
         "block",
         "counts",
+        "event_node",
+        "event_number",
         "expiry_s",
-        "home",
-        "home_number",
         "packet_id",
         "properties",
         "shaped",
@@ -103,8 +103,8 @@ class MqttMessage(Message):
         self.shaped_from = 0  # payload size before shaping, 0 if not shaped
         # Shaped variants for some receivers.
         self.shaped: dict[ShapingTarget, MqttMessage] | None = None
-        self.home = ""
-        self.home_number = 0
+        self.event_node = ""
+        self.event_number = 0
         self._values: Mapping[str, Value] | None = None
         self._document: Document | None = None
         self._head_kind = -1
@@ -153,19 +153,19 @@ class MqttMessage(Message):
             self._head_kind = kind
         return self._head + packet_id.to_bytes(2, "big") + self._tail
 
-    def has_frame(self, version: int, first: int, head: bytes, tail: bytes) -> None:
+    def set_frame(self, version: int, first: int, head: bytes, tail: bytes) -> None:
         """Set the publisher's own frame, as the parts before and after its packet identifier."""
         self._head_kind = first << 4 | version
         self._head = head
         self._tail = tail
 
-    def name_block(self, here: str) -> bytes:
+    def event_id_block(self, here: str) -> bytes:
         """User properties with the event ID, the same at every receiver."""
-        number = self.home_number or self.number
+        number = self.event_number or self.number
         if number <= 0 or self.channel.startswith("$"):
             return b""
         event = string_bytes(EVENT) + string_bytes(event_id(number))
-        return _USER + event + _USER + string_bytes(NODE) + string_bytes(self.home or here)
+        return _USER + event + _USER + string_bytes(NODE) + string_bytes(self.event_node or here)
 
     def encode(
         self,
@@ -176,22 +176,22 @@ class MqttMessage(Message):
         alias: int,
         is_alias_known: bool,
         now_ms: int,
-        names: bytes = b"",
+        id_block: bytes = b"",
     ) -> bytes:
         """Encode any frame of this message; `packet_id` and `alias` are 0 if absent."""
         parts = [_NO_TOPIC if is_alias_known else self.topic]
         if packet_id:
             parts.append(packet_id.to_bytes(2, "big"))
         if version == V5:
-            parts.append(self._properties(identifiers, alias, now_ms, names))
+            parts.append(self._properties(identifiers, alias, now_ms, id_block))
         parts.append(self.payload)
         body = b"".join(parts)
         return bytes((first,)) + varint_bytes(len(body)) + body
 
     def _properties(
-        self, identifiers: tuple[int, ...], alias: int, now_ms: int, names: bytes = b""
+        self, identifiers: tuple[int, ...], alias: int, now_ms: int, id_block: bytes = b""
     ) -> bytes:
-        block = self.block + names
+        block = self.block + id_block
         if self.expiry_s >= 0:
             waited_s = max(0, now_ms - self.received_ms) // 1000
             left_s = max(self.expiry_s - waited_s, 0)
@@ -208,7 +208,7 @@ def properties_of_transit_event(event: Carried) -> Properties | None:
     if problem_with_event(event) is not None:
         return None
     try:
-        properties = read_passed_on(event.block)
+        properties = read_forwarded(event.block)
     except ProtocolError:
         return None
     if event.expiry_s >= 0:

@@ -13,13 +13,18 @@ from msgspec.structs import replace
 from accord.core.broker.broker_context import BrokerContext, ShapingWaiter, WorkerOrder
 from accord.core.broker.delivery import ClientDelivery
 from accord.core.broker.message import MqttMessage
-from accord.core.mqtt.properties import OWN, passed_on, passed_on_block, read_block
+from accord.core.mqtt.properties import (
+    OWN_PREFIX,
+    forwarded_block,
+    forwarded_properties,
+    read_block,
+)
 from accord.core.scheduling.link_estimator import LinkEstimator
 from accord.core.scheduling.outbox import Outbox
 from accord.core.scheduling.shaping_decision import ImportanceRates, ShapingTarget, choose_shape
 
 SHAPED_FROM: Final = "shaped-from"
-_MOST: Final = 1_000  # conversions in progress
+_MAX_CONVERSIONS: Final = 1_000  # conversions in progress
 
 
 def shape_for(
@@ -31,9 +36,9 @@ def shape_for(
 ) -> ShapingTarget | None:
     """How to shape `delivery` to meet its receiver's preferences in time; None: not at all."""
     grant = delivery.grant
-    rate_bps = link.carries_bps()
+    rate_bps = link.capacity_bps()
     if rate_bps:
-        rate_bps = flows.left_bps(delivery.importance, rate_bps, outbox.discipline, now_ms)
+        rate_bps = flows.available_bps(delivery.importance, rate_bps, outbox.discipline, now_ms)
     left_ms = max(delivery.expires_ms - now_ms, 1) if delivery.expires_ms else 0
     if grant.leaves_ms:
         left_ms = min(left_ms, grant.leaves_ms) if left_ms else grant.leaves_ms
@@ -51,24 +56,26 @@ def shape_for(
 class ShapingOrder(WorkerOrder):
     """One conversion and the deliveries that wait for it."""
 
-    def __init__(self, hub: BrokerContext, shape: ShapingTarget, delivery: ClientDelivery) -> None:
+    def __init__(
+        self, context: BrokerContext, shape: ShapingTarget, delivery: ClientDelivery
+    ) -> None:
         super().__init__(delivery.message, delivery.importance, delivery.expires_ms)
-        self.hub = hub
+        self.context = context
         self.shape = shape
-        self.waiting: list[ShapingWaiter] = []
+        self.waiters: list[ShapingWaiter] = []
 
-    def finished(self, message: MqttMessage | None) -> None:
+    def finish(self, message: MqttMessage | None) -> None:
         """Pass the shaped message on; None if the conversion failed."""
-        self.hub.shapings.pop((id(self.message), self.shape), None)
+        self.context.shapings.pop((id(self.message), self.shape), None)
         if message is not None:
             if self.message.shaped is None:
                 self.message.shaped = {}
             self.message.shaped[self.shape] = message
-        for held in self.waiting:
-            held.is_shaped(message)
+        for held in self.waiters:
+            held.on_shaped(message)
 
     def fail(self) -> None:
-        self.finished(None)
+        self.finish(None)
 
 
 def shaped_message(
@@ -79,12 +86,12 @@ def shaped_message(
     Further facts about a kept event are retained.
     """
     properties = replace(
-        passed_on(message.properties),
+        forwarded_properties(message.properties),
         user=(*user, (SHAPED_FROM, str(len(message.payload)))),
         message_expiry_s=message.properties.message_expiry_s,
     )
-    told = () if message.home_number >= 0 else read_block(message.block).user
-    told = tuple(each for each in told if each[0].startswith(OWN))
+    told = () if message.event_number >= 0 else read_block(message.block).user
+    told = tuple(each for each in told if each[0].startswith(OWN_PREFIX))
     shaped = MqttMessage(
         message.channel,
         message.topic,
@@ -94,31 +101,31 @@ def shaped_message(
         message.publisher,
         message.received_ms,
         properties,
-        passed_on_block(replace(properties, user=(*properties.user, *told))),
+        forwarded_block(replace(properties, user=(*properties.user, *told))),
         message.expires_ms,
     )
     shaped.key = message.key
     shaped.number = message.number
-    shaped.home = message.home
-    shaped.home_number = message.home_number
+    shaped.event_node = message.event_node
+    shaped.event_number = message.event_number
     shaped.counts = message.counts
     shaped.shaped_from = len(message.payload)
     return shaped
 
 
 def join_shaping(
-    hub: BrokerContext, delivery: ClientDelivery, shape: ShapingTarget, held: ShapingWaiter
+    context: BrokerContext, delivery: ClientDelivery, shape: ShapingTarget, waiter: ShapingWaiter
 ) -> bool:
-    """Add `held` to a conversion; False if too many are in progress."""
+    """Add `waiter` to a conversion; False if too many are in progress."""
     # Not by event number: messages from disk or from another node may have the same.
     key = (id(delivery.message), shape)
-    order = hub.shapings.get(key)
+    order = context.shapings.get(key)
     if order is None:
-        if len(hub.shapings) >= _MOST:
+        if len(context.shapings) >= _MAX_CONVERSIONS:
             return False
-        order = ShapingOrder(hub, shape, delivery)
-        hub.shapings[key] = order
-        hub.orders.append(order)
+        order = ShapingOrder(context, shape, delivery)
+        context.shapings[key] = order
+        context.orders.append(order)
     assert isinstance(order, ShapingOrder)
-    order.waiting.append(held)
+    order.waiters.append(waiter)
     return True

@@ -45,7 +45,7 @@ _FEW: Final = 1_000
 class PausedPublisher(Protocol):
     """A publisher paused until its channel has room."""
 
-    def go_on(self) -> None: ...
+    def resume_publishing(self) -> None: ...
 
 
 class OverlayBridge:
@@ -53,136 +53,144 @@ class OverlayBridge:
 
     def __init__(self, broker: Broker, clock_us: Callable[[], int]) -> None:
         self.broker = broker
-        self.remotes = RemoteInterests(broker.router)
+        self.remote_interests = RemoteInterests(broker.router)
         self._clock_us = clock_us
         self.channels: Channels | None = None
-        self.answering: FeedbackRouter | None = None  # feedback to sources at other nodes
-        self.is_arriving = False
+        self.feedback_router: FeedbackRouter | None = None  # feedback to sources at other nodes
+        self.is_delivering = False
         self.source, self.incarnation = "", 0  # of the transit event being delivered
         self.event: Carried | None = None  # that transit event itself
         self._is_alone = False
         self.children: ChildBridge | None = None  # secondary nodes, if it may have some
-        self.origin, self.original = "", 0  # of an event published at a child
+        self.child, self.child_number = "", 0  # of an event published at a child
         # Publishers paused until there is room, by channel.
-        self.held_back: dict[str, dict[PausedPublisher, bool]] = {}
-        self._foreign: dict[str, bool] = {}  # channels whose retained message is from another node
+        self.paused: dict[str, dict[PausedPublisher, bool]] = {}
+        self._remote_retained: dict[
+            str, bool
+        ] = {}  # channels whose retained message is from another node
 
     def join(self, channels: Channels, *, is_alone: bool = False) -> None:
         """Connect to the overlay; with `is_alone` no node needs to know this node's interests."""
         self.channels = channels
         self._is_alone = is_alone
-        self.answering = FeedbackRouter(channels)
+        self.feedback_router = FeedbackRouter(channels)
         router = self.broker.router
-        router.bound = channels.bound
+        router.traits = channels.channel_traits
         router.invalidate("#")
         for kind in (CHANNEL, TEMPLATE):  # a channel's template may have changed too
             channels.overlay.store.watch(kind, lambda *_: router.invalidate("#"))
         if is_alone:
-            channels.overlay.need("#", ("", ""), None)  # makes this node a member of each channel
+            channels.overlay.add_interest(
+                "#", ("", ""), None
+            )  # makes this node a member of each channel
         for session in self.broker.sessions.values():
             for subscription in session.subscriptions.values():
-                self.subscribed(subscription)
+                self.on_subscribed(subscription)
 
-    def subscribed(self, subscription: RouterSubscription) -> None:
+    def on_subscribed(self, subscription: RouterSubscription) -> None:
         """Announce the interest of a local subscription."""
-        if self._tells(subscription):
+        if self._is_announced(subscription):
             assert self.channels is not None
             condition = (subscription.where, subscription.xpath)
-            self.channels.overlay.need(subscription.pattern, condition, subscription.predicate)
+            self.channels.overlay.add_interest(
+                subscription.pattern, condition, subscription.predicate
+            )
 
-    def unsubscribed(self, subscription: RouterSubscription) -> None:
-        if self._tells(subscription):
+    def on_unsubscribed(self, subscription: RouterSubscription) -> None:
+        if self._is_announced(subscription):
             assert self.channels is not None
             condition = (subscription.where, subscription.xpath)
-            self.channels.overlay.unneed(subscription.pattern, condition)
+            self.channels.overlay.remove_interest(subscription.pattern, condition)
 
-    def _tells(self, subscription: RouterSubscription) -> bool:
+    def _is_announced(self, subscription: RouterSubscription) -> bool:
         is_joined = self.channels is not None and not self._is_alone
         return is_joined and not subscription.pattern.startswith("$")
 
-    def need(self, node: str, key: str, need: Interest | None) -> None:
+    def on_interest(self, node: str, key: str, interest: Interest | None) -> None:
         """Add or remove another node's interest; a new one also gets retained messages."""
-        self.remotes.need(node, key, need)
-        if need is None:
+        self.remote_interests.set_interest(node, key, interest)
+        if interest is None:
             return
-        for message in self.broker.retained.select(need.filter, now_ms=self.broker.hub.now_ms):
-            if not self._foreign.get(message.channel) and isinstance(message, MqttMessage):
+        for message in self.broker.retained.select(
+            interest.filter, now_ms=self.broker.context.now_ms
+        ):
+            if not self._remote_retained.get(message.channel) and isinstance(message, MqttMessage):
                 channels = self.channels
                 assert channels is not None
-                channels.replay(self.carried(message, 0), [node], self._clock_us())
+                channels.replay(self.transit_event(message, 0), [node], self._clock_us())
 
-    def name(self, message: MqttMessage) -> None:
+    def assign_event_id(self, message: MqttMessage) -> None:
         """Assign an event ID to a local publication if its number is not one."""
 
-    def published(self, message: MqttMessage, importance: int) -> None:  # noqa: ARG002
+    def on_published(self, message: MqttMessage, importance: int) -> None:  # noqa: ARG002
         """Send `message` to the nodes and children the router has just selected."""
-        wanted = self.remotes.wanted
+        wanted = self.remote_interests.interested
         if self.children is not None:
-            self.children.published(message)
-        if not self.is_arriving:
+            self.children.on_published(message)
+        if not self.is_delivering:
             if message.is_retained:
-                self._foreign.pop(message.channel, None)
+                self._remote_retained.pop(message.channel, None)
             if wanted and not message.channel.startswith("$"):
                 granted = max(grant.importance for grant in wanted.values())
                 self.send(message, list(wanted), granted)
         wanted.clear()
 
-    def keep_here(self) -> None:
+    def clear_interested(self) -> None:
         """Clear the selected nodes: the message just routed is for local clients alone."""
-        self.remotes.wanted.clear()
+        self.remote_interests.interested.clear()
         if self.children is not None:
-            self.children.wanted.clear()
+            self.children.interested.clear()
 
     def send(self, message: MqttMessage, nodes: list[str], importance: int) -> None:
         """Publish to these nodes, and to local clients too if the channel's template orders it."""
         assert self.channels is not None
-        self.channels.publish(self.carried(message, importance), nodes, self._clock_us())
+        self.channels.publish(self.transit_event(message, importance), nodes, self._clock_us())
 
-    def answer(self, message: MqttMessage, answered: Receipt, importance: int) -> str:
+    def send_local_feedback(self, message: MqttMessage, receipt: Receipt, importance: int) -> str:
         """Send a local client's feedback to another node; returns why that failed, or ""."""
         event = msgspec.structs.replace(
-            self.carried(message, importance), source=self.broker.hub.node
+            self.transit_event(message, importance), source=self.broker.context.node
         )
-        return "" if self.bring(event, answered) else UNKNOWN_NODE
+        return "" if self.send_feedback(event, receipt) else UNKNOWN_NODE
 
-    def bring(self, event: Carried, answered: Receipt) -> bool:
+    def send_feedback(self, event: Carried, receipt: Receipt) -> bool:
         """Send feedback to the node of its receipt or its parents; False if none is known."""
-        if self.answering is None:
+        if self.feedback_router is None:
             return False
-        nodes = self.answering.ways(answered.node)
-        if self.broker.hub.node in nodes:
-            self._hand_down(event, answered)
-        self.answering.send(event, nodes, answered.channel, self._clock_us())
+        nodes = self.feedback_router.destinations(receipt.node)
+        if self.broker.context.node in nodes:
+            self._deliver_to_child(event, receipt)
+        self.feedback_router.send(event, nodes, receipt.channel, self._clock_us())
         return bool(nodes)
 
-    def _hand_down(self, event: Carried, answered: Receipt) -> bool:
+    def _deliver_to_child(self, event: Carried, receipt: Receipt) -> bool:
         """Pass feedback to a child of this node; False if there is none of that name."""
-        return self.children is not None and self.children.put(answered.node, event)
+        return self.children is not None and self.children.put(receipt.node, event)
 
-    def hold_back(self, channel: str, client: PausedPublisher) -> bool:
-        """Whether `client` is paused until there is room; `release` then resumes it."""
+    def pause_publisher(self, channel: str, client: PausedPublisher) -> bool:
+        """Whether `client` is paused until there is room; `resume_publishers` then resumes it."""
         if self.channels is None or self.channels.has_room(channel):
             return False
-        self.held_back.setdefault(channel, {})[client] = True
+        self.paused.setdefault(channel, {})[client] = True
         return True
 
-    def release(self) -> None:
+    def resume_publishers(self) -> None:
         assert self.channels is not None
-        for channel in list(self.held_back):
+        for channel in list(self.paused):
             if self.channels.has_room(channel):
-                for client in self.held_back.pop(channel):
-                    client.go_on()
+                for client in self.paused.pop(channel):
+                    client.resume_publishing()
 
-    def named(self) -> tuple[str, int] | None:
+    def child_event_id(self) -> tuple[str, int] | None:
         """The event ID from a secondary node of the event being published, if it has one."""
         event = self.event
         origin, original = (
-            (self.origin, self.original) if event is None else (event.origin, event.original)
+            (self.child, self.child_number) if event is None else (event.origin, event.original)
         )
         return (origin, original) if origin else None
 
-    def carried(self, message: MqttMessage, importance: int) -> Carried:
-        hub = self.broker.hub
+    def transit_event(self, message: MqttMessage, importance: int) -> Carried:
+        hub = self.broker.context
         age_ms = max(0, hub.now_ms - message.received_ms)
         deadline_ms = message.expires_ms - message.received_ms if message.expires_ms else 0
         return Carried(
@@ -201,21 +209,23 @@ class OverlayBridge:
             message.expiry_s,
             0 if message.is_retained else age_ms * 1_000,
             max(deadline_ms, 1) * 1_000 if message.expires_ms else 0,
-            origin=self.origin,
-            original=self.original,
+            origin=self.child,
+            original=self.child_number,
         )
 
-    def sent(self, neighbour: str, event: Carried) -> None:
+    def on_sent(self, neighbour: str, event: Carried) -> None:
         """Record a hop: each node's ledger has the hops that start there."""
         came_us = event.trail[-1][1] if event.trail else 0
-        self._note(event, f"node {neighbour}", DELIVERED, event.age_us - came_us, trail_text(event))
+        self._record_outcome(
+            event, f"node {neighbour}", DELIVERED, event.age_us - came_us, trail_text(event)
+        )
 
-    def lost(self, event: Carried, cause: str, count: int = 1) -> None:
+    def on_dropped(self, event: Carried, cause: str, count: int = 1) -> None:
         """Record that a copy of an event, or of `count` like it, ends at this node."""
         outcome = EXPIRED_OUTCOME if cause == EXPIRED else SHED
-        self._note(event, "other nodes", outcome, 0, cause, count)
+        self._record_outcome(event, "other nodes", outcome, 0, cause, count)
 
-    def _note(
+    def _record_outcome(
         self,
         event: Carried,
         destination: str,
@@ -224,7 +234,7 @@ class OverlayBridge:
         detail: str,
         count: int = 1,
     ) -> None:
-        hub = self.broker.hub
+        hub = self.broker.context
         if hub.ledger.is_on and problem_with_event(event) is None:
             queued_ms = hub.now_ms - waited_us // 1_000
             hub.ledger.add(
@@ -244,22 +254,22 @@ class OverlayBridge:
                 0,
             )
 
-    def arrived(self, event: Carried) -> None:
+    def on_event(self, event: Carried) -> None:
         """Deliver a remote event, or a local one that now has its position, to local clients."""
         broker = self.broker
-        hub = broker.hub
-        self._note(event, f"node {hub.node}", DELIVERED, 0, trail_text(event))
+        hub = broker.context
+        self._record_outcome(event, f"node {hub.node}", DELIVERED, 0, trail_text(event))
         if self.children is not None and not self.children.is_new(event):
             # A duplicate by way of another parent of the secondary node that published it.
-            if broker.pasts is not None:
-                broker.pasts.came_again(event)
+            if broker.histories is not None:
+                broker.histories.on_duplicate(event)
             return
         if event.channel == FEEDBACK and broker.feedback is not None:
-            broker.feedback.arrived(event, hub.now_ms, self._hand_down)
+            broker.feedback.on_remote_feedback(event, hub.now_ms, self._deliver_to_child)
             return
         message = message_of(event, hub.now_ms)
         if message is None:
-            hub.counters.shed(DAMAGED, event.source)
+            hub.counters.count_shed(DAMAGED, event.source)
             return
         is_own = hub.node in (event.source, event.origin)
         if event.is_retained and not is_own:
@@ -267,31 +277,33 @@ class OverlayBridge:
             if known is not None and _is_same(known, event):
                 return  # repeated after a restart of either node
         publisher = Entity(event.publisher, node=event.origin or event.source)
-        way = broker.way(publisher, event.channel)
-        message.counts = way.route.counts
+        way = broker.fan_out_for(publisher, event.channel)
+        message.counts = way.channel_fan_out.counts
         message.number = event.event
-        message.home, message.home_number = event_id_of(event)
-        self.is_arriving = True
+        message.event_node, message.event_number = event_id_of(event)
+        self.is_delivering = True
         self.source, self.incarnation = event.source, event.incarnation
         self.event = event
         try:
             with suppress(EventError):
-                broker.publish_now(message, way, is_kept_already=is_own)
+                broker.publish_inline(message, way, is_kept_already=is_own)
         finally:
-            self.is_arriving = False
+            self.is_delivering = False
             self.event = None
         if event.is_retained and not is_own:
-            self._note_foreign(event.channel)
+            self._mark_remote_retained(event.channel)
 
-    def _note_foreign(self, channel: str) -> None:
+    def _mark_remote_retained(self, channel: str) -> None:
         """Note that the retained message of a channel, if any, is from another node."""
-        retained, foreign = self.broker.retained, self._foreign
+        retained, foreign = self.broker.retained, self._remote_retained
         if retained.get(channel) is None:
             foreign.pop(channel, None)
             return
         foreign[channel] = True
         if len(foreign) > 2 * retained.messages + _FEW:  # most of them have expired
-            self._foreign = {each: True for each in foreign if retained.get(each) is not None}
+            self._remote_retained = {
+                each: True for each in foreign if retained.get(each) is not None
+            }
 
 
 def _is_same(known: Message, event: Carried) -> bool:

@@ -28,69 +28,69 @@ class ParentBridge(OverlayBridge):
         self._child = child
         self._is_sent = False  # the event being published was sent already: its channel is ordered
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start bridging: announce local subscriptions to the parents."""
         router = self.broker.router
-        self.broker.hub.is_naming = False
-        router.bound = self._bound
+        self.broker.context.assigns_event_ids = False
+        router.traits = self._traits
         router.invalidate("#")
         self._child.on_bound.append(lambda: router.invalidate("#"))
         for session in self.broker.sessions.values():
             for subscription in session.subscriptions.values():
-                self.subscribed(subscription)
+                self.on_subscribed(subscription)
 
-    def subscribed(self, subscription: RouterSubscription) -> None:
+    def on_subscribed(self, subscription: RouterSubscription) -> None:
         if not subscription.pattern.startswith("$"):
             condition = (subscription.where, subscription.xpath)
-            self._child.need(subscription.pattern, condition, subscription.predicate)
+            self._child.add_interest(subscription.pattern, condition, subscription.predicate)
 
-    def unsubscribed(self, subscription: RouterSubscription) -> None:
+    def on_unsubscribed(self, subscription: RouterSubscription) -> None:
         if not subscription.pattern.startswith("$"):
             condition = (subscription.where, subscription.xpath)
-            self._child.unneed(subscription.pattern, condition)
+            self._child.remove_interest(subscription.pattern, condition)
 
-    def name(self, message: MqttMessage) -> None:
+    def assign_event_id(self, message: MqttMessage) -> None:
         if not message.channel.startswith("$"):
-            message.home, message.home_number = self._child.new_name()
+            message.event_node, message.event_number = self._child.new_event_id()
 
-    def published(self, message: MqttMessage, importance: int) -> None:
+    def on_published(self, message: MqttMessage, importance: int) -> None:
         was_sent, self._is_sent = self._is_sent, False
-        if self.is_arriving or message.channel.startswith("$"):
+        if self.is_delivering or message.channel.startswith("$"):
             return
         if message.is_retained:
-            self._foreign.pop(message.channel, None)
+            self._remote_retained.pop(message.channel, None)
         if not was_sent:
             event = msgspec.structs.replace(
-                self.carried(message, importance),
-                source=message.home,
-                origin=message.home,
-                original=message.home_number,
+                self.transit_event(message, importance),
+                source=message.event_node,
+                origin=message.event_node,
+                original=message.event_number,
             )
             self._child.publish(event, self._clock_us())
 
     def send(self, message: MqttMessage, nodes: list[str], importance: int) -> None:  # noqa: ARG002
         self._is_sent = True
-        name = self._child.submit(self.carried(message, importance), self._clock_us())
-        message.home, message.home_number = name or ("", -1)  # no event ID is assigned yet
+        name = self._child.submit(self.transit_event(message, importance), self._clock_us())
+        message.event_node, message.event_number = name or ("", -1)  # no event ID is assigned yet
 
-    def answer(self, message: MqttMessage, answered: Receipt, importance: int) -> str:  # noqa: ARG002
+    def send_local_feedback(self, message: MqttMessage, receipt: Receipt, importance: int) -> str:  # noqa: ARG002
         """Send feedback to a parent, which finds its destination."""
-        event = self.carried(message, importance)
-        return "" if self._child.answer(event, self._clock_us()) else NO_ROOM
+        event = self.transit_event(message, importance)
+        return "" if self._child.send_feedback(event, self._clock_us()) else NO_ROOM
 
-    def hold_back(self, channel: str, client: PausedPublisher) -> bool:
+    def pause_publisher(self, channel: str, client: PausedPublisher) -> bool:
         if self._child.has_room(channel):
             return False
-        self.held_back.setdefault(channel, {})[client] = True
+        self.paused.setdefault(channel, {})[client] = True
         return True
 
-    def release(self) -> None:
-        for channel in list(self.held_back):
+    def resume_publishers(self) -> None:
+        for channel in list(self.paused):
             if self._child.has_room(channel):
-                for client in self.held_back.pop(channel):
-                    client.go_on()
+                for client in self.paused.pop(channel):
+                    client.resume_publishing()
 
-    def _bound(self, channel: str) -> ChannelTraits:
+    def _traits(self, channel: str) -> ChannelTraits:
         if channel.startswith("$"):
             return DEFAULT_TRAITS  # local only; no parent is asked
         return self._child.bound(channel, self._clock_us())

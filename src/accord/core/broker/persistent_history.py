@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from accord.core.admission.filter_index.patterns import intersects
-from accord.core.broker.catch_up import BufferedLiveEvent, ReceiverProxy, is_under_way, page_room
+from accord.core.broker.catch_up import BufferedLiveEvent, ReceiverProxy, is_unconfirmed, page_room
 from accord.core.broker.client_notifications import notify_session
 from accord.core.broker.delivery import ClientDelivery
 from accord.core.broker.kept_messages import history_message
@@ -59,7 +59,7 @@ class _Page:
         self.deliveries: list[ClientDelivery] = []
 
     def is_done(self, session: MqttSession) -> bool:
-        self.deliveries = [each for each in self.deliveries if is_under_way(session, each)]
+        self.deliveries = [each for each in self.deliveries if is_unconfirmed(session, each)]
         return self.after is not None and not self.deliveries
 
 
@@ -68,7 +68,7 @@ class HistorySubscription(ReceiverProxy):
 
     def __init__(
         self,
-        pasts: HistorySubscriptions,
+        histories: HistorySubscriptions,
         session: MqttSession,
         name: str,
         subscription: RouterSubscription,
@@ -82,8 +82,8 @@ class HistorySubscription(ReceiverProxy):
         self.inner: Receiver = subscription.receiver
         self.since_ms = since_ms
         self.is_recorded = True
-        self.recall: HistoryReplay
-        self._pasts = pasts
+        self.replay: HistoryReplay
+        self._histories = histories
         self._pages: dict[str, list[_Page]] = {}  # by node, in order of delivery
 
     # -------------------------------------------------------------------------------- receiver side
@@ -96,18 +96,18 @@ class HistorySubscription(ReceiverProxy):
         identifiers: tuple[int, ...],
         grant: Grant,
     ) -> None:
-        pasts = self._pasts
-        if not pasts.broker.router.route(message.channel).bound.is_persistent:
+        pasts = self._histories
+        if not pasts.broker.router.fan_out(message.channel).traits.is_persistent:
             self.inner.deliver(message, qos, is_retained, identifiers, grant)
             return
         waiting = BufferedLiveEvent(message, qos, is_retained, identifiers, grant)
-        is_now = self.recall.live(
+        is_now = self.replay.on_live_event(
             pasts.source,
             message.number,
             waiting,
             message.size(),
             pasts.clock_us(),
-            original=pasts.original,
+            original=pasts.child_event_id,
         )
         if is_now:
             self.session.deliver(message, qos, is_retained, identifiers, grant)
@@ -118,28 +118,28 @@ class HistorySubscription(ReceiverProxy):
     def room(self) -> tuple[int, int] | None:
         return page_room(self.session, self.subscription.qos)
 
-    def wanted(self) -> HistorySelector:
+    def selector(self) -> HistorySelector:
         subscription = self.subscription
         return HistorySelector(
             subscription.pattern, subscription.where, subscription.xpath, self.since_ms
         )
 
-    def is_over(self) -> bool:
+    def is_caught_up(self) -> bool:
         """Whether the client has all of the history that is available."""
-        return self.recall.is_calm and not any(self._pages.values())
+        return self.replay.is_caught_up and not any(self._pages.values())
 
     def attach(self) -> None:
         """Insert this between the router and the present receiver."""
         if self.subscription.receiver is not self:
             self.inner = self.subscription.receiver
-            self._receive_by(self)
+            self._set_receiver(self)
 
     def detach(self) -> None:
         if self.subscription.receiver is self:
-            self._receive_by(self.inner)
+            self._set_receiver(self.inner)
 
-    def _receive_by(self, receiver: Receiver) -> None:
-        router = self._pasts.broker.router
+    def _set_receiver(self, receiver: Receiver) -> None:
+        router = self._histories.broker.router
         router.remove(self.subscription)
         self.subscription.receiver = receiver
         router.add(self.subscription)
@@ -148,29 +148,29 @@ class HistorySubscription(ReceiverProxy):
 
     def step(self) -> None:
         """Deliver as many events as the client has room for."""
-        now_us = self._pasts.clock_us()
-        self._settle()
-        while (event := self.recall.peek()) is not None and self._has_room(1, _size(event)):
-            handed = self.recall.next(now_us)
+        now_us = self._histories.clock_us()
+        self._confirm_pages()
+        while (event := self.replay.peek()) is not None and self._has_room(1, _size(event)):
+            handed = self.replay.next(now_us)
             assert handed is not None
-            self._hand_over(handed)
-        for notice in self.recall.notices:
-            self._missed(notice)
-        self.recall.notices.clear()
-        waiting = self.recall.waiting()
+            self._deliver_replayed(handed)
+        for notice in self.replay.notices:
+            self._report_gap(notice)
+        self.replay.notices.clear()
+        waiting = self.replay.buffered()
         if waiting is not None and self._has_room(*waiting):
-            for each in self.recall.go_live(now_us):
+            for each in self.replay.go_live(now_us):
                 assert isinstance(each, BufferedLiveEvent)
                 self.session.deliver(
                     each.message, each.qos, each.is_retained, each.identifiers, each.grant
                 )
             self.is_recorded = False
-            self._tell({"state": "live", "missing": self.recall.missing()})
+            self._notify({"state": "live", "missing": self.replay.missing()})
 
     def progress(self) -> Progress:
         """The resume point that is recorded."""
-        recall = self.recall
-        if recall.is_calm and not recall.sources:
+        recall = self.replay
+        if recall.is_caught_up and not recall.sources:
             return self.since_ms, None
         positions = dict(recall.positions())
         positions.update(dict.fromkeys(recall.lived, (0, -1, "")))
@@ -179,16 +179,16 @@ class HistorySubscription(ReceiverProxy):
                 positions[node] = pages[0].before
         return self.since_ms, positions
 
-    def _hand_over(self, handed: ReplayedEvent) -> None:
-        node = handed.node
+    def _deliver_replayed(self, replayed: ReplayedEvent) -> None:
+        node = replayed.node
         pages = self._pages.setdefault(node, [])
         if not pages or pages[-1].after is not None:
-            pages.append(_Page(handed.before))
+            pages.append(_Page(replayed.before))
         page = pages[-1]
-        delivery = None if handed.is_again else self._deliver(node, handed.event)
+        delivery = None if replayed.is_duplicate else self._deliver(node, replayed.event)
         if delivery is not None and delivery.qos:
             page.deliveries.append(delivery)
-        page.after = handed.after
+        page.after = replayed.after
 
     def _deliver(self, node: str, event: HistoryEvent) -> ClientDelivery | None:
         session, subscription = self.session, self.subscription
@@ -196,7 +196,7 @@ class HistorySubscription(ReceiverProxy):
             return None
         if subscription.denies(event.channel):
             return None
-        hub = session.hub
+        hub = session.context
         name = (event.origin, event.original) if event.origin else (node, event.number)
         found = QueryHit(
             0,
@@ -213,7 +213,7 @@ class HistorySubscription(ReceiverProxy):
             counts = hub.router.channels.get(event.channel)
             message = history_message(found, counts, hub.now_ms, name)
         except (ProtocolError, EventError, ValueError):
-            hub.counters.shed("unreadable in the archive", session.name)
+            hub.counters.count_shed("unreadable in the archive", session.name)
             return None
         publisher = Entity(event.publisher, node=name[0])
         grant = hub.router.grant(message, publisher, session.entity)
@@ -232,7 +232,7 @@ class HistorySubscription(ReceiverProxy):
         if not (0 <= event.qos <= MAX_QOS and is_numbered):
             raise EventError("event", "expected QoS 0, 1 or 2, and a number of its node")
 
-    def _settle(self) -> None:
+    def _confirm_pages(self) -> None:
         """Move the resume point past acknowledged pages."""
         for pages in self._pages.values():
             while pages and pages[0].is_done(self.session):
@@ -243,7 +243,7 @@ class HistorySubscription(ReceiverProxy):
         """Whether the client is connected and its queue has room for this much."""
         session = self.session
         outbox = session.outbox
-        if session.line is None:
+        if session.connection is None:
             return False
         size += count * _OVERHEAD
         if not self.subscription.qos:
@@ -255,10 +255,10 @@ class HistorySubscription(ReceiverProxy):
 
     # ------------------------------------------------------------------------------- notifications
 
-    def _missed(self, notice: HistoryGap) -> None:
-        hub = self.session.hub
+    def _report_gap(self, notice: HistoryGap) -> None:
+        hub = self.session.context
         problem = f"{MISSED}: {notice.node} {notice.why}"
-        hub.counters.shed(MISSED, self.session.name)
+        hub.counters.count_shed(MISSED, self.session.name)
         if hub.ledger.is_on:
             now_ms = hub.now_ms
             pattern = self.subscription.pattern
@@ -267,11 +267,11 @@ class HistorySubscription(ReceiverProxy):
                 hub.number, 1, pattern, "", self.session.name, SHED,
                 now_ms, now_ms, now_ms, 0, 0, "", problem, 0,
             )  # fmt: skip
-        self._tell({"state": "missing", "node": notice.node, "why": notice.why})
+        self._notify({"state": "missing", "node": notice.node, "why": notice.why})
 
-    def _tell(self, form: dict[str, object]) -> None:
+    def _notify(self, form: dict[str, object]) -> None:
         told = {"filter": self.pattern, **form}
-        notify_session(self._pasts.broker, self.session, HISTORY, told)
+        notify_session(self._histories.broker, self.session, HISTORY, told)
 
 
 class PersistentChannels(Protocol):
@@ -283,26 +283,26 @@ class PersistentChannels(Protocol):
 class HistorySubscriptions:
     """All history subscriptions of a node.
 
-    `source` is the source of the event being delivered; `original` its ID at the secondary node
-    where it was published, if any.
+    `source` is the source of the event being delivered; `child_event_id` its ID at the secondary
+    node where it was published, if any.
     """
 
     def __init__(
         self,
         broker: Broker,
-        asker: HistoryClient,
+        client: HistoryClient,
         directory: PersistentChannels,
         clock_us: Callable[[], int],
     ) -> None:
         self.broker = broker
-        self.asker = asker
+        self.client = client
         self.clock_us = clock_us
-        self.source = broker.hub.node
-        self.original: ChildEventId | None = None
+        self.source = broker.context.node
+        self.child_event_id: ChildEventId | None = None
         self._directory = directory
         self._has_kept = False
         self._all: dict[RouterSubscription, HistorySubscription] = {}
-        self._by_recall: dict[HistoryReplay, HistorySubscription] = {}
+        self._by_replay: dict[HistoryReplay, HistorySubscription] = {}
         self._attached: dict[HistorySubscription, bool] = {}
 
     def __len__(self) -> int:
@@ -319,34 +319,34 @@ class HistorySubscriptions:
         """Whether this delivers the subscription's persistent channels."""
         return subscription in self._all
 
-    def begin(
+    def start(
         self, session: MqttSession, name: str, subscription: RouterSubscription, since_ms: int
     ) -> None:
         """Start a subscription that is about to be added with its history."""
         past = HistorySubscription(self, session, name, subscription, since_ms)
         subscription.receiver = past
         self._attached[past] = True
-        self._add(past, self.asker.recall(past.wanted(), past.room, self.clock_us()))
+        self._add(past, self.client.start_replay(past.selector(), past.room, self.clock_us()))
 
-    def release(
-        self, subscription: RouterSubscription, wanted: HistorySelector
+    def detach(
+        self, subscription: RouterSubscription, selector: HistorySelector
     ) -> HistorySubscription | None:
         """Detach the history of a replaced subscription, if the new one selects the same."""
         past = self._all.get(subscription)
-        if past is None or msgspec.structs.replace(past.wanted(), since_ms=0) != wanted:
+        if past is None or msgspec.structs.replace(past.selector(), since_ms=0) != selector:
             return None
         past.detach()
         self._attached.pop(past, None)
         return self._all.pop(subscription)
 
-    def take_over(self, past: HistorySubscription, subscription: RouterSubscription) -> None:
+    def take_over(self, history: HistorySubscription, subscription: RouterSubscription) -> None:
         """Continue the history of a replaced subscription in one that is about to be added."""
-        past.subscription = subscription
-        self._all[subscription] = past
-        if not past.is_over():
-            past.inner = subscription.receiver
-            subscription.receiver = past
-            self._attached[past] = True
+        history.subscription = subscription
+        self._all[subscription] = history
+        if not history.is_caught_up():
+            history.inner = subscription.receiver
+            subscription.receiver = history
+            self._attached[history] = True
 
     def resume(
         self, session: MqttSession, name: str, subscription: RouterSubscription, progress: Progress
@@ -354,35 +354,41 @@ class HistorySubscriptions:
         """Resume a recovered subscription that the router already has."""
         past = HistorySubscription(self, session, name, subscription, progress[0])
         now_us = self.clock_us()
-        self._add(past, self.asker.resume(past.wanted(), past.room, progress[1], now_us))
+        self._add(past, self.client.resume(past.selector(), past.room, progress[1], now_us))
 
     def end(self, subscription: RouterSubscription) -> None:
         past = self._all.pop(subscription, None)
         if past is not None:
-            self._by_recall.pop(past.recall)
+            self._by_replay.pop(past.replay)
             self._attached.pop(past, None)
-            self.asker.end(past.recall)
+            self.client.end(past.replay)
 
     def progress(self, subscription: RouterSubscription) -> Progress | None:
         """The resume point of a subscription; None if it has no history."""
         past = self._all.get(subscription)
         return None if past is None else past.progress()
 
-    def publishing(self, message: MqttMessage, route: FanOut, *, is_kept_already: bool) -> bool:
+    def before_publish(
+        self, message: MqttMessage, fan_out: FanOut, *, is_kept_already: bool
+    ) -> bool:
         """Prepare delivery of a persistent event; True if its receivers have changed."""
-        hub, bridge = self.broker.hub, self.broker.bridge
+        hub, bridge = self.broker.context, self.broker.bridge
         now_us = self.clock_us()
-        self.original = None if bridge is None else bridge.named()
-        if bridge is not None and bridge.is_arriving:
+        self.child_event_id = None if bridge is None else bridge.child_event_id()
+        if bridge is not None and bridge.is_delivering:
             self.source = bridge.source
-            if self.asker.arrived(
-                bridge.source, bridge.incarnation, message.number, now_us, original=self.original
+            if self.client.on_live_event(
+                bridge.source,
+                bridge.incarnation,
+                message.number,
+                now_us,
+                original=self.child_event_id,
             ):
                 self._attach()
                 return True
             return False
         self.source = hub.node
-        if route.bound.goes_up:
+        if fan_out.traits.goes_up:
             return False  # it returns from the parent that keeps it
         if not is_kept_already and message.number <= hub.cut_number:
             # A journal cut was announced while it waited, so it is renumbered to come after the
@@ -391,15 +397,17 @@ class HistorySubscriptions:
             message.number = hub.number
         if not self._has_kept and hub.is_durable:
             self._has_kept = True
-            self.asker.has_kept()
-        if not route.bound.is_ordered:
-            self.asker.arrived(hub.node, 0, message.number, now_us, original=self.original)
+            self.client.announce_history()
+        if not fan_out.traits.is_ordered:
+            self.client.on_live_event(
+                hub.node, 0, message.number, now_us, original=self.child_event_id
+            )
         return False
 
-    def came_again(self, event: Carried) -> None:
+    def on_duplicate(self, event: Carried) -> None:
         """Note a duplicate of a secondary node's event, received through another parent."""
-        if self.broker.router.route(event.channel).bound.is_persistent:
-            self.asker.arrived(event.source, event.incarnation, event.event, self.clock_us())
+        if self.broker.router.fan_out(event.channel).traits.is_persistent:
+            self.client.on_live_event(event.source, event.incarnation, event.event, self.clock_us())
             self._attach()
 
     def step(self) -> None:
@@ -407,7 +415,7 @@ class HistorySubscriptions:
         self._attach()
         for past in list(self._attached):
             past.step()
-            if past.is_over():
+            if past.is_caught_up():
                 past.detach()
                 del self._attached[past]
                 past.is_recorded = False
@@ -416,26 +424,26 @@ class HistorySubscriptions:
                 self._record(past)
 
     def _attach(self) -> None:
-        self.asker.has_woken = False
-        for recall in self.asker.active:
-            past = self._by_recall[recall]
+        self.client.has_woken = False
+        for recall in self.client.active:
+            past = self._by_replay[recall]
             if past not in self._attached:
                 self._attached[past] = True
                 past.attach()
 
-    def _record(self, past: HistorySubscription) -> None:
-        hub = self.broker.hub
-        if past.session.is_durable and hub.is_durable:
-            hub.record(self.broker.subscribed(past.session, past.pattern))
+    def _record(self, history: HistorySubscription) -> None:
+        hub = self.broker.context
+        if history.session.is_durable and hub.is_durable:
+            hub.record(self.broker.subscribed_record(history.session, history.pattern))
 
-    def _add(self, past: HistorySubscription, recall: HistoryReplay) -> None:
-        past.recall = recall
-        self._all[past.subscription] = past
-        self._by_recall[recall] = past
+    def _add(self, history: HistorySubscription, replay: HistoryReplay) -> None:
+        history.replay = replay
+        self._all[history.subscription] = history
+        self._by_replay[replay] = history
 
     def check_invariants(self) -> None:
-        self.asker.check_invariants()
-        assert len(self._all) == len(self._by_recall)
+        self.client.check_invariants()
+        assert len(self._all) == len(self._by_replay)
         for past in self._attached:
             assert past.subscription.receiver is past
         for subscription, past in self._all.items():

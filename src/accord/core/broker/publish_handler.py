@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from accord.core.broker import session_records
-from accord.core.broker.broker import Broker, check_names, read_special
+from accord.core.broker.broker import Broker, check_property_names, set_expiry_and_key
 from accord.core.broker.broker_context import NodeRequest, WorkerOrder
-from accord.core.broker.client_advertisements import BEYOND
+from accord.core.broker.client_advertisements import OVER_RATE
 from accord.core.broker.delivery_accounting import record_unrouted
 from accord.core.broker.feedback import TOPIC as FEEDBACK_TOPIC
 from accord.core.broker.feedback import FeedbackHandler
@@ -43,7 +43,7 @@ from accord.core.mqtt.properties import (
     NO_PROPERTIES,
     Properties,
     decode_properties,
-    passed_on_block,
+    forwarded_block,
 )
 from accord.core.mqtt.wire import read_varint, string_bytes
 from accord.core.native import Frames, scan
@@ -60,18 +60,18 @@ from accord.core.router.rights import (
 )
 from accord.core.scheduling.tasks import UNKNOWN_US, Task
 
-_REMEMBERED_TOPICS: Final = 1_000
-_TASKS: Final = 64  # queued tasks of one client before reading stops
-_TASK_BYTES: Final = 262_144  # the same for bytes of runs
+_MAX_CACHED_TOPICS: Final = 1_000
+_MAX_TASKS: Final = 64  # queued tasks of one client before reading stops
+_MAX_TASK_BYTES: Final = 262_144  # the same for bytes of runs
 _PIECE_US: Final = 900  # CPU time of one piece of a run
 _FIRST_PIECE: Final = 8  # messages in the first piece, before their cost is measured
-_REQUESTS_WAITING: Final = 1_000
+_MAX_REQUESTS: Final = 1_000
 _OVERLOAD: Final = "cpu overload"
-_TAKEN: Final = bytes((Reason.SUCCESS,))
-_UNWANTED: Final = bytes((Reason.NO_MATCHING_SUBSCRIBERS,))
+_ACCEPTED: Final = bytes((Reason.SUCCESS,))
+_UNMATCHED: Final = bytes((Reason.NO_MATCHING_SUBSCRIBERS,))
 
 # Shared empty maps of clients that do not publish, as most idle ones; never modified.
-_NO_WAYS: Final[dict[bytes, PublisherFanOut]] = {}
+_NO_FAN_OUTS: Final[dict[bytes, PublisherFanOut]] = {}
 _NO_TOPICS: Final[
     tuple[dict[bytes, Selection | PublisherFanOut], dict[bytes, Selection | PublisherFanOut]]
 ] = ({}, {})
@@ -82,36 +82,36 @@ class PublishHandler(ReplyQueue):
     """The publishing side of a connection."""
 
     __slots__ = (
+        "_acks_event_ids",
         "_aliases",
-        "_forwards",
+        "_fan_outs",
+        "_forwarder",
         "_importance",
+        "_is_paused",
         "_rights",
         "_task_bytes",
         "_tasks",
-        "_tells_events",
         "_topics",
         "_topics_at",
-        "_waits_for_room",
-        "_ways",
-        "is_lone",
+        "can_cut_through",
     )
 
     def __init__(self, broker: Broker, address: str) -> None:
         super().__init__(broker, address)
         self._rights: Rights | None = None
-        self._ways = _NO_WAYS
+        self._fan_outs = _NO_FAN_OUTS
         # By QoS, topics whose clean frames are runs, valid for one state of the router.
         self._topics = _NO_TOPICS
         self._topics_at = 0
-        self._forwards: RunForwarder | None = None
+        self._forwarder: RunForwarder | None = None
         self._aliases = _NO_ALIASES  # topics with their length prefixes
         self._tasks = 0  # queued
         self._task_bytes = 0  # bytes of runs among them
         self._importance = 0  # of the last one queued
-        self._waits_for_room = False  # paused until a channel has room
+        self._is_paused = False  # paused until a channel has room
         # Whether the last read had one message for one receiver; the next is likely the same.
-        self.is_lone = False
-        self._tells_events = False  # whether acknowledgements carry event IDs
+        self.can_cut_through = False
+        self._acks_event_ids = False  # whether acknowledgements carry event IDs
 
     def _scan(self, data: bytes, at: int, limit: int, first: int) -> Frames | None:
         """The run of clean frames that starts at `at`, if any."""
@@ -123,19 +123,19 @@ class PublishHandler(ReplyQueue):
                 topics.clear()
         qos = first >> 1 & 3
         topics = self._topics[qos]
-        if not topics or self.hub.overloaded:
+        if not topics or self.context.overload_cause:
             return None  # nothing can be recorded: each message is checked by itself
         return scan(data, at, self.version == V5, limit, topics, self._aliases)
 
     def _on_run(self, frames: Frames) -> None:
         """Count clean frames, and forward them or queue them as a task."""
-        hub = self.hub
+        hub = self.context
         counters = hub.counters
         session = self.session
         assert session is not None
         qos = frames.qos
         if qos:
-            self._check_flood(session)
+            self._check_receive_maximum(session)
         count = frames.count
         ways = frames.ways
         counters.publishes_received[qos] += count
@@ -145,10 +145,10 @@ class PublishHandler(ReplyQueue):
             len(ways) == 1
             and isinstance(selection, Selection)
             and selection.groups is None
-            and not selection.way.pending
+            and not selection.fan_out.pending
         ):
             # The common case: all frames go to the same receivers, at once.
-            counts = selection.way.route.counts
+            counts = selection.fan_out.channel_fan_out.counts
             size = frames.end - frames.start
             counters.publish_bytes_received += size
             counts.published += count
@@ -158,32 +158,32 @@ class PublishHandler(ReplyQueue):
                 counters.matched += count
             else:
                 counters.unmatched += count
-            self.is_lone = count == 1 and selection.only is not None
-            (self._forwards or self._forwarding()).forward_all(frames)
+            self.can_cut_through = count == 1 and selection.only is not None
+            (self._forwarder or self._get_forwarder()).forward_all(frames)
             if qos and self.state == OPEN:
-                code = _TAKEN if selection.copies else _UNWANTED
-                self._settle(frames.acks(code), appended, count)
+                code = _ACCEPTED if selection.copies else _UNMATCHED
+                self._reply_when_durable(frames.acks(code), appended, count)
             return
         at_once: list[int] = []
         sizes = frames.sizes()
         for label, (count, size) in enumerate(sizes):
             each = ways[label]
-            way = each.way
+            fan_out = each.fan_out
             counters.publish_bytes_received += size
-            counts = way.route.counts
+            counts = fan_out.channel_fan_out.counts
             counts.published += count
             counts.published_bytes += size
-            if isinstance(each, Selection) and not way.pending:
+            if isinstance(each, Selection) and not fan_out.pending:
                 if each.groups is None:
                     at_once.append(label)
                 else:
                     at_once += [piece for piece, _, _ in divide(frames, label, count)]
             else:
-                self._defer_run(frames, label, way)
+                self._defer_run(frames, label, fan_out)
         if at_once:
-            self._pass_on(frames, sorted(at_once), frames.sizes(), hub.appended)
+            self._forward_labels(frames, sorted(at_once), frames.sizes(), hub.appended)
 
-    def _pass_on(
+    def _forward_labels(
         self,
         frames: Frames,
         labels: list[int],
@@ -195,7 +195,7 @@ class PublishHandler(ReplyQueue):
 
         Records appended since `appended` must be on disk before the acknowledgements are sent.
         """
-        counters = self.hub.counters
+        counters = self.context.counters
         codes = bytearray(b"\xff" * (labels[-1] + 1))
         answered = 0
         for label in labels:
@@ -207,81 +207,85 @@ class PublishHandler(ReplyQueue):
             else:
                 counters.unmatched += count
                 codes[label] = Reason.NO_MATCHING_SUBSCRIBERS
-        self._forwarding().forward(frames, labels, numbers)
+        self._get_forwarder().forward(frames, labels, numbers)
         if frames.qos and self.state == OPEN:
-            self._settle(frames.acks(bytes(codes)), appended, answered)
+            self._reply_when_durable(frames.acks(bytes(codes)), appended, answered)
 
-    def _forwarding(self) -> RunForwarder:
-        if self._forwards is None:
-            self._forwards = RunForwarder(self.hub, self.client_id, self.version == V5)
-        return self._forwards
+    def _get_forwarder(self) -> RunForwarder:
+        if self._forwarder is None:
+            self._forwarder = RunForwarder(self.context, self.client_id, self.version == V5)
+        return self._forwarder
 
-    def _defer_run(self, frames: Frames, label: int, way: PublisherFanOut) -> None:
+    def _defer_run(self, frames: Frames, label: int, fan_out: PublisherFanOut) -> None:
         """Queue a run as a task, by the importance of its messages."""
         session = self.session
         assert session is not None
-        labels = {label: way.grant.importance}
-        if way.side.mask:
-            found = self._by_importance(frames, label, way)
+        labels = {label: fan_out.grant.importance}
+        if fan_out.side.mask:
+            found = self._by_importance(frames, label, fan_out)
             if found is None:
-                for message, packet_id in self._forwarding().messages(frames, label):
-                    self.hub.enter(message, way.route.counts)
-                    self._defer(message, way, frames.qos, packet_id, message.size())
+                for message, packet_id in self._get_forwarder().messages(frames, label):
+                    self.context.assign_number(message, fan_out.channel_fan_out.counts)
+                    self._defer(message, fan_out, frames.qos, packet_id, message.size())
                 return
             labels = found
         sizes = frames.sizes()
         for each, importance in labels.items():
             count, size = sizes[each]
             run = frames.piece(each, 0, count)
-            task = RunTask(self, session, run, way, size, importance)
+            task = RunTask(self, session, run, fan_out, size, importance)
             self._task_bytes += size
-            if self._task_bytes >= _TASK_BYTES:
+            if self._task_bytes >= _MAX_TASK_BYTES:
                 self.is_stalled = True
-            self._submit(task, way, count if frames.qos else 0)
+            self._submit(task, fan_out, count if frames.qos else 0)
 
     @staticmethod
-    def _by_importance(frames: Frames, label: int, way: PublisherFanOut) -> dict[int, int] | None:
+    def _by_importance(
+        frames: Frames, label: int, fan_out: PublisherFanOut
+    ) -> dict[int, int] | None:
         """Labels of messages by importance, according to policy conditions on what is published."""
-        view = way.route.view
+        view = fan_out.channel_fan_out.view
         found = view.match_frames(frames.data, frames.spans(label))
         if found is None or found.undecided:
             return None
-        granted = [view.publish_grant(way.side, sum(bits)).importance for bits in found.answers]
+        granted = [view.publish_grant(fan_out.side, sum(bits)).importance for bits in found.answers]
         levels = sorted({granted[each] for each in found.which})
         ranks = np.array([levels.index(each) if each in levels else 0 for each in granted], "I")
         which = ranks[np.frombuffer(found.which, "I")]
-        first = frames.relabel(label, which, [way] * len(levels))
+        first = frames.relabel(label, which, [fan_out] * len(levels))
         return dict(enumerate(levels, first))
 
-    def _submit(self, task: PublishTask | RunTask, way: PublisherFanOut, unanswered: int) -> None:
-        hub = self.hub
-        way.pending += 1
+    def _submit(
+        self, task: PublishTask | RunTask, fan_out: PublisherFanOut, unacknowledged: int
+    ) -> None:
+        hub = self.context
+        fan_out.pending += 1
         self._tasks += 1
-        self._unanswered += unanswered
+        self._unacknowledged += unacknowledged
         self._importance = task.importance
-        if self._tasks >= _TASKS or hub.tasks.is_pressed(task.importance):
+        if self._tasks >= _MAX_TASKS or hub.tasks.should_pause(task.importance):
             self.is_stalled = True
         hub.submit(task)
 
-    def match_run(self, frames: Frames, way: PublisherFanOut, session: MqttSession) -> None:
+    def match_run(self, frames: Frames, fan_out: PublisherFanOut, session: MqttSession) -> None:
         """Match and forward a run of `way` whose task is due."""
-        found = self._match(frames, way) if way.has_runs else None
+        found = self._match(frames, fan_out) if fan_out.has_runs else None
         if found is None:
-            self._take_apart(frames, way, session)
+            self._publish_singly(frames, fan_out, session)
             return
         selections, which = found
-        hub = self.hub
+        hub = self.context
         appended = hub.appended
-        entered = hub.enter_run(frames.count)
-        if way.route.is_kept:
-            self._forwarding().keep(frames, 0, way.route, entered)
+        entered = hub.assign_numbers(frames.count)
+        if fan_out.channel_fan_out.is_kept:
+            self._get_forwarder().keep(frames, 0, fan_out.channel_fan_out, entered)
         numbers: dict[int, Sequence[int]] = {0: entered}
         if len(selections) == 1:
             frames.ways[0] = selections[0]
         else:
             first = frames.relabel(0, which, selections)
             ordered: Sequence[int] = entered
-            if way.route.is_kept:
+            if fan_out.channel_fan_out.is_kept:
                 # In journal order; elsewhere the events of one selection are consecutive.
                 ordered = (np.argsort(which, kind="stable") + entered.start).tolist()
             ends = np.cumsum(np.bincount(which)).tolist()
@@ -293,17 +297,17 @@ class PublishHandler(ReplyQueue):
             some = numbers.pop(each)
             for part, start, end in divide(frames, each, len(some)):
                 numbers[part] = some[start:end]
-        self._pass_on(frames, sorted(numbers), frames.sizes(), appended, numbers)
+        self._forward_labels(frames, sorted(numbers), frames.sizes(), appended, numbers)
 
     def _match(
-        self, frames: Frames, way: PublisherFanOut
+        self, frames: Frames, fan_out: PublisherFanOut
     ) -> tuple[list[Selection], npt.NDArray[np.uint32]] | None:
         """The selections of a run's messages, and the selection of each message.
 
         None if some message has to be matched by itself: then all are, to preserve their order.
         """
         router = self.broker.router
-        route = way.route
+        route = fan_out.channel_fan_out
         spans = frames.spans(0)
         selections = []
         which = np.zeros(frames.count, "I")
@@ -314,16 +318,16 @@ class PublishHandler(ReplyQueue):
             # Different match results may select the same receivers.
             distinct: dict[Selection, int] = {}
             ranks = [0]
-            known = way.selections
+            known = fan_out.selections
             for keys in found.answers[1:]:
                 selection = known.get(keys)
                 if selection is None:
-                    selection = router.select(way, keys)
+                    selection = router.select(fan_out, keys)
                 ranks.append(distinct.setdefault(selection, len(distinct)))
             selections = list(distinct)
             which = np.array(ranks, "I")[np.frombuffer(found.which, "I")]
         else:
-            selections.append(router.select(way, ()))
+            selections.append(router.select(fan_out, ()))
         if any(each.needs_events for each in selections):
             return None
         if any(each.mask for each in selections):
@@ -341,25 +345,29 @@ class PublishHandler(ReplyQueue):
             ]
         return selections, which
 
-    def _take_apart(self, frames: Frames, way: PublisherFanOut, session: MqttSession) -> None:
-        for message, packet_id in self._forwarding().messages(frames, 0):
-            self.hub.enter(message, way.route.counts)
-            self.finish(message, way, session, frames.qos, packet_id)
+    def _publish_singly(
+        self, frames: Frames, fan_out: PublisherFanOut, session: MqttSession
+    ) -> None:
+        for message, packet_id in self._get_forwarder().messages(frames, 0):
+            self.context.assign_number(message, fan_out.channel_fan_out.counts)
+            self.finish(message, fan_out, session, frames.qos, packet_id)
 
-    def shed_run(self, frames: Frames, way: PublisherFanOut) -> None:
+    def shed_run(self, frames: Frames, fan_out: PublisherFanOut) -> None:
         """Shed a run because the node is overloaded."""
-        hub = self.hub
+        hub = self.context
         count = frames.count
-        number = hub.enter_run(count).start
-        hub.counters.shed(_OVERLOAD, self.client_id, count)
-        way.route.counts.shed += count
+        number = hub.assign_numbers(count).start
+        hub.counters.count_shed(_OVERLOAD, self.client_id, count)
+        fan_out.channel_fan_out.counts.shed += count
         outcome = REFUSED if frames.qos else SHED
-        channel = way.route.channel
+        channel = fan_out.channel_fan_out.channel
         record_unrouted(
             hub, number, channel, self.client_id, outcome, hub.now_ms, 0, _OVERLOAD, count
         )
         if frames.qos and self.state == OPEN:
-            self._settle(frames.acks(bytes((Reason.QUOTA_EXCEEDED,))), hub.appended, count)
+            self._reply_when_durable(
+                frames.acks(bytes((Reason.QUOTA_EXCEEDED,))), hub.appended, count
+            )
 
     def _on_publish(self, data: bytes, start: int, body: int, end: int, now_ms: int) -> None:
         """Handle the PUBLISH from `start` to `end`; its fixed header ends at `body`."""
@@ -395,39 +403,39 @@ class PublishHandler(ReplyQueue):
             else:
                 properties, block, at = _read_properties(data, at, end)
                 has_alias = properties.topic_alias is not None
-        hub = self.hub
+        hub = self.context
         counters = hub.counters
         counters.publishes_received[qos] += 1
         counters.publish_bytes_received += end - start
         session = self.session
         assert session is not None
-        way = self._ways.get(topic)
-        if way is None or has_alias or not way.route.is_valid:
+        way = self._fan_outs.get(topic)
+        if way is None or has_alias or not way.channel_fan_out.is_valid:
             channel = self._channel(topic, properties)
             if not self._may_publish(channel):
                 problem = (
                     f"no right to publish to {channel}; ask for it "
                     "(may.publish, may_not.publish in accord.toml)"
                 )
-                self._answer(qos, packet_id, Reason.NOT_AUTHORIZED, problem)
-                counters.shed("not authorized", self.client_id)
+                self._send_ack(qos, packet_id, Reason.NOT_AUTHORIZED, problem)
+                counters.count_shed("not authorized", self.client_id)
                 return
             topic = string_bytes(channel)
-            way = self._way(topic, channel)
-            if way.route.bound.problem:
-                self._refuse_channel(channel, way.route.bound.problem, qos, packet_id)
+            way = self._cached_fan_out(topic, channel)
+            if way.channel_fan_out.traits.problem:
+                self._refuse_channel(channel, way.channel_fan_out.traits.problem, qos, packet_id)
                 return
-        route = way.route
+        route = way.channel_fan_out
         session.published += 1
         if qos == 2 and packet_id in session.received:
             if session.received[packet_id]:
-                self._answer(qos, packet_id, Reason.SUCCESS, "")
+                self._send_ack(qos, packet_id, Reason.SUCCESS, "")
             return  # otherwise it is acknowledged when its task has run
         if qos:
-            self._check_flood(session)
-        if hub.overloaded and (qos or route.is_kept or first & RETAINED):
-            counters.shed("journal overloaded", self.client_id)
-            self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, hub.overloaded)
+            self._check_receive_maximum(session)
+        if hub.overload_cause and (qos or route.is_kept or first & RETAINED):
+            counters.count_shed("journal overloaded", self.client_id)
+            self._send_ack(qos, packet_id, Reason.QUOTA_EXCEEDED, hub.overload_cause)
             return
         try:
             message = MqttMessage(
@@ -443,170 +451,180 @@ class PublishHandler(ReplyQueue):
                 0,
             )
             if properties is not NO_PROPERTIES:
-                read_special(message)
-                check_names(message)
+                set_expiry_and_key(message)
+                check_property_names(message)
                 if properties.response_topic is not None and not route.is_request:
-                    self._stamp(message, session)
+                    self._attach_receipt(message, session)
             if qos == 2:
                 message.packet_id = packet_id
         except EventError as error:
             self.refuse_event(qos, packet_id, route.channel, error)
             return
-        hub.enter(message, route.counts)
+        hub.assign_number(message, route.counts)
         route.counts.published += 1
         route.counts.published_bytes += end - start
-        if way.is_held and not route.is_request and self._is_beyond(message, qos, packet_id):
+        if (
+            way.is_rate_limited
+            and not route.is_request
+            and self._exceeds_rate(message, qos, packet_id)
+        ):
             return
         if qos and properties is NO_PROPERTIES and not first & DUPLICATE:
             # Receivers at the same QoS get the publisher's frame with another identifier.
             head = data[start : body + len(topic)]
-            message.has_frame(version, first, head, data[tail:end])
+            message.set_frame(version, first, head, data[tail:end])
         if route.is_request:
-            self._request(message, qos, packet_id)
+            self._on_request(message, qos, packet_id)
         elif route.has_predicates or way.pending:
             self._defer(message, way, qos, packet_id, end - start)
         else:
             self.finish(message, way, session, qos, packet_id)
         if way.has_runs and qos < 2 and topic not in self._topics[qos]:
-            self._remember(topic, way, qos)
+            self._cache_topic(topic, way, qos)
 
-    def published(self) -> list[str]:
+    def published_channels(self) -> list[str]:
         """The channels this client publishes to, as far as cached."""
-        return [way.route.channel for way in self._ways.values()]
+        return [way.channel_fan_out.channel for way in self._fan_outs.values()]
 
-    def hold_to_rate(self, is_held: bool) -> None:
+    def enforce_rate(self, is_rate_limited: bool) -> None:
         self._topics = ({}, {})
-        for way in self._ways.values():
-            way.is_held = is_held
-            way.renew(way.route)
+        for way in self._fan_outs.values():
+            way.is_rate_limited = is_rate_limited
+            way.renew(way.channel_fan_out)
 
-    def _is_beyond(self, message: MqttMessage, qos: int, packet_id: int) -> bool:
+    def _exceeds_rate(self, message: MqttMessage, qos: int, packet_id: int) -> bool:
         """Whether a message exceeds its client's advertisement; it is then not forwarded."""
-        admitting = self.broker.admitting
+        admitting = self.broker.admission
         try:
-            if admitting is None or not admitting.advertising.is_beyond(message):
+            if admitting is None or not admitting.advertisements.exceeds_rate(message):
                 return False
         except EventError as error:
             self.refuse_event(qos, packet_id, message.channel, error)
             return True
-        self._note_shed(message, qos, BEYOND)
-        self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, BEYOND)
+        self._record_shed(message, qos, OVER_RATE)
+        self._send_ack(qos, packet_id, Reason.QUOTA_EXCEEDED, OVER_RATE)
         return True
 
-    def _way(self, topic: bytes, channel: str) -> PublisherFanOut:
+    def _cached_fan_out(self, topic: bytes, channel: str) -> PublisherFanOut:
         """The fan-out of this client's messages to `channel`, cached under `topic`."""
         session = self.session
         assert session is not None
         if channel.startswith(FEEDBACK_PREFIX):  # one fan-out for all receipts
             topic, channel = FEEDBACK_TOPIC, FEEDBACK
-        route = self.broker.router.route(channel)
-        way = self._ways.get(topic)
+        route = self.broker.router.fan_out(channel)
+        way = self._fan_outs.get(topic)
         if way is not None:
             way.renew(route)
             return way
-        way = PublisherFanOut(session.entity, route, session.is_held)
+        way = PublisherFanOut(session.entity, route, session.is_rate_limited)
         if route.is_valid:
-            if not self._ways or len(self._ways) >= _REMEMBERED_TOPICS:
-                self._forget_ways()
-            self._ways[topic] = way
+            if not self._fan_outs or len(self._fan_outs) >= _MAX_CACHED_TOPICS:
+                self._clear_fan_outs()
+            self._fan_outs[topic] = way
         return way
 
-    def _remember(self, topic: bytes, way: PublisherFanOut, qos: int) -> None:
+    def _cache_topic(self, topic: bytes, fan_out: PublisherFanOut, qos: int) -> None:
         """Treat later clean frames of this topic as runs."""
-        if way.route.is_valid and self._ways.get(topic) is way and not (qos and self._tells_events):
-            selection = self.broker.router.fixed_selection(way)
-            self._topics[qos][topic] = way if selection is None else selection
+        if (
+            fan_out.channel_fan_out.is_valid
+            and self._fan_outs.get(topic) is fan_out
+            and not (qos and self._acks_event_ids)
+        ):
+            selection = self.broker.router.fixed_selection(fan_out)
+            self._topics[qos][topic] = fan_out if selection is None else selection
 
-    def _forget_ways(self) -> None:
-        for way in self._ways.values():
-            way.forget()
-        self._ways = {}
+    def _clear_fan_outs(self) -> None:
+        for way in self._fan_outs.values():
+            way.clear_caches()
+        self._fan_outs = {}
         self._topics = ({}, {})
 
     def _defer(
-        self, message: MqttMessage, way: PublisherFanOut, qos: int, packet_id: int, size: int
+        self, message: MqttMessage, fan_out: PublisherFanOut, qos: int, packet_id: int, size: int
     ) -> None:
         """Queue a message as a task."""
         session = self.session
         assert session is not None
         if qos == 2:
             session.received[packet_id] = False
-        task = PublishTask(self, session, message, way, qos, packet_id, size)
-        self._submit(task, way, 1 if qos == 1 else 0)
+        task = PublishTask(self, session, message, fan_out, qos, packet_id, size)
+        self._submit(task, fan_out, 1 if qos == 1 else 0)
 
-    def answered(self, count: int) -> None:
+    def release_window(self, count: int) -> None:
         """Release the receive window of `count` queued QoS 1 messages."""
-        self._unanswered -= count
+        self._unacknowledged -= count
 
-    def task_ended(self, answered: int, size: int = 0) -> None:
+    def on_task_ended(self, acknowledged: int, size: int = 0) -> None:
         """A task has ended: release its QoS 1 messages and the bytes of its run."""
         self._tasks -= 1
         self._task_bytes -= size
-        self._unanswered -= answered
+        self._unacknowledged -= acknowledged
         if self.is_stalled:
-            is_low = self._tasks <= _TASKS // 2 and self.hub.tasks.may_resume(self._importance)
-            is_low = is_low and self._task_bytes <= _TASK_BYTES // 2
-            if (is_low or self._tasks == 0) and not self._waits_for_room:
+            is_low = self._tasks <= _MAX_TASKS // 2 and self.context.tasks.can_resume(
+                self._importance
+            )
+            is_low = is_low and self._task_bytes <= _MAX_TASK_BYTES // 2
+            if (is_low or self._tasks == 0) and not self._is_paused:
                 self.is_stalled = False
-                self.hub.wake(self)  # resume reading
+                self.context.wake(self)  # resume reading
 
-    def _wait_for_room_in(self, channel: str) -> None:
+    def _pause_if_full(self, channel: str) -> None:
         """Pause reading from the client until its channel has room at all members."""
         bridge = self.broker.bridge
-        if bridge is not None and bridge.hold_back(channel, self):
-            self._waits_for_room = self.is_stalled = True
+        if bridge is not None and bridge.pause_publisher(channel, self):
+            self._is_paused = self.is_stalled = True
 
-    def go_on(self) -> None:
-        self._waits_for_room = False
+    def resume_publishing(self) -> None:
+        self._is_paused = False
         if self.is_stalled and not self._tasks:
             self.is_stalled = False
-            self.hub.wake(self)
+            self.context.wake(self)
 
     def finish(
         self,
         message: MqttMessage,
-        way: PublisherFanOut,
+        fan_out: PublisherFanOut,
         session: MqttSession,
         qos: int,
         packet_id: int,
     ) -> None:
         """Publish a message, and acknowledge it if its client is still connected."""
-        hub = self.hub
+        hub = self.context
         appended = hub.appended
         recorded = len(hub.state_records)
         try:
-            reached = self.broker.publish(message, way)
+            reached = self.broker.publish(message, fan_out)
         except EventError as error:
             if qos == 2:
                 session.received.pop(packet_id, None)
-            self.answering(session, qos).refuse_event(qos, packet_id, message.channel, error)
+            self.ack_connection(session, qos).refuse_event(qos, packet_id, message.channel, error)
             return
-        if way.route.bound.can_be_full:
-            self._wait_for_room_in(message.channel)
+        if fan_out.channel_fan_out.traits.can_be_full:
+            self._pause_if_full(message.channel)
         if qos == 0:
             return
         if qos == 2:
             session.received[packet_id] = True
             if session.is_durable:
-                self._record_taken(session, packet_id, recorded)
-        answering = self.answering(session, qos)
+                self._record_received(session, packet_id, recorded)
+        answering = self.ack_connection(session, qos)
         if answering.state == OPEN:
             answering.acknowledge(message, qos, packet_id, reached, appended)
 
-    def _record_taken(self, session: MqttSession, packet_id: int, recorded: int) -> None:
+    def _record_received(self, session: MqttSession, packet_id: int, recorded: int) -> None:
         """Record the receipt atomically with the effects of a QoS 2 message.
 
         If only one survived a crash, the message would be published twice or never.
         """
-        self.hub.record(session_records.ReceivedRecord(session.name, packet_id))
-        self.hub.join(recorded)
+        self.context.record(session_records.ReceivedRecord(session.name, packet_id))
+        self.context.make_atomic(recorded)
 
-    def answering(self, session: MqttSession, qos: int) -> PublishHandler:
+    def ack_connection(self, session: MqttSession, qos: int) -> PublishHandler:
         """The connection that receives the acknowledgement of a message.
 
         A client that has reconnected meanwhile repeats QoS 2 messages until they are acknowledged.
         """
-        line = session.line
+        line = session.connection
         if qos == 2 and self.state != OPEN and isinstance(line, PublishHandler):
             return line
         return self
@@ -615,14 +633,14 @@ class PublishHandler(ReplyQueue):
         self, message: MqttMessage, qos: int, packet_id: int, reached: int, appended: int
     ) -> None:
         """Acknowledge an accepted message once that is durable."""
-        if self._tells_events:
+        if self._acks_event_ids:
             reason = Reason.SUCCESS if reached else Reason.NO_MATCHING_SUBSCRIBERS
-            frame = self._named_acknowledgement(qos, packet_id, reason, message.number)
+            frame = self._ack_with_event_id(qos, packet_id, reason, message.number)
         elif reached or self.version != V5:
             frame = (b"\x40\x02" if qos == 1 else b"\x50\x02") + packet_id.to_bytes(2, "big")
         else:
             frame = self._acknowledgement(qos, packet_id, Reason.NO_MATCHING_SUBSCRIBERS)
-        hub = self.hub
+        hub = self.context
         if self._held or hub.appended != appended:
             self.hold(frame)
         else:
@@ -630,17 +648,17 @@ class PublishHandler(ReplyQueue):
 
     def shed(self, message: MqttMessage, session: MqttSession, qos: int, packet_id: int) -> None:
         """Shed a message because the node is overloaded."""
-        self._note_shed(message, qos, _OVERLOAD)
+        self._record_shed(message, qos, _OVERLOAD)
         if qos == 2:
             session.received.pop(packet_id, None)
-        answering = self.answering(session, qos)
+        answering = self.ack_connection(session, qos)
         if answering.state == OPEN:
-            answering._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, _OVERLOAD)
+            answering._send_ack(qos, packet_id, Reason.QUOTA_EXCEEDED, _OVERLOAD)
 
-    def _note_shed(self, message: MqttMessage, qos: int, cause: str) -> None:
+    def _record_shed(self, message: MqttMessage, qos: int, cause: str) -> None:
         """Count a message that is not forwarded, and record the cause."""
-        hub = self.hub
-        hub.counters.shed(cause, message.publisher)
+        hub = self.context
+        hub.counters.count_shed(cause, message.publisher)
         if message.counts is not None:
             message.counts.shed += 1
         record_unrouted(
@@ -654,76 +672,76 @@ class PublishHandler(ReplyQueue):
             cause,
         )
 
-    def _request(self, message: MqttMessage, qos: int, packet_id: int) -> None:
+    def _on_request(self, message: MqttMessage, qos: int, packet_id: int) -> None:
         """A request to the node itself; the driver replies."""
-        hub = self.hub
+        hub = self.context
         if message.channel == FEEDBACK and self.broker.feedback is not None:
-            self._answer_source(self.broker.feedback, message, qos, packet_id)
+            self._on_feedback(self.broker.feedback, message, qos, packet_id)
             return
         if message.channel not in REQUESTS:
             problem = f"nobody answers there, expected {' or '.join(REQUESTS)}"
-            self._answer(qos, packet_id, Reason.TOPIC_NAME_INVALID, problem)
+            self._send_ack(qos, packet_id, Reason.TOPIC_NAME_INVALID, problem)
             return
         topic = message.properties.response_topic
         session = self.session
         assert session is not None
         if topic is None and message.channel in (POLICIES, CHANNELS, QUERIES):
             problem = "expected a response topic"
-            self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+            self._send_ack(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
             return
-        if len(hub.requests) >= _REQUESTS_WAITING:
-            self._answer(qos, packet_id, Reason.QUOTA_EXCEEDED, "too many requests at once")
+        if len(hub.requests) >= _MAX_REQUESTS:
+            self._send_ack(qos, packet_id, Reason.QUOTA_EXCEEDED, "too many requests at once")
             return
         if topic and session.subscription_to(topic) is None:
             problem = f"expected a response topic that you are subscribed to, got {topic}"
-            self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+            self._send_ack(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
             return
         hub.requests.append(NodeRequest(message, self.client_id, session.owner, self._rights))
-        self._answer(qos, packet_id, Reason.SUCCESS, "")
+        self._send_ack(qos, packet_id, Reason.SUCCESS, "")
 
-    def _stamp(self, message: MqttMessage, session: MqttSession) -> None:
+    def _attach_receipt(self, message: MqttMessage, session: MqttSession) -> None:
         """Attach a receipt for feedback if requested; raises EventError if that is not possible."""
         feedback = self.broker.feedback
         if feedback is not None:
-            feedback.stamp(message, session.owner, self.hub.number + 1)
+            feedback.attach_receipt(message, session.owner, self.context.number + 1)
 
-    def _answer_source(
+    def _on_feedback(
         self, feedback: FeedbackHandler, message: MqttMessage, qos: int, packet_id: int
     ) -> None:
         """Feedback to the source of an event."""
         session = self.session
         assert session is not None
-        appended, recorded = self.hub.appended, len(self.hub.state_records)
-        refused = feedback.answer(message, session, self._rights)
+        appended, recorded = self.context.appended, len(self.context.state_records)
+        refused = feedback.on_feedback(message, session, self._rights)
         if refused is not None:
-            self._answer(qos, packet_id, refused.reason, refused.problem)
+            self._send_ack(qos, packet_id, refused.reason, refused.problem)
             return
         if qos == 2:
             session.received[packet_id] = True
             if session.is_durable:
-                self._record_taken(session, packet_id, recorded)
+                self._record_received(session, packet_id, recorded)
         if qos:
             self.acknowledge(message, qos, packet_id, 1, appended)
 
     def refuse_event(self, qos: int, packet_id: int, channel: str, error: EventError) -> None:
-        hub = self.hub
-        hub.counters.shed("bad attributes", self.client_id)
+        hub = self.context
+        hub.counters.count_shed("bad attributes", self.client_id)
         hub.number += 1
         problem = str(error)[:200]
         record_unrouted(hub, hub.number, channel, self.client_id, REFUSED, hub.now_ms, 0, problem)
         if self.state == OPEN:
-            self._answer(qos, packet_id, Reason.PAYLOAD_FORMAT_INVALID, str(error))
+            self._send_ack(qos, packet_id, Reason.PAYLOAD_FORMAT_INVALID, str(error))
 
     def _refuse_channel(self, channel: str, problem: str, qos: int, packet_id: int) -> None:
-        hub = self.hub
-        hub.counters.shed(UNKNOWN, self.client_id)
+        hub = self.context
+        hub.counters.count_shed(UNKNOWN, self.client_id)
         hub.number += 1
         record_unrouted(hub, hub.number, channel, self.client_id, REFUSED, hub.now_ms, 0, problem)
-        self._answer(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+        self._send_ack(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
 
-    def _check_flood(self, session: MqttSession) -> None:
+    def _check_receive_maximum(self, session: MqttSession) -> None:
         most = self.broker.limits.receive_maximum
-        if self.version == V5 and self._unanswered + len(session.received) >= most:
+        if self.version == V5 and self._unacknowledged + len(session.received) >= most:
             raise ProtocolError(
                 Reason.RECEIVE_MAXIMUM_EXCEEDED, f"more than {most} messages not yet acknowledged"
             )
@@ -750,12 +768,12 @@ class PublishHandler(ReplyQueue):
             raise malformed("a topic with a null character")
         if problem := problem_with_channel(channel):
             raise ProtocolError(Reason.TOPIC_NAME_INVALID, problem)
-        if self._is_deep(channel):
+        if self._is_too_deep(channel):
             most = self.broker.limits.channel_levels
             raise ProtocolError(Reason.TOPIC_NAME_INVALID, f"expected at most {most} levels")
         return channel
 
-    def _is_deep(self, channel: str) -> bool:
+    def _is_too_deep(self, channel: str) -> bool:
         return channel.count("/") >= self.broker.limits.channel_levels
 
     def _may_publish(self, channel: str) -> bool:
@@ -763,7 +781,7 @@ class PublishHandler(ReplyQueue):
             return False
         return self._rights is None or self._rights.may_publish(channel)
 
-    def _answer(self, qos: int, packet_id: int, reason: Reason, problem: str) -> None:
+    def _send_ack(self, qos: int, packet_id: int, reason: Reason, problem: str) -> None:
         """Acknowledge a message that was refused, or is a duplicate."""
         if qos == 0:
             return
@@ -771,15 +789,13 @@ class PublishHandler(ReplyQueue):
             # MQTT 3.1.1 has no negative acknowledgement, and a positive one would be false.
             raise ProtocolError(reason, problem)
         frame = self._acknowledgement(qos, packet_id, reason, problem)
-        self._settle(frame, self.hub.appended)
+        self._reply_when_durable(frame, self.context.appended)
 
-    def _named_acknowledgement(
-        self, qos: int, packet_id: int, reason: Reason, number: int
-    ) -> bytes:
+    def _ack_with_event_id(self, qos: int, packet_id: int, reason: Reason, number: int) -> bytes:
         """An acknowledgement with the event ID, by which the publisher can look up the outcome."""
         make = Puback if qos == 1 else Pubrec
         named = Properties(user=((EVENT, event_id(number)),))
-        return self._fitting(
+        return self._fit_limit(
             encode(make(packet_id, reason, named), V5), encode(make(packet_id, reason), V5)
         )
 
@@ -792,8 +808,8 @@ class PublishHandler(ReplyQueue):
             head = b"\x40\x03" if qos == 1 else b"\x50\x03"
             return head + packet_id.to_bytes(2, "big") + bytes((reason,))
         make = Puback if qos == 1 else Pubrec
-        return self._fitting(
-            encode(make(packet_id, reason, self._explained(problem)), V5),
+        return self._fit_limit(
+            encode(make(packet_id, reason, self._reason_properties(problem)), V5),
             encode(make(packet_id, reason), V5),
         )
 
@@ -803,61 +819,61 @@ class PublishTask(Task):
 
     def __init__(
         self,
-        publishing: PublishHandler,
+        handler: PublishHandler,
         session: MqttSession,
         message: MqttMessage,
-        way: PublisherFanOut,
+        fan_out: PublisherFanOut,
         qos: int,
         packet_id: int,
         size: int,
     ) -> None:
-        grant = way.grant
-        view = way.route.view
-        if way.side.mask:
-            matching = publishing.broker.router.matching_policies(message, view)
-            grant = view.publish_grant(way.side, matching)
-        hub = publishing.hub
-        learned = hub.tasks.learned(message.channel)
-        if way.pending == 0:
-            way.is_light = learned.is_light
+        grant = fan_out.grant
+        view = fan_out.channel_fan_out.view
+        if fan_out.side.mask:
+            matching = handler.broker.router.matching_policies(message, view)
+            grant = view.publish_grant(fan_out.side, matching)
+        hub = handler.context
+        learned = hub.tasks.cost_estimate(message.channel)
+        if fan_out.pending == 0:
+            fan_out.is_light = learned.is_light
         super().__init__(
             size,
             int(learned.mean) if learned.is_known else UNKNOWN_US,
             grant.importance,
             hub.now_ms,
             message.expires_ms,
-            2 * grant.importance + way.is_light,
+            2 * grant.importance + fan_out.is_light,
             # MQTT 3.1.1 can't report a refused message.
-            is_promised=qos > 0 and publishing.version != V5,
+            is_promised=qos > 0 and handler.version != V5,
             number=message.number,
         )
         self.learned = learned
-        self.publishing = publishing
+        self.handler = handler
         self.session = session
         self.message = message
-        self.way = way
+        self.fan_out = fan_out
         self.qos = qos
         self.packet_id = packet_id
 
     def run(self) -> None:
-        publishing = self.publishing
-        way = self.way
-        if not way.route.is_valid:
-            way.renew(publishing.broker.router.route(way.route.channel))
-        if publishing.hub.has_workers:
+        publishing = self.handler
+        way = self.fan_out
+        if not way.channel_fan_out.is_valid:
+            way.renew(publishing.broker.router.fan_out(way.channel_fan_out.channel))
+        if publishing.context.has_workers:
             self._defer_conditions()
         try:
             publishing.finish(self.message, way, self.session, self.qos, self.packet_id)
         except DeferredMatchError as heavy:
-            publishing.hub.orders.append(ConditionsOrder(self, heavy.document))
+            publishing.context.orders.append(ConditionsOrder(self, heavy.document))
             return
         except ProtocolError as error:
             publishing.end(error.reason, error.problem)
         self._end()
 
-    def run_again(self) -> None:
+    def resubmit(self) -> None:
         """Queue the task again once its deferred conditions are evaluated."""
-        self.publishing.hub.submit(self)
+        self.handler.context.submit(self)
 
     def _defer_conditions(self) -> None:
         """Have worker processes evaluate conditions that would block this one."""
@@ -868,19 +884,19 @@ class PublishTask(Task):
         if document is not None:
             document.defer(INLINE_COST)
 
-    def took(self, spent_us: int) -> None:
+    def record_cost(self, spent_us: int) -> None:
         self.learned.add(spent_us)
 
     def shed(self) -> None:
         self._end()
         try:
-            self.publishing.shed(self.message, self.session, self.qos, self.packet_id)
+            self.handler.shed(self.message, self.session, self.qos, self.packet_id)
         except ProtocolError as error:
-            self.publishing.end(error.reason, error.problem)
+            self.handler.end(error.reason, error.problem)
 
     def _end(self) -> None:
-        self.way.pending -= 1
-        self.publishing.task_ended(1 if self.qos == 1 else 0)
+        self.fan_out.pending -= 1
+        self.handler.on_task_ended(1 if self.qos == 1 else 0)
 
 
 class RunTask(Task):
@@ -891,45 +907,45 @@ class RunTask(Task):
 
     def __init__(
         self,
-        publishing: PublishHandler,
+        handler: PublishHandler,
         session: MqttSession,
         frames: Frames,
-        way: PublisherFanOut,
+        fan_out: PublisherFanOut,
         size: int,
         importance: int,
     ) -> None:
-        learned = publishing.hub.tasks.learned(way.route.channel)
-        if way.pending == 0:
-            way.is_light = learned.is_light
+        learned = handler.context.tasks.cost_estimate(fan_out.channel_fan_out.channel)
+        if fan_out.pending == 0:
+            fan_out.is_light = learned.is_light
         super().__init__(
             size,
             UNKNOWN_US,
             importance,
-            publishing.hub.now_ms,
+            handler.context.now_ms,
             0,
-            2 * importance + way.is_light,
+            2 * importance + fan_out.is_light,
             # MQTT 3.1.1 can't report a refused message.
-            is_promised=frames.qos > 0 and publishing.version != V5,
+            is_promised=frames.qos > 0 and handler.version != V5,
             count=frames.count,
         )
         self.learned = learned
-        self.publishing = publishing
+        self.handler = handler
         self.session = session
         self.frames = frames
-        self.way = way
+        self.fan_out = fan_out
         self._step = 0  # messages in the last piece
 
     def cost(self, wanted: int) -> int:  # noqa: ARG002
         if not self.learned.is_known:
             return UNKNOWN_US
-        return max(int(self.learned.mean * min(self.count, self._most())), 1)
+        return max(int(self.learned.mean * min(self.count, self._piece_size())), 1)
 
     def run(self) -> None:
-        publishing = self.publishing
-        way = self.way
-        if not way.route.is_valid:
-            way.renew(publishing.broker.router.route(way.route.channel))
-        self._step = min(self.count, self._most())
+        publishing = self.handler
+        way = self.fan_out
+        if not way.channel_fan_out.is_valid:
+            way.renew(publishing.broker.router.fan_out(way.channel_fan_out.channel))
+        self._step = min(self.count, self._piece_size())
         piece = self._piece(self._step)
         self.count -= self._step
         try:
@@ -938,20 +954,20 @@ class RunTask(Task):
             publishing.end(error.reason, error.problem)
         # Per piece, not at the end: the client may send as many more once it has the
         # acknowledgements.
-        publishing.answered(self._step if self.frames.qos else 0)
+        publishing.release_window(self._step if self.frames.qos else 0)
         if self.count:
-            publishing.hub.tasks.put_first(self)
+            publishing.context.tasks.put_first(self)
         else:
             self._end(0)
 
-    def took(self, spent_us: int) -> None:
+    def record_cost(self, spent_us: int) -> None:
         self.learned.add(spent_us / max(self._step, 1))
 
     def shed(self) -> None:
         try:
-            self.publishing.shed_run(self._piece(self.count), self.way)
+            self.handler.shed_run(self._piece(self.count), self.fan_out)
         except ProtocolError as error:
-            self.publishing.end(error.reason, error.problem)
+            self.handler.end(error.reason, error.problem)
         self._end(self.count if self.frames.qos else 0)
 
     def _piece(self, count: int) -> Frames:
@@ -959,15 +975,15 @@ class RunTask(Task):
         done = self.frames.count - self.count
         return self.frames.piece(0, done, count) if done or count < self.count else self.frames
 
-    def _most(self) -> int:
+    def _piece_size(self) -> int:
         """Number of messages matched before other tasks run."""
         if not self.learned.is_known:
             return _FIRST_PIECE
         return max(int(_PIECE_US / max(self.learned.mean, 0.01)), 1)
 
-    def _end(self, answered: int) -> None:
-        self.way.pending -= 1
-        self.publishing.task_ended(answered, self.size)
+    def _end(self, acknowledged: int) -> None:
+        self.fan_out.pending -= 1
+        self.handler.on_task_ended(acknowledged, self.size)
 
 
 class ConditionsOrder(WorkerOrder):
@@ -978,15 +994,15 @@ class ConditionsOrder(WorkerOrder):
         self.task = task
         self.document = document
 
-    def finished(self, conditions: list[Condition], values: list[bool | None]) -> None:
+    def finish(self, conditions: list[Condition], values: list[bool | None]) -> None:
         """Store the results, None for those that failed, and run the task again."""
         for condition, value in zip(conditions, values, strict=True):
             self.document.remember(condition, value)
-        self.task.run_again()
+        self.task.resubmit()
 
     def fail(self) -> None:
         conditions = self.document.deferred
-        self.finished(conditions, [None] * len(conditions))
+        self.finish(conditions, [None] * len(conditions))
 
 
 def _read_properties(data: bytes, at: int, end: int) -> tuple[Properties, bytes, int]:
@@ -996,4 +1012,4 @@ def _read_properties(data: bytes, at: int, end: int) -> tuple[Properties, bytes,
         raise violation("a subscription identifier in a client's PUBLISH")
     if properties.topic_alias is None and properties.message_expiry_s is None:
         return properties, data[read_varint(data, at, end)[1] : after], after
-    return properties, passed_on_block(properties), after
+    return properties, forwarded_block(properties), after

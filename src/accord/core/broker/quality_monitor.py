@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from accord.core.broker.broker import Broker
 
 _RATE: Final = "rate"
-_AT_ONCE: Final = 100  # channels measured per step
+_CHANNELS_PER_STEP: Final = 100  # channels measured per step
 
 
 class QualityMonitor:
@@ -39,18 +39,18 @@ class QualityMonitor:
         broker: Broker,
         negotiation: Negotiation,
         clock_us: Callable[[], int],
-        holders: dict[str, ClientQuality],
-        take: Callable[[list[Notice]], None],
+        clients: dict[str, ClientQuality],
+        handle_notices: Callable[[list[Notice]], None],
     ) -> None:
-        self.acts = ActiveMechanisms()
+        self.mechanisms = ActiveMechanisms()
         self.filtered = 0
         self.order_of: Callable[[str], str] = lambda _: ORDERED
         self.best_reliability: float | None = None  # the best available, if any is better
         self._broker = broker
         self._negotiation = negotiation
         self._clock_us = clock_us
-        self._holders = holders
-        self._take = take
+        self._clients = clients
+        self._handle_notices = handle_notices
         self._channels: dict[str, ChannelMeter] = {}
         self._rates: dict[str, dict[str, RateMeter]] = {}  # by channel and source
 
@@ -61,14 +61,14 @@ class QualityMonitor:
             router.watched[channel] = True
             router.invalidate(channel)
             meter = self._channels[channel] = ChannelMeter(channel, router.channels.get(channel))
-            for measurement in meter.first(self.order_of(channel), self.best_reliability):
+            for measurement in meter.initial(self.order_of(channel), self.best_reliability):
                 self._measure(measurement)
-        self._count_for(declared)
+        self._start_counting(declared)
 
     def unwatch(self, declared: ClientProfile) -> None:
         channel = declared.profile.channel
-        self._count_no_more(declared)
-        if not self._negotiation.sources.on(channel) and channel in self._channels:
+        self._stop_counting(declared)
+        if not self._negotiation.profiles.sources_on(channel) and channel in self._channels:
             del self._channels[channel]
             self._broker.router.watched.pop(channel, None)
             self._broker.router.invalidate(channel)
@@ -83,43 +83,43 @@ class QualityMonitor:
         if is_known and source == declared.source:
             declared.profile = profile
             return
-        self._count_no_more(declared)
+        self._stop_counting(declared)
         declared.profile, declared.source = profile, source
-        self._count_for(declared)
+        self._start_counting(declared)
 
-    def publish(self, message: MqttMessage, way: PublisherFanOut) -> int:
+    def publish(self, message: MqttMessage, fan_out: PublisherFanOut) -> int:
         """Pass on a message of a channel with profiles."""
-        reached = self._broker.router.publish(message, way, self._special(message, way))
+        reached = self._broker.router.publish(message, fan_out, self._override(message, fan_out))
         meters = self._rates.get(message.channel)
         meter = None if meters is None else meters.get(message.publisher)
         if meter is not None:
             meter.count += 1
         return reached
 
-    def _special(self, message: MqttMessage, way: PublisherFanOut) -> MessageOverride | None:
-        acts = self.acts
+    def _override(self, message: MqttMessage, fan_out: PublisherFanOut) -> MessageOverride | None:
+        acts = self.mechanisms
         place = message.channel, message.publisher
-        filter_, lift = acts.filters.get(place), acts.lifts.get(place)
+        filter_, lift = acts.filters.get(place), acts.adjustments.get(place)
         if filter_ is None and lift is None:
             return None
         special = MessageOverride()
         if filter_ is not None and not filter_.passes(self._clock_us()):
-            for receiver in self._content(way):
+            for receiver in self._expecting_receivers(fan_out):
                 special.skipped[receiver] = True
-                self._note_filtered(message, receiver)
+                self._record_filtered(message, receiver)
         if lift is not None:
-            special.lift = lift.grant
+            special.adjust_grant = lift.grant
         return special
 
     def measure(self) -> Iterator[None]:
         """Measure all channels, in steps; run once a second."""
         for number, meter in enumerate(list(self._channels.values())):
-            if number % _AT_ONCE == _AT_ONCE - 1:
+            if number % _CHANNELS_PER_STEP == _CHANNELS_PER_STEP - 1:
                 yield
             if meter.channel not in self._channels:
                 continue
             order = self.order_of(meter.channel)
-            for measurement in meter.look(order, self.best_reliability):
+            for measurement in meter.sample(order, self.best_reliability):
                 self._measure(measurement)
             for rate in list(self._rates.get(meter.channel, {}).values()):
                 rate_hz = rate.rate_hz(self._clock_us())
@@ -128,7 +128,7 @@ class QualityMonitor:
                         self._correct(declared, rate_hz)
 
     def _measure(self, measurement: Measurement) -> None:
-        self._take(self._negotiation.measure(measurement, now_us=self._clock_us()))
+        self._handle_notices(self._negotiation.measure(measurement, now_us=self._clock_us()))
 
     def _correct(self, declared: ClientProfile, rate_hz: float) -> None:
         """Correct a declared rate by the measured one."""
@@ -142,16 +142,16 @@ class QualityMonitor:
             capabilities[number] = msgspec.structs.replace(each, current=measured)
             profile = msgspec.structs.replace(declared.profile, capabilities=tuple(capabilities))
             declared.profile = profile
-            self._take(self._negotiation.update_profile(profile, now_us=self._clock_us()))
+            self._handle_notices(self._negotiation.update_profile(profile, now_us=self._clock_us()))
             return
 
-    def _count_for(self, declared: ClientProfile) -> None:
+    def _start_counting(self, declared: ClientProfile) -> None:
         meters = self._rates.setdefault(declared.profile.channel, {})
         meter = meters.setdefault(declared.source, RateMeter(self._clock_us()))
         meter.restart(self._clock_us())
         meter.users[declared] = True
 
-    def _count_no_more(self, declared: ClientProfile) -> None:
+    def _stop_counting(self, declared: ClientProfile) -> None:
         meters = self._rates[declared.profile.channel]
         meter = meters[declared.source]
         del meter.users[declared]
@@ -160,27 +160,27 @@ class QualityMonitor:
         if not meters:
             del self._rates[declared.profile.channel]
 
-    def _content(self, way: PublisherFanOut) -> list[Receiver]:
+    def _expecting_receivers(self, fan_out: PublisherFanOut) -> list[Receiver]:
         """Receivers all of whose matching subscriptions have expectations."""
         found: list[Receiver] = []
-        for target in way.route.targets:
+        for target in fan_out.channel_fan_out.targets:
             receiver = target.receiver
-            holder = self._holders.get(receiver.name)
+            holder = self._clients.get(receiver.name)
             if holder is None or not isinstance(receiver, MqttSession):
                 continue
             names = [
                 name
                 for name, each in receiver.subscriptions.items()
-                if filter_selects(each.pattern, way.route.channel)
+                if filter_selects(each.pattern, fan_out.channel_fan_out.channel)
             ]
             if all(name in holder.by_subscription for name in names):
                 found.append(receiver)
         return found
 
-    def _note_filtered(self, message: MqttMessage, receiver: Receiver) -> None:
-        hub = self._broker.hub
+    def _record_filtered(self, message: MqttMessage, receiver: Receiver) -> None:
+        hub = self._broker.context
         self.filtered += 1
-        hub.counters.shed(FILTERED, receiver.name)
+        hub.counters.count_shed(FILTERED, receiver.name)
         record_unrouted(
             hub,
             message.number,

@@ -32,7 +32,7 @@ from accord.core.quality.property_files import parse_properties
 from accord.core.router.rights import CAPABILITIES, EXPECTATIONS
 
 MAX_BYTES: Final = 1_000_000
-_PLACE: Final = re.compile(r" - at `\$\.?(.*)`$")
+_LOCATION: Final = re.compile(r" - at `\$\.?(.*)`$")
 
 
 class _QualityRequestBody(
@@ -122,15 +122,19 @@ class ListProperties(_QualityRequestBody, frozen=True, tag="list"):
     pass
 
 
-OfExpectations = Register | Update | Suspend | Resume | Revoke | ListExpectations
-OfCapabilities = Declare | UpdateProfile | RevokeProfile | GetUsage | ListProfiles
-OfProperties = DefineProperties | ListProperties
-_expectations: Final[msgspec.json.Decoder[OfExpectations]] = msgspec.json.Decoder(OfExpectations)
-_capabilities: Final[msgspec.json.Decoder[OfCapabilities]] = msgspec.json.Decoder(OfCapabilities)
-_properties: Final[msgspec.json.Decoder[OfProperties]] = msgspec.json.Decoder(OfProperties)
+ExpectationRequest = Register | Update | Suspend | Resume | Revoke | ListExpectations
+CapabilityRequest = Declare | UpdateProfile | RevokeProfile | GetUsage | ListProfiles
+PropertyRequest = DefineProperties | ListProperties
+_expectations: Final[msgspec.json.Decoder[ExpectationRequest]] = msgspec.json.Decoder(
+    ExpectationRequest
+)
+_capabilities: Final[msgspec.json.Decoder[CapabilityRequest]] = msgspec.json.Decoder(
+    CapabilityRequest
+)
+_properties: Final[msgspec.json.Decoder[PropertyRequest]] = msgspec.json.Decoder(PropertyRequest)
 
 
-def answer(
+def handle_request(
     broker: Broker, quality: ClientNegotiation, request: NodeRequest
 ) -> tuple[Json, list[Property]]:
     """The reply, and the properties defined; never raises for anything a client can send."""
@@ -142,11 +146,11 @@ def answer(
         answering = _Answering(broker, quality, session, request)
         channel = request.message.channel
         if channel == EXPECTATIONS:
-            answered = answering.expectations(_read(_expectations, request.message.payload))
+            answered = answering.expectations(_decode(_expectations, request.message.payload))
         elif channel == CAPABILITIES:
-            answered = answering.capabilities(_read(_capabilities, request.message.payload))
+            answered = answering.capabilities(_decode(_capabilities, request.message.payload))
         else:
-            answered = answering.properties(_read(_properties, request.message.payload), defined)
+            answered = answering.properties(_decode(_properties, request.message.payload), defined)
     except QualityError as error:
         return {"ok": False, "error": error.problem, "place": error.place}, []
     return {"ok": True, **answered}, defined
@@ -174,22 +178,22 @@ class _Answering:
         self._session = session
         self._request = request
 
-    def expectations(self, asked: OfExpectations) -> Json:
+    def expectations(self, request: ExpectationRequest) -> Json:
         quality, session = self._quality, self._session
-        match asked:
+        match request:
             case ListExpectations(channel=channel):
-                holder = quality.holders.get(session.name)
+                holder = quality.clients.get(session.name)
                 found = [] if holder is None else list(holder.expected.values())
                 listed = [each for each in found if channel in (None, each.subscription)]
-                return {"expectations": [self._shown(each) for each in listed]}
+                return {"expectations": [self._state_form(each) for each in listed]}
             case Register():
-                return self._register(asked)
+                return self._register(request)
             case Update(id=id_, expect=expect):
                 known = quality.find(session, id_)
                 wish = parse_expectation({**expect, "id": id_}, quality.negotiation.registry)
                 quality.update(session, id_, wish)
                 self._record(known.subscription)
-                return self._shown(known)
+                return self._state_form(known)
             case Suspend(id=id_):
                 quality.suspend(session, id_)
             case Resume(id=id_):
@@ -201,20 +205,20 @@ class _Answering:
                 return {}
         known = quality.find(session, id_)
         self._record(known.subscription)
-        return self._shown(known)
+        return self._state_form(known)
 
-    def capabilities(self, asked: OfCapabilities) -> Json:
+    def capabilities(self, request: CapabilityRequest) -> Json:
         quality, session = self._quality, self._session
-        match asked:
+        match request:
             case ListProfiles():
-                holder = quality.holders.get(session.name)
+                holder = quality.clients.get(session.name)
                 found = [] if holder is None else list(holder.declared.values())
                 return {"profiles": [_profile_form(each) for each in found]}
             case Declare():
-                return self._declare(asked)
+                return self._declare(request)
             case UpdateProfile(channel=channel):
                 known = quality.profile(session, channel)
-                profile = _changed(known.profile, asked)
+                profile = _updated_profile(known.profile, request)
                 quality.declare(session, profile, known.source)
                 return {}
             case RevokeProfile(channel=channel):
@@ -225,25 +229,25 @@ class _Answering:
                 number, utility = quality.negotiation.usage(session.name, channel)
                 return {"channel": channel, "expectations": number, "utility": utility}
 
-    def properties(self, asked: OfProperties, defined: list[Property]) -> Json:
+    def properties(self, request: PropertyRequest, defined: list[Property]) -> Json:
         registry = self._quality.negotiation.registry
-        if isinstance(asked, ListProperties):
+        if isinstance(request, ListProperties):
             return {"properties": [property_form(each) for each in registry]}
         if not self._request.may_change_policies():
             raise QualityError("request", "you may not define properties")
-        found = parse_properties(asked.text)
+        found = parse_properties(request.text)
         if not found:
             raise QualityError("text", "expected at least one property")
         self._quality.define(*found)
         defined += found
         return {"properties": [each.name for each in found]}
 
-    def _register(self, asked: Register) -> Json:
-        name = asked.channel
+    def _register(self, request: Register) -> Json:
+        name = request.channel
         if name not in self._session.subscriptions:
             problem = f"expected the filter of a subscription that you have, got {shown(name)}"
             raise QualityError("channel", problem)
-        forms = asked.expect if isinstance(asked.expect, list) else [asked.expect]
+        forms = request.expect if isinstance(request.expect, list) else [request.expect]
         registry = self._quality.negotiation.registry
         wishes = [parse_expectation(form, registry) for form in forms]
         if not wishes:
@@ -258,37 +262,37 @@ class _Answering:
                 self._quality.revoke(self._session, each.id)
             raise
         self._record(name)
-        return {"expectations": [self._shown(each) for each in made]}
+        return {"expectations": [self._state_form(each) for each in made]}
 
     def _record(self, subscription: str) -> None:
         """Record the expectations of a durable session."""
-        session, hub = self._session, self._broker.hub
+        session, hub = self._session, self._broker.context
         if session.is_durable and hub.is_durable and subscription in session.subscriptions:
-            hub.record(self._broker.subscribed(session, subscription))
+            hub.record(self._broker.subscribed_record(session, subscription))
 
-    def _declare(self, asked: Declare) -> Json:
-        if asked.channel.startswith("$") or not self._request.may_publish(asked.channel):
-            raise QualityError("channel", f"you may not publish on {shown(asked.channel)}")
+    def _declare(self, request: Declare) -> Json:
+        if request.channel.startswith("$") or not self._request.may_publish(request.channel):
+            raise QualityError("channel", f"you may not publish on {shown(request.channel)}")
         profile = Profile(
             publisher=self._session.name,
-            channel=asked.channel,
-            capabilities=read_capabilities(asked.capabilities),
-            couplings=read_couplings(asked.couplings),
+            channel=request.channel,
+            capabilities=read_capabilities(request.capabilities),
+            couplings=read_couplings(request.couplings),
         )
-        self._quality.declare(self._session, profile, asked.source or self._session.name)
+        self._quality.declare(self._session, profile, request.source or self._session.name)
         return {}
 
-    def _shown(self, expected: ClientExpectation) -> Json:
+    def _state_form(self, expected: ClientExpectation) -> Json:
         shown_ = self._quality.state_of(expected)
-        shown_["expect"] = render_expectation(expected.wish)
+        shown_["expect"] = render_expectation(expected.form)
         return shown_
 
 
-def _changed(profile: Profile, asked: UpdateProfile) -> Profile:
+def _updated_profile(profile: Profile, request: UpdateProfile) -> Profile:
     changed = {each.property: each for each in profile.capabilities}
-    anew = read_capabilities(expect_object(asked.capabilities, "capabilities"))
+    anew = read_capabilities(expect_object(request.capabilities, "capabilities"))
     changed |= {each.property: each for each in anew}
-    for name, value in asked.current.items():
+    for name, value in request.current.items():
         if name not in changed:
             known = ", ".join(changed)
             raise QualityError(f"current.{name}", f"expected one of {known}")
@@ -313,7 +317,7 @@ def _profile_form(declared: ClientProfile) -> Json:
     return form
 
 
-def _read(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+def _decode(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     if len(body) > MAX_BYTES:
         problem = f"expected at most {MAX_BYTES} bytes, got {len(body)}"
         raise QualityError("request", problem)
@@ -323,7 +327,7 @@ def _read(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
         raise QualityError("request", "expected fewer brackets in one another") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         text = str(error)
-        found = _PLACE.search(text)
+        found = _LOCATION.search(text)
         place = (found[1] if found else "") or "request"
         if place == "do" or "missing required field `do`" in text:
             kinds = msgspec.inspect.type_info(decoder.type)
@@ -334,4 +338,4 @@ def _read(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
                 if isinstance(each, msgspec.inspect.StructType)
             )
             raise QualityError("do", f"expected one of {names}") from None
-        raise QualityError(place, _PLACE.sub("", text).replace("`", "")) from None
+        raise QualityError(place, _LOCATION.sub("", text).replace("`", "")) from None

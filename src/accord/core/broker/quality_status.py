@@ -22,25 +22,25 @@ from accord.core.quality.status import (
     SkylineStatus,
 )
 
-MOST: Final = 1_000  # profiles shown at once, and expectations
+MAX_SHOWN: Final = 1_000  # profiles shown at once, and expectations
 
 
 def quality_totals(quality: ClientNegotiation) -> QualityTotals:
     states = dict.fromkeys(("satisfied", "satisfiable", "unsatisfied", "suspended"), 0)
-    for holder in quality.holders.values():
+    for holder in quality.clients.values():
         for each in holder.expected.values():
             active = "unsatisfied" if each.state is None else each.state.word
-            states[active if each.life is Lifecycle.ACTIVE else "suspended"] += 1
+            states[active if each.lifecycle is Lifecycle.ACTIVE else "suspended"] += 1
     counts = quality.counts
     return QualityTotals(
-        profiles=len(quality.negotiation.sources),
+        profiles=len(quality.negotiation.profiles),
         states=states,
         reactions=len(quality.negotiation.coordinator),
         advice=counts.advice,
         told=counts.states,
         usages=counts.usages,
-        acts=counts.acts,
-        filtered=quality.watching.filtered,
+        acts=counts.mechanisms,
+        filtered=quality.monitor.filtered,
     )
 
 
@@ -49,11 +49,11 @@ def quality_status(quality: ClientNegotiation, node: str, pattern: str = "#") ->
     profiles: dict[str, list[ProfileStatus]] = {}
     expectations: dict[str, list[ExpectationStatus]] = {}
     shown = left_off = 0
-    for local in quality.negotiation.sources:
+    for local in quality.negotiation.profiles:
         channel = local.profile.channel
-        if not _is_wanted(channel, pattern):
+        if not _is_selected(channel, pattern):
             continue
-        if shown >= MOST:
+        if shown >= MAX_SHOWN:
             left_off += 1
             continue
         shown += 1
@@ -66,12 +66,12 @@ def quality_status(quality: ClientNegotiation, node: str, pattern: str = "#") ->
         )
         profiles.setdefault(channel, []).append(profile)
     shown = 0
-    for holder in quality.holders.values():
+    for holder in quality.clients.values():
         for each in holder.expected.values():
             channel = each.expectation.channel
-            if not _is_wanted(channel, pattern):
+            if not _is_selected(channel, pattern):
                 continue
-            if shown >= MOST:
+            if shown >= MAX_SHOWN:
                 left_off += 1
                 continue
             shown += 1
@@ -87,14 +87,14 @@ def quality_status(quality: ClientNegotiation, node: str, pattern: str = "#") ->
     )
     return QualityStatus(
         node=node,
-        strategy=quality.negotiation.deciding.strategy.name,
+        strategy=quality.negotiation.engine.strategy.name,
         totals=quality_totals(quality),
         channels=channels,
         left_off=left_off,
     )
 
 
-def _is_wanted(channel: str, pattern: str) -> bool:
+def _is_selected(channel: str, pattern: str) -> bool:
     return pattern in ("#", channel) or filter_selects(pattern, channel)
 
 
@@ -112,22 +112,22 @@ def _capabilities(offers: ScoredCapabilities) -> tuple[CapabilityStatus, ...]:
 
 
 def _expectation(quality: ClientNegotiation, expected: ClientExpectation) -> ExpectationStatus:
-    if expected.life is not Lifecycle.ACTIVE:
+    if expected.lifecycle is not Lifecycle.ACTIVE:
         return ExpectationStatus(
             client=expected.holder.client,
             id=expected.id,
-            expect=render_expectation(expected.wish),
+            expect=render_expectation(expected.form),
             state="suspended",
         )
-    standing = quality.negotiation.standing(expected.expectation.id)
+    standing = quality.negotiation.report(expected.expectation.id)
     return ExpectationStatus(
         client=expected.holder.client,
         id=expected.id,
-        expect=render_expectation(expected.wish),
+        expect=render_expectation(expected.form),
         state="unsatisfied" if standing.state is None else standing.state.word,
         decision="" if standing.decision is AdaptationDecision.NONE else standing.decision.value,
         reasons={reason.property: reason.now for reason in standing.reasons},
-        relies_on=tuple(_member(quality, copy) for copy in standing.relies_on),
+        relies_on=tuple(_member(quality, copy) for copy in standing.depends_on),
     )
 
 
@@ -136,7 +136,9 @@ def _skylines(quality: ClientNegotiation, channel: str) -> tuple[SkylineStatus, 
     return tuple(
         SkylineStatus(
             properties=scope[1],
-            members=tuple(_member(quality, copy) for copy in negotiation.skyline(scope)[:MOST]),
+            members=tuple(
+                _member(quality, copy) for copy in negotiation.skyline(scope)[:MAX_SHOWN]
+            ),
         )
         for scope in negotiation.supersets.groups
         if scope[0] == channel
@@ -146,7 +148,7 @@ def _skylines(quality: ClientNegotiation, channel: str) -> tuple[SkylineStatus, 
 def _member(quality: ClientNegotiation, copy: ProfileCopy) -> str:
     """The publisher of a local profile; of a remote one only the node is known."""
     source, path = copy
-    local = quality.negotiation.sources.get(source)
+    local = quality.negotiation.profiles.get(source)
     if not path and local is not None:
         return local.profile.publisher
     return f"{source} by {' '.join(path)}" if path else source

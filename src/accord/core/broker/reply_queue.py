@@ -28,25 +28,25 @@ CLOSED: Final = 4
 _PUBACK: Final = 0x40
 _NO_FRAMES: Final[list[bytes]] = []  # shared and never modified
 _GATHERED_BYTES: Final = 65_536
-_UNREAD: Final = 2_000  # replies pending for the client or the disk
+_MAX_PENDING_REPLIES: Final = 2_000  # replies pending for the client or the disk
 
 
 class ReplyQueue(ClientConnection):
     """The sending side of a connection."""
 
     __slots__ = (
-        "_answers",
         "_control",
-        "_explains",
         "_held",
-        "_unanswered",
+        "_reply_count",
+        "_sends_reasons",
+        "_unacknowledged",
         "address",
         "broker",
         "client_id",
         "connect",
+        "context",
         "has_more",
         "has_rest",
-        "hub",
         "is_stalled",
         "packet_limit",
         "session",
@@ -57,7 +57,7 @@ class ReplyQueue(ClientConnection):
     def __init__(self, broker: Broker, address: str) -> None:
         super().__init__()
         self.broker = broker
-        self.hub = broker.hub
+        self.context = broker.context
         self.address = address
         self.state = AWAITING_CONNECT
         self.version = V311
@@ -71,10 +71,10 @@ class ReplyQueue(ClientConnection):
         self.is_stalled = False
         self.has_more = False  # whether `take` left something, even if it can't be sent yet
         self._control = _NO_FRAMES
-        self._answers = 0  # packets in `_control`
+        self._reply_count = 0  # packets in `_control`
         self._held = 0  # replies waiting for the disk
-        self._unanswered = 0  # unacknowledged QoS 1 messages from the client
-        self._explains = True
+        self._unacknowledged = 0  # unacknowledged QoS 1 messages from the client
+        self._sends_reasons = True
 
     def take(self, bytes_wanted: int) -> list[bytes]:
         """The next frames to send: replies, then the session's; for 0 bytes only replies."""
@@ -84,7 +84,7 @@ class ReplyQueue(ClientConnection):
 
     def count_taken(self) -> None:
         if self.session is not None:
-            self.session.count_taken()
+            self.session.count_pulled()
 
     def take_uncounted(self, bytes_wanted: int) -> list[bytes]:
         """As `take`, for callers that call `count_taken` themselves once the frames are written."""
@@ -93,8 +93,8 @@ class ReplyQueue(ClientConnection):
         frames = self._control
         if frames:
             self._control = _NO_FRAMES
-            self.hub.counters.packets_sent += self._answers
-            self._answers = 0
+            self.context.counters.packets_sent += self._reply_count
+            self._reply_count = 0
         else:
             frames = []
         session = self.session
@@ -133,8 +133,8 @@ class ReplyQueue(ClientConnection):
         return (
             not self.has_rest
             and not self.is_stalled
-            and self._answers < _UNREAD
-            and self._held < _UNREAD
+            and self._reply_count < _MAX_PENDING_REPLIES
+            and self._held < _MAX_PENDING_REPLIES
         )
 
     def reply(self, frames: bytes, count: int = 1) -> None:
@@ -142,38 +142,40 @@ class ReplyQueue(ClientConnection):
             self._control.append(frames)
         else:
             self._control = [frames]
-        self._answers += count
-        self.hub.wake(self)
+        self._reply_count += count
+        self.context.wake(self)
 
     def hold(self, frames: bytes, count: int = 1) -> None:
         """Send `frames` once everything recorded so far is on disk, after replies already held."""
         self._held += count
         if frames[0] == _PUBACK:
-            self._unanswered += count
-        self.hub.hold(HeldReply(self, frames, count))
+            self._unacknowledged += count
+        self.context.hold(HeldReply(self, frames, count))
 
-    def released(self, frames: bytes, count: int) -> None:
+    def send_held(self, frames: bytes, count: int) -> None:
         self._held -= count
         if self.state == OPEN:
             if frames[0] == _PUBACK:
-                self._unanswered -= count
+                self._unacknowledged -= count
             self.reply(frames, count)
 
-    def unhold(self) -> None:
+    def release_held(self) -> None:
         self._held -= 1
 
-    def _settle(self, frames: bytes, appended: int, count: int = 1) -> None:
+    def _reply_when_durable(self, frames: bytes, appended: int, count: int = 1) -> None:
         """Send replies to something that may have been recorded since `appended`."""
-        if self.hub.appended != appended or self._held:
+        if self.context.appended != appended or self._held:
             self.hold(frames, count)
         else:
             self.reply(frames, count)
 
-    def _explained(self, problem: str, facts: tuple[tuple[str, str], ...] = ()) -> Properties:
-        if not (problem or facts) or not self._explains:
+    def _reason_properties(
+        self, problem: str, facts: tuple[tuple[str, str], ...] = ()
+    ) -> Properties:
+        if not (problem or facts) or not self._sends_reasons:
             return NO_PROPERTIES
         return Properties(reason_string=problem[:1_000] or None, user=facts)
 
-    def _fitting(self, frame: bytes, short: bytes) -> bytes:
+    def _fit_limit(self, frame: bytes, short: bytes) -> bytes:
         """`frame` with its explanation, or `short` if it exceeds the client's packet limit."""
         return short if 0 < self.packet_limit < len(frame) else frame

@@ -24,7 +24,7 @@ from accord.core.broker.message import MqttMessage
 from accord.core.broker.session_records import StoredRun
 from accord.core.monitoring.channel_counts import ChannelCounts
 from accord.core.mqtt.codes import V5, PacketType
-from accord.core.mqtt.properties import NO_PROPERTIES, decode_properties, passed_on_block
+from accord.core.mqtt.properties import NO_PROPERTIES, decode_properties, forwarded_block
 from accord.core.mqtt.wire import read_varint, string_bytes, varint_bytes
 from accord.core.native import Frames, cut, expired, rewrite
 from accord.core.policy.policies import Grant
@@ -38,7 +38,7 @@ _PUBACK: Final = b"\x40\x02"
 ACK_BYTES: Final = 4
 
 # A receiver's copy with the labels of the frames it gets.
-Wanted = tuple[ReceiverCopy, list[int]]
+CopyLabels = tuple[ReceiverCopy, list[int]]
 
 
 class Part(NamedTuple):
@@ -181,7 +181,7 @@ class MessageRun(EventRun):
             message.stored_as = self.stored_as + place if self.stored_as else 0
             yield message, identifiers
 
-    def owned(self, first_id: int) -> MessageRun:
+    def with_ids(self, first_id: int) -> MessageRun:
         """A copy for one receiver, with packet identifiers."""
         made = self._piece(0, self.size, 0, self.count)
         made.first_id = first_id
@@ -195,19 +195,19 @@ class MessageRun(EventRun):
     def count_delivered(self, wait_ms: int) -> None:
         """Count the whole run as delivered to one receiver."""
         if self.parts is None:
-            self.counts.is_delivered(self.count, self.size, wait_ms)
+            self.counts.count_delivered(self.count, self.size, wait_ms)
             return
         mean_bytes = self.size // self.count
         for _, counts, numbers in self.parts:
-            counts.is_delivered(len(numbers), len(numbers) * mean_bytes, wait_ms)
+            counts.count_delivered(len(numbers), len(numbers) * mean_bytes, wait_ms)
 
-    def count_lost(self, is_expired: bool) -> None:
+    def count_dropped(self, is_expired: bool) -> None:
         """Count the whole run as not delivered to one receiver."""
         if self.parts is None:
-            self.counts.is_lost(self.count, is_expired)
+            self.counts.count_dropped(self.count, is_expired)
             return
         for _, counts, numbers in self.parts:
-            counts.is_lost(len(numbers), is_expired)
+            counts.count_dropped(len(numbers), is_expired)
 
     def _copy(self, frames: bytes, count: int) -> MessageRun:
         made = MessageRun(
@@ -262,23 +262,24 @@ def _sliced(part: Part, start: int, end: int) -> Part:
 
 
 class CutThrough(Struct, eq=False):
-    """A frame written to `line` as it was received, before it is counted.
+    """A frame written to `connection` as it was received, before it is counted.
 
-    The publisher sent it with packet identifier `answers`, the receiver gets it with `packet_id`;
-    both are 0 at QoS 0. It can stand for a run with `left` unacknowledged messages.
+    The publisher sent it with packet identifier `publisher_packet_id`, the receiver gets it with
+    `packet_id`; both are 0 at QoS 0. It can stand for a run with `unacknowledged` unacknowledged
+    messages.
     """
 
-    line: ConnectionPort
+    connection: ConnectionPort
     frame: bytes
     qos: int
-    answers: int
+    publisher_packet_id: int
     selection: Selection
     publisher: Receiver
     at_ms: int
     number: int
     expiry_s: int
     packet_id: int = 0
-    left: int = 1
+    unacknowledged: int = 1
 
     @property
     def size(self) -> int:
@@ -291,7 +292,7 @@ class CutThrough(Struct, eq=False):
     @property
     def run(self) -> MessageRun:
         """This frame as a run."""
-        route = self.selection.way.route
+        route = self.selection.fan_out.channel_fan_out
         copy = self.selection.copies[0]
         return MessageRun(
             self.frame,
@@ -309,14 +310,14 @@ class CutThrough(Struct, eq=False):
 
     def ack(self) -> bytes:
         """The PUBACK for the publisher, at QoS 1."""
-        return _PUBACK + self.answers.to_bytes(2, "big")
+        return _PUBACK + self.publisher_packet_id.to_bytes(2, "big")
 
 
 class RunForwarder:
     """Forwards the frames of one publisher to their receivers."""
 
-    def __init__(self, hub: BrokerContext, publisher: str, is_v5: bool) -> None:
-        self.hub = hub
+    def __init__(self, context: BrokerContext, publisher: str, is_v5: bool) -> None:
+        self.context = context
         self.publisher = publisher
         self.is_v5 = is_v5
 
@@ -334,16 +335,16 @@ class RunForwarder:
         parts: dict[int, Part] = {}
         sizes = frames.sizes() if numbers is None else []
         for label in labels:
-            route = frames.ways[label].way.route
+            route = frames.ways[label].fan_out.channel_fan_out
             if numbers is not None:
                 parts[label] = Part(route.channel, route.counts, numbers[label])
                 continue
-            entered = self.hub.enter_run(sizes[label][0])
+            entered = self.context.assign_numbers(sizes[label][0])
             parts[label] = Part(route.channel, route.counts, entered)
             if route.is_kept:
                 self.keep(frames, label, route, entered)
         # Receivers with their labels and copies; events of the same importance stay in order.
-        wanting: dict[tuple[object, ...], dict[tuple[object, ...], Wanted]] = {}
+        wanting: dict[tuple[object, ...], dict[tuple[object, ...], CopyLabels]] = {}
         for label in labels:
             for copy in frames.ways[label].copies:
                 place = (copy.receiver, copy.rank, copy.grant.importance)
@@ -370,7 +371,7 @@ class RunForwarder:
                     copy.receiver.forward(run)
 
     def _interleave(
-        self, frames: Frames, parts: dict[int, Part], several: list[Wanted], events: _Events
+        self, frames: Frames, parts: dict[int, Part], several: list[CopyLabels], events: _Events
     ) -> None:
         """Deliver what one receiver gets of a channel, each stretch according to its own copy."""
         qos = frames.qos
@@ -397,9 +398,9 @@ class RunForwarder:
     def forward_all(self, frames: Frames) -> None:
         """Forward frames that all have one label, the common case."""
         selection: Selection = frames.ways[0]
-        route = selection.way.route
+        route = selection.fan_out.channel_fan_out
         copies = selection.copies
-        numbers = self.hub.enter_run(frames.count)
+        numbers = self.context.assign_numbers(frames.count)
         if not copies and not route.is_kept:
             return
         taken, _, expiry_s = frames.take(b"\1")
@@ -471,7 +472,7 @@ class RunForwarder:
             frames,
             len(numbers),
             copy.grant,
-            self.hub.now_ms,
+            self.context.now_ms,
             numbers[0],
             channel,
             self.publisher,
@@ -484,7 +485,7 @@ class RunForwarder:
     def keep(self, frames: Frames, label: int, route: FanOut, numbers: range) -> None:
         """Append the frames of a label to the journal."""
         taken, _, _ = frames.take(bytes(label) + b"\1")
-        hub = self.hub
+        hub = self.context
         kept = KeptRun(
             taken,
             self.is_v5,
@@ -499,10 +500,16 @@ class RunForwarder:
 
     def messages(self, frames: Frames, label: int) -> Iterator[tuple[MqttMessage, int]]:
         """The frames of a label as messages without numbers, with their packet identifiers."""
-        route = frames.ways[label].way.route
+        route = frames.ways[label].fan_out.channel_fan_out
         for start, end in frames.places(label):
             message, packet_id, _ = read_message(
-                frames.data, start, end, self.is_v5, self.publisher, self.hub.now_ms, route.channel
+                frames.data,
+                start,
+                end,
+                self.is_v5,
+                self.publisher,
+                self.context.now_ms,
+                route.channel,
             )
             message.counts = route.counts
             yield message, packet_id
@@ -511,13 +518,13 @@ class RunForwarder:
 class _Events:
     """Messages of labels, decoded when the first receiver needs them."""
 
-    def __init__(self, forwarding: RunForwarder, frames: Frames, parts: dict[int, Part]) -> None:
-        self._forwarding = forwarding
+    def __init__(self, forwarder: RunForwarder, frames: Frames, parts: dict[int, Part]) -> None:
+        self._forwarder = forwarder
         self._frames = frames
         self._parts = parts
         self._messages: dict[int, list[tuple[int, MqttMessage]]] = {}
 
-    def deliver(self, several: list[Wanted]) -> None:
+    def deliver(self, several: list[CopyLabels]) -> None:
         """Deliver one receiver's messages in order of arrival."""
         found = [
             (start, message, copy)
@@ -537,7 +544,7 @@ class _Events:
             found = self._messages[label] = []
             numbers = self._parts[label].numbers
             places = self._frames.places(label)
-            messages = self._forwarding.messages(self._frames, label)
+            messages = self._forwarder.messages(self._frames, label)
             for number, (start, _), (message, _) in zip(numbers, places, messages, strict=True):
                 message.number = number
                 found.append((start, message))
@@ -569,7 +576,7 @@ def read_message(
     if is_v5:
         properties, at = decode_properties(data, at, end, PacketType.PUBLISH)
         if properties is not NO_PROPERTIES:
-            block = passed_on_block(properties)
+            block = forwarded_block(properties)
     expiry_s = properties.message_expiry_s
     message = MqttMessage(
         channel,

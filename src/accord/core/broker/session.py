@@ -25,7 +25,6 @@ from accord.core.broker.broker_context import BrokerContext, ConnectionPort, Sha
 from accord.core.broker.delivery import (
     DENIED,
     EXPIRED,
-    GONE,
     OFFLINE,
     PACKET_TOO_LARGE,
     QUEUE_FULL,
@@ -36,12 +35,13 @@ from accord.core.broker.delivery import (
     SENT,
     SESSION_ENDED,
     SLOW_READER,
+    SUPERSEDED,
     WAITING,
     ClientDelivery,
     expires_ms,
 )
 from accord.core.broker.delivery_accounting import (
-    count_lost,
+    count_dropped,
     count_sent,
     received_ms,
     record_outcome,
@@ -81,30 +81,30 @@ _NO_RUNS: Final[dict[int, InFlightRun | CutThrough]] = {}
 _NO_IDS: Final[set[int]] = set()
 _NO_ALIASES: Final[dict[bytes, int]] = {}
 # Queue entries with their bytes as sent, until they are counted.
-_NOTHING_TAKEN: Final[list[tuple[MessageRun | ClientDelivery, int]]] = []
+_NOTHING_PULLED: Final[list[tuple[MessageRun | ClientDelivery, int]]] = []
 
 
 class MqttSession(Receiver):
     __slots__ = (
-        "_taken",
+        "_pulled",
         "alias_limit",
         "aliases",
         "being_shaped",
+        "connection",
+        "context",
         "denied",
         "ends_ms",
         "expiry_s",
         "flows",
-        "follows",
-        "hub",
         "in_flight",
         "in_flight_bytes",
         "is_durable",
-        "is_held",
+        "is_rate_limited",
         "last_packet_id",
-        "line",
         "outbox",
         "owner",
         "packet_limit",
+        "predecessor_position",
         "predicates",
         "published",
         "queued_ids",
@@ -118,17 +118,17 @@ class MqttSession(Receiver):
         "timer",
         "unacknowledged",
         "version",
-        "wants_names",
+        "wants_event_ids",
         "will",
         "will_due_ms",
         "window",
     )
 
-    def __init__(self, client: str, hub: BrokerContext) -> None:
-        super().__init__(client, Entity(client, "", (), hub.node))
-        limits = hub.limits
-        self.hub = hub
-        self.line: ConnectionPort | None = None
+    def __init__(self, client: str, context: BrokerContext) -> None:
+        super().__init__(client, Entity(client, "", (), context.node))
+        limits = context.limits
+        self.context = context
+        self.connection: ConnectionPort | None = None
         self.owner = ""  # the client's user
         self.denied: tuple[str, ...] = ()  # filters of channels whose events are withheld
         self.expiry_s = 0
@@ -136,7 +136,7 @@ class MqttSession(Receiver):
         self.will: Will | None = None
         self.will_due_ms = 0
         self.ends_ms = 0  # when the session expires; 0 while connected
-        self.follows = 0  # log position of the record that ended the previous session
+        self.predecessor_position = 0  # log position of the record that ended the previous session
         self.timer: Timer | None = None
         self.subscriptions: dict[str, RouterSubscription] = {}
         self.predicates = 0
@@ -144,7 +144,7 @@ class MqttSession(Receiver):
             bytes_limit=limits.outbox_bytes,
             tracked_limit=limits.queue_messages,
             tracked_bytes_limit=limits.queue_bytes,
-            discipline=hub.discipline,
+            discipline=context.discipline,
         )
         # Queued messages that a later one of the same channel and key replaces. Few are being
         # shaped at a time.
@@ -165,57 +165,57 @@ class MqttSession(Receiver):
         self.sent = 0
         self.sent_bytes = 0
         self.shed = 0
-        self._taken = _NOTHING_TAKEN
-        self.is_held = False  # whether the client advertised a maximum rate
+        self._pulled = _NOTHING_PULLED
+        self.is_rate_limited = False  # whether the client advertised a maximum rate
         # Limits of the current connection.
         self.version = V311
         self.window = limits.inflight
         self.packet_limit = 0
         self.alias_limit = 0
         self.aliases = _NO_ALIASES
-        self.wants_names = False
+        self.wants_event_ids = False
 
     def attach(
         self,
-        line: ConnectionPort,
+        connection: ConnectionPort,
         version: int,
         window: int,
         packet_limit: int,
         alias_limit: int,
-        wants_names: bool = False,
+        wants_event_ids: bool = False,
     ) -> None:
         """Attach a connection and requeue unacknowledged messages for retransmission."""
-        self.line = line
+        self.connection = connection
         self.is_connected = True
         self.ends_ms = 0
         self.version = version
-        self.window = min(window, self.hub.limits.inflight)
+        self.window = min(window, self.context.limits.inflight)
         self.packet_limit = packet_limit
         self.alias_limit = alias_limit
         self.aliases = {} if alias_limit else _NO_ALIASES
-        self.wants_names = wants_names
-        self.dialect = 0 if packet_limit or alias_limit or wants_names else version
+        self.wants_event_ids = wants_event_ids
+        self.dialect = 0 if packet_limit or alias_limit or wants_event_ids else version
         self.run_qos = 1
-        self.forget_routes()
+        self.invalidate_fan_outs()
         for delivery in self.unacknowledged.values():
             if delivery.stage == RELEASED:
-                line.reply(_PUBREL + delivery.packet_id.to_bytes(2, "big"))
+                connection.reply(_PUBREL + delivery.packet_id.to_bytes(2, "big"))
         if not self.outbox.is_empty():
-            self.hub.wake(line)
+            self.context.wake(connection)
 
     def detach(self) -> None:
         """Detach the closed connection: QoS 0 messages are shed, others wait for the next one."""
-        self.line = None
+        self.connection = None
         self.is_connected = False
         self.dialect = 0
-        self.forget_routes()
+        self.invalidate_fan_outs()
         for parcel in self.outbox.drop_untracked():
             self._shed(parcel, OFFLINE)
         self.replaceable = {
             key: each for key, each in self.replaceable.items() if each.qos and each.stage == QUEUED
         }
         if self.is_durable:
-            self._take_runs_apart()
+            self._split_runs()
         if self.outbox.tracked or self.unacknowledged:
             self.requeue()
 
@@ -238,7 +238,7 @@ class MqttSession(Receiver):
             self.denied = patterns
             for subscription in self.subscriptions.values():
                 subscription.denied = patterns
-            self.forget_routes()
+            self.invalidate_fan_outs()
 
     def drop_denied(self) -> None:
         """Drop queued events of denied channels, for a client that is offline."""
@@ -252,19 +252,19 @@ class MqttSession(Receiver):
         if denied:
             self.requeue()
 
-    def forget_routes(self) -> None:
+    def invalidate_fan_outs(self) -> None:
         """Invalidate fan-outs, which cache whether a receiver is connected and its frame format."""
         for subscription in self.subscriptions.values():
-            self.hub.router.invalidate(subscription.pattern)
+            self.context.router.invalidate(subscription.pattern)
 
     def forward(self, run: EventRun) -> None:
-        line = self.line
+        line = self.connection
         if line is None:
             self._shed(run, OFFLINE)
             return
         assert isinstance(run, MessageRun)
         if run.qos and self.is_durable:
-            owned = self._owned(run)
+            owned = self._record_run(run)
             if owned is None:
                 for message, identifiers in run.messages():
                     self._deliver_tracked(message, run.qos, False, identifiers, run.grant)
@@ -272,10 +272,10 @@ class MqttSession(Receiver):
             run = owned
         shed = self.outbox.put_tracked(run) if run.qos else self.outbox.put(run)
         if shed is not None:
-            self._give_way(shed)
+            self._drop_overflow(shed)
         if not line.is_dirty:
             line.is_dirty = True
-            self.hub.dirty.append(line)
+            self.context.dirty.append(line)
 
     def deliver(
         self,
@@ -289,7 +289,7 @@ class MqttSession(Receiver):
         if qos > 0:
             self._deliver_tracked(message, qos, is_retained, identifiers, grant)
             return
-        hub = self.hub
+        hub = self.context
         counts = message.counts
         if (
             self.dialect
@@ -315,11 +315,11 @@ class MqttSession(Receiver):
             self.forward(run)
             return
         delivery = ClientDelivery(message, 0, is_retained, identifiers, 0, hub.now_ms, grant)
-        if self.line is None:
+        if self.connection is None:
             self._shed(delivery, OFFLINE)
         elif grant.keeps_order and self.is_durable and hub.has_pending():
             self._hold(delivery)  # like those before it
-        elif not self._starts_shaping(delivery):
+        elif not self._start_shaping(delivery):
             self._queue(delivery)
 
     def deliver_kept(
@@ -334,21 +334,21 @@ class MqttSession(Receiver):
 
         It is not recorded: it is on disk already, and the requester can request it again.
         """
-        hub = self.hub
+        hub = self.context
         packet_id = self._new_packet_id() if qos else 0
         delivery = ClientDelivery(message, qos, False, identifiers, packet_id, hub.now_ms, grant)
         if bin_ >= 0:
             delivery.bin = bin_
         if qos and packet_id == 0:
             self._count(QUEUE_FULL, 1)
-            self._note(delivery, REFUSED_OUTCOME, QUEUE_FULL)
+            self._record_outcome(delivery, REFUSED_OUTCOME, QUEUE_FULL)
             return None
         if qos:
             self.unacknowledged[packet_id] = delivery
-        elif self.line is None:
+        elif self.connection is None:
             self._shed(delivery, OFFLINE)
             return None
-        if not self._starts_shaping(delivery):
+        if not self._start_shaping(delivery):
             self._queue(delivery)
         return delivery
 
@@ -366,26 +366,26 @@ class MqttSession(Receiver):
 
     def _queue(self, delivery: ClientDelivery) -> None:
         """Queue a message until it can be sent, or until the client reconnects."""
-        if delivery.message.key and delivery.grant.is_replacing and self._replaces(delivery):
+        if delivery.message.key and delivery.grant.is_replacing and self._replace_older(delivery):
             pass
         elif delivery.is_tracked:
             refused = self.outbox.put_tracked(delivery)
             if refused is not None:
-                self._give_way(refused)
+                self._drop_overflow(refused)
         else:
             shed = self.outbox.put(delivery)
             if shed is not None:
-                self._give_way(shed)
-        line = self.line
+                self._drop_overflow(shed)
+        line = self.connection
         if line is not None and not line.is_dirty:
-            self.hub.wake(line)
+            self.context.wake(line)
 
-    def _replaces(self, delivery: ClientDelivery) -> bool:
+    def _replace_older(self, delivery: ClientDelivery) -> bool:
         """Whether `delivery` replaced an older message with its key, or a newer one replaced it."""
         key = (delivery.message.channel, delivery.message.key)
         older = self.replaceable.get(key)
         if older is not None and older.stage == QUEUED and _is_newer(older, delivery):
-            self._is_replaced(delivery, older)  # it was shaped or in transit for too long
+            self._record_replaced(delivery, older)  # it was shaped or in transit for too long
             return True
         if not self.replaceable:
             self.replaceable = {}
@@ -393,60 +393,60 @@ class MqttSession(Receiver):
         if older is None or older.stage != QUEUED or older.was_sent:
             return False
         is_tracked = older.qos > 0
-        self._is_replaced(older, delivery)
+        self._record_replaced(older, delivery)
         if is_tracked != (delivery.qos > 0) or older.bin != delivery.bin:
-            self.outbox.void(older, is_tracked)
+            self.outbox.remove(older, is_tracked)
             return False
-        older.takes_over(delivery)
+        older.replace_with(delivery)
         self.replaceable[key] = older
         if is_tracked:
             self.unacknowledged[older.packet_id] = older
         given_way = self.outbox.resize(older, delivery.size, is_tracked, delivery.expires_ms)
         if given_way is not None:
-            self._give_way(given_way)
+            self._drop_overflow(given_way)
         return True
 
-    def _give_way(self, parcels: list[QueueEntry]) -> None:
+    def _drop_overflow(self, entries: list[QueueEntry]) -> None:
         """Account for messages refused or shed because the queue is full."""
-        for each in parcels:
+        for each in entries:
             if isinstance(each, ClientDelivery | MessageRun) and each.qos:
                 if isinstance(each, ClientDelivery):
-                    self._forget(each)
+                    self._remove(each)
                 else:
-                    self._forget_run(each)
+                    self._release_run(each)
                 self._count(QUEUE_FULL, each.count)
-                self._note(each, REFUSED_OUTCOME, QUEUE_FULL)
+                self._record_outcome(each, REFUSED_OUTCOME, QUEUE_FULL)
             else:
                 self._shed(each, SLOW_READER)
 
-    def _is_replaced(self, older: ClientDelivery, delivery: ClientDelivery) -> None:
+    def _record_replaced(self, older: ClientDelivery, delivery: ClientDelivery) -> None:
         if older.qos:
-            self._forget(older)
+            self._remove(older)
         self._count(REPLACED, 1)
         counts = older.message.counts
         if counts is not None:
             counts.replaced += 1
-        if self.hub.ledger.is_on:
-            self._note(older, REPLACED_OUTCOME, replacement_detail(delivery.number))
+        if self.context.ledger.is_on:
+            self._record_outcome(older, REPLACED_OUTCOME, replacement_detail(delivery.number))
 
-    def _overtakes(self, delivery: ClientDelivery) -> None:
+    def _replace_shaping(self, delivery: ClientDelivery) -> None:
         """Drop messages being shaped that this later message of the same key replaces."""
         message = delivery.message
         left: list[ClientDelivery] = []
         for older in self.being_shaped:
             if older.message.key == message.key and older.message.channel == message.channel:
-                self._is_replaced(older, delivery)
-                older.stage = GONE
+                self._record_replaced(older, delivery)
+                older.stage = SUPERSEDED
             else:
                 left.append(older)
         self.being_shaped = tuple(left)
 
-    def _starts_shaping(self, delivery: ClientDelivery) -> bool:
+    def _start_shaping(self, delivery: ClientDelivery) -> bool:
         """Whether `delivery` has to wait until its message is shaped."""
         if self.being_shaped and delivery.message.key and delivery.grant.is_replacing:
-            self._overtakes(delivery)
-        hub = self.hub
-        line = self.line
+            self._replace_shaping(delivery)
+        hub = self.context
+        line = self.connection
         if not delivery.grant.shaping or not hub.is_shaping or not hub.has_workers or line is None:
             return False
         if self.flows is None:
@@ -456,12 +456,12 @@ class MqttSession(Receiver):
             return False
         shaped = delivery.message.shaped
         if shaped is not None and shape in shaped:
-            delivery.becomes(shaped[shape])
+            delivery.use_shaped(shaped[shape])
             return False
         if not join_shaping(hub, delivery, shape, HeldDelivery(self, delivery)):
             return False
         delivery.stage = WAITING
-        delivery.waits += 1
+        delivery.pending_conditions += 1
         if delivery.message.key:
             self.being_shaped += (delivery,)
         return True
@@ -472,7 +472,7 @@ class MqttSession(Receiver):
         # Repeated because everything taken may have expired.
         while outbox.bytes or outbox.tracked:
             window = self._free_window() if outbox.tracked else 0
-            line = self.line
+            line = self.connection
             if line is None or (window <= 0 and not outbox.bytes):
                 return
             gate = line.link.gate
@@ -482,26 +482,26 @@ class MqttSession(Receiver):
             else:
                 parcels = outbox.take_admitted(bytes_wanted, window, gate)
                 if not parcels:
-                    if self._gives_up(gate, line.link):
+                    if self._expire_head(gate, line.link):
                         continue
                     return
             if self._to_frames(parcels, line, frames):
                 return
 
     def _to_frames(
-        self, parcels: list[QueueEntry], line: ConnectionPort, frames: list[bytes]
+        self, entries: list[QueueEntry], connection: ConnectionPort, frames: list[bytes]
     ) -> bool:
         """Append the entries that are still useful to `frames`; False if none is."""
-        now_ms = self.hub.now_ms
-        link = line.link
-        useful: Iterable[QueueEntry] = parcels
+        now_ms = self.context.now_ms
+        link = connection.link
+        useful: Iterable[QueueEntry] = entries
         # A single entry on a link not known to be slow only has to be in time now.
-        if len(parcels) > 1 or (
-            parcels[0].expires_ms > 0
-            and (parcels[0].expires_ms <= now_ms or link.rate_bps or link.limit_bps)
+        if len(entries) > 1 or (
+            entries[0].expires_ms > 0
+            and (entries[0].expires_ms <= now_ms or link.rate_bps or link.limit_bps)
         ):
-            useful = self._still_useful(parcels, link)
-        taken = self._taken or []
+            useful = self._still_useful(entries, link)
+        taken = self._pulled or []
         for parcel in useful:
             if isinstance(parcel, MessageRun):
                 is_aged = parcel.expiry_s >= 0 and now_ms - parcel.queued_ms >= 1000
@@ -514,7 +514,7 @@ class MqttSession(Receiver):
                     self._shed(parcel, PACKET_TOO_LARGE)
                     continue
                 if parcel.message.key:
-                    self._is_unreplaceable(parcel)
+                    self._clear_replaceable(parcel)
                 if parcel.qos:
                     parcel.stage = SENT
                     parcel.was_sent = True
@@ -524,16 +524,16 @@ class MqttSession(Receiver):
                     self.in_flight_bytes += parcel.size
             frames.append(frame)
             taken.append((parcel, len(frame)))
-        self._taken = taken
+        self._pulled = taken
         return bool(taken)
 
-    def count_taken(self) -> None:
+    def count_pulled(self) -> None:
         """Count and record what `pull` returned; called once that is being sent."""
-        taken = self._taken
+        taken = self._pulled
         if not taken:
             return
-        self._taken = _NOTHING_TAKEN
-        hub = self.hub
+        self._pulled = _NOTHING_PULLED
+        hub = self.context
         counters = hub.counters
         now_ms = hub.now_ms
         # Entries queued together are counted together.
@@ -547,10 +547,10 @@ class MqttSession(Receiver):
             wait_ms = now_ms - parcel.queued_ms
             if self.flows is not None:
                 self.flows.sent(parcel.importance, size)
-            count_sent(hub, self.line, self.name, parcel, size, wait_ms)
+            count_sent(hub, self.connection, self.name, parcel, size, wait_ms)
             if wait_ms != waited_ms or parcel.importance != importance:
                 if waited:
-                    counters.waited(importance, waited_ms, waited)
+                    counters.count_wait(importance, waited_ms, waited)
                 waited_ms = wait_ms
                 importance = parcel.importance
                 waited = 0
@@ -558,17 +558,17 @@ class MqttSession(Receiver):
             sent += count
             sent_bytes += size
             counters.publishes_sent[parcel.qos] += count
-        counters.waited(importance, waited_ms, waited)
+        counters.count_wait(importance, waited_ms, waited)
         counters.publish_bytes_sent += sent_bytes
         counters.packets_sent += sent
         self.sent += sent
         self.sent_bytes += sent_bytes
 
-    def _still_useful(self, parcels: list[QueueEntry], link: LinkEstimator) -> Iterator[QueueEntry]:
+    def _still_useful(self, entries: list[QueueEntry], link: LinkEstimator) -> Iterator[QueueEntry]:
         """The entries expected to arrive in time, given the link estimate."""
-        now_ms = self.hub.now_ms
+        now_ms = self.context.now_ms
         size = 0
-        for parcel in parcels:
+        for parcel in entries:
             if parcel.expires_ms > 0:
                 due_ms = now_ms + link.sending_ms(size + parcel.size)
                 if parcel.expires_ms <= due_ms:
@@ -588,7 +588,7 @@ class MqttSession(Receiver):
     def _frames_of(self, run: MessageRun) -> bytes:
         """The frames of a run with current expiry intervals and packet identifiers."""
         frames = run.frames
-        waited_s = (self.hub.now_ms - run.queued_ms) // 1000 if run.expiry_s >= 0 else 0
+        waited_s = (self.context.now_ms - run.queued_ms) // 1000 if run.expiry_s >= 0 else 0
         if waited_s > 0:
             frames = rewrite(frames, run.is_v5, run.is_v5, run.qos, waited_s, b"")
         if not run.qos:
@@ -618,7 +618,7 @@ class MqttSession(Receiver):
         """Whether a QoS 1 message that need not be recorded may be sent."""
         return not self.is_durable and self._free_window() > 0
 
-    def tracks(self, made: CutThrough) -> None:
+    def track(self, made: CutThrough) -> None:
         """Assign a packet identifier to `made` and track its acknowledgement."""
         packet_id = made.packet_id = self._new_packet_id()
         made.frame = number(made.frame, packet_id)
@@ -629,15 +629,15 @@ class MqttSession(Receiver):
         self.in_flight += 1
         self.in_flight_bytes += len(made.frame)
 
-    def _gives_up(self, gate: Gate, link: LinkEstimator) -> bool:
+    def _expire_head(self, gate: Gate, link: LinkEstimator) -> bool:
         """Drop the head of the queue if it can't arrive in time; False if it can."""
         head = self.outbox.peek(self._free_window())
         if head is None or head.expires_ms == 0 or head.count > 1:
             return False
         takes_ms = gate.wait_us // 1_000 + link.sending_ms(head.size)
-        if head.expires_ms > self.hub.now_ms + takes_ms:
+        if head.expires_ms > self.context.now_ms + takes_ms:
             return False
-        self.outbox.void(head, is_tracked(head))
+        self.outbox.remove(head, is_tracked(head))
         self._expire(head)
         return True
 
@@ -645,16 +645,16 @@ class MqttSession(Receiver):
         """The entry `pull` would start with, as far as `gate` permits."""
         outbox = self.outbox
         head = outbox.peek(self._free_window(), 1, gate)
-        line = self.line
+        line = self.connection
         while head is None and gate is not None and line is not None:
-            if not self._gives_up(gate, line.link):
+            if not self._expire_head(gate, line.link):
                 break
             head = outbox.peek(self._free_window(), 1, gate)
         return head
 
     def expire(self) -> None:
         """Drop queued messages that have expired."""
-        for parcel in self.outbox.expire(self.hub.now_ms):
+        for parcel in self.outbox.expire(self.context.now_ms):
             self._expire(parcel)
 
     def has_waiting(self) -> bool:
@@ -672,15 +672,15 @@ class MqttSession(Receiver):
             return 0
         return self.window - self.in_flight
 
-    def acknowledged(self, packet_id: int) -> bool:
+    def on_puback(self, packet_id: int) -> bool:
         """PUBACK for one QoS 1 message; False if none was sent with this identifier."""
-        return self.acknowledged_run(packet_id, 1)
+        return self.on_pubacks(packet_id, 1)
 
-    def acknowledged_run(self, first: int, count: int) -> bool:
+    def on_pubacks(self, first: int, count: int) -> bool:
         """PUBACK for `count` identifiers from `first` on; False if none matches."""
         done: list[tuple[int, int]] = []
         for packet_id in range(first, first + count):
-            if not self._is_acknowledged(packet_id):
+            if not self._acknowledge(packet_id):
                 continue
             if done and sum(done[-1]) == packet_id:
                 done[-1] = (done[-1][0], done[-1][1] + 1)
@@ -690,17 +690,17 @@ class MqttSession(Receiver):
             return False
         if self.is_durable:
             for start, several in done:
-                self.hub.record(DoneRun(self.name, start, several))
-        if self.outbox.tracked and self.line is not None:
-            self.hub.wake(self.line)
+                self.context.record(DoneRun(self.name, start, several))
+        if self.outbox.tracked and self.connection is not None:
+            self.context.wake(self.connection)
         return True
 
-    def _is_acknowledged(self, packet_id: int) -> bool:
+    def _acknowledge(self, packet_id: int) -> bool:
         sent = self.sent_runs.pop(packet_id, None)
         if sent is not None:
-            sent.left -= 1
+            sent.unacknowledged -= 1
             self.in_flight -= 1
-            if sent.left == 0:
+            if sent.unacknowledged == 0:
                 self.in_flight_bytes -= sent.size
             return True
         delivery = self.unacknowledged.get(packet_id)
@@ -711,30 +711,30 @@ class MqttSession(Receiver):
         self.in_flight_bytes -= delivery.size
         return True
 
-    def taken(self, packet_id: int, is_refused: bool) -> bool:
+    def on_pubrec(self, packet_id: int, is_refused: bool) -> bool:
         """PUBREC: the client received a QoS 2 message, or refused it."""
         delivery = self.unacknowledged.get(packet_id)
         if delivery is None or delivery.qos != 2 or delivery.stage < SENT:
             return False
         if is_refused:
             self._count(REFUSED, 1)
-            self._note(delivery, REFUSED_OUTCOME, REFUSED)
+            self._record_outcome(delivery, REFUSED_OUTCOME, REFUSED)
             self._finish(delivery)
             return True
-        line = self.line
+        line = self.connection
         if delivery.stage == SENT:
             delivery.stage = RELEASED
             if self.is_durable:
-                self.hub.record(Released(self.name, packet_id))
+                self.context.record(Released(self.name, packet_id))
         if line is not None:
             frame = _PUBREL + packet_id.to_bytes(2, "big")
-            if self.is_durable and self.hub.has_pending():
+            if self.is_durable and self.context.has_pending():
                 line.hold(frame)
             else:
                 line.reply(frame)
         return True
 
-    def completed(self, packet_id: int) -> bool:
+    def on_pubcomp(self, packet_id: int) -> bool:
         """PUBCOMP: the client released a QoS 2 message's identifier."""
         delivery = self.unacknowledged.get(packet_id)
         if delivery is None or delivery.stage != RELEASED:
@@ -744,15 +744,15 @@ class MqttSession(Receiver):
 
     def admit(self, delivery: ClientDelivery) -> None:
         """Count down what `delivery` waits for; queue it once it is recorded and shaped."""
-        delivery.waits -= 1
-        if delivery.waits > 0 or delivery.stage == GONE:
+        delivery.pending_conditions -= 1
+        if delivery.pending_conditions > 0 or delivery.stage == SUPERSEDED:
             return
         if delivery in self.being_shaped:
             self.being_shaped = tuple(each for each in self.being_shaped if each is not delivery)
         if delivery.qos:
             if self.unacknowledged.get(delivery.packet_id) is not delivery:
                 return
-        elif self.line is None:
+        elif self.connection is None:
             self._shed(delivery, OFFLINE)
             return
         delivery.stage = QUEUED
@@ -762,13 +762,13 @@ class MqttSession(Receiver):
         """End the session: everything pending is shed."""
         for delivery in self.unacknowledged.values():
             self._count(SESSION_ENDED, 1)
-            self._note(delivery, SHED, SESSION_ENDED)
+            self._record_outcome(delivery, SHED, SESSION_ENDED)
         for sent in dict.fromkeys(self.sent_runs.values()):
-            self._count(SESSION_ENDED, sent.left)
+            self._count(SESSION_ENDED, sent.unacknowledged)
             marks = bytes(self.sent_runs.get(each) is sent for each in sent.ids)
             for is_left, piece in sent.run.pieces(marks):
                 if is_left:
-                    self._note(piece, SHED, SESSION_ENDED)
+                    self._record_outcome(piece, SHED, SESSION_ENDED)
         self.unacknowledged = {}
         self.sent_runs = _NO_RUNS
         self.queued_ids = _NO_IDS
@@ -776,7 +776,7 @@ class MqttSession(Receiver):
         self.being_shaped = ()
         self._drop_tracked(SESSION_ENDED)
         for subscription in self.subscriptions.values():
-            self.hub.router.remove(subscription)
+            self.context.router.remove(subscription)
         self.subscriptions = {}
         self.predicates = 0
 
@@ -787,13 +787,13 @@ class MqttSession(Receiver):
         assert self.in_flight_bytes == sum(
             delivery.size for delivery in self.unacknowledged.values() if delivery.stage >= SENT
         ) + sum(sent.size for sent in sent_runs)
-        assert sum(sent.left for sent in sent_runs) == len(self.sent_runs)
+        assert sum(sent.unacknowledged for sent in sent_runs) == len(self.sent_runs)
         assert not self.sent_runs.keys() & self.unacknowledged.keys()
         assert self.queued_ids.isdisjoint(self.sent_runs.keys() | self.unacknowledged.keys())
-        waiting = [each for each in self.outbox.tracked_parcels() if isinstance(each, MessageRun)]
+        waiting = [each for each in self.outbox.tracked_entries() if isinstance(each, MessageRun)]
         assert len(self.queued_ids) == sum(run.count for run in waiting if run.first_id)
         assert self.in_flight <= max(self.window, sum(stage == RELEASED for stage in stages))
-        for parcel in self.outbox.tracked_parcels():
+        for parcel in self.outbox.tracked_entries():
             assert (
                 isinstance(parcel, MessageRun)
                 or not cast("ClientDelivery", parcel).qos
@@ -814,14 +814,14 @@ class MqttSession(Receiver):
         identifiers: tuple[int, ...],
         grant: Grant,
     ) -> None:
-        hub = self.hub
+        hub = self.context
         packet_id = self._new_packet_id()
         delivery = ClientDelivery(
             message, qos, is_retained, identifiers, packet_id, hub.now_ms, grant
         )
         if packet_id == 0:
             self._count(QUEUE_FULL, 1)
-            self._note(delivery, REFUSED_OUTCOME, QUEUE_FULL)
+            self._record_outcome(delivery, REFUSED_OUTCOME, QUEUE_FULL)
             return
         self.unacknowledged[packet_id] = delivery
         if self.is_durable and hub.is_durable:
@@ -829,42 +829,42 @@ class MqttSession(Receiver):
             hub.record(Queued(self.name, packet_id, number, qos, is_retained, identifiers))
             if qos == 2 or grant.keeps_order:
                 self._hold(delivery)
-        if not self._starts_shaping(delivery) and delivery.waits == 0:
+        if not self._start_shaping(delivery) and delivery.pending_conditions == 0:
             self._queue(delivery)
 
     def _hold(self, delivery: ClientDelivery) -> None:
         """Queue `delivery` once everything recorded so far is on disk."""
         delivery.stage = WAITING
-        delivery.waits += 1
-        self.hub.hold(HeldDelivery(self, delivery))
+        delivery.pending_conditions += 1
+        self.context.hold(HeldDelivery(self, delivery))
 
-    def _owned(self, run: MessageRun) -> MessageRun | None:
+    def _record_run(self, run: MessageRun) -> MessageRun | None:
         """Copy a run for this durable session and record it; None if identifiers are exhausted."""
         ids = self._free_range(run.count)
         if ids is None:
             return None
-        hub = self.hub
+        hub = self.context
         if hub.is_durable:
             if not run.stored_as:
-                run.stored_as = hub.new_number(run.count)
+                run.stored_as = hub.new_record_number(run.count)
                 hub.record(stored_run(run))
             hub.record(QueuedRun(self.name, ids.start, run.stored_as, run.count))
         if self.queued_ids:
             self.queued_ids.update(ids)
         else:
             self.queued_ids = set(ids)
-        return run.owned(ids.start)
+        return run.with_ids(ids.start)
 
-    def _forget_run(self, run: MessageRun) -> None:
+    def _release_run(self, run: MessageRun) -> None:
         """Release the identifiers of a run that will not be sent."""
         if run.first_id:
             self.queued_ids.difference_update(range(run.first_id, run.first_id + run.count))
-            self.hub.record(DoneRun(self.name, run.first_id, run.count))
+            self.context.record(DoneRun(self.name, run.first_id, run.count))
 
-    def in_order(self) -> Iterator[ClientDelivery | tuple[MessageRun, bool]]:
+    def iter_unacknowledged(self) -> Iterator[ClientDelivery | tuple[MessageRun, bool]]:
         """Unacknowledged messages in order of arrival; runs with whether they were sent."""
         runs: list[tuple[MessageRun, bool]] = []
-        for parcel in self.outbox.tracked_parcels():
+        for parcel in self.outbox.tracked_entries():
             if isinstance(parcel, MessageRun) and parcel.first_id:
                 runs.append((parcel, False))
         for sent in dict.fromkeys(self.sent_runs.values()):
@@ -879,11 +879,11 @@ class MqttSession(Receiver):
             yield delivery
         yield from reversed(runs)
 
-    def _take_runs_apart(self) -> None:
+    def _split_runs(self) -> None:
         """Split runs into single messages, which can be retransmitted."""
         if not self.sent_runs and not self.queued_ids:
             return
-        found = list(self.in_order())
+        found = list(self.iter_unacknowledged())
         self.unacknowledged = {}
         for each in found:
             if isinstance(each, ClientDelivery):
@@ -891,7 +891,7 @@ class MqttSession(Receiver):
                 continue
             run, was_sent = each
             if not was_sent:
-                self.outbox.void(run, True)
+                self.outbox.remove(run, True)
             for packet_id, (message, identifiers) in enumerate(run.messages(), run.first_id):
                 delivery = ClientDelivery(
                     message, run.qos, False, identifiers, packet_id, run.queued_ms, run.grant
@@ -956,12 +956,12 @@ class MqttSession(Receiver):
             first |= RETAINED
         if delivery.was_sent:
             first |= DUPLICATE
-        is_special = delivery.identifiers or self.alias_limit or self.wants_names
+        is_special = delivery.identifiers or self.alias_limit or self.wants_event_ids
         if delivery.qos and not is_special and (self.version != V5 or message.expiry_s < 0):
             return message.tracked_frame(self.version, first, delivery.packet_id)
         alias = 0
         is_alias_known = False
-        if self.alias_limit and self._surely_fits(delivery):
+        if self.alias_limit and self._fits_limit(delivery):
             alias = self.aliases.get(message.topic, 0)
             is_alias_known = alias > 0
             if not is_alias_known and len(self.aliases) < self.alias_limit:
@@ -974,78 +974,80 @@ class MqttSession(Receiver):
             delivery.identifiers,
             alias,
             is_alias_known,
-            self.hub.now_ms,
-            message.name_block(self.hub.node) if self.wants_names else b"",
+            self.context.now_ms,
+            message.event_id_block(self.context.node) if self.wants_event_ids else b"",
         )
 
-    def _surely_fits(self, delivery: ClientDelivery) -> bool:
+    def _fits_limit(self, delivery: ClientDelivery) -> bool:
         """Whether a message fits the packet limit.
 
         An alias must not be set up by a packet that is then too large to send.
         """
         size = delivery.size + 32 + 5 * len(delivery.identifiers)
-        if self.wants_names:
-            size += len(delivery.message.name_block(self.hub.node))
+        if self.wants_event_ids:
+            size += len(delivery.message.event_id_block(self.context.node))
         return self.packet_limit == 0 or size <= self.packet_limit
 
     def _finish(self, delivery: ClientDelivery) -> None:
         self.in_flight -= 1
         self.in_flight_bytes -= delivery.size
-        self._forget(delivery)
-        if self.outbox.tracked and self.line is not None:
-            self.hub.wake(self.line)
+        self._remove(delivery)
+        if self.outbox.tracked and self.connection is not None:
+            self.context.wake(self.connection)
 
-    def _forget(self, delivery: ClientDelivery) -> None:
+    def _remove(self, delivery: ClientDelivery) -> None:
         del self.unacknowledged[delivery.packet_id]
         if delivery.message.key:
-            self._is_unreplaceable(delivery)
+            self._clear_replaceable(delivery)
         if self.is_durable:
-            self.hub.record(Done(self.name, delivery.packet_id))
+            self.context.record(Done(self.name, delivery.packet_id))
 
-    def _is_unreplaceable(self, delivery: ClientDelivery) -> None:
+    def _clear_replaceable(self, delivery: ClientDelivery) -> None:
         key = (delivery.message.channel, delivery.message.key)
         if self.replaceable.get(key) is delivery:
             del self.replaceable[key]
 
-    def _expire(self, parcel: QueueEntry) -> None:
+    def _expire(self, entry: QueueEntry) -> None:
         """Drop an entry that could not arrive in time."""
-        detail = deadline_detail(parcel.expires_ms - received_ms(parcel))
-        self._drop(parcel, EXPIRED, EXPIRED_OUTCOME, detail)
+        detail = deadline_detail(entry.expires_ms - received_ms(entry))
+        self._drop(entry, EXPIRED, EXPIRED_OUTCOME, detail)
 
-    def _shed(self, parcel: QueueEntry, cause: str) -> None:
-        self._drop(parcel, cause, SHED, cause)
+    def _shed(self, entry: QueueEntry, cause: str) -> None:
+        self._drop(entry, cause, SHED, cause)
 
-    def _drop(self, parcel: QueueEntry, cause: str, outcome: int, detail: str) -> None:
-        self._count(cause, parcel.count)
-        count_lost(parcel, outcome == EXPIRED_OUTCOME)
-        if isinstance(parcel, ClientDelivery):
-            if parcel.message.key:
-                self._is_unreplaceable(parcel)
-            if parcel.qos and parcel.packet_id:
-                self._forget(parcel)
-        elif isinstance(parcel, MessageRun):
-            self._forget_run(parcel)
-        self._note(parcel, outcome, detail)
+    def _drop(self, entry: QueueEntry, cause: str, outcome: int, detail: str) -> None:
+        self._count(cause, entry.count)
+        count_dropped(entry, outcome == EXPIRED_OUTCOME)
+        if isinstance(entry, ClientDelivery):
+            if entry.message.key:
+                self._clear_replaceable(entry)
+            if entry.qos and entry.packet_id:
+                self._remove(entry)
+        elif isinstance(entry, MessageRun):
+            self._release_run(entry)
+        self._record_outcome(entry, outcome, detail)
 
-    def _note(self, parcel: QueueEntry, outcome: int, detail: str) -> None:
-        if self.hub.ledger.is_on:
-            record_outcome(self.hub, self.line, self.name, parcel, outcome, parcel.size, detail)
+    def _record_outcome(self, entry: QueueEntry, outcome: int, detail: str) -> None:
+        if self.context.ledger.is_on:
+            record_outcome(
+                self.context, self.connection, self.name, entry, outcome, entry.size, detail
+            )
 
     def _count(self, cause: str, count: int) -> None:
         self.shed += count
-        self.hub.counters.shed(cause, self.name, count)
+        self.context.counters.count_shed(cause, self.name, count)
 
 
 class InFlightRun:
-    """A sent run of QoS 1 messages with packet `ids`, of which `left` are unacknowledged."""
+    """A sent run of QoS 1 messages with packet `ids`, with the count of those unacknowledged."""
 
-    __slots__ = ("ids", "left", "run", "size")
+    __slots__ = ("ids", "run", "size", "unacknowledged")
 
     def __init__(self, run: MessageRun, ids: Sequence[int]) -> None:
         self.run = run
         self.size = run.size
         self.ids = ids
-        self.left = run.count
+        self.unacknowledged = run.count
 
 
 class HeldDelivery(ShapingWaiter):
@@ -1059,22 +1061,22 @@ class HeldDelivery(ShapingWaiter):
     def release(self) -> None:
         self.session.admit(self.delivery)
 
-    def is_shaped(self, message: MqttMessage | None) -> None:
+    def on_shaped(self, message: MqttMessage | None) -> None:
         if message is not None:
-            self.delivery.becomes(message)
+            self.delivery.use_shaped(message)
         self.release()
 
 
 def _is_newer(one: ClientDelivery, other: ClientDelivery) -> bool:
     """Compare by number if both are from one node, otherwise by time: numbers are per node."""
     ours, theirs = one.original, other.original
-    if ours.home == theirs.home:
+    if ours.event_node == theirs.event_node:
         return one.number > other.number
     return ours.received_ms > theirs.received_ms
 
 
-def is_tracked(parcel: QueueEntry) -> bool:
+def is_tracked(entry: QueueEntry) -> bool:
     """Whether an entry's delivery is acknowledged."""
-    if isinstance(parcel, MessageRun):
-        return parcel.qos > 0
-    return isinstance(parcel, ClientDelivery) and parcel.is_tracked
+    if isinstance(entry, MessageRun):
+        return entry.qos > 0
+    return isinstance(entry, ClientDelivery) and entry.is_tracked

@@ -14,7 +14,7 @@ import msgspec
 from accord.core.broker.message import MqttMessage
 from accord.core.model.errors import EventError
 from accord.core.mqtt.packets import Will
-from accord.core.mqtt.properties import read_passed_on
+from accord.core.mqtt.properties import read_forwarded
 from accord.core.mqtt.wire import string_bytes
 from accord.core.overlay.validation import MAX_EXPIRY_S, MAX_NUMBER, MAX_QOS, problem_with_name
 
@@ -60,7 +60,7 @@ class Subscribed(_Record, frozen=True, tag="sub"):
     history: tuple[int, int, int, str, bool] | None = None  # `catch_up.Progress`
     expect: tuple[str, ...] = ()  # expectations as JSON
     # For persistent channels: start time, and position by node, or None once live.
-    past: tuple[int, dict[str, tuple[int, int, str]] | None] | None = None
+    persistent_history: tuple[int, dict[str, tuple[int, int, str]] | None] | None = None
 
 
 class Unsubscribed(_Record, frozen=True, tag="unsub"):
@@ -82,8 +82,8 @@ class Stored(_Record, frozen=True, tag="msg"):
     expiry_s: int
     block: bytes
     event: int = 0
-    home: str = ""
-    home_number: int = 0
+    event_node: str = ""
+    event_number: int = 0
 
 
 class StoredRun(_Record, frozen=True, tag="msgs"):
@@ -204,7 +204,7 @@ def decode_record(data: bytes) -> SessionLogRecord:
     return record
 
 
-def stored(number: int, message: MqttMessage) -> Stored:
+def stored_record(number: int, message: MqttMessage) -> Stored:
     return Stored(
         number,
         message.channel,
@@ -217,12 +217,12 @@ def stored(number: int, message: MqttMessage) -> Stored:
         message.expiry_s,
         message.block,
         message.number,
-        message.home,
-        message.home_number,
+        message.event_node,
+        message.event_number,
     )
 
 
-def restored(record: Stored) -> MqttMessage:
+def restored_message(record: Stored) -> MqttMessage:
     """The message of `record`.
 
     Raises ProtocolError if its properties are damaged; EventError or ValueError if it could not be
@@ -230,9 +230,9 @@ def restored(record: Stored) -> MqttMessage:
     """
     if not (-1 <= record.expiry_s <= MAX_EXPIRY_S and 0 <= record.qos <= MAX_QOS):
         raise EventError("message", "expected an expiry of 32 bits, and QoS 0, 1 or 2")
-    if problem := problem_with_name(record.home):
+    if problem := problem_with_name(record.event_node):
         raise EventError("message", problem)
-    if not (0 <= record.event <= MAX_NUMBER and -1 <= record.home_number <= MAX_NUMBER):
+    if not (0 <= record.event <= MAX_NUMBER and -1 <= record.event_number <= MAX_NUMBER):
         raise EventError("message", f"expected numbers up to {MAX_NUMBER}")
     message = MqttMessage(
         record.channel,
@@ -242,12 +242,12 @@ def restored(record: Stored) -> MqttMessage:
         record.is_retained,
         record.publisher,
         record.received_ms,
-        read_passed_on(record.block),
+        read_forwarded(record.block),
         record.block,
         record.expires_ms,
     )
     message.expiry_s = record.expiry_s
     message.number = record.event
-    message.home, message.home_number = record.home, record.home_number
+    message.event_node, message.event_number = record.event_node, record.event_number
     message.stored_as = record.number
     return message

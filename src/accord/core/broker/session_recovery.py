@@ -38,7 +38,7 @@ def restore(broker: Broker, records: Iterable[bytes], *, now_ms: int) -> Recover
     """Apply `records` to a new `broker`, as of `now_ms`."""
     restoring = _Restoring(broker)
     report = RecoveredState()
-    hub = broker.hub
+    hub = broker.context
     is_durable, hub.is_durable, hub.now_ms = hub.is_durable, False, now_ms
     for data in records:
         report.records += 1
@@ -74,11 +74,11 @@ def redo_publish(broker: Broker, message: MqttMessage) -> bool:
         return False
     if message.packet_id in session.received:
         return False
-    recorded = len(broker.hub.state_records)
-    broker.publish_again(message, session.entity)
+    recorded = len(broker.context.state_records)
+    broker.republish(message, session.entity)
     session.received[message.packet_id] = True
-    broker.hub.record(session_records.ReceivedRecord(session.name, message.packet_id))
-    broker.hub.join(recorded)
+    broker.context.record(session_records.ReceivedRecord(session.name, message.packet_id))
+    broker.context.make_atomic(recorded)
     return True
 
 
@@ -87,7 +87,7 @@ class _Restoring:
         self._broker = broker
         self._messages: dict[int, MqttMessage] = {}
         self._identifiers: dict[int, tuple[int, ...]] = {}  # of messages in runs
-        self._present: set[str] = set()  # clients connected at the crash
+        self._connected: set[str] = set()  # clients connected at the crash
         self.kept_through: int | None = None
 
     def apply(self, record: session_records.SessionLogRecord) -> None:
@@ -95,12 +95,12 @@ class _Restoring:
             for data in record.records:
                 self.apply(session_records.decode_record(data))
         elif isinstance(record, session_records.Stored):
-            self._messages[record.number] = session_records.restored(record)
-            self._broker.hub.restored(record.number)
+            self._messages[record.number] = session_records.restored_message(record)
+            self._broker.context.restore_record_number(record.number)
         elif isinstance(record, session_records.StoredRun):
             for message, identifiers in restored_run(record):
                 self._messages[message.stored_as] = message
-                self._broker.hub.restored(message.stored_as)
+                self._broker.context.restore_record_number(message.stored_as)
                 if identifiers:
                     self._identifiers[message.stored_as] = identifiers
         elif isinstance(record, session_records.Retained):
@@ -127,33 +127,33 @@ class _Restoring:
             session.requeue()
             if session.unacknowledged:
                 session.last_packet_id = next(reversed(session.unacknowledged))
-            if session.name in self._present:
-                self._lose(session, now_ms)
+            if session.name in self._connected:
+                self._mark_offline(session, now_ms)
             broker.set_timer(session)
 
-    def _lose(self, session: MqttSession, now_ms: int) -> None:
+    def _mark_offline(self, session: MqttSession, now_ms: int) -> None:
         """Start the timers of a session whose client was connected at the crash."""
         if session.expiry_s != FOREVER:
             session.ends_ms = now_ms + session.expiry_s * 1000
         if session.will is not None:
             delay_s = min(session.will.properties.will_delay_s or 0, session.expiry_s)
             session.will_due_ms = now_ms + delay_s * 1000
-        self._broker.hub.record(self._broker.left(session))
+        self._broker.context.record(self._broker.left_record(session))
 
     def _open(self, record: session_records.SessionOpened) -> None:
         session = self._broker.sessions.get(record.client)
         if session is None:
             session = self._broker.sessions[record.client] = MqttSession(
-                record.client, self._broker.hub
+                record.client, self._broker.context
             )
         session.version = record.version
         session.expiry_s = record.expiry_s
         session.is_durable = True
         session.will = record.will
-        self._broker.owned(session, record.owner)
+        self._broker.set_owner(session, record.owner)
         session.will_due_ms = 0
         session.ends_ms = 0
-        self._present.add(record.client)
+        self._connected.add(record.client)
         for delivery in session.unacknowledged.values():
             delivery.was_sent = True
 
@@ -189,16 +189,16 @@ class _Restoring:
         elif isinstance(record, session_records.Subscribed):
             self._subscribe(session, record)
         elif isinstance(record, session_records.Unsubscribed):
-            self._broker.drop(session, record.pattern)
+            self._broker.remove_subscription(session, record.pattern)
         elif isinstance(record, session_records.SessionLeft):
             self._leave(session, record)
         else:
-            self._present.discard(session.name)
+            self._connected.discard(session.name)
             session.will = None
             self._broker.end_session(session)
 
     def _leave(self, session: MqttSession, record: session_records.SessionLeft) -> None:
-        self._present.discard(session.name)
+        self._connected.discard(session.name)
         session.expiry_s = record.expiry_s
         session.ends_ms = 0 if record.expiry_s == FOREVER else record.at_ms + record.expiry_s * 1000
         session.will_due_ms = record.will_due_ms
@@ -218,11 +218,11 @@ class _Restoring:
             message.received_ms,
             self._broker.grant(message, session),
         )
-        delivery.was_sent = record.was_sent or session.name in self._present
+        delivery.was_sent = record.was_sent or session.name in self._connected
         session.unacknowledged[record.packet_id] = delivery
 
     def _subscribe(self, session: MqttSession, record: session_records.Subscribed) -> None:
-        self._broker.drop(session, record.pattern)
+        self._broker.remove_subscription(session, record.pattern)
         condition = SubscriptionPredicate.parse(record.where, record.xpath)
         group, pattern = split_shared(record.pattern)
         subscription = RouterSubscription(
@@ -239,14 +239,18 @@ class _Restoring:
         )
         if record.history is not None:
             is_live = record.history[4]
-            self._broker.catch_up(session, record.pattern, subscription).go_on(record.history)
+            self._broker.add_catch_up(session, record.pattern, subscription).resume(record.history)
             if is_live:
                 subscription.receiver = session
-        if record.past is not None:
-            self._broker.pasts_before[subscription] = session, record.pattern, record.past
-        self._broker.add(session, record.pattern, subscription)
+        if record.persistent_history is not None:
+            self._broker.recovered_histories[subscription] = (
+                session,
+                record.pattern,
+                record.persistent_history,
+            )
+        self._broker.add_subscription(session, record.pattern, subscription)
         if record.expect and self._broker.quality is not None:
-            self._broker.quality.restored(session, record.pattern, pattern, record.expect)
+            self._broker.quality.restore(session, record.pattern, pattern, record.expect)
 
 
 def _snapshot(broker: Broker) -> Iterator[session_records.SessionLogRecord]:
@@ -268,12 +272,12 @@ def _session(
     yield session_records.SessionOpened(
         client, session.version, session.expiry_s, session.will, session.owner
     )
-    if session.line is None:
+    if session.connection is None:
         # Before its messages: those queued while a client is connected count as sent.
-        yield broker.left(session)
+        yield broker.left_record(session)
     for pattern in session.subscriptions:
-        yield broker.subscribed(session, pattern)
-    for delivery in session.in_order():
+        yield broker.subscribed_record(session, pattern)
+    for delivery in session.iter_unacknowledged():
         if not isinstance(delivery, ClientDelivery):
             run, was_sent = delivery
             yield stored_run(run)
@@ -303,4 +307,4 @@ def _session(
 def _stored(message: MqttMessage, written: set[int]) -> Iterator[session_records.Stored]:
     if message.stored_as not in written:
         written.add(message.stored_as)
-        yield session_records.stored(message.stored_as, message)
+        yield session_records.stored_record(message.stored_as, message)

@@ -29,27 +29,29 @@ class SubackResult(Struct, frozen=True):
 ACCEPTED: Final = SubackResult()
 
 
-def refused(refusal: AdmissionRefusal) -> SubackResult:
+def refused_result(refusal: AdmissionRefusal) -> SubackResult:
     return SubackResult(refusal_text(refusal), facts_of(refusal))
 
 
-def taken_by(share: float) -> SubackResult:
+def admitted_result(share: float) -> SubackResult:
     return SubackResult("", ((ADMITTED, f"{share:.4g}"),))
 
 
 def refusal_text(refusal: AdmissionRefusal) -> str:
     if refusal.resource is Resource.PATH:
         return f"node {refusal.node} does not answer"
-    whose = f" of {_whose(refusal)}" if refusal.of else ""
-    asked, free = (amount_text(refusal.resource, each) for each in (refusal.asked, refusal.free))
+    whose = f" of {_holder_name(refusal)}" if refusal.of else ""
+    asked, free = (
+        amount_text(refusal.resource, each) for each in (refusal.requested, refusal.free)
+    )
     return f"node {refusal.node} lacks {refusal.resource}{whose}: {asked} asked, {free} free"
 
 
 def amount_text(resource: str, amount: float) -> str:
     if resource == Resource.BANDWIDTH:
-        return _rounded(amount, BANDWIDTHS_BPS)
+        return _with_unit(amount, BANDWIDTHS_BPS)
     if resource == Resource.MEMORY:
-        return _rounded(amount, _SIZES)
+        return _with_unit(amount, _SIZES)
     return f"{amount:,.4g} events/s"
 
 
@@ -57,16 +59,16 @@ def facts_of(refusal: AdmissionRefusal) -> Facts:
     """Refusal facts; memory in bytes, CPU in events per second, bandwidth in bits per second."""
     named = [("node", refusal.node), ("resource", str(refusal.resource))]
     if refusal.of:
-        named.append(("of", _whose(refusal)))
-    return (*named, ("asked", f"{refusal.asked:.15g}"), ("free", f"{refusal.free:.15g}"))
+        named.append(("of", _holder_name(refusal)))
+    return (*named, ("asked", f"{refusal.requested:.15g}"), ("free", f"{refusal.free:.15g}"))
 
 
-def _whose(refusal: AdmissionRefusal) -> str:
+def _holder_name(refusal: AdmissionRefusal) -> str:
     """The holder without the internal prefix."""
     return refusal.of.replace("\0", "")
 
 
-def _rounded(amount: float, units: Mapping[str, int]) -> str:
+def _with_unit(amount: float, units: Mapping[str, int]) -> str:
     """Format an amount in the largest unit of which it has at least one."""
     fitting = [(unit, factor) for unit, factor in units.items() if factor <= max(abs(amount), 1)]
     unit, factor = fitting[-1]

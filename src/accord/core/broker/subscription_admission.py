@@ -33,10 +33,10 @@ from accord.core.broker.session import MqttSession
 from accord.core.broker.suback_results import (
     ACCEPTED,
     SubackResult,
+    admitted_result,
     facts_of,
     refusal_text,
-    refused,
-    taken_by,
+    refused_result,
 )
 from accord.core.monitoring.ledger import REFUSED
 from accord.core.mqtt.codes import Reason
@@ -51,15 +51,15 @@ if TYPE_CHECKING:
     from accord.core.broker.broker import Broker, SubscriptionPredicate
     from accord.core.broker.connection import Connection
 
-LATELY: Final = 100  # refusals remembered for monitoring
-AGAIN_US: Final = 5_000_000  # retry interval for withdrawn reservations
+MAX_RECENT_REFUSALS: Final = 100  # refusals remembered for monitoring
+RETRY_US: Final = 5_000_000  # retry interval for withdrawn reservations
 SHARED: Final = "$share/"
-_WAITING: Final = 1_000  # pending subscriptions of one client
+_MAX_PENDING: Final = 1_000  # pending subscriptions of one client
 _GROUP: Final = "\0"  # not a valid client ID
-_ANYTHING: Final = parse("TRUE")
-_ANYHOW: Final = Guarantee(kind=GuaranteeKind.PERCENTAGE, percent=0)
+_MATCH_ALL: Final = parse("TRUE")
+_UNCONDITIONAL: Final = Guarantee(kind=GuaranteeKind.PERCENTAGE, percent=0)
 
-Which = tuple[str, Hashable]  # client and key: identity within admission
+ReservationKey = tuple[str, Hashable]  # client and key: identity within admission
 SubscriptionKey = tuple[str, str]  # client and pattern: identity within the broker
 
 
@@ -77,7 +77,7 @@ class RecentRefusal(Struct, frozen=True, kw_only=True):
 class ReservedSubscription(Struct, frozen=True):
     """A subscription's identity and filter within admission."""
 
-    which: Which
+    key: ReservationKey
     filter: Filter
     where: str  # its predicate, in one of two languages
     xpath: str
@@ -90,16 +90,16 @@ class PendingSubscribe:
         self.connection = connection
         self.session = session
         self.packet = packet
-        self.answers: dict[str, SubackResult] = {}
-        self.open: dict[str, ReservedSubscription] = {}  # by pattern
+        self.results: dict[str, SubackResult] = {}
+        self.pending: dict[str, ReservedSubscription] = {}  # by pattern
 
 
 class SubscriptionAdmission:
     """Connects SUBSCRIBE packets to admission.
 
-    `door` performs admission, at this node alone or together with others. `estimate` returns the
-    measurements for a channel and a predicate. `asked` holds callbacks for the outcomes of requests
-    that belong to no client.
+    `controller` performs admission, at this node alone or together with others. `estimate` returns
+    the measurements for a channel and a predicate. `outcome_callbacks` holds callbacks for the
+    outcomes of requests that belong to no client.
     """
 
     def __init__(
@@ -111,23 +111,27 @@ class SubscriptionAdmission:
     ) -> None:
         self.broker = broker
         self.admission = admission
-        self.door: Admission | NetworkedAdmission = admission
-        self.advertising = ClientAdvertisements(broker, admission, clock_us)
-        self.lately: deque[RecentRefusal] = deque(maxlen=LATELY)
-        self.refused: dict[str, int] = {}  # subscriptions, by resource
+        self.controller: Admission | NetworkedAdmission = admission
+        self.advertisements = ClientAdvertisements(broker, admission, clock_us)
+        self.recent_refusals: deque[RecentRefusal] = deque(maxlen=MAX_RECENT_REFUSALS)
+        self.refused_counts: dict[str, int] = {}  # subscriptions, by resource
         self.is_binding = admission.options.mode is Mode.ENFORCE
         self._clock_us = clock_us
         self._estimate = estimate
-        self.asked: dict[Which, Callable[[AdmissionOutcome], None]] = {}
-        self._waiting: dict[Which, dict[SubscriptionKey, PendingSubscribe]] = {}
-        self._places: dict[str, dict[str, Which]] = {}  # pending ones, by client and pattern
-        self._booked: dict[str, dict[str, ReservedSubscription]] = {}  # by client and pattern
-        self._members: dict[Which, dict[SubscriptionKey, bool]] = {}  # members of shared groups
-        self._withdrawn: dict[Which, int] = {}  # with the time of the next attempt
+        self.outcome_callbacks: dict[ReservationKey, Callable[[AdmissionOutcome], None]] = {}
+        self._pending: dict[ReservationKey, dict[SubscriptionKey, PendingSubscribe]] = {}
+        self._pending_keys: dict[
+            str, dict[str, ReservationKey]
+        ] = {}  # pending ones, by client and pattern
+        self._reserved: dict[str, dict[str, ReservedSubscription]] = {}  # by client and pattern
+        self._members: dict[
+            ReservationKey, dict[SubscriptionKey, bool]
+        ] = {}  # members of shared groups
+        self._withdrawn: dict[ReservationKey, int] = {}  # with the time of the next attempt
 
     # ------------------------------------------------------------------------------ client requests
 
-    def ask(
+    def request(
         self,
         connection: Connection,
         session: MqttSession,
@@ -140,52 +144,52 @@ class SubscriptionAdmission:
         for pattern in dict.fromkeys(patterns):
             if not is_exempt(pattern):
                 self._cancel((session.name, pattern), "subscribed again before this was decided")
-                booked = booked_as(
+                booked = reservation_for(
                     session.name, pattern, condition.predicate, condition.where, condition.xpath
                 )
-                self._ask(waiting, pattern, booked)
-        return None if waiting.open else waiting.answers
+                self._request(waiting, pattern, booked)
+        return None if waiting.pending else waiting.results
 
-    def unsubscribed(self, session: MqttSession, pattern: str) -> None:
+    def on_unsubscribed(self, session: MqttSession, pattern: str) -> None:
         """Cancel or release the reservation of a removed subscription."""
         self._cancel((session.name, pattern), "unsubscribed before this was decided")
         self._release((session.name, pattern))
 
-    def not_taken(self, session: MqttSession, pattern: str) -> None:
+    def release_refused(self, session: MqttSession, pattern: str) -> None:
         """Release a subscription that was admitted and then refused for another reason."""
         if pattern not in session.subscriptions:
             self._release((session.name, pattern))
 
-    def session_ended(self, session: MqttSession) -> None:
+    def on_session_ended(self, session: MqttSession) -> None:
         name = session.name
-        for pattern, which in self._places.pop(name, {}).items():
-            self._forget(which, (name, pattern))
-        for pattern in list(self._booked.get(name, ())):
+        for pattern, which in self._pending_keys.pop(name, {}).items():
+            self._abandon_pending(which, (name, pattern))
+        for pattern in list(self._reserved.get(name, ())):
             self._release((name, pattern))
-        self.advertising.session_ended(session)
-        self.door.client_gone(name)
-        self._forget_link(name)
+        self.advertisements.on_session_ended(session)
+        self.controller.on_client_gone(name)
+        self._clear_link(name)
 
     def restore(self) -> None:
         """Reserve for recovered subscriptions without a new decision: they were admitted before."""
         for session in self.broker.sessions.values():
             for pattern, subscription in session.subscriptions.items():
-                self._book(session, pattern, subscription)
+                self._restore_reservation(session, pattern, subscription)
 
     # -------------------------------------------------------------------------------- driver side
 
-    def settle(self) -> None:
+    def notify_decisions(self) -> None:
         """Notify clients of decisions, and publishers of rate violations."""
         decisions = self.admission.decisions
         while decisions:
-            self._decided(decisions.pop(0))
-        overruns = self.admission.overruns
+            self._on_decision(decisions.pop(0))
+        overruns = self.admission.violations
         while overruns:
             over = overruns.pop(0)
             told: dict[str, object] = {
                 "kind": "rate",
                 "advertisement": over.advertisement,
-                "standing": str(over.standing),
+                "standing": str(over.compliance),
                 "rate_hz": over.rate_hz,
                 "events": over.events,
             }
@@ -196,25 +200,25 @@ class SubscriptionAdmission:
         now_us = self._clock_us()
         for which, due_us in list(self._withdrawn.items()):
             if due_us <= now_us:
-                self._withdrawn[which] = now_us + AGAIN_US
-                self._ask_again(which)
+                self._withdrawn[which] = now_us + RETRY_US
+                self._retry(which)
 
     def clients(self) -> Iterable[MqttSession]:
         """Sessions with reservations."""
-        for name in list(self._booked):
+        for name in list(self._reserved):
             session = self.broker.sessions.get(name)
-            if session is not None and name in self._booked:
+            if session is not None and name in self._reserved:
                 yield session
 
-    def look_at_link(self, session: MqttSession) -> None:
+    def refresh_link(self, session: MqttSession) -> None:
         """Update the capacity of a client's link; it keeps the last value while offline."""
-        line = session.line
+        line = session.connection
         if line is not None:
-            self.admission.set_capacity(client(session.name), line.link.carries_bps() or None)
+            self.admission.set_capacity(client(session.name), line.link.capacity_bps() or None)
 
-    def only_one(self, session: MqttSession) -> ReservedSubscription | None:
+    def sole_reservation(self, session: MqttSession) -> ReservedSubscription | None:
         """The subscription that accounts for all of a client's traffic, if it has only one."""
-        patterns = self._booked.get(session.name, {})
+        patterns = self._reserved.get(session.name, {})
         if len(patterns) != 1 or len(session.subscriptions) != 1:
             return None
         (pattern,) = patterns
@@ -228,206 +232,212 @@ class SubscriptionAdmission:
 
     # ------------------------------------------------------------------------------------ internal
 
-    def _ask(self, waiting: PendingSubscribe, pattern: str, booked: ReservedSubscription) -> None:
-        session = waiting.session
+    def _request(
+        self, pending: PendingSubscribe, pattern: str, reserved: ReservedSubscription
+    ) -> None:
+        session = pending.session
         place = (session.name, pattern)
         guarantee = self._guarantee(session, pattern)
         if guarantee.kind is GuaranteeKind.NONE:
             self._release(place)
             return
-        if len(self._places.get(session.name, ())) >= _WAITING:
-            waiting.answers[pattern] = SubackResult(
-                f"{_WAITING} of yours wait for other nodes already"
+        if len(self._pending_keys.get(session.name, ())) >= _MAX_PENDING:
+            pending.results[pattern] = SubackResult(
+                f"{_MAX_PENDING} of yours wait for other nodes already"
             )
             return
-        outcome = self._subscribe(session, booked, guarantee)
+        outcome = self._subscribe(session, reserved, guarantee)
         if outcome is not None:
-            waiting.answers[pattern] = self._answer(outcome, place, booked)
+            pending.results[pattern] = self._result_of(outcome, place, reserved)
         elif self.is_binding:
-            waiting.open[pattern] = booked
-            self._waiting.setdefault(booked.which, {})[place] = waiting
-            self._places.setdefault(session.name, {})[pattern] = booked.which
+            pending.pending[pattern] = reserved
+            self._pending.setdefault(reserved.key, {})[place] = pending
+            self._pending_keys.setdefault(session.name, {})[pattern] = reserved.key
         else:
-            self._take(place, booked)  # not binding: the outcome is only recorded
+            self._reserve(place, reserved)  # not binding: the outcome is only recorded
 
     def _subscribe(
-        self, session: MqttSession, booked: ReservedSubscription, guarantee: Guarantee
+        self, session: MqttSession, reserved: ReservedSubscription, guarantee: Guarantee
     ) -> AdmissionOutcome | None:
-        self.look_at_link(session)
-        measured = self._estimate(booked.filter.channel, booked.where, booked.xpath)
+        self.refresh_link(session)
+        measured = self._estimate(reserved.filter.channel, reserved.where, reserved.xpath)
         size = measured.event_bytes
-        return self.door.subscribe(
-            *booked.which,
-            booked.filter,
+        return self.controller.subscribe(
+            *reserved.key,
+            reserved.filter,
             now_us=self._clock_us(),
             guarantee=guarantee,
             event_bytes=None if size is None else round(size),
             measured=measured,
         )
 
-    def _book(self, session: MqttSession, pattern: str, subscription: RouterSubscription) -> None:
+    def _restore_reservation(
+        self, session: MqttSession, pattern: str, subscription: RouterSubscription
+    ) -> None:
         if is_exempt(pattern) or self._guarantee(session, pattern).kind is GuaranteeKind.NONE:
             return
         where, xpath = subscription.where, subscription.xpath
-        booked = booked_as(session.name, pattern, subscription.predicate, where, xpath)
-        self._take((session.name, pattern), booked)
-        self._subscribe(session, booked, _ANYHOW)
+        booked = reservation_for(session.name, pattern, subscription.predicate, where, xpath)
+        self._reserve((session.name, pattern), booked)
+        self._subscribe(session, booked, _UNCONDITIONAL)
 
     def _guarantee(self, session: MqttSession, pattern: str) -> Guarantee:
         return self.guarantee_for(session.entity, channels_of(pattern))
 
-    def _answer(
-        self, outcome: AdmissionOutcome, place: SubscriptionKey, booked: ReservedSubscription
+    def _result_of(
+        self, outcome: AdmissionOutcome, key: SubscriptionKey, reserved: ReservedSubscription
     ) -> SubackResult:
         if outcome.state is ReservationState.ADMITTED or not outcome.is_binding:
-            self._take(place, booked)
+            self._reserve(key, reserved)
         if outcome.state is not ReservationState.ADMITTED:
-            self._note(outcome, place, booked)
-            if place[0] not in self._booked:
-                self._forget_link(place[0])
-            return refused(outcome.refusals[0]) if outcome.is_binding else ACCEPTED
-        known = self.admission.subscriptions.get(*booked.which)
+            self._record_refusal(outcome, key, reserved)
+            if key[0] not in self._reserved:
+                self._clear_link(key[0])
+            return refused_result(outcome.refusals[0]) if outcome.is_binding else ACCEPTED
+        known = self.admission.subscriptions.get(*reserved.key)
         is_share = known is not None and known.guarantee.kind is GuaranteeKind.PERCENTAGE
-        return taken_by(outcome.share) if is_share or outcome.share < 1 else ACCEPTED
+        return admitted_result(outcome.share) if is_share or outcome.share < 1 else ACCEPTED
 
-    def _take(self, place: SubscriptionKey, booked: ReservedSubscription) -> None:
-        name, pattern = place
-        before = self._booked.get(name, {}).get(pattern)
-        if before is not None and before.which != booked.which:
-            self._release(place)
-        self._booked.setdefault(name, {})[pattern] = booked
+    def _reserve(self, key: SubscriptionKey, reserved: ReservedSubscription) -> None:
+        name, pattern = key
+        before = self._reserved.get(name, {}).get(pattern)
+        if before is not None and before.key != reserved.key:
+            self._release(key)
+        self._reserved.setdefault(name, {})[pattern] = reserved
         if pattern.startswith(SHARED):
-            self._members.setdefault(booked.which, {})[place] = True
+            self._members.setdefault(reserved.key, {})[key] = True
 
-    def _release(self, place: SubscriptionKey) -> None:
-        name, pattern = place
-        patterns = self._booked.get(name, {})
+    def _release(self, key: SubscriptionKey) -> None:
+        name, pattern = key
+        patterns = self._reserved.get(name, {})
         booked = patterns.pop(pattern, None)
         if booked is None:
             return
         if not patterns:
-            del self._booked[name]
-            self._forget_link(name)
-        members = self._members.get(booked.which)
+            del self._reserved[name]
+            self._clear_link(name)
+        members = self._members.get(booked.key)
         if members is not None:
-            members.pop(place, None)
+            members.pop(key, None)
             if members:
                 return
-            del self._members[booked.which]
-        self._withdrawn.pop(booked.which, None)
-        self.door.unsubscribe(*booked.which)
+            del self._members[booked.key]
+        self._withdrawn.pop(booked.key, None)
+        self.controller.unsubscribe(*booked.key)
 
-    def _forget_link(self, name: str) -> None:
+    def _clear_link(self, name: str) -> None:
         """Remove the capacity of a link that has no reservations."""
         self.admission.set_capacity(client(name), None)
         self.admission.set_used(client(name), 0)
 
-    def _decided(self, outcome: AdmissionOutcome) -> None:
+    def _on_decision(self, outcome: AdmissionOutcome) -> None:
         which = (outcome.client, outcome.key)
-        if which in self.asked:
-            self.asked[which](outcome)
+        if which in self.outcome_callbacks:
+            self.outcome_callbacks[which](outcome)
             return
-        waiting = self._waiting.pop(which, None)
+        waiting = self._pending.pop(which, None)
         if waiting is None:
-            self._changed(which, outcome)
+            self._on_change(which, outcome)
             return
         for place, each in waiting.items():
-            self._left(place)
-            booked = each.open[place[1]]
-            self._answered(each, place, self._answer(outcome, place, booked))
+            self._remove_pending(place)
+            booked = each.pending[place[1]]
+            self._on_result(each, place, self._result_of(outcome, place, booked))
 
-    def _answered(
-        self, waiting: PendingSubscribe, place: SubscriptionKey, answer: SubackResult
+    def _on_result(
+        self, pending: PendingSubscribe, key: SubscriptionKey, result: SubackResult
     ) -> None:
-        name, pattern = place
-        waiting.answers[pattern] = answer
-        del waiting.open[pattern]
-        if waiting.open:
+        name, pattern = key
+        pending.results[pattern] = result
+        del pending.pending[pattern]
+        if pending.pending:
             return
-        session = waiting.session
-        if waiting.connection.session is session:
-            waiting.connection.decided(waiting.packet, waiting.answers)
+        session = pending.session
+        if pending.connection.session is session:
+            pending.connection.on_decided(pending.packet, pending.results)
             return
-        for each in waiting.answers:  # its client left before the SUBACK
+        for each in pending.results:  # its client left before the SUBACK
             self._release((name, each))
             if (known := session.subscriptions.get(each)) is not None:
-                self._book(session, each, known)
+                self._restore_reservation(session, each, known)
 
-    def _cancel(self, place: SubscriptionKey, why: str) -> None:
+    def _cancel(self, key: SubscriptionKey, why: str) -> None:
         """Conclude a pending request with a refusal."""
-        which = self._left(place)
+        which = self._remove_pending(key)
         if which is not None:
-            waiting = self._forget(which, place)
-            self._answered(waiting, place, SubackResult(why, (), Reason.UNSPECIFIED_ERROR))
+            waiting = self._abandon_pending(which, key)
+            self._on_result(waiting, key, SubackResult(why, (), Reason.UNSPECIFIED_ERROR))
 
-    def _left(self, place: SubscriptionKey) -> Which | None:
+    def _remove_pending(self, key: SubscriptionKey) -> ReservationKey | None:
         """Remove a request from the pending ones."""
-        patterns = self._places.get(place[0], {})
-        which = patterns.pop(place[1], None)
+        patterns = self._pending_keys.get(key[0], {})
+        which = patterns.pop(key[1], None)
         if not patterns:
-            self._places.pop(place[0], None)
+            self._pending_keys.pop(key[0], None)
         return which
 
-    def _forget(self, which: Which, place: SubscriptionKey) -> PendingSubscribe:
+    def _abandon_pending(self, which: ReservationKey, key: SubscriptionKey) -> PendingSubscribe:
         """Remove a pending SUBSCRIBE; release its reservation unless another member holds it."""
-        waiting = self._waiting[which].pop(place)
-        if not self._waiting[which]:
-            del self._waiting[which]
-            booked = self._booked.get(place[0], {}).get(place[1])
-            if which not in self._members and (booked is None or booked.which != which):
-                self.door.unsubscribe(*which)
+        waiting = self._pending[which].pop(key)
+        if not self._pending[which]:
+            del self._pending[which]
+            booked = self._reserved.get(key[0], {}).get(key[1])
+            if which not in self._members and (booked is None or booked.key != which):
+                self.controller.unsubscribe(*which)
         return waiting
 
-    def _changed(self, which: Which, outcome: AdmissionOutcome) -> None:
+    def _on_change(self, which: ReservationKey, outcome: AdmissionOutcome) -> None:
         """The outcome of an admitted subscription has changed."""
-        concerned = self._concerned(which)
+        concerned = self._reservations_of(which)
         if not concerned:
             return  # released before the outcome arrived
         if outcome.state is ReservationState.ADMITTED:
             if self._withdrawn.pop(which, None) is None and outcome.share >= 1:
                 return
         elif outcome.state is ReservationState.WITHDRAWN:
-            self._withdrawn[which] = self._clock_us() + AGAIN_US
+            self._withdrawn[which] = self._clock_us() + RETRY_US
         elif which in self._withdrawn:
             return  # unchanged
         for place, booked in concerned:
             if outcome.state is not ReservationState.ADMITTED:
-                self._note(outcome, place, booked)
+                self._record_refusal(outcome, place, booked)
             if outcome.is_binding:
-                notify_client(self.broker, place[0], ADVICE, _told(place[1], outcome))
+                notify_client(self.broker, place[0], ADVICE, _notice_form(place[1], outcome))
 
-    def _concerned(self, which: Which) -> list[tuple[SubscriptionKey, ReservedSubscription]]:
+    def _reservations_of(
+        self, which: ReservationKey
+    ) -> list[tuple[SubscriptionKey, ReservedSubscription]]:
         members = self._members.get(which)
         places = [(which[0], str(which[1]))] if members is None else list(members)
         return [
             (place, booked)
             for place in places
-            if (booked := self._booked.get(place[0], {}).get(place[1])) is not None
+            if (booked := self._reserved.get(place[0], {}).get(place[1])) is not None
         ]
 
-    def _ask_again(self, which: Which) -> None:
-        for (name, pattern), booked in self._concerned(which)[:1]:
+    def _retry(self, which: ReservationKey) -> None:
+        for (name, pattern), booked in self._reservations_of(which)[:1]:
             session = self.broker.sessions.get(name)
             if session is not None:
                 guarantee = self._guarantee(session, pattern)
                 outcome = self._subscribe(session, booked, guarantee)
                 if outcome is not None:
-                    self._changed(which, outcome)
+                    self._on_change(which, outcome)
 
-    def _note(
-        self, outcome: AdmissionOutcome, place: SubscriptionKey, booked: ReservedSubscription
+    def _record_refusal(
+        self, outcome: AdmissionOutcome, key: SubscriptionKey, reserved: ReservedSubscription
     ) -> None:
         """Record a refusal in the recent list, the counters and the ledger."""
-        hub = self.broker.hub
-        name, pattern = place
+        hub = self.broker.context
+        name, pattern = key
         resource = str(outcome.refusals[0].resource if outcome.refusals else Resource.PATH)
-        self.refused[resource] = self.refused.get(resource, 0) + 1
-        self.lately.append(
+        self.refused_counts[resource] = self.refused_counts.get(resource, 0) + 1
+        self.recent_refusals.append(
             RecentRefusal(
                 at_ms=hub.now_ms,
                 client=name,
                 filter=pattern,
-                where=booked.where or booked.xpath,
+                where=reserved.where or reserved.xpath,
                 refusals=outcome.refusals,
                 is_binding=outcome.is_binding,
             )
@@ -450,10 +460,10 @@ def channels_of(pattern: str) -> str:
     return pattern.split("/", 2)[2] if pattern.startswith(SHARED) else pattern
 
 
-def booked_as(
+def reservation_for(
     name: str, pattern: str, predicate: Predicate | None, where: str, xpath: str
 ) -> ReservedSubscription:
-    filter_ = _filter(channels_of(pattern), _ANYTHING if predicate is None else predicate)
+    filter_ = _filter(channels_of(pattern), _MATCH_ALL if predicate is None else predicate)
     is_shared = pattern.startswith(SHARED)
     which = (pattern + _GROUP, where or xpath) if is_shared else (name, pattern)
     return ReservedSubscription(which, filter_, where, xpath)
@@ -472,7 +482,7 @@ def guarantee_from(chosen: str | float, default: Guarantee) -> Guarantee:
     return Guarantee(kind=GuaranteeKind.PERCENTAGE, percent=100 * chosen, basis=default.basis)
 
 
-def _told(pattern: str, outcome: AdmissionOutcome) -> dict[str, object]:
+def _notice_form(pattern: str, outcome: AdmissionOutcome) -> dict[str, object]:
     told: dict[str, object] = {
         "kind": "admission",
         "filter": pattern,

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from accord.core.channels.history.messages import is_persistent
-from accord.core.channels.reliable import LAGGARDS, Reliable, patience_us
+from accord.core.channels.reliable import SLOW_MEMBERS, Reliable, stall_timeout_us
 from accord.core.channels.routed import Local, Routed
 from accord.core.channels.template import ALL, IN_ORDER, Context, Template, problem_with_options
 from accord.core.channels.total_order import TotalOrder
@@ -39,20 +39,23 @@ _TEXT: Final = 200
 class TemplateFailures:
     """`off` maps disabled templates to the text of what they raised."""
 
-    def __init__(self, *, contains: bool) -> None:
+    def __init__(self, *, isolate_faults: bool) -> None:
         self.new: list[tuple[str, Exception]] = []
-        self.off: dict[str, str] = {}
-        self._contains = contains
+        self.disabled: dict[str, str] = {}
+        self._isolates = isolate_faults
         self._paused: dict[str, int] = {}  # until when
 
-    def note(self, template: str, error: Exception, *, ends: bool) -> None:
-        """Record `error`, and disable the template if `ends`; re-raise without fault isolation."""
-        if not self._contains:
+    def record(self, template: str, error: Exception, *, disable: bool) -> None:
+        """Record `error`, and disable the template if `disable`;
+
+        Re-raise without fault isolation.
+        """
+        if not self._isolates:
             raise error
         if len(self.new) < _NEW:
             self.new.append((template, error))
-        if ends:
-            self.off[template] = f"{type(error).__name__}: {error}"[:_TEXT].removesuffix(": ")
+        if disable:
+            self.disabled[template] = f"{type(error).__name__}: {error}"[:_TEXT].removesuffix(": ")
 
     def pause(self, template: str, now_us: int) -> None:
         self._paused[template] = now_us + PAUSE_US
@@ -92,7 +95,7 @@ class Channels:
     """Publishes events through the template of their channel.
 
     `installed` templates are loaded on first use. Each node announces the names of its templates.
-    With `contains`, an exception in a template affects only that template's channels.
+    With `isolate_faults`, an exception in a template affects only that template's channels.
     """
 
     def __init__(
@@ -101,10 +104,10 @@ class Channels:
         templates: Mapping[str, type[Template]] = SHIPPED,
         installed: Mapping[str, Load] = NONE,
         *,
-        contains: bool = False,
+        isolate_faults: bool = False,
     ) -> None:
         self.overlay = overlay
-        self.failures = TemplateFailures(contains=contains)
+        self.failures = TemplateFailures(isolate_faults=isolate_faults)
         self._shipped = dict.fromkeys(templates, True)
         self.templates = {
             name: make(_Context(overlay, name)) for name, make in sorted(templates.items())
@@ -115,10 +118,10 @@ class Channels:
         self.is_touched = False  # set by `publish`: the next deadline may be earlier
         self._installed = {name: installed[name] for name in installed if name not in templates}
         self._timed = self._find_timed()
-        overlay.on_said = self._said
-        overlay.on_carried = self._carried
+        overlay.on_template_message = self._on_message
+        overlay.on_template_event = self._on_event
         overlay.store.reserve(TEMPLATE, _TEMPLATE_BYTES)
-        self._tell()
+        self._announce_templates()
 
     def names(self) -> list[str]:
         """Names of the templates that channels can be bound to at this node."""
@@ -150,42 +153,42 @@ class Channels:
         """Send an event of a local client to the nodes that are interested in it."""
         self.overlay.now_us = now_us
         self.is_touched = True
-        definition = self.overlay.registry.look_up(event.channel) or _UNDEFINED
+        definition = self.overlay.directory.look_up(event.channel) or _UNDEFINED
         template = self._template(definition.template)
         if template is None:
-            self._lose(event, definition.template)
+            self._drop(event, definition.template)
             return
         try:
             template.published(event, destinations, definition, now_us)
         except Exception as error:
-            self._failed(definition.template, error)
-            self.overlay.lose(event, FAILED)
+            self._on_failure(definition.template, error)
+            self.overlay.drop(event, FAILED)
 
     def replay(self, event: Carried, destinations: list[str], now_us: int) -> None:
         """Send a stored event to these nodes only, over routes, whatever the template."""
         self.overlay.now_us = now_us
-        definition = self.overlay.registry.look_up(event.channel) or _UNDEFINED
+        definition = self.overlay.directory.look_up(event.channel) or _UNDEFINED
         self.templates[ROUTED].published(event, destinations, definition, now_us)
 
     def feedback(self, event: Carried, node: str, channel: str, now_us: int) -> None:
         """Send a local client's feedback on an event of `channel` to its source at `node`."""
         self.overlay.now_us = now_us
-        definition = self.overlay.registry.look_up(channel) or _UNDEFINED
+        definition = self.overlay.directory.look_up(channel) or _UNDEFINED
         template = self._template(definition.template) or self.templates[ROUTED]
         try:
             template.feedback(event, node, definition, now_us)
         except Exception as error:
-            self._failed(definition.template, error)
-            self.overlay.lose(event, FAILED)
+            self._on_failure(definition.template, error)
+            self.overlay.drop(event, FAILED)
 
     def knows(self, node: str) -> bool:
         """Whether the node is reachable or known to the link-state map."""
         known = self.overlay.map
         return known.is_reachable(self.overlay.name, node) or node in known.nodes()
 
-    def bound(self, channel: str) -> ChannelTraits:
+    def channel_traits(self, channel: str) -> ChannelTraits:
         """Return what the channel's template requires of local publishers."""
-        definition = self.overlay.registry.look_up(channel) or _UNDEFINED
+        definition = self.overlay.directory.look_up(channel) or _UNDEFINED
         name = definition.template
         template = self._template(name)
         if template is None:
@@ -203,57 +206,61 @@ class Channels:
         """Load the template; return why nothing can be published through it here, or ""."""
         if self._template(template) is not None:
             return ""
-        if why := self.failures.off.get(template):
+        if why := self.failures.disabled.get(template):
             return f"the template {template}{of_channel} failed at {self.overlay.name}: {why}"
         return f"the template {template}{of_channel} is not installed at {self.overlay.name}"
 
     def is_persistent(self, channel: str) -> bool:
         """Whether every event of the channel is journalled, as far as is known yet."""
-        definition = self.overlay.registry.look_up(channel)
+        definition = self.overlay.directory.look_up(channel)
         if definition is None:
             return any(filter_selects(each, channel) for each in self.remembered)
         return is_persistent(definition)
 
     def persistent_filters(self) -> list[str]:
         """Filters that select persistent channels, as far as is known."""
-        defined = [each.name for each in self.overlay.registry.all() if is_persistent(each)]
+        defined = [each.name for each in self.overlay.directory.all() if is_persistent(each)]
         return list(dict.fromkeys((*defined, *self.remembered)))
 
     def has_room(self, channel: str) -> bool:
         """Whether local clients may publish more to the channel now."""
-        definition = self.overlay.registry.look_up(channel) or _UNDEFINED
+        definition = self.overlay.directory.look_up(channel) or _UNDEFINED
         template = self._template(definition.template)
         try:
             if template is None or not template.has_room(channel):
                 return template is None
         except Exception as error:
-            self._failed(definition.template, error)
+            self._on_failure(definition.template, error)
             return True
-        return ALL not in template.promises or self.overlay.takes(channel)
+        return ALL not in template.promises or self.overlay.can_accept(channel)
 
-    def unsettled(self, channel: str) -> list[int]:
+    def unconfirmed(self, channel: str) -> list[int]:
         """Return the `event` numbers of local events that are not confirmed by all members.
 
         All templates are asked: the channel may have been bound to another one before.
         """
-        found = list(self.overlay.sending.unacknowledged(channel))
+        found = list(self.overlay.sender.unacknowledged(channel))
         for name, template in list(self.templates.items()):
             try:
                 found += template.unsettled(channel)
             except Exception as error:
-                self._failed(name, error)
+                self._on_failure(name, error)
         return found
 
-    def patience_us(self, channel: str) -> int:
+    def stall_timeout_us(self, channel: str) -> int:
         """How long a member that does not advance is waited for; 0 if events may be lost."""
-        definition = self.overlay.registry.look_up(channel) or _UNDEFINED
+        definition = self.overlay.directory.look_up(channel) or _UNDEFINED
         template = self._template(definition.template)
         is_promised = template is not None and ALL in template.promises
         if not is_promised:
             return 0
-        return NEVER_US if definition.options.get(LAGGARDS) == "wait" else patience_us(definition)
+        return (
+            NEVER_US
+            if definition.options.get(SLOW_MEMBERS) == "wait"
+            else stall_timeout_us(definition)
+        )
 
-    def trait(self, name: str) -> ChannelTraits | None:
+    def template_traits(self, name: str) -> ChannelTraits | None:
         """Return what a template requires of publishers; None if it is not installed."""
         template = self._template(name)
         if template is None:
@@ -265,7 +272,7 @@ class Channels:
         """Whether events of one source arrive in publication order; feedback never does."""
         if channel.startswith("$"):
             return False
-        template = self._template((self.overlay.registry.look_up(channel) or _UNDEFINED).template)
+        template = self._template((self.overlay.directory.look_up(channel) or _UNDEFINED).template)
         return template is not None and IN_ORDER in template.promises
 
     def advance(self, now_us: int) -> None:
@@ -276,7 +283,7 @@ class Channels:
             try:
                 each.advance(now_us)
             except Exception as error:
-                self._failed(name, error)
+                self._on_failure(name, error)
                 self.failures.pause(name, now_us)
 
     def next_due_us(self) -> int:
@@ -287,7 +294,7 @@ class Channels:
                 if found_us is not None and found_us < due_us:
                     due_us = min(due_us, max(found_us, self.failures.paused_us(name)))
             except Exception as error:
-                self._failed(name, error)
+                self._on_failure(name, error)
         return due_us
 
     def check_invariants(self) -> None:
@@ -316,52 +323,52 @@ class Channels:
             return known
         make = load()
         if make is None:
-            self.failures.off[name] = UNLOADED
-            self._tell()
+            self.failures.disabled[name] = UNLOADED
+            self._announce_templates()
             return None
         try:
-            known = make(_Context(self.overlay, name, self._failed))
+            known = make(_Context(self.overlay, name, self._on_failure))
         except Exception as error:
-            self._failed(name, error)
+            self._on_failure(name, error)
             return None
         self.templates[name] = known
         self._timed = self._find_timed()
         return known
 
-    def _failed(self, name: str, error: Exception) -> None:
+    def _on_failure(self, name: str, error: Exception) -> None:
         """Record an exception; a template that does not ship with Accord is disabled."""
         is_own = name in self._shipped or name in self.services
-        self.failures.note(name, error, ends=not is_own)
+        self.failures.record(name, error, disable=not is_own)
         if not is_own:
             self.templates.pop(name, None)
             self._timed = self._find_timed()
-            self._tell()
+            self._announce_templates()
 
-    def _lose(self, event: Carried, template: str) -> None:
-        self.overlay.lose(event, FAILED if template in self.failures.off else UNKNOWN)
+    def _drop(self, event: Carried, template: str) -> None:
+        self.overlay.drop(event, FAILED if template in self.failures.disabled else UNKNOWN)
 
-    def _tell(self) -> None:
+    def _announce_templates(self) -> None:
         self.overlay.store.put(TEMPLATE, "", msgspec.msgpack.encode(self.names()))
 
-    def _carried(self, neighbour: str, event: Carried, now_us: int) -> None:
+    def _on_event(self, neighbour: str, event: Carried, now_us: int) -> None:
         template = self._template(event.template)
         if template is None:
-            self._lose(event, event.template)
+            self._drop(event, event.template)
             return
         try:
             template.carried(neighbour, event, now_us)
         except Exception as error:
-            self._failed(event.template, error)
-            self.overlay.lose(event, FAILED)
+            self._on_failure(event.template, error)
+            self.overlay.drop(event, FAILED)
 
-    def _said(self, neighbour: str, said: TemplateMessage, now_us: int) -> None:
+    def _on_message(self, neighbour: str, said: TemplateMessage, now_us: int) -> None:
         listener = self.services.get(said.template) or self._template(said.template)
         if listener is None or len(said.channel) > MAX_CHANNEL_BYTES:
             return
         try:
             listener.said(neighbour, said.channel, said.body, now_us)
         except Exception as error:
-            self._failed(said.template, error)
+            self._on_failure(said.template, error)
 
 
 def _can_be_full(template: Template) -> bool:
@@ -370,18 +377,21 @@ def _can_be_full(template: Template) -> bool:
 
 
 class _Context:
-    """A template's view of its node; `failed` is called if one of its watch callbacks raises."""
+    """A template's view of its node;
+
+    `on_failure` is called if one of its watch callbacks raises.
+    """
 
     def __init__(
         self,
         overlay: Overlay,
         template: str,
-        failed: Callable[[str, Exception], None] | None = None,
+        on_failure: Callable[[str, Exception], None] | None = None,
     ) -> None:
-        self._failed = failed
+        self._on_failure = on_failure
         self._has_failed = False
         self.name = overlay.name
-        self.incarnation = overlay.sending.incarnation
+        self.incarnation = overlay.sender.incarnation
         self.map: LinkStateMap = overlay.map
         self._overlay = overlay
         self._template = template
@@ -390,10 +400,10 @@ class _Context:
         return self._overlay.used_neighbours()
 
     def say(self, neighbour: str, channel: str, body: bytes) -> None:
-        self._overlay.say(neighbour, TemplateMessage(self._template, channel, body))
+        self._overlay.send_message(neighbour, TemplateMessage(self._template, channel, body))
 
     def pass_on(self, neighbour: str, event: Carried) -> None:
-        self._overlay.pass_on(neighbour, msgspec.structs.replace(event, template=self._template))
+        self._overlay.forward(neighbour, msgspec.structs.replace(event, template=self._template))
 
     def is_waiting(self, neighbour: str, channel: str, source: str, number: int) -> bool:
         return self._overlay.is_waiting(neighbour, (self._template, channel, source, number))
@@ -402,21 +412,21 @@ class _Context:
         self._overlay.publish(event, destinations, requirement)
 
     def takes(self, channel: str) -> bool:
-        return self._overlay.takes(channel)
+        return self._overlay.can_accept(channel)
 
     def deliver(self, event: Carried) -> None:
         self._overlay.deliver(event)
 
     def lose(self, event: Carried, cause: str, count: int = 1) -> None:
-        self._overlay.lose(event, cause, count)
+        self._overlay.drop(event, cause, count)
 
     def definition(self, channel: str) -> ChannelDefinition | None:
-        return self._overlay.registry.look_up(channel)
+        return self._overlay.directory.look_up(channel)
 
     def watch(self, kind: str, callback: Callable[[str, str, bytes | None], None]) -> None:
         for node, key, value in list(self._overlay.store.all(kind)):
             callback(node, key, value)
-        failed = self._failed
+        failed = self._on_failure
         if failed is None:
             self._overlay.store.watch(kind, callback)
             return

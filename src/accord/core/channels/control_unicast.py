@@ -19,11 +19,11 @@ from accord.core.channels.trees.tree import Graph, distances, graph_of
 from accord.core.overlay.duplicate_filter import Duplicates
 from accord.core.overlay.link_state import LinkStateMap
 
-_GIVE_UP_US: Final = 5_000_000
+_TIMEOUT_US: Final = 5_000_000
 _MIN_US: Final = 50_000
-_LOOK_US: Final = 1_000_000  # maximum age of the graph of all links, up or down
-_STRAIGHT: Final = 3  # attempts on the shortest path before every second one uses another
-_MOST: Final = 4_096
+_MAX_GRAPH_AGE_US: Final = 1_000_000  # maximum age of the graph of all links, up or down
+_DIRECT_TRIES: Final = 3  # attempts on the shortest path before every second one uses another
+_MAX_WAITING: Final = 4_096
 MAX_BYTES: Final = 32 << 20  # of all stored messages; one is always allowed
 
 _Key = tuple[str, int, int]
@@ -50,70 +50,85 @@ class HopAck(msgspec.Struct, frozen=True, array_like=True, tag="got"):
 class _Waiting:
     """A stored message.
 
-    `others` are the neighbours tried off the shortest path, True if they have sent a `HopAck`.
+    `detours` are the neighbours tried off the shortest path, True if they have sent a `HopAck`.
     """
 
-    __slots__ = ("channel", "due_us", "letter", "origin", "others", "size", "tries", "until_us")
+    __slots__ = (
+        "channel",
+        "detours",
+        "due_us",
+        "message",
+        "previous_hop",
+        "size",
+        "tries",
+        "until_us",
+    )
 
-    def __init__(self, letter: UnicastMessage, channel: str, origin: str, now_us: int) -> None:
-        self.letter = letter
+    def __init__(
+        self, message: UnicastMessage, channel: str, previous_hop: str, now_us: int
+    ) -> None:
+        self.message = message
         self.channel = channel
-        self.size = len(letter.body) + len(channel)
-        self.origin = origin  # the neighbour it came from; "" if local
-        self.others: dict[str, bool] = {}
+        self.size = len(message.body) + len(channel)
+        self.previous_hop = previous_hop  # the neighbour it came from; "" if local
+        self.detours: dict[str, bool] = {}
         self.tries = 0
         self.due_us = now_us
-        self.until_us = now_us + _GIVE_UP_US
+        self.until_us = now_us + _TIMEOUT_US
 
-    def may_take(self, neighbour: str) -> bool:
+    def can_use(self, neighbour: str) -> bool:
         """Whether the neighbour is neither the origin nor the previous hop."""
-        return neighbour not in (self.origin, self.letter.origin)
+        return neighbour not in (self.previous_hop, self.message.origin)
 
 
 # (neighbour, channel, message), and (origin, channel, body, now_us)
-Say = Callable[[str, str, UnicastMessage | HopAck], None]
-OnLetter = Callable[[str, str, bytes, int], None]
+SendHop = Callable[[str, str, UnicastMessage | HopAck], None]
+Deliver = Callable[[str, str, bytes, int], None]
 
 
 class ControlUnicast:
     """Sender, relay and receiver of one node."""
 
     def __init__(
-        self, name: str, incarnation: int, net: LinkStateMap, say: Say, on_letter: OnLetter
+        self, name: str, incarnation: int, net: LinkStateMap, send_hop: SendHop, deliver: Deliver
     ) -> None:
         self._name = name
         self._incarnation = incarnation
         self._map = net
-        self._say = say
-        self._on_letter = on_letter
+        self._send_hop = send_hop
+        self._deliver = deliver
         self._number = 0
         self._waiting: dict[_Key, _Waiting] = {}
         self._bytes = 0
         self._duplicates = Duplicates()
-        self._looked: tuple[int, int] = (-1, 0)  # version of the map, time
+        self._graph_version: tuple[int, int] = (-1, 0)  # version of the map, time
         self._graph: Graph = {}  # of all links, up or down
         self._nearest: dict[str, list[str]] = {}  # neighbours by path length, per destination
 
-    def post(self, to: str, channel: str, body: bytes, now_us: int) -> None:
+    def send(self, to: str, channel: str, body: bytes, now_us: int) -> None:
         if to == self._name:
-            self._on_letter(to, channel, body, now_us)
+            self._deliver(to, channel, body, now_us)
             return
         self._number += 1
         letter = UnicastMessage(self._name, self._incarnation, self._number, to, body)
-        self._keep(letter, channel, "", now_us)
+        self._enqueue(letter, channel, "", now_us)
 
-    def came(self, neighbour: str, channel: str, letter: UnicastMessage, now_us: int) -> None:
-        self._say(neighbour, channel, HopAck(letter.origin, letter.incarnation, letter.number))
-        if letter.origin == self._name:
+    def on_message(
+        self, neighbour: str, channel: str, message: UnicastMessage, now_us: int
+    ) -> None:
+        self._send_hop(
+            neighbour, channel, HopAck(message.origin, message.incarnation, message.number)
+        )
+        if message.origin == self._name:
             return
-        if not self._duplicates.is_new(letter.origin, letter.incarnation, letter.number):
+        if not self._duplicates.is_new(message.origin, message.incarnation, message.number):
             return
-        if letter.to == self._name:
-            self._on_letter(letter.origin, channel, letter.body, now_us)
+        if message.to == self._name:
+            self._deliver(message.origin, channel, message.body, now_us)
         else:
-            self._keep(letter, channel, neighbour, now_us)
+            self._enqueue(message, channel, neighbour, now_us)
 
-    def got(self, neighbour: str, message: HopAck) -> None:
+    def on_ack(self, neighbour: str, message: HopAck) -> None:
         """Handle a hop ack; one from a neighbour off the shortest path does not end the attempts.
 
         Such a neighbour may be unable to forward the message.
@@ -122,8 +137,8 @@ class ControlUnicast:
         waiting = self._waiting.get(key)
         if waiting is None:
             return
-        if neighbour in waiting.others and neighbour != waiting.letter.to:
-            waiting.others[neighbour] = True
+        if neighbour in waiting.detours and neighbour != waiting.message.to:
+            waiting.detours[neighbour] = True
         else:
             self._drop(key)
 
@@ -145,18 +160,20 @@ class ControlUnicast:
         return len(self._waiting)
 
     def check_invariants(self) -> None:
-        assert len(self._waiting) <= _MOST
+        assert len(self._waiting) <= _MAX_WAITING
         assert self._bytes == sum(each.size for each in self._waiting.values())
         assert self._bytes <= MAX_BYTES or len(self._waiting) == 1
         self._duplicates.check_invariants()
 
-    def _keep(self, letter: UnicastMessage, channel: str, origin: str, now_us: int) -> None:
-        key = (letter.origin, letter.incarnation, letter.number)
-        waiting = _Waiting(letter, channel, origin, now_us)
+    def _enqueue(
+        self, message: UnicastMessage, channel: str, previous_hop: str, now_us: int
+    ) -> None:
+        key = (message.origin, message.incarnation, message.number)
+        waiting = _Waiting(message, channel, previous_hop, now_us)
         if key in self._waiting:
             self._drop(key)
         while self._waiting and (
-            len(self._waiting) >= _MOST or self._bytes + waiting.size > MAX_BYTES
+            len(self._waiting) >= _MAX_WAITING or self._bytes + waiting.size > MAX_BYTES
         ):
             self._drop(next(iter(self._waiting)))
         self._waiting[key] = waiting
@@ -167,52 +184,52 @@ class ControlUnicast:
         self._bytes -= self._waiting.pop(key).size
 
     def _send(self, waiting: _Waiting, now_us: int) -> None:
-        neighbour = self._next(waiting, now_us)
+        neighbour = self._pick_neighbour(waiting, now_us)
         latency_us = 0
         if neighbour:
             latency_us = self._map.latency_us(self._name, neighbour) or 0
-            self._say(neighbour, waiting.channel, waiting.letter)
+            self._send_hop(neighbour, waiting.channel, waiting.message)
         waiting.tries += 1
         waiting.due_us = min(now_us + max(_MIN_US, 3 * latency_us), waiting.until_us)
 
-    def _next(self, waiting: _Waiting, now_us: int) -> str:
+    def _pick_neighbour(self, waiting: _Waiting, now_us: int) -> str:
         """The neighbour for the next attempt; "" if there is none."""
-        straight = self._straight(waiting, now_us)
-        if waiting.tries >= _STRAIGHT and waiting.tries % 2:
-            near = self._near(waiting, now_us)
-            others = [each for each in near if each != straight and not waiting.others.get(each)]
+        straight = self._next_hop(waiting, now_us)
+        if waiting.tries >= _DIRECT_TRIES and waiting.tries % 2:
+            near = self._neighbours_to(waiting, now_us)
+            others = [each for each in near if each != straight and not waiting.detours.get(each)]
             if others:
                 other = others[waiting.tries // 2 % len(others)]
-                waiting.others.setdefault(other, False)
+                waiting.detours.setdefault(other, False)
                 return other
-        waiting.others.pop(straight, None)
+        waiting.detours.pop(straight, None)
         return straight
 
-    def _straight(self, waiting: _Waiting, now_us: int) -> str:
+    def _next_hop(self, waiting: _Waiting, now_us: int) -> str:
         """The next hop on the shortest path over links that are up, otherwise over all links."""
-        to = waiting.letter.to
-        before = self._map.distances(self._name).before
+        to = waiting.message.to
+        before = self._map.distances(self._name).previous
         node = to
         while node in before:
             if before[node] == self._name:
-                if waiting.may_take(node):
+                if waiting.can_use(node):
                     return node
                 break
             node = before[node]
-        return next(iter(self._near(waiting, now_us)), "")
+        return next(iter(self._neighbours_to(waiting, now_us)), "")
 
-    def _near(self, waiting: _Waiting, now_us: int) -> list[str]:
+    def _neighbours_to(self, waiting: _Waiting, now_us: int) -> list[str]:
         """Neighbours with a path to the destination over all links, sorted by its length."""
-        version, looked_us = self._looked
-        if version != self._map.version or now_us - looked_us >= _LOOK_US:
-            self._looked = (self._map.version, now_us)
+        version, looked_us = self._graph_version
+        if version != self._map.version or now_us - looked_us >= _MAX_GRAPH_AGE_US:
+            self._graph_version = (self._map.version, now_us)
             self._graph = graph_of(self._map)
             self._nearest.clear()
-        to = waiting.letter.to
+        to = waiting.message.to
         nearest = self._nearest.get(to)
         if nearest is None and to in self._graph:
             nearest = self._nearest[to] = self._by_length(to)
-        return [each for each in nearest or () if waiting.may_take(each)]
+        return [each for each in nearest or () if waiting.can_use(each)]
 
     def _by_length(self, to: str) -> list[str]:
         links = self._graph.get(self._name, {})

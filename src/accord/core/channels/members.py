@@ -18,9 +18,9 @@ import msgspec
 from accord.core.model.channels import ChannelMap
 from accord.core.model.errors import decode_or_none
 from accord.core.overlay.interests import Interest
-from accord.core.overlay.validation import problem_with_need
+from accord.core.overlay.validation import problem_with_interest
 
-NEED: Final = "need"
+INTEREST: Final = "need"
 _CHANNELS: Final = 16_384
 
 _decoder: Final = msgspec.msgpack.Decoder(Interest)
@@ -36,7 +36,7 @@ class Members:
         self._filters: dict[tuple[str, str], str] = {}  # by node and key of its interest
         self._by_filter: ChannelMap[dict[str, int]] = ChannelMap()  # count of interests per node
         self._found: dict[str, tuple[str, ...]] = {}
-        watch(NEED, self._told)
+        watch(INTEREST, self._on_change)
 
     def of(self, channel: str) -> tuple[str, ...]:
         """Member nodes of a channel, sorted by name."""
@@ -58,7 +58,7 @@ class Members:
             assert counts is not None
             assert counts[node] > 0
 
-    def _told(self, node: str, key: str, value: bytes | None) -> None:
+    def _on_change(self, node: str, key: str, value: bytes | None) -> None:
         before = self._filters.pop((node, key), None)
         if before is not None:
             self._remove(node, before)
@@ -86,4 +86,4 @@ class Members:
 def _filter(value: bytes) -> str | None:
     """Return the filter of an interest record; None if the record is invalid."""
     need = decode_or_none(_decoder, value)
-    return None if need is None or problem_with_need(need) else need.filter
+    return None if need is None or problem_with_interest(need) else need.filter

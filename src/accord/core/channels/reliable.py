@@ -17,7 +17,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from accord.core.channels.members import NEED, Members
+from accord.core.channels.members import INTEREST, Members
 from accord.core.channels.streams.in_flight import InFlightBudget
 from accord.core.channels.streams.inbound_streams import InboundStreams
 from accord.core.channels.streams.messages import (
@@ -30,8 +30,8 @@ from accord.core.channels.streams.messages import (
     StreamHeartbeat,
     StreamId,
     StreamState,
+    headers,
     messages,
-    notes,
 )
 from accord.core.channels.streams.outbound_streams import OutboundStreams
 from accord.core.channels.streams.source_stream import BufferedEvent, SourceStream
@@ -58,16 +58,18 @@ from accord.core.overlay.signalling import Carried
 from accord.core.overlay.validation import MAX_DEADLINE_US
 from accord.core.scheduling.timers import Timer, Timers
 
-LAGGARDS: Final = "laggards"  # option: `drop` slow members, or `wait` for them
-PATIENCE: Final = "patience_ms"  # option: timeout of a slow member
+SLOW_MEMBERS: Final = "laggards"  # option: `drop` slow members, or `wait` for them
+STALL_TIMEOUT: Final = "patience_ms"  # option: timeout of a slow member
 MAX_MS: Final = 86_400_000
 QUEUE_FULL: Final = "queue full"
-LAGGARD: Final = "a member does not keep up"
+SLOW_MEMBER: Final = "a member does not keep up"
 MISSED: Final = "missed: this node did not keep up"
 GONE: Final = "missed: its source is gone"
-PATIENCE_US: Final = 60_000_000
-FORGET_US: Final = 120_000_000  # twice the default timeout of a source
-_LONGER_US: Final = FORGET_US - PATIENCE_US  # beyond the source's timeout, for incomplete streams
+DEFAULT_STALL_TIMEOUT_US: Final = 60_000_000
+EXPIRE_US: Final = 120_000_000  # twice the default timeout of a source
+_LONGER_US: Final = (
+    EXPIRE_US - DEFAULT_STALL_TIMEOUT_US
+)  # beyond the source's timeout, for incomplete streams
 _SWEEP_US: Final = 5_000_000
 _AT_A_TIME: Final = 256  # streams per call, so that nothing else waits long
 _NEXT_SWEEP_US: Final = 20_000
@@ -82,25 +84,25 @@ class Reliable(Template):
     promises: ClassVar[tuple[str, ...]] = (ONCE, ALL, IN_ORDER)
     options: ClassVar[Mapping[str, Check]] = {
         **TreeMulticast.options,
-        LAGGARDS: one_of("drop", "wait"),
-        PATIENCE: whole_number(1, MAX_MS),
+        SLOW_MEMBERS: one_of("drop", "wait"),
+        STALL_TIMEOUT: whole_number(1, MAX_MS),
     }
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.members = Members(context.watch)
-        self.growing = TreeCache(context.map)
+        self.tree_cache = TreeCache(context.map)
         self.relay = StreamRelay(context)
         self.senders = OutboundStreams(context.name, context.incarnation)
         self.streams = InboundStreams()  # streams of other nodes
-        self.away: dict[str, int] = {}  # since when members dropped as unreachable stalled
+        self.unreachable: dict[str, int] = {}  # since when members dropped as unreachable stalled
         self._map_version = -1
         self._has_left = False  # this node withdrew an interest
         self._sweep_us = 0
         self._to_sweep: list[str] = []  # channels, taken from the end
         self._timers = Timers()  # of all streams
         self.load = InFlightBudget()
-        context.watch(NEED, self._need_told)
+        context.watch(INTEREST, self._on_interest)
 
     # ---------------------------------------------------------------------------------- template
 
@@ -117,35 +119,35 @@ class Reliable(Template):
             self.send(event, StreamHeader(NOTHING, event.deadline_us), now_us)
 
     def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
-        note = decode_or_none(notes, event.note)
-        if note is None or not self.is_note(event.channel, note):
+        note = decode_or_none(headers, event.note)
+        if note is None or not self.is_valid_header(event.channel, note):
             return
-        stream = self._hear(neighbour, event.channel, note.state, now_us)
+        stream = self._on_state(neighbour, event.channel, note.state, now_us)
         if stream is None:
             return
         event = msgspec.structs.replace(event, deadline_us=note.deadline_us, note=b"")
         kept = BufferedEvent(event, note, now_us)
         is_new = stream.put(event.number, kept)
-        self._hand_over(stream, now_us)
+        self._deliver_ready(stream, now_us)
         if is_new:
-            self.relay.spread(stream, event.number, kept, neighbour, now_us)
-        self.relay.came(stream, now_us)
-        self._plan(stream)
+            self.relay.forward(stream, event.number, kept, neighbour, now_us)
+        self.relay.on_event(stream, now_us)
+        self._schedule(stream)
 
-    def is_note(self, channel: str, note: StreamHeader) -> bool:  # noqa: ARG002
+    def is_valid_header(self, channel: str, header: StreamHeader) -> bool:  # noqa: ARG002
         """Whether the header is valid for an event of that channel."""
-        return 0 <= note.deadline_us <= MAX_DEADLINE_US
+        return 0 <= header.deadline_us <= MAX_DEADLINE_US
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
         message = decode_or_none(messages, body)
         if message is not None:
-            self.heard(neighbour, channel, message, now_us)
+            self.on_stream_message(neighbour, channel, message, now_us)
 
     def advance(self, now_us: int) -> None:
         if self._has_left:
             self._has_left = False
-            self.streams.left(self._is_member)
-        self._welcome()
+            self.streams.on_left(self._is_member)
+        self._prune_unreachable()
         self._timers.advance(now_us, _AT_A_TIME)
         if 0 < self._sweep_us <= now_us:
             self._sweep(now_us)
@@ -159,19 +161,19 @@ class Reliable(Template):
 
     def unsettled(self, channel: str) -> list[int]:
         sender = self.senders.get(channel)
-        return [] if sender is None else sender.waiting()
+        return [] if sender is None else sender.unconfirmed()
 
     def left(self) -> dict[str, int]:
         return {
             "trees": len(self.relay.trees),
-            "grown": len(self.growing),
+            "grown": len(self.tree_cache),
             "senders": len(self.senders),
             "streams": len(self.streams),
         }
 
     def check_invariants(self) -> None:
         self.members.check_invariants()
-        self.growing.check_invariants()
+        self.tree_cache.check_invariants()
         self.relay.trees.check_invariants()
         self.senders.check_invariants()
         loads = {channel: self.load_of(channel) for channel in self.published_to()}
@@ -185,35 +187,37 @@ class Reliable(Template):
 
     # ----------------------------------------------------------------------------- extension points
 
-    def send(self, event: Carried, note: StreamHeader, now_us: int) -> bool:
+    def send(self, event: Carried, header: StreamHeader, now_us: int) -> bool:
         """Send an event of this node to all members; False if there is no room for it."""
-        sender = self.senders.use(event.channel, now_us)
+        sender = self.senders.get_or_create(event.channel, now_us)
         event = msgspec.structs.replace(
             event, source=self.context.name, incarnation=self.context.incarnation
         )
-        if not sender.put(event, note, now_us):
+        if not sender.put(event, header, now_us):
             self.context.lose(event, QUEUE_FULL)
             return False
-        self._use(now_us)
-        self._tend_sender(sender, now_us)
+        self._schedule_sweep(now_us)
+        self._update_sender(sender, now_us)
         return True
 
-    def heard(self, neighbour: str, channel: str, message: Message, now_us: int) -> None:
+    def on_stream_message(
+        self, neighbour: str, channel: str, message: Message, now_us: int
+    ) -> None:
         """Handle a neighbour's message about a stream or a tree."""
         match message:
             case Have(is_missing=True):
-                self.relay.trees.lack(neighbour, message.digest)
+                self.relay.trees.unconfirm(neighbour, message.digest)
             case Have():
                 self.relay.trees.confirm(neighbour, message.digest, now_us)
             case StreamHeartbeat():
-                self._synced(neighbour, channel, message, now_us)
+                self._on_heartbeat(neighbour, channel, message, now_us)
             case Nack():
                 stream = self._stream(channel, message.key)
                 if stream is not None:
-                    self.relay.asked(neighbour, stream, message, now_us)
-                    self._plan(stream)
+                    self.relay.on_nack(neighbour, stream, message, now_us)
+                    self._schedule(stream)
             case Ack():
-                self._acknowledged(neighbour, channel, message, now_us)
+                self._on_ack(neighbour, channel, message, now_us)
 
     def published_to(self) -> Collection[str]:
         """Channels to which local clients have published."""
@@ -224,21 +228,21 @@ class Reliable(Template):
         sender = self.senders.get(channel)
         return (0, 0) if sender is None else sender.load()
 
-    def weigh(self, channel: str) -> None:
+    def update_load(self, channel: str) -> None:
         """Update the in-flight budget after a channel's load may have changed."""
-        self.load.settle(channel, *self.load_of(channel))
+        self.load.set_usage(channel, *self.load_of(channel))
 
-    def takes(self, channel: str) -> bool:
-        """Whether `arrived` accepts more events of a channel now."""
+    def can_accept(self, channel: str) -> bool:
+        """Whether `on_ready` accepts more events of a channel now."""
         return self.context.takes(channel)
 
-    def arrived(self, kept: BufferedEvent, now_us: int) -> None:
+    def on_ready(self, kept: BufferedEvent, now_us: int) -> None:
         """Handle an event that is next in its stream."""
         self.deliver(kept.event, kept.at_us, now_us)
 
-    def deliver(self, event: Carried, came_us: int, now_us: int) -> None:
+    def deliver(self, event: Carried, received_us: int, now_us: int) -> None:
         """Deliver an event to local clients unless there are none or its deadline has passed."""
-        age_us = event.age_us + now_us - came_us
+        age_us = event.age_us + now_us - received_us
         aged = msgspec.structs.replace(event, age_us=age_us)
         if 0 < event.deadline_us <= age_us:
             self.context.lose(aged, EXPIRED)
@@ -247,7 +251,7 @@ class Reliable(Template):
 
     # ------------------------------------------------------------------------------------- streams
 
-    def _hear(
+    def _on_state(
         self, neighbour: str, channel: str, state: StreamState, now_us: int
     ) -> SourceStream | None:
         """Apply a stream state received from a neighbour; None if it is outdated.
@@ -256,25 +260,25 @@ class Reliable(Template):
         retransmits.
         """
         key = state.key
-        if key.source == self.context.name or state.base < 1:
+        if key.source == self.context.name or state.window_base < 1:
             return None
-        known = self.streams.hear(channel, key, state.base, now_us)
+        known = self.streams.get_or_create(channel, key, state.window_base, now_us)
         if known is None or known.key.is_after(key):
             return None
         if known.key != key:
             self._end(known, MISSED if known.key.incarnation == key.incarnation else GONE, now_us)
             known = self.streams[channel, key.source] = SourceStream(
-                channel, key, state.base, now_us
+                channel, key, state.window_base, now_us
             )
-        self._use(now_us)
-        known.hear(state.base, state.top)
-        self.relay.follow(neighbour, known, state, now_us)
+        self._schedule_sweep(now_us)
+        known.update_window(state.window_base, state.last_sent)
+        self.relay.adopt_tree(neighbour, known, state, now_us)
         return known
 
     def _end(self, stream: SourceStream, cause: str, now_us: int) -> None:
         """End a stream: deliver what is buffered behind a gap, which will not be filled."""
         stream.end()
-        self._hand_over(stream, now_us, cause)
+        self._deliver_ready(stream, now_us, cause)
 
     def _stream(self, channel: str, key: StreamId) -> SourceStream | None:
         if key.source == self.context.name:
@@ -284,105 +288,109 @@ class Reliable(Template):
             stream = self.streams.get((channel, key.source))
         return stream if stream is not None and stream.key == key else None
 
-    def _hand_over(self, stream: SourceStream, now_us: int, cause: str = MISSED) -> None:
+    def _deliver_ready(self, stream: SourceStream, now_us: int, cause: str = MISSED) -> None:
         """Deliver as many events as this node accepts; the rest stays unacknowledged."""
         before = stream.skipped
-        while found := stream.ready(1 if self.takes(stream.channel) else 0):
+        while found := stream.ready(1 if self.can_accept(stream.channel) else 0):
             for kept in found:
-                self.arrived(kept, now_us)
+                self.on_ready(kept, now_us)
         stream.hold(now_us)
-        if stream.skipped > before and stream.is_wanted:
+        if stream.skipped > before and stream.was_member:
             key = stream.key
             missed = Carried(key.source, key.incarnation, 0, (), stream.channel, b"")
             self.context.lose(missed, cause, min(stream.skipped - before, _MAX_MISSED))
-        stream.is_wanted = stream.is_wanted or self._is_member(stream.channel)
+        stream.was_member = stream.was_member or self._is_member(stream.channel)
 
     def _is_member(self, channel: str) -> bool:
         return self.members.has(channel, self.context.name)
 
-    def _need_told(self, node: str, key: str, value: bytes | None) -> None:  # noqa: ARG002
+    def _on_interest(self, node: str, key: str, value: bytes | None) -> None:  # noqa: ARG002
         self._has_left = self._has_left or (node == self.context.name and value is None)
 
-    def _synced(self, neighbour: str, channel: str, message: StreamHeartbeat, now_us: int) -> None:
-        stream = self._hear(neighbour, channel, message.state, now_us)
+    def _on_heartbeat(
+        self, neighbour: str, channel: str, message: StreamHeartbeat, now_us: int
+    ) -> None:
+        stream = self._on_state(neighbour, channel, message.state, now_us)
         if stream is not None:
-            self._hand_over(stream, now_us)
-            self.relay.synced(neighbour, stream, message, now_us)
-            self.relay.tend(stream, now_us)
-            self._plan(stream)
+            self._deliver_ready(stream, now_us)
+            self.relay.on_heartbeat(neighbour, stream, message, now_us)
+            self.relay.run_due(stream, now_us)
+            self._schedule(stream)
 
-    def _acknowledged(self, neighbour: str, channel: str, message: Ack, now_us: int) -> None:
+    def _on_ack(self, neighbour: str, channel: str, message: Ack, now_us: int) -> None:
         stream = self._stream(channel, message.key)
         if stream is None or neighbour == stream.parent:
             return
-        self.relay.acknowledged(neighbour, stream, message, now_us)
+        self.relay.on_ack(neighbour, stream, message, now_us)
         sender = self.senders.get(channel)
         if sender is not None and sender.stream is stream:
-            self._tend_sender(sender, now_us)
-            self.relay.watch_over(stream, now_us, is_other=False)
-        self._plan(stream)
+            self._update_sender(sender, now_us)
+            self.relay.start_heartbeats(stream, now_us, is_new_tree=False)
+        self._schedule(stream)
 
     # --------------------------------------------------------------------------------------- timers
 
-    def _tend_stream(self, stream: SourceStream, now_us: int) -> None:
-        if stream.held_us <= now_us:
-            before = stream.through
-            self._hand_over(stream, now_us)
-            if stream.through > before:
+    def _run_due_stream(self, stream: SourceStream, now_us: int) -> None:
+        if stream.retry_us <= now_us:
+            before = stream.received_through
+            self._deliver_ready(stream, now_us)
+            if stream.received_through > before:
                 stream.ack_us = now_us
-        self.relay.tend(stream, now_us)
+        self.relay.run_due(stream, now_us)
 
-    def _tend_sender(self, sender: StreamSender, now_us: int) -> None:
+    def _update_sender(self, sender: StreamSender, now_us: int) -> None:
         """Update a sender's members and tree, drop slow members, and fill the window."""
         stream = sender.stream
         own = self.context.name
         members = tuple(each for each in self.members.of(stream.channel) if each != own)
         definition = self.context.definition(stream.channel) or _UNDEFINED
-        sender.seen = self._seen()
-        sender.patience_us = patience_us(definition)
+        sender.versions = self._versions()
+        sender.stall_timeout_us = stall_timeout_us(definition)
         missed = sender.set_members(members, now_us)
-        for member in sender.laggards(sender.patience_us, self._welcome(), now_us):
+        for member in sender.slow_members(
+            sender.stall_timeout_us, self._prune_unreachable(), now_us
+        ):
             if not self.context.map.is_reachable(own, member):
-                self.away.setdefault(member, sender.members[member].since_us)
-            elif definition.options.get(LAGGARDS) == "wait":
+                self.unreachable.setdefault(member, sender.members[member].since_us)
+            elif definition.options.get(SLOW_MEMBERS) == "wait":
                 continue
             missed += sender.drop(member, now_us)
         self._choose_tree(sender, members, factor_of(definition), now_us)
         while numbers := sender.take(now_us):
             for number in numbers:
-                self.relay.spread(stream, number, stream.events[number], "", now_us)
-            if not sender.waits():
+                self.relay.forward(stream, number, stream.events[number], "", now_us)
+            if not sender.is_waiting():
                 missed += sender.advance(now_us)
         for event in missed:
-            self.context.lose(event, LAGGARD)
-        self.weigh(stream.channel)
-        self.relay.tend(stream, now_us)
-        self._plan(stream)
+            self.context.lose(event, SLOW_MEMBER)
+        self.update_load(stream.channel)
+        self.relay.run_due(stream, now_us)
+        self._schedule(stream)
 
-    def _welcome(self) -> dict[str, int]:
-        """Remove nodes that are reachable again from `away`, and return it."""
-        if self.away and self._map_version != self.context.map.version:
+    def _prune_unreachable(self) -> dict[str, int]:
+        """Remove nodes that are reachable again from `unreachable`, and return it."""
+        if self.unreachable and self._map_version != self.context.map.version:
             self._map_version = self.context.map.version
-            for node in list(self.away):
+            for node in list(self.unreachable):
                 if self.context.map.is_reachable(self.context.name, node):
-                    del self.away[node]
-        return self.away
+                    del self.unreachable[node]
+        return self.unreachable
 
     def _choose_tree(
         self, sender: StreamSender, members: tuple[str, ...], factor: float, now_us: int
     ) -> None:
         stream = sender.stream
         own = self.context.name
-        wanted = (*self._worth_a_branch(sender, members), own)
-        grown = self.growing.tree(own, wanted, factor, now_us)
+        wanted = (*self._tree_members(sender, members), own)
+        grown = self.tree_cache.tree(own, wanted, factor, now_us)
         self.relay.trees.learn(grown.tree, grown.digest, now_us)
         if grown.digest != stream.digest:
             stream.digest = grown.digest
-            stream.turn += 1
-            stream.paces.clear()
-            self.relay.watch_over(stream, now_us, is_other=True)
+            stream.tree_epoch += 1
+            stream.heartbeats.clear()
+            self.relay.start_heartbeats(stream, now_us, is_new_tree=True)
 
-    def _worth_a_branch(self, sender: StreamSender, members: tuple[str, ...]) -> Iterator[str]:
+    def _tree_members(self, sender: StreamSender, members: tuple[str, ...]) -> Iterator[str]:
         """All members except dropped ones that are unreachable."""
         for member in members:
             is_dropped = sender.members[member].is_dropped
@@ -395,53 +403,57 @@ class Reliable(Template):
         for channel in self._to_sweep[-_AT_A_TIME:]:
             sender = self.senders.get(channel)
             if sender is not None:
-                self._tend_sender(sender, now_us)
+                self._update_sender(sender, now_us)
         del self._to_sweep[-_AT_A_TIME:]
         if self._to_sweep:
             self._sweep_us = now_us + _NEXT_SWEEP_US
             return
-        self._tidy(now_us)
+        self._expire_unused(now_us)
         self._sweep_us = now_us + _SWEEP_US if any(self.left().values()) else 0
 
-    def _tidy(self, now_us: int) -> None:
+    def _expire_unused(self, now_us: int) -> None:
         """Expire unused state."""
-        self.senders.forget_idle(now_us)
+        self.senders.expire_idle(now_us)
         for stream in list(self.streams.values()):
-            if now_us - stream.heard_us >= self._forget_us(stream):
+            if now_us - stream.received_us >= self._expiry_us(stream):
                 self._end(stream, GONE, now_us)
-                self.streams.forget(stream)
+                self.streams.evict(stream)
         nodes = dict.fromkeys(self.context.map.nodes(), True)
-        self.streams.forget_past(nodes)
-        self.away = {node: since_us for node, since_us in self.away.items() if node in nodes}
-        self.relay.answering.forget(nodes)
-        self.relay.trees.forget(now_us)
-        self.growing.forget(now_us)
+        self.streams.prune_checkpoints(nodes)
+        self.unreachable = {
+            node: since_us for node, since_us in self.unreachable.items() if node in nodes
+        }
+        self.relay.response_times.prune(nodes)
+        self.relay.trees.expire(now_us)
+        self.tree_cache.expire(now_us)
 
-    def _forget_us(self, stream: SourceStream) -> int:
+    def _expiry_us(self, stream: SourceStream) -> int:
         """Age without contact at which the source no longer waits for this node."""
-        if not stream.lacks():
-            return FORGET_US
+        if not stream.is_incomplete():
+            return EXPIRE_US
         definition = self.context.definition(stream.channel) or _UNDEFINED
-        return max(FORGET_US, patience_us(definition) + _LONGER_US)
+        return max(EXPIRE_US, stall_timeout_us(definition) + _LONGER_US)
 
-    def due(self, stream: SourceStream, now_us: int) -> None:
+    def on_timer(self, stream: SourceStream, now_us: int) -> None:
         """Handle the timer of a stream; it may fire early."""
         if self._stream(stream.channel, stream.key) is not stream:
             return
         sender = self.senders.get(stream.channel)
         if sender is None or sender.stream is not stream:
-            self._tend_stream(stream, now_us)
-        elif sender.seen != self._seen() or sender.laggards(sender.patience_us, self.away, now_us):
-            self._tend_sender(sender, now_us)
+            self._run_due_stream(stream, now_us)
+        elif sender.versions != self._versions() or sender.slow_members(
+            sender.stall_timeout_us, self.unreachable, now_us
+        ):
+            self._update_sender(sender, now_us)
         else:
-            self.relay.tend(stream, now_us)
-        self._plan(stream)
+            self.relay.run_due(stream, now_us)
+        self._schedule(stream)
 
-    def _seen(self) -> tuple[int, int]:
+    def _versions(self) -> tuple[int, int]:
         """Versions of the inputs of a sender: memberships and map."""
         return self.members.version, self.context.map.version
 
-    def _plan(self, stream: SourceStream) -> None:
+    def _schedule(self, stream: SourceStream) -> None:
         due_us = stream.next_due_us()
         if due_us < NEVER_US:
             stream.timer = stream.timer or StreamTimer(self, stream)
@@ -449,7 +461,7 @@ class Reliable(Template):
         elif stream.timer is not None:
             self._timers.cancel(stream.timer)
 
-    def _use(self, now_us: int) -> None:
+    def _schedule_sweep(self, now_us: int) -> None:
         self._sweep_us = self._sweep_us or now_us + _SWEEP_US
 
 
@@ -462,11 +474,11 @@ class StreamTimer(Timer):
         self._stream = stream
 
     def fire(self, now: int) -> None:
-        self._template.due(self._stream, now)
+        self._template.on_timer(self._stream, now)
 
 
-def patience_us(definition: ChannelDefinition) -> int:
+def stall_timeout_us(definition: ChannelDefinition) -> int:
     """How long a slow member is waited for, unless the channel waits for all members."""
-    given = definition.options.get(PATIENCE, "")
+    given = definition.options.get(STALL_TIMEOUT, "")
     is_number = given.isdecimal() and len(given) < _DIGITS
-    return int(given) * 1_000 if is_number and int(given) else PATIENCE_US
+    return int(given) * 1_000 if is_number and int(given) else DEFAULT_STALL_TIMEOUT_US

@@ -24,7 +24,7 @@ from accord.core.overlay.duplicate_filter import Duplicates
 from accord.core.overlay.signalling import Carried
 
 SPANNER: Final = "spanner"  # option: allowed stretch of paths
-LONGEST: Final = 1_000.0
+MAX_FACTOR: Final = 1_000.0
 NO_PATH: Final = "no way to all members"
 _SWEEP_US: Final = 10_000_000
 
@@ -44,21 +44,21 @@ class TreeAck(msgspec.Struct, frozen=True, array_like=True, tag="have"):
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_note: Final = msgspec.msgpack.Decoder(TreeHeader)
-_have: Final = msgspec.msgpack.Decoder(TreeAck)
+_headers: Final = msgspec.msgpack.Decoder(TreeHeader)
+_acks: Final = msgspec.msgpack.Decoder(TreeAck)
 
 
 class TreeMulticast(Template):
     """Common base of `single_source` and `unreliable`; they differ in the root of the tree."""
 
     promises: ClassVar[tuple[str, ...]] = (ONCE, BEST_EFFORT)
-    options: ClassVar[Mapping[str, Check]] = {SPANNER: number(1, LONGEST)}
+    options: ClassVar[Mapping[str, Check]] = {SPANNER: number(1, MAX_FACTOR)}
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.members = Members(context.watch)
         self.rendezvous = Rendezvous(context.name, context.map)
-        self.growing = TreeCache(context.map)
+        self.tree_cache = TreeCache(context.map)
         self.trees = KnownTrees(context.name)
         self._duplicates = Duplicates()
         self._number = 0
@@ -75,8 +75,10 @@ class TreeMulticast(Template):
         now_us: int,
     ) -> None:
         own = self.context.name
-        wanted = self._wanted(event.channel, destinations)
-        grown = self.growing.tree(self.root(event.channel), wanted, factor_of(definition), now_us)
+        wanted = self._tree_members(event.channel, destinations)
+        grown = self.tree_cache.tree(
+            self.root(event.channel), wanted, factor_of(definition), now_us
+        )
         reachable = self.context.map.distances(own).costs
         if not all(each in reachable for each in destinations):
             self.context.lose(event, NO_PATH)
@@ -88,87 +90,89 @@ class TreeMulticast(Template):
             number=self._number,
             may_be_lost=True,
         )
-        self._use(now_us)
+        self._schedule_sweep(now_us)
         self.trees.learn(grown.tree, grown.digest, now_us)
-        self._spread(event, grown.digest, "", now_us)
+        self._forward(event, grown.digest, "", now_us)
 
     def tree(self, channel: str) -> Tree | None:
         """The tree of the last local event; None if the members have changed since."""
         definition = self.context.definition(channel)
         if definition is None:
             return None
-        return self.growing.known(self.root(channel), self._wanted(channel), factor_of(definition))
+        return self.tree_cache.cached(
+            self.root(channel), self._tree_members(channel), factor_of(definition)
+        )
 
     def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
-        note = decode_or_none(_note, event.note)
+        note = decode_or_none(_headers, event.note)
         if note is None:
             return
-        self._use(now_us)
+        self._schedule_sweep(now_us)
         if note.tree is not None and not self._learn(neighbour, event.channel, note, now_us):
             return
-        if self.trees.next_to(note.digest, now_us) is None:
-            self._say(neighbour, event.channel, TreeAck(note.digest, is_missing=True))
+        if self.trees.neighbours(note.digest, now_us) is None:
+            self._send(neighbour, event.channel, TreeAck(note.digest, is_missing=True))
             return
         if not self._duplicates.is_new(event.source, event.incarnation, event.number):
             return
         if self.members.has(event.channel, self.context.name):
             self.context.deliver(event)
-        self._spread(event, note.digest, neighbour, now_us)
+        self._forward(event, note.digest, neighbour, now_us)
 
     def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
-        have = decode_or_none(_have, body)
+        have = decode_or_none(_acks, body)
         if have is None:
             return
         if have.is_missing:
-            self.trees.lack(neighbour, have.digest)
+            self.trees.unconfirm(neighbour, have.digest)
         else:
             self.trees.confirm(neighbour, have.digest, now_us)
 
     def advance(self, now_us: int) -> None:
         if 0 < self._sweep_us <= now_us:
-            self.trees.forget(now_us)
-            self.growing.forget(now_us)
-            is_empty = not self.trees and not self.growing
+            self.trees.expire(now_us)
+            self.tree_cache.expire(now_us)
+            is_empty = not self.trees and not self.tree_cache
             self._sweep_us = 0 if is_empty else now_us + _SWEEP_US
 
     def next_due_us(self) -> int | None:
         return self._sweep_us or None
 
     def left(self) -> dict[str, int]:
-        return {"trees": len(self.trees), "grown": len(self.growing)}
+        return {"trees": len(self.trees), "grown": len(self.tree_cache)}
 
     def check_invariants(self) -> None:
         self.members.check_invariants()
         self.rendezvous.check_invariants()
-        self.growing.check_invariants()
+        self.tree_cache.check_invariants()
         self.trees.check_invariants()
         self._duplicates.check_invariants()
 
-    def _wanted(self, channel: str, destinations: Iterable[str] = ()) -> tuple[str, ...]:
+    def _tree_members(self, channel: str, destinations: Iterable[str] = ()) -> tuple[str, ...]:
         """All nodes that the tree must reach, sorted by name."""
         return tuple(sorted({*self.members.of(channel), *destinations, self.context.name}))
 
-    def _learn(self, neighbour: str, channel: str, note: TreeHeader, now_us: int) -> bool:
+    def _learn(self, neighbour: str, channel: str, header: TreeHeader, now_us: int) -> bool:
         """Store a tree that came with an event; False if it is invalid."""
-        tree = note.tree
+        tree = header.tree
         assert tree is not None
-        if problem_with_tree(tree) or tree.digest() != note.digest:
+        if problem_with_tree(tree) or tree.digest() != header.digest:
             return False
-        self.trees.learn(tree, note.digest, now_us)
-        self.trees.confirm(neighbour, note.digest, now_us)
-        self._say(neighbour, channel, TreeAck(note.digest))
+        self.trees.learn(tree, header.digest, now_us)
+        self.trees.confirm(neighbour, header.digest, now_us)
+        self._send(neighbour, channel, TreeAck(header.digest))
         return True
 
-    def _spread(self, event: Carried, digest: Digest, origin: str, now_us: int) -> None:
-        for neighbour in self.trees.next_to(digest, now_us) or ():
+    def _forward(self, event: Carried, digest: Digest, origin: str, now_us: int) -> None:
+        for neighbour in self.trees.neighbours(digest, now_us) or ():
             if neighbour != origin:
                 note = TreeHeader(digest, self.trees.to_attach(neighbour, digest, now_us))
                 self.context.pass_on(neighbour, msgspec.structs.replace(event, note=_encode(note)))
 
-    def _say(self, neighbour: str, channel: str, message: TreeAck) -> None:
+    def _send(self, neighbour: str, channel: str, message: TreeAck) -> None:
         self.context.say(neighbour, channel, _encode(message))
 
-    def _use(self, now_us: int) -> None:
+    def _schedule_sweep(self, now_us: int) -> None:
         self._sweep_us = self._sweep_us or now_us + _SWEEP_US
 
 
@@ -192,4 +196,4 @@ def factor_of(definition: ChannelDefinition) -> float:
         factor = float(definition.options.get(SPANNER, FACTOR))
     except ValueError:
         return FACTOR
-    return factor if 1 <= factor <= LONGEST else FACTOR
+    return factor if 1 <= factor <= MAX_FACTOR else FACTOR

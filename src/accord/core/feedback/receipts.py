@@ -84,12 +84,12 @@ class ReceiptSigner:
 
     def verify(self, text: str) -> Receipt:
         """Return the content; ReceiptError if it was not signed by this node."""
-        receipt, body, mac = _take_apart(text)
+        receipt, body, mac = _split(text)
         if not hmac.compare_digest(mac, self._mac(body)) or receipt.node != self.node:
             raise ReceiptError("the receipt was not made by this node", is_forged=True)
         return receipt
 
-    def is_of(self, receipt: Receipt, owner: str) -> bool:
+    def belongs_to(self, receipt: Receipt, owner: str) -> bool:
         """Check whether the client belonged to user `owner`."""
         return hmac.compare_digest(receipt.owner, self._digest(owner))
 
@@ -104,10 +104,10 @@ class ReceiptSigner:
 
 def parse_receipt(text: str) -> Receipt:
     """Return the content without verifying it; ReceiptError if it is malformed."""
-    return _take_apart(text)[0]
+    return _split(text)[0]
 
 
-def _take_apart(text: str) -> tuple[Receipt, bytes, bytes]:
+def _split(text: str) -> tuple[Receipt, bytes, bytes]:
     """Return the receipt, its signed bytes, and the signature."""
     if not text:
         raise ReceiptError("expected a receipt, got none")

@@ -103,21 +103,21 @@ class DatagramReachability:
     def __init__(self, report_us: int, first: int = 0) -> None:
         self.loss = 0.0
         self._report_us = report_us
-        self._heard = DatagramReport(0, first - 1)
-        self._heard_us = -1
+        self._last_report = DatagramReport(0, first - 1)
+        self._reported_us = -1
 
     def is_open(self, now_us: int) -> bool:
         """Whether the peer recently confirmed new datagrams."""
-        return self._heard_us >= 0 and now_us - self._heard_us <= _SILENCES * self._report_us
+        return self._reported_us >= 0 and now_us - self._reported_us <= _SILENCES * self._report_us
 
-    def heard(self, received: int, highest: int, next_number: int, now_us: int) -> None:
+    def on_report(self, received: int, highest: int, next_number: int, now_us: int) -> None:
         """Process a report; an inconsistent or outdated one is ignored."""
-        sent = highest - self._heard.highest
-        came = received - self._heard.received
+        sent = highest - self._last_report.highest
+        came = received - self._last_report.received
         if not (sent > 0 and came >= 0 and highest < next_number):
             return
-        self._heard = DatagramReport(received, highest)
-        self._heard_us = now_us
+        self._last_report = DatagramReport(received, highest)
+        self._reported_us = now_us
         self.loss += (max(1 - came / sent, 0.0) - self.loss) / 8
 
 
@@ -127,7 +127,7 @@ class Opener(ReplayWindow):
     def __init__(self, key: DatagramKey, codec: LinkCodec, count: FrameCounts) -> None:
         super().__init__()
         self.refused = 0  # forged or malformed
-        self.repeated = 0  # replayed, or too old for the window
+        self.replayed = 0  # replayed, or too old for the window
         self._key = key
         self._codec = codec
         self._count = count
@@ -145,7 +145,7 @@ class Opener(ReplayWindow):
             self.refused += 1
             return []
         if not self.admit(int.from_bytes(signed[ID_BYTES:])):
-            self.repeated += 1
+            self.replayed += 1
             return []
         try:
             messages = self._codec.decode(body)
@@ -164,22 +164,22 @@ class Datagrams:
         self.opener = opener
         self.due_us = now_us
         self._report_us = report_us
-        self._hearing = DatagramReachability(report_us)
+        self._reachability = DatagramReachability(report_us)
         self._reported = -1
         self._probed = 0  # `sealer.number` at the last `advance`
 
     @property
     def loss(self) -> float:
         """Loss of sent datagrams, from the peer's reports."""
-        return self._hearing.loss
+        return self._reachability.loss
 
     def is_open(self, now_us: int) -> bool:
         """Whether the peer recently confirmed datagrams."""
-        return self._hearing.is_open(now_us)
+        return self._reachability.is_open(now_us)
 
-    def heard(self, report: DatagramReport, now_us: int) -> None:
+    def on_report(self, report: DatagramReport, now_us: int) -> None:
         """Process the peer's report."""
-        self._hearing.heard(report.received, report.highest, self.sealer.number, now_us)
+        self._reachability.on_report(report.received, report.highest, self.sealer.number, now_us)
 
     def advance(self, now_us: int) -> tuple[bytes | None, DatagramReport | None]:
         """When due, a probe and a report to send, each if needed."""

@@ -57,23 +57,25 @@ _REMEDIES: Final[dict[str, str]] = {
 
 
 class LinkError(AccordError):
-    """Why a link could not be established or has ended; `is_told`: reported by the peer."""
+    """Why a link could not be established or has ended; `is_from_peer`: reported by the peer."""
 
-    def __init__(self, why: str, problem: str, *, is_told: bool = False) -> None:
-        self.why = why
+    def __init__(self, reason: str, problem: str, *, is_from_peer: bool = False) -> None:
+        self.reason = reason
         self.problem = problem[:_PROBLEM_CHARACTERS]
-        self.is_told = is_told
-        super().__init__(f"told by the other side: {self.problem}" if is_told else self.problem)
+        self.is_from_peer = is_from_peer
+        super().__init__(
+            f"told by the other side: {self.problem}" if is_from_peer else self.problem
+        )
 
     @property
     def remedy(self) -> str:
         """Advice for the operator; empty if nothing needs to be done."""
-        return _REMEDIES.get(self.why, "")
+        return _REMEDIES.get(self.reason, "")
 
     @property
     def is_routine(self) -> bool:
         """Whether it is part of normal operation."""
-        return self.why in (
+        return self.reason in (
             CloseReason.DUPLICATE,
             CloseReason.REPLACED,
             CloseReason.ITSELF,

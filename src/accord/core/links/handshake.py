@@ -113,8 +113,8 @@ class LocalIdentity(Struct, frozen=True, kw_only=True):
     node: str
     incarnation: int
     key: SharedKey = SharedKey()
-    least: int = MIN_VERSION
-    most: int = MAX_VERSION
+    min_version: int = MIN_VERSION
+    max_version: int = MAX_VERSION
     features: dict[str, int] = _NO_FEATURES
 
 
@@ -166,16 +166,16 @@ class LinkHandshake:
         self._admit = admit
         self._hello = Hello(
             MAGIC,
-            local.least,
-            local.most,
+            local.min_version,
+            local.max_version,
             local.node,
             local.incarnation,
             nonce,
             local.key.is_set,
             local.features,
         )
-        self._own = encode_link_message(self._hello)
-        self._other: Hello | None = None
+        self._encoded_hello = encode_link_message(self._hello)
+        self._peer_hello: Hello | None = None
         self._transcript = b""
 
     def start(self) -> None:
@@ -185,33 +185,33 @@ class LinkHandshake:
             problem = "without a shared key or certificates only nodes of the same machine link"
             raise LinkError(CloseReason.NO_KEY, problem)
         if self._is_dialer:
-            self.outgoing.append(self._own)
+            self.outgoing.append(self._encoded_hello)
 
     def receive(self, message: LinkMessage, encoded: bytes) -> LinkPeer | None:
         """Process the peer's next message; returns the peer when the handshake is complete."""
-        other = self._other
+        other = self._peer_hello
         if other is None:
             if not isinstance(message, Hello):
                 raise LinkError(CloseReason.GARBAGE, "expected a greeting first")
-            self._greeted(message, encoded)
+            self._on_hello(message, encoded)
             return None
         if not isinstance(message, Proof):
             raise LinkError(CloseReason.GARBAGE, "expected a proof after the greeting")
-        return self._proved(message, other)
+        return self._on_proof(message, other)
 
-    def _greeted(self, hello: Hello, encoded: bytes) -> None:
+    def _on_hello(self, hello: Hello, encoded: bytes) -> None:
         self._check(hello)
-        self._other = hello
+        self._peer_hello = hello
         key = self._local.key
         if self._is_dialer:
-            self._transcript = transcript_of(self._own, encoded)
+            self._transcript = transcript_of(self._encoded_hello, encoded)
             proof = Proof(key.proof(DIALER, self._transcript))
             self.outgoing.append(encode_link_message(proof))
         else:
-            self._transcript = transcript_of(encoded, self._own)
-            self.outgoing.append(self._own)
+            self._transcript = transcript_of(encoded, self._encoded_hello)
+            self.outgoing.append(self._encoded_hello)
 
-    def _proved(self, proof: Proof, other: Hello) -> LinkPeer:
+    def _on_proof(self, proof: Proof, other: Hello) -> LinkPeer:
         key = self._local.key
         role, other_role = (DIALER, LISTENER) if self._is_dialer else (LISTENER, DIALER)
         if not key.is_proof(proof.mac, other_role, self._transcript):
@@ -219,7 +219,7 @@ class LinkHandshake:
         neighbour = LinkPeer(
             node=other.node,
             incarnation=other.incarnation,
-            version=min(self._local.most, other.most),
+            version=min(self._local.max_version, other.max_version),
             is_dialed=self._is_dialer,
             features=other.features,
             sending=key.datagram_key(role, self._transcript),
@@ -237,10 +237,14 @@ class LinkHandshake:
         local = self._local
         if hello.magic != MAGIC:
             raise LinkError(CloseReason.GARBAGE, "expected the greeting of a node")
-        if hello.least > local.most or hello.most < local.least or hello.least > hello.most:
+        if (
+            hello.min_version > local.max_version
+            or hello.max_version < local.min_version
+            or hello.min_version > hello.max_version
+        ):
             problem = (
-                f"node {local.node} speaks versions {local.least} to {local.most} of the link "
-                f"protocol, the other {hello.least} to {hello.most}"
+                f"node {local.node} speaks versions {local.min_version} to {local.max_version} "
+                f"of the link protocol, the other {hello.min_version} to {hello.max_version}"
             )
             raise LinkError(CloseReason.VERSION, problem)
         problem = name_problem(hello.node)

@@ -26,8 +26,8 @@ class Hello(Struct, frozen=True, array_like=True, tag="hello"):
     """Opens the handshake: the sender's name, incarnation, protocol versions and features."""
 
     magic: str
-    least: int
-    most: int
+    min_version: int
+    max_version: int
     node: str
     incarnation: int
     nonce: bytes
@@ -44,7 +44,7 @@ class Proof(Struct, frozen=True, array_like=True, tag="proof"):
 class LinkClose(Struct, frozen=True, array_like=True, tag="ended"):
     """Sent last by the end that closes or refuses a link, with the reason."""
 
-    why: str
+    reason: str
     problem: str
 
 

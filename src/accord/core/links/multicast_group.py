@@ -56,13 +56,13 @@ class MulticastHeader(Struct, frozen=True, array_like=True):
 class GroupDatagram(Struct, frozen=True):
     """An authenticated datagram; `body` holds its encoded messages."""
 
-    head: MulticastHeader
+    header: MulticastHeader
     number: int
     body: bytes
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_head: Final = msgspec.msgpack.Decoder(MulticastHeader)
+_header_decoder: Final = msgspec.msgpack.Decoder(MulticastHeader)
 
 
 class MulticastGroup:
@@ -83,9 +83,9 @@ class MulticastGroup:
         self.refused = 0  # forged or malformed
         self._key = key
         self._codec = codec
-        self._head = MulticastHeader(node, incarnation)
-        self._own = _encode(self._head)
-        overhead = OVERHEAD_BYTES + _LENGTH_BYTES + len(self._own) + _ARRAY_BYTES
+        self._header = MulticastHeader(node, incarnation)
+        self._encoded_header = _encode(self._header)
+        overhead = OVERHEAD_BYTES + _LENGTH_BYTES + len(self._encoded_header) + _ARRAY_BYTES
         self.message_bytes = datagram_bytes - overhead
 
     @property
@@ -94,7 +94,9 @@ class MulticastGroup:
         return int.from_bytes(self._key.id[:_FEATURE_BYTES])
 
     def beacon(self, addresses: tuple[str, ...]) -> bytes:
-        head = MulticastHeader(self._head.sender, self._head.incarnation, addresses[:MAX_ADDRESSES])
+        head = MulticastHeader(
+            self._header.sender, self._header.incarnation, addresses[:MAX_ADDRESSES]
+        )
         return self._seal(_encode(head), [])
 
     def pack(self, messages: list[bytes]) -> list[bytes]:
@@ -104,17 +106,17 @@ class MulticastGroup:
         size = 0
         for message in messages:
             if together and size + len(message) > self.message_bytes:
-                datagrams.append(self._seal(self._own, together))
+                datagrams.append(self._seal(self._encoded_header, together))
                 together, size = [], 0
             together.append(message)
             size += len(message)
         if together:
-            datagrams.append(self._seal(self._own, together))
+            datagrams.append(self._seal(self._encoded_header, together))
         return datagrams
 
     def open(self, datagram: bytes) -> GroupDatagram | None:
         """Verify a datagram; None if it is forged or malformed."""
-        found = self._opened(datagram)
+        found = self._verify(datagram)
         if found is None:
             self.refused += 1
         return found
@@ -129,7 +131,7 @@ class MulticastGroup:
         self.received.add(1, len(found), len(datagram.body))
         return found
 
-    def _opened(self, datagram: bytes) -> GroupDatagram | None:
+    def _verify(self, datagram: bytes) -> GroupDatagram | None:
         signed, body = datagram[:SIGNED_BYTES], datagram[OVERHEAD_BYTES:]
         mac = datagram[SIGNED_BYTES:OVERHEAD_BYTES]
         if signed[:ID_BYTES] != self._key.id:
@@ -138,7 +140,7 @@ class MulticastGroup:
             return None
         end = _LENGTH_BYTES + int.from_bytes(body[:_LENGTH_BYTES])
         try:
-            head = _head.decode(body[_LENGTH_BYTES:end])
+            head = _header_decoder.decode(body[_LENGTH_BYTES:end])
         except (ValueError, RecursionError, OverflowError):
             return None
         if name_problem(head.sender) or not _are_addresses(head.addresses):
@@ -159,10 +161,10 @@ class MulticastPeer:
 
     def __init__(self, group: MulticastGroup, *, report_us: int, now_us: int) -> None:
         self.due_us = now_us
-        self.repeated = 0
+        self.replayed = 0
         self._group = group
         self._first = group.number
-        self._hearing = DatagramReachability(report_us, self._first)
+        self._reachability = DatagramReachability(report_us, self._first)
         self._window: ReplayWindow | None = None  # until the peer reports its first number
         self._report_us = report_us
         self._reported: MulticastReport | None = None
@@ -170,22 +172,22 @@ class MulticastPeer:
     @property
     def loss(self) -> float:
         """Loss of this node's datagrams on their way to the neighbour."""
-        return self._hearing.loss
+        return self._reachability.loss
 
     def is_open(self, now_us: int) -> bool:
         """Whether it recently confirmed datagrams of this node."""
-        return self._hearing.is_open(now_us)
+        return self._reachability.is_open(now_us)
 
-    def told(self, report: MulticastReport, now_us: int) -> None:
+    def on_report(self, report: MulticastReport, now_us: int) -> None:
         if self._window is None:
             self._window = ReplayWindow(max(report.first, 0))
             self.due_us = now_us
-        self._hearing.heard(report.received, report.highest, self._group.number, now_us)
+        self._reachability.on_report(report.received, report.highest, self._group.number, now_us)
 
     def admit(self, number: int) -> bool:
         """Whether to accept a datagram of the neighbour: once, and only if sent for this link."""
         if self._window is None or not self._window.admit(number):
-            self.repeated += 1
+            self.replayed += 1
             return False
         return True
 

@@ -19,8 +19,8 @@ class LinkOptions(Struct, frozen=True, kw_only=True):
     handshake_bytes: int = 4_096
     handshake_us: int = 5_000_000
     keepalive_us: int = 5_000_000  # maximum interval between two sends
-    longest_keepalive_us: int = 60_000_000  # upper limit for the peer's keepalive interval
-    silences: int = 3  # keepalive intervals without data until a link times out
+    max_keepalive_us: int = 60_000_000  # upper limit for the peer's keepalive interval
+    max_missed: int = 3  # keepalive intervals without data until a link times out
     datagram_bytes: int = 1_200
     report_us: int = 1_000_000  # interval of datagram reports
 
@@ -76,13 +76,13 @@ class OverlayPort(Protocol):
 class MulticastPort(Protocol):
     """The overlay as links use it if the node is in a multicast group."""
 
-    def reach_group(self, neighbours: list[str], message_bytes: int) -> None:
+    def set_group_reach(self, neighbours: list[str], message_bytes: int) -> None:
         """Set the neighbours that receive the group now, and the largest message."""
 
-    def take_shared(self, bytes_wanted: int) -> list[bytes]:
+    def take_multicast(self, bytes_wanted: int) -> list[bytes]:
         """Encoded data for several neighbours at once; data for a single one is left to `take`."""
 
-    def receive_shared(self, neighbour: str, message: Any, now_us: int) -> None:
+    def receive_multicast(self, neighbour: str, message: Any, now_us: int) -> None:
         """A neighbour's message to the group arrived, for this node or for others."""
 
 

@@ -78,22 +78,22 @@ class LinkSession:
     ) -> None:
         self.remote = remote
         self.neighbour: LinkPeer | None = None
-        self.claimed = ""  # name in the peer's Hello, authenticated or not
+        self.claimed_name = ""  # name in the peer's Hello, authenticated or not
         self.ended: LinkError | None = None
         self.traffic = no_traffic()
         self.datagrams: Datagrams | None = None
-        self.in_group: MulticastPeer | None = None  # if both are in the same multicast group
+        self.group_peer: MulticastPeer | None = None  # if both are in the same multicast group
         self._group = group
         self._codec = codec
         self._options = options
         self._features = _features(local, remote, options)
         self._framer = LinkFramer(options.handshake_bytes)
-        self._outgoing = LinkSendQueue(options, self.traffic)
+        self._send_queue = LinkSendQueue(options, self.traffic)
         self._parts: list[bytes] = []
         self._parts_bytes = 0
         self._probe: bytes | None = None
         self._started_us = self._received_us = self._sent_us = now_us
-        self._idle_us = options.silences * options.keepalive_us
+        self._idle_us = options.max_missed * options.keepalive_us
         self._handshake: LinkHandshake | None = LinkHandshake(
             replace(local, features=self._features),
             remote,
@@ -109,19 +109,19 @@ class LinkSession:
 
     @property
     def buffered_bytes(self) -> int:
-        return self._framer.buffered_bytes + self._parts_bytes + self._outgoing.buffered_bytes
+        return self._framer.buffered_bytes + self._parts_bytes + self._send_queue.buffered_bytes
 
     @property
     def has_waiting(self) -> bool:
         """Whether anything is queued, control or data already pulled."""
-        return self._outgoing.has_control or self._outgoing.has_data
+        return self._send_queue.has_control or self._send_queue.has_data
 
-    def is_heard(self, quiet_us: int, now_us: int) -> bool:
+    def is_alive(self, quiet_us: int, now_us: int) -> bool:
         """Whether the peer sent something within `quiet_us`, or 1.5 keepalives if that is less.
 
         A peer sends something at least once per keepalive.
         """
-        keepalive_us = self._idle_us // self._options.silences
+        keepalive_us = self._idle_us // self._options.max_missed
         return now_us - self._received_us < min(quiet_us, keepalive_us * 3 // 2)
 
     def receive(self, data: bytes, now_us: int) -> list[Any]:
@@ -135,7 +135,7 @@ class LinkSession:
             while (found := self._framer.take()) is not None:  # none once it has ended
                 self._receive_frame(found[0], found[1], messages, now_us)
         except LinkError as error:
-            self._finish(self._explained(error, data))
+            self._finish(self._explain_error(error, data))
         return messages
 
     def receive_datagram(self, datagram: bytes) -> list[Any]:
@@ -148,13 +148,13 @@ class LinkSession:
         if self.neighbour is None or self.ended is not None:
             return
         try:
-            self._outgoing.put_control(self._codec.encode(message))
+            self._send_queue.put_control(self._codec.encode(message))
         except LinkError as error:
             self._finish(error)
 
     def take_control(self, now_us: int) -> list[bytes]:
         """Frames to send that are not data."""
-        frames = self._outgoing.take_control()
+        frames = self._send_queue.take_control()
         if frames:
             self._sent_us = now_us
         return frames
@@ -163,7 +163,7 @@ class LinkSession:
         """Data frames for `room` bytes, or a little more, pulled with `pull`."""
         if self.neighbour is None or self.ended is not None:
             return []
-        frames = self._outgoing.take_data(room, pull)
+        frames = self._send_queue.take_data(room, pull)
         if frames:
             self._sent_us = now_us
         return frames
@@ -175,16 +175,16 @@ class LinkSession:
             return []
         taken = [] if self._probe is None else [self._probe]
         self._probe = None
-        if datagrams.is_open(now_us) and not self._outgoing.has_data:
+        if datagrams.is_open(now_us) and not self._send_queue.has_data:
             packed, too_large = datagrams.sealer.pack(pull(self._options.piece_bytes))
             taken += packed
-            self._outgoing.put_data(too_large)
+            self._send_queue.put_data(too_large)
         return taken
 
-    def end(self, why: CloseReason, problem: str) -> None:
+    def end(self, reason: CloseReason, problem: str) -> None:
         """End the session from this side."""
         if self.ended is None:
-            self._finish(LinkError(why, problem))
+            self._finish(LinkError(reason, problem))
 
     def next_due_us(self) -> int | None:
         """When to call `advance` next; None: never."""
@@ -193,8 +193,8 @@ class LinkSession:
         if self.neighbour is None:
             return self._started_us + self._options.handshake_us
         due_us = min(self._received_us + self._idle_us, self._sent_us + self._options.keepalive_us)
-        if self.in_group is not None:
-            due_us = min(due_us, self.in_group.due_us)
+        if self.group_peer is not None:
+            due_us = min(due_us, self.group_peer.due_us)
         return due_us if self.datagrams is None else min(due_us, self.datagrams.due_us)
 
     def advance(self, now_us: int) -> None:
@@ -215,25 +215,25 @@ class LinkSession:
             probe, report = self.datagrams.advance(now_us)
             self._probe = probe or self._probe
             if report is not None:
-                self._outgoing.put_link(encode_link_message(report))
-        if self.in_group is not None:
-            about_group = self.in_group.advance(now_us)
+                self._send_queue.put_link(encode_link_message(report))
+        if self.group_peer is not None:
+            about_group = self.group_peer.advance(now_us)
             if about_group is not None:
-                self._outgoing.put_link(encode_link_message(about_group))
+                self._send_queue.put_link(encode_link_message(about_group))
         if now_us - self._sent_us >= self._options.keepalive_us:
-            self.touch()
+            self.queue_keepalive()
 
-    def touch(self) -> None:
+    def queue_keepalive(self) -> None:
         """Queue a keepalive if nothing is queued, so that a broken connection is detected."""
-        if self.neighbour is not None and self.ended is None and not self._outgoing.has_control:
-            self._outgoing.put_link(b"")
+        if self.neighbour is not None and self.ended is None and not self._send_queue.has_control:
+            self._send_queue.put_link(b"")
 
     def check_invariants(self) -> None:
         options = self._options
         limit = options.handshake_bytes if self.neighbour is None else options.message_bytes
         assert self._framer.buffered_bytes <= limit + HEADER_BYTES
         assert self._parts_bytes == sum(map(len, self._parts)) <= options.message_bytes
-        assert self.neighbour is not None or not self._outgoing.buffered_bytes
+        assert self.neighbour is not None or not self._send_queue.buffered_bytes
         assert self.ended is None or self.buffered_bytes == 0
 
     def _receive_frame(self, kind: int, body: memoryview, messages: list[Any], now_us: int) -> None:
@@ -241,7 +241,7 @@ class LinkSession:
         size = len(body) + HEADER_BYTES
         if kind == LINK:
             received.link.add(1, 1, size)
-            self._receive_about_link(body, now_us)
+            self._on_link_message(body, now_us)
         elif self.neighbour is None:
             raise LinkError(CloseReason.GARBAGE, "a message before the handshake has ended")
         elif kind in (PART, LAST):
@@ -269,34 +269,34 @@ class LinkSession:
             self._parts.append(bytes(body))
         if is_last:
             message = b"".join(self._parts)
-            self._forget_parts()
+            self._clear_parts()
             messages.append(self._codec.decode_one(message))
 
-    def _forget_parts(self) -> None:
+    def _clear_parts(self) -> None:
         self._parts = []
         self._parts_bytes = 0
 
-    def _receive_about_link(self, body: memoryview, now_us: int) -> None:
+    def _on_link_message(self, body: memoryview, now_us: int) -> None:
         handshake = self._handshake
         if handshake is None and not body:
             return  # keepalive
         message = decode_link_message(body)
         if isinstance(message, Hello):
-            self.claimed = message.node
+            self.claimed_name = message.node
         if isinstance(message, LinkClose):
-            self._finish(LinkError(message.why, message.problem, is_told=True))
+            self._finish(LinkError(message.reason, message.problem, is_from_peer=True))
         elif handshake is not None:
             self._framer.limit -= len(body) + HEADER_BYTES
             neighbour = handshake.receive(message, bytes(body))
             self._queue_handshake()
             if neighbour is not None:
-                self._begin(neighbour, now_us)
+                self._complete_handshake(neighbour, now_us)
         elif isinstance(message, DatagramReport):
             if self.datagrams is not None:
-                self.datagrams.heard(message, now_us)
+                self.datagrams.on_report(message, now_us)
         elif isinstance(message, MulticastReport):
-            if self.in_group is not None:
-                self.in_group.told(message, now_us)
+            if self.group_peer is not None:
+                self.group_peer.on_report(message, now_us)
         else:
             raise LinkError(CloseReason.GARBAGE, "a second handshake")
 
@@ -304,10 +304,10 @@ class LinkSession:
         handshake = self._handshake
         if handshake is not None:
             for encoded in handshake.outgoing:
-                self._outgoing.put_link(encoded)
+                self._send_queue.put_link(encoded)
             handshake.outgoing.clear()
 
-    def _begin(self, neighbour: LinkPeer, now_us: int) -> None:
+    def _complete_handshake(self, neighbour: LinkPeer, now_us: int) -> None:
         """Complete the handshake: apply the peer's features and open datagrams."""
         options = self._options
         features = neighbour.features
@@ -315,9 +315,9 @@ class LinkSession:
         self.neighbour = neighbour
         self._framer.limit = options.message_bytes
         accepted = features.get(MESSAGE_BYTES, options.message_bytes)
-        self._outgoing.message_bytes = max(accepted, _MIN_MESSAGE_BYTES)
-        keepalive_us = min(features.get(KEEPALIVE_US, 0), options.longest_keepalive_us)
-        self._idle_us = options.silences * max(keepalive_us, options.keepalive_us)
+        self._send_queue.message_bytes = max(accepted, _MIN_MESSAGE_BYTES)
+        keepalive_us = min(features.get(KEEPALIVE_US, 0), options.max_keepalive_us)
+        self._idle_us = options.max_missed * max(keepalive_us, options.keepalive_us)
         if DATAGRAM_PORT in features and DATAGRAM_PORT in self._features:
             sent, received = self.traffic.sent, self.traffic.received
             self.datagrams = Datagrams(
@@ -327,12 +327,12 @@ class LinkSession:
                 now_us=now_us,
             )
         if self._group is not None and features.get(GROUP) == self._features.get(GROUP, 0):
-            self.in_group = MulticastPeer(self._group, report_us=options.report_us, now_us=now_us)
+            self.group_peer = MulticastPeer(self._group, report_us=options.report_us, now_us=now_us)
 
-    def _explained(self, error: LinkError, data: bytes) -> LinkError:
+    def _explain_error(self, error: LinkError, data: bytes) -> LinkError:
         """Replace an error on the very first bytes: the peer is not a node."""
         is_first = self.neighbour is None and self.traffic.received.link.frames == 0
-        if not is_first or error.why not in (CloseReason.GARBAGE, CloseReason.TOO_LARGE):
+        if not is_first or error.reason not in (CloseReason.GARBAGE, CloseReason.TOO_LARGE):
             return error
         got = "TLS" if data.startswith(_TLS) else repr(data[:16])
         return LinkError(CloseReason.GARBAGE, f"expected the greeting of a node, got {got}")
@@ -341,11 +341,11 @@ class LinkSession:
         self.ended = error
         self._handshake = None
         self._framer.clear()
-        self._forget_parts()
-        self._outgoing.clear()
-        if not error.is_told:
-            last_words = LinkClose(error.why, error.problem)
-            self._outgoing.put_link(encode_link_message(last_words))
+        self._clear_parts()
+        self._send_queue.clear()
+        if not error.is_from_peer:
+            last_words = LinkClose(error.reason, error.problem)
+            self._send_queue.put_link(encode_link_message(last_words))
 
 
 def _features(local: LocalIdentity, remote: RemoteEndpoint, options: LinkOptions) -> dict[str, int]:
@@ -360,20 +360,20 @@ def _features(local: LocalIdentity, remote: RemoteEndpoint, options: LinkOptions
 
 
 def reason_to_refuse(
-    own: str, standing: LinkPeer | None, new: LinkPeer, *, is_heard: bool
+    own: str, existing: LinkPeer | None, new: LinkPeer, *, is_alive: bool
 ) -> LinkError | None:
-    """Why `new` is refused; None if it replaces `standing`.
+    """Why `new` is refused; None if it replaces `existing`.
 
-    `is_heard`: a message arrived over `standing` recently.
+    `is_alive`: a message arrived over `existing` recently.
     """
-    if standing is None:
+    if existing is None:
         return None
-    if new.incarnation != standing.incarnation:
-        if not is_heard:
+    if new.incarnation != existing.incarnation:
+        if not is_alive:
             return None
         return LinkError(
             CloseReason.SAME_NAME, f"another node {new.node} is linked with {own}, and alive"
         )
-    if new.is_dialed in (standing.is_dialed, own < new.node):
+    if new.is_dialed in (existing.is_dialed, own < new.node):
         return None
     return LinkError(CloseReason.DUPLICATE, f"nodes {own} and {new.node} are linked already")

@@ -79,7 +79,7 @@ class FairQuota:
     def take(self, who: str, size: int = 0) -> None:
         self.change(who, 1, size)
 
-    def give_back(self, who: str, size: int = 0) -> None:
+    def release(self, who: str, size: int = 0) -> None:
         """Returns one item of `who` to the pool."""
         self.change(who, -1, -size)
 

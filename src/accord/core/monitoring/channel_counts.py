@@ -48,21 +48,21 @@ class ChannelCounts:
             self.light = 1 if self.published_bytes <= LIGHT_BYTES * self.published else 0
         return self.light > 0
 
-    def is_delivered(self, count: int, size: int, wait_ms: int) -> None:
+    def count_delivered(self, count: int, size: int, wait_ms: int) -> None:
         self.delivered += count
         self.delivered_bytes += size
         if wait_ms > 0:
-            self.waited(wait_ms, count)
+            self.count_wait(wait_ms, count)
         else:
             self.wait_counts[0] += count
 
-    def is_lost(self, count: int, is_expired: bool) -> None:
+    def count_dropped(self, count: int, is_expired: bool) -> None:
         if is_expired:
             self.expired += count
         else:
             self.shed += count
 
-    def waited(self, wait_ms: int, count: int = 1) -> None:
+    def count_wait(self, wait_ms: int, count: int = 1) -> None:
         """Count `count` events that left for a destination `wait_ms` after receipt."""
         wait_ms = max(wait_ms, 0)  # wall clocks step back
         bucket = min(wait_ms.bit_length(), WAIT_BUCKETS - 1)

@@ -49,8 +49,8 @@ class TopCounts:
     back starts from zero, so a count shown is never above the true one.
     """
 
-    def __init__(self, wanted: int = 100) -> None:
-        self.wanted: int = wanted
+    def __init__(self, limit: int = 100) -> None:
+        self.limit: int = limit
         self.counts: dict[tuple[str, str], int] = {}
         self.rest: BoundedCounts = BoundedCounts()
 
@@ -60,8 +60,8 @@ class TopCounts:
         if before is not None:
             self.counts[key] = before + count
             return
-        if len(self.counts) >= 2 * self.wanted:
-            for dropped in self._order()[self.wanted :]:
+        if len(self.counts) >= 2 * self.limit:
+            for dropped in self._order()[self.limit :]:
                 self.rest.add(dropped[1], self.counts.pop(dropped))
         self.counts[key] = count
 
@@ -71,9 +71,9 @@ class TopCounts:
         rest = BoundedCounts()
         for cause, count in self.rest.counts.items():
             rest.add(cause, count)
-        for key in order[self.wanted :]:
+        for key in order[self.limit :]:
             rest.add(key[1], self.counts[key])
-        found = [(key[0], key[1], self.counts[key]) for key in order[: self.wanted]]
+        found = [(key[0], key[1], self.counts[key]) for key in order[: self.limit]]
         found += [(OTHER, cause, count) for cause, count in rest.counts.items()]
         return found
 
@@ -118,25 +118,25 @@ class Counters:
         self.wait_counts: list[list[int]] = [[0] * WAIT_BUCKETS for _ in range(IMPORTANCES)]
         self.waited_ms: list[int] = [0] * IMPORTANCES
 
-    def connected(self) -> None:
+    def count_connect(self) -> None:
         self.connects += 1
         self.connections += 1
         self.connections_peak = max(self.connections_peak, self.connections)
 
-    def refused(self, cause: str) -> None:
+    def count_refused(self, cause: str) -> None:
         """Count a connection that was refused before it became a client's."""
         self.connects_refused.add(cause)
 
-    def disconnected(self, reason: str) -> None:
+    def count_disconnect(self, reason: str) -> None:
         self.connections -= 1
         self.disconnects.add(reason)
 
-    def shed(self, cause: str, client: str, count: int = 1) -> None:
+    def count_shed(self, cause: str, client: str, count: int = 1) -> None:
         """Count `count` messages that will not reach `client`."""
         self.shed_causes.add(cause, count)
         self.shed_clients.add(client, cause, count)
 
-    def waited(self, importance: int, wait_ms: int, count: int = 1) -> None:
+    def count_wait(self, importance: int, wait_ms: int, count: int = 1) -> None:
         """Count `count` messages that left their queue after `wait_ms`."""
         if wait_ms <= 0:  # the usual case; also, wall clocks step back
             self.wait_counts[importance][0] += count

@@ -17,7 +17,7 @@ from msgspec import Struct
 from accord.core.model.channels import filter_selects
 
 LIMIT: Final = 50_000
-FORGET_AFTER_MS: Final = 600_000
+EXPIRE_AFTER_MS: Final = 600_000
 
 Key = tuple[str, str, str]
 
@@ -45,11 +45,11 @@ def parts_of(subject: str) -> list[str]:
 class MeasurementRegistry:
     """Values up to `limit`; beyond it, the least recently updated is evicted."""
 
-    def __init__(self, limit: int = LIMIT, *, forget_after_ms: int = FORGET_AFTER_MS) -> None:
+    def __init__(self, limit: int = LIMIT, *, expire_after_ms: int = EXPIRE_AFTER_MS) -> None:
         if limit < 1:
             raise ValueError(f"expected room for at least one value, got {limit}")
         self._limit = limit
-        self._forget_after_ms = forget_after_ms
+        self._expire_after_ms = expire_after_ms
         self._known: OrderedDict[Key, MeasuredValue] = OrderedDict()
 
     def put(self, kind: str, subject: str, name: str, value: float, *, at_ms: int) -> None:
@@ -79,7 +79,7 @@ class MeasurementRegistry:
             and (subject is None or filter_selects(subject, known.subject))
         ]
 
-    def forget(self, *, now_ms: int) -> int:
+    def expire(self, *, now_ms: int) -> int:
         """Remove expired values; returns their number."""
         stale = [key for key, known in self._known.items() if self._is_stale(known, now_ms)]
         for key in stale:
@@ -90,4 +90,4 @@ class MeasurementRegistry:
         return len(self._known)
 
     def _is_stale(self, known: MeasuredValue, now_ms: int) -> bool:
-        return known.at_ms < now_ms - self._forget_after_ms
+        return known.at_ms < now_ms - self._expire_after_ms

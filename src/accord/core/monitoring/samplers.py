@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from accord.core.monitoring.channel_counts import ChannelCounts, ChannelTable
-from accord.core.monitoring.series import CounterRates, Counts, Look, kbps, wait_quantile_ms
+from accord.core.monitoring.series import CounterRates, Counts, Sample, kbps, wait_quantile_ms
 from accord.core.monitoring.statistics import WAIT_BUCKETS
 from accord.core.monitoring.top import ChannelActivity, ClientActivity, ClientReading
 
@@ -32,12 +32,12 @@ class ChannelSampler:
         self._table = table
         self._busiest = busiest
         self.total = 0
-        self._looked_ms = now_ms
+        self._sampled_ms = now_ms
         self._seen: dict[str, Counts] = {}
         self._meters: dict[str, CounterRates] = {}
         self._behind: dict[str, int] = {}  # changed since that time, but not among the busiest
 
-    def look(self, *, now_ms: int) -> list[ChannelActivity]:
+    def sample(self, *, now_ms: int) -> list[ChannelActivity]:
         """Take a sample; returns the busiest non-internal channels, most bytes first."""
         changed: list[tuple[int, ChannelCounts]] = []
         shown = [counts for counts in self._table.counts.values() if not counts.is_internal]
@@ -54,13 +54,13 @@ class ChannelSampler:
             names = {counts.channel for _, counts in chosen}
             for _, counts in changed:
                 if counts.channel not in names:
-                    self._behind.setdefault(counts.channel, self._looked_ms)
+                    self._behind.setdefault(counts.channel, self._sampled_ms)
                     self._meters.pop(counts.channel, None)
         for _, counts in chosen:
             self._measure(counts, now_ms)
         self._meters = {name: meter for name, meter in self._meters.items() if not meter.is_idle}
-        self._looked_ms = now_ms
-        lines = [_channel_line(name, meter) for name, meter in self._meters.items()]
+        self._sampled_ms = now_ms
+        lines = [_channel_activity(name, meter) for name, meter in self._meters.items()]
         return nlargest(
             self._busiest, lines, key=lambda line: line.delivered_kbps + line.published_kbps
         )
@@ -69,7 +69,7 @@ class ChannelSampler:
         name = counts.channel
         meter = self._meters.get(name)
         if meter is None:
-            since_ms = self._behind.pop(name, self._looked_ms)
+            since_ms = self._behind.pop(name, self._sampled_ms)
             meter = self._meters[name] = CounterRates(since_ms, self._seen.get(name, _NOTHING))
         self._seen[name] = _counts_of(counts)
         meter.add(now_ms, self._seen[name])
@@ -93,7 +93,7 @@ def _counts_of(counts: ChannelCounts) -> Counts:
     )
 
 
-def _channel_line(name: str, meter: CounterRates) -> ChannelActivity:
+def _channel_activity(name: str, meter: CounterRates) -> ChannelActivity:
     rates = meter.rates()
     waited_ms, *waits = meter.added()[_WAITED:]
     left = sum(waits)
@@ -123,8 +123,8 @@ class _Watched(CounterRates):
 
     __slots__ = ("reading", "round", "weight")
 
-    def __init__(self, look: Look, reading: ClientReading, round_: int) -> None:
-        super().__init__(*look)
+    def __init__(self, sample: Sample, reading: ClientReading, round_: int) -> None:
+        super().__init__(*sample)
         self.reading = reading
         self.round = round_
         self.weight = 0  # bytes queued or recently sent
@@ -147,24 +147,24 @@ class ClientSampler:
         self._round = 0
         self._clients: dict[str, _Watched] = {}
 
-    def look(self, *, now_ms: int) -> list[ClientActivity]:
+    def sample(self, *, now_ms: int) -> list[ClientActivity]:
         """Take a sample; returns the busiest clients, by bytes queued and recently sent."""
         if self._walk is None:
             self._round += 1
             self._walk = iter(self._readings())
-        if self._take(self._walk, now_ms) < self._at_a_time:
+        if self._sample_clients(self._walk, now_ms) < self._at_a_time:
             seen = self._round
             self._clients = {n: each for n, each in self._clients.items() if each.round == seen}
             self._walk = None
         busiest = nlargest(self._busiest, self._clients.values(), key=_weight)
-        return [_client_line(each) for each in busiest]
+        return [_client_activity(each) for each in busiest]
 
     def __len__(self) -> int:
         return len(self._clients)
 
-    def _take(self, walk: Iterator[ClientReading], now_ms: int) -> int:
+    def _sample_clients(self, walk: Iterator[ClientReading], now_ms: int) -> int:
         taken = 0
-        looks: dict[Counts, Look] = {}  # most clients are idle and share a sample
+        looks: dict[Counts, Sample] = {}  # most clients are idle and share a sample
         for reading in islice(walk, self._at_a_time):
             taken += 1
             counts = (reading.sent, reading.sent_bytes, reading.shed)
@@ -174,7 +174,7 @@ class ClientSampler:
                 watched = _Watched(look, reading, self._round)
                 self._clients[reading.client] = watched
             else:
-                watched.add_look(look)
+                watched.add_sample(look)
                 watched.reading, watched.round = reading, self._round
             watched.weight = reading.queued_bytes + watched.added()[1]
         return taken
@@ -184,7 +184,7 @@ def _weight(watched: _Watched) -> tuple[int, int]:
     return watched.weight, watched.reading.is_connected
 
 
-def _client_line(watched: _Watched) -> ClientActivity:
+def _client_activity(watched: _Watched) -> ClientActivity:
     reading = watched.reading
     sent_hz, sent_bps, shed_hz = watched.rates()
     return ClientActivity(

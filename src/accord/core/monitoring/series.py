@@ -145,40 +145,40 @@ class SeriesRegistry:
 SAMPLES: Final = 3
 
 Counts = tuple[int, ...]
-Look = tuple[int, Counts]  # time and counts
+Sample = tuple[int, Counts]  # time and counts
 
 
 class CounterRates:
     """Rates over the last `SAMPLES` samples, starting from a base sample."""
 
-    __slots__ = ("_looks",)
+    __slots__ = ("_samples",)
 
     def __init__(self, time_ms: int, counts: Counts) -> None:
-        self._looks: tuple[Look, ...] = ((time_ms, counts),)
+        self._samples: tuple[Sample, ...] = ((time_ms, counts),)
 
     def add(self, time_ms: int, counts: Counts) -> None:
-        self.add_look((time_ms, counts))
+        self.add_sample((time_ms, counts))
 
-    def add_look(self, look: Look) -> None:
+    def add_sample(self, sample: Sample) -> None:
         """Add a sample, which several `CounterRates` may share."""
-        self._looks = (*self._looks[-SAMPLES:], look)
+        self._samples = (*self._samples[-SAMPLES:], sample)
 
     @property
     def last(self) -> Counts:
-        return self._looks[-1][1]
+        return self._samples[-1][1]
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing changed over all samples."""
-        return len(self._looks) > SAMPLES and self._looks[0][1] == self._looks[-1][1]
+        return len(self._samples) > SAMPLES and self._samples[0][1] == self._samples[-1][1]
 
     def added(self) -> Counts:
-        pairs = zip(self._looks[0][1], self._looks[-1][1], strict=True)
+        pairs = zip(self._samples[0][1], self._samples[-1][1], strict=True)
         return tuple(max(after - before, 0) for before, after in pairs)
 
     def rates(self) -> list[float]:
         """Return rates per second; 0 for a counter that was reset."""
-        elapsed_ms = self._looks[-1][0] - self._looks[0][0]
+        elapsed_ms = self._samples[-1][0] - self._samples[0][0]
         if elapsed_ms <= 0:
             return [0.0] * len(self.last)
         return [round(count * 1_000 / elapsed_ms, 3) for count in self.added()]

@@ -43,7 +43,7 @@ def to_event(
 
     MQTT carries no publication time: the time of receipt is used.
     """
-    attributes, reserved = _take_apart(properties)
+    attributes, reserved = _split_user(properties)
     return Event(
         channel=topic,
         attributes=attributes,
@@ -62,7 +62,7 @@ def to_values(properties: Properties) -> tuple[Mapping[str, Value], Document | N
 
     Cheaper than the whole event; raises EventError likewise.
     """
-    attributes, reserved = _take_apart(properties)
+    attributes, reserved = _split_user(properties)
     document = _document(reserved) if reserved else None
     if len(attributes) > MAX_ATTRIBUTES:
         problem = f"{len(attributes)} attributes, at most {MAX_ATTRIBUTES} accepted"
@@ -70,7 +70,7 @@ def to_values(properties: Properties) -> tuple[Mapping[str, Value], Document | N
     return attributes if document is None else {**document.attributes, **attributes}, document
 
 
-def _take_apart(properties: Properties) -> tuple[dict[str, Value], dict[str, str]]:
+def _split_user(properties: Properties) -> tuple[dict[str, Value], dict[str, str]]:
     """Attributes, and reserved user properties."""
     attributes: dict[str, Value] = {}
     reserved: dict[str, str] = {}

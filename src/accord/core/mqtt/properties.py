@@ -74,7 +74,7 @@ _DISCONNECT: Final = 1 << PacketType.DISCONNECT
 _AUTH: Final = 1 << PacketType.AUTH
 _MESSAGE: Final = _PUBLISH | 1 << WILL
 _EITHER_CONNECT: Final = _CONNECT | _CONNACK
-_ANSWERS: Final = sum(
+_REPLY_PACKETS: Final = sum(
     1 << PacketType[name]
     for name in ("CONNACK", "PUBACK", "PUBREC", "PUBREL", "PUBCOMP", "SUBACK", "UNSUBACK")
 ) | _DISCONNECT | _AUTH  # fmt: skip
@@ -96,13 +96,13 @@ _TABLE: Final[tuple[tuple[int, str, int, int], ...]] = (
     (25, "request_response_information", _BOOLEAN, _CONNECT),
     (26, "response_information", _STRING, _CONNACK),
     (28, "server_reference", _STRING, _CONNACK | _DISCONNECT),
-    (31, "reason_string", _STRING, _ANSWERS),
+    (31, "reason_string", _STRING, _REPLY_PACKETS),
     (33, "receive_maximum", _TWO_BYTES, _EITHER_CONNECT),
     (34, "topic_alias_maximum", _TWO_BYTES, _EITHER_CONNECT),
     (35, "topic_alias", _TWO_BYTES, _PUBLISH),
     (36, "maximum_qos", _BIT, _CONNACK),
     (37, "retain_available", _BOOLEAN, _CONNACK),
-    (38, "user", _PAIR, _ANSWERS | _MESSAGE | _CONNECT | _SUBSCRIBE | _UNSUBSCRIBE),
+    (38, "user", _PAIR, _REPLY_PACKETS | _MESSAGE | _CONNECT | _SUBSCRIBE | _UNSUBSCRIBE),
     (39, "maximum_packet_size", _FOUR_BYTES, _EITHER_CONNECT),
     (40, "wildcard_subscription_available", _BOOLEAN, _CONNACK),
     (41, "subscription_identifiers_available", _BOOLEAN, _CONNACK),
@@ -173,7 +173,7 @@ def _read_one(data: bytes, at: int, stop: int, number: int, found: dict[str, Any
         found.setdefault(name, []).append(identifier)
         return at
     if name in found:
-        raise violation(f"{_spoken(name)} given twice")
+        raise violation(f"{_display_name(name)} given twice")
     if kind >= _STRING:
         last = at + 2 + (data[at] << 8 | data[at + 1])
         block = data[at + 2 : last]
@@ -189,7 +189,7 @@ def _read_one(data: bytes, at: int, stop: int, number: int, found: dict[str, Any
         raise malformed("a property runs over the end of the properties")
     value = data[at]
     if value > 1:
-        raise violation(f"{_spoken(name)} of {value}, expected 0 or 1")
+        raise violation(f"{_display_name(name)} of {value}, expected 0 or 1")
     found[name] = value == 1 if kind == _BOOLEAN else value
     return at + 1
 
@@ -197,18 +197,18 @@ def _read_one(data: bytes, at: int, stop: int, number: int, found: dict[str, Any
 def _misplaced(number: int, packet: int) -> ProtocolError:
     where = "WILL" if packet == WILL else PacketType(packet).name
     if number in _NAMES:
-        return malformed(f"{_spoken(_NAMES[number])} does not belong into {where}")
+        return malformed(f"{_display_name(_NAMES[number])} does not belong into {where}")
     return malformed(f"unknown property {number} in {where}")
 
 
-def _spoken(name: str) -> str:
+def _display_name(name: str) -> str:
     return name.removesuffix("_s").replace("_", " ")
 
 
 def _check(found: dict[str, Any], packet: int) -> None:
     for name in ("receive_maximum", "maximum_packet_size"):
         if found.get(name) == 0:
-            raise violation(f"{_spoken(name)} of 0")
+            raise violation(f"{_display_name(name)} of 0")
     if found.get("topic_alias") == 0:
         raise ProtocolError(Reason.TOPIC_ALIAS_INVALID, "a topic alias of 0")
     if identifiers := found.get("subscription_identifiers"):
@@ -259,7 +259,7 @@ def _value_bytes(kind: int, value: Any) -> bytes:
     return int(value).to_bytes(size, "big")
 
 
-def passed_on(properties: Properties) -> Properties:
+def forwarded_properties(properties: Properties) -> Properties:
     """The properties of a PUBLISH that receivers get unchanged; the expiry is separate."""
     return Properties(
         payload_format=properties.payload_format,
@@ -276,21 +276,21 @@ def read_block(block: bytes) -> Properties:
     return decode_properties(encoded, 0, len(encoded), PacketType.PUBLISH)[0]
 
 
-def read_passed_on(block: bytes) -> Properties:
+def read_forwarded(block: bytes) -> Properties:
     """As `read_block`, but also raises ProtocolError for properties that are not passed on."""
     properties = read_block(block)
-    if properties != passed_on(properties):
+    if properties != forwarded_properties(properties):
         raise malformed("a property that is not passed on")
     return properties
 
 
-def passed_on_block(properties: Properties) -> bytes:
-    """The properties of `passed_on`, encoded without length prefix."""
-    encoded = encode_properties(passed_on(properties))
+def forwarded_block(properties: Properties) -> bytes:
+    """The properties of `forwarded_properties`, encoded without length prefix."""
+    encoded = encode_properties(forwarded_properties(properties))
     return encoded[read_varint(encoded, 0, len(encoded))[1] :]
 
 
-OWN: Final = "accord-"  # their common prefix
+OWN_PREFIX: Final = "accord-"  # their common prefix
 CHANNEL: Final = "accord-channel"
 EVENT: Final = "accord-event"
 RECEIVED: Final = "accord-received-ms"

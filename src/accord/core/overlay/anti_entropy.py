@@ -17,12 +17,12 @@ from accord.core.overlay.state_messages import (
     StateDigest,
     StateOptions,
     VersionVector,
-    is_name,
-    is_sound,
-    is_stamp,
+    is_valid_delta,
+    is_valid_name,
+    is_valid_version,
 )
 
-_SETTLED_DIGESTS: Final = 2  # older changes, in digest intervals, should have arrived everywhere
+_SPREAD_DIGESTS: Final = 2  # older changes, in digest intervals, should have arrived everywhere
 
 
 class RejectedCounts:
@@ -41,166 +41,172 @@ class AntiEntropy:
         self, replicas: ReplicaSet, options: StateOptions, random: Callable[[], float]
     ) -> None:
         self.counts = RejectedCounts()
-        self.spreading = Gossip(options, random)
-        self.namesakes = NameConflicts(replicas.own.origin)
+        self.gossip = Gossip(options, random)
+        self.name_conflicts = NameConflicts(replicas.own.origin)
         self._replicas = replicas
         self._options = options
-        self._asking = DeltaRequests(options)
+        self._requests = DeltaRequests(options)
         # Expired origins: the neighbour that has records of it, and their version.
         self._withheld: dict[str, tuple[str, OriginVersion]] = {}
 
     def link_up(self, neighbour: str, now_us: int, sends: Sends) -> None:
         self.recall(neighbour)
-        self.spreading.link_up(neighbour, now_us)
-        self._asking.link_up(neighbour)
-        self._send_all_stamps(neighbour, now_us, sends)
+        self.gossip.link_up(neighbour, now_us)
+        self._requests.link_up(neighbour)
+        self._send_version_vector(neighbour, now_us, sends)
 
     def link_down(self, neighbour: str) -> None:
-        self.spreading.link_down(neighbour)
-        self._asking.link_down(neighbour)
+        self.gossip.link_down(neighbour)
+        self._requests.link_down(neighbour)
 
-    def forget(self, origin: str) -> list[Change]:
-        self.spreading.forget(origin)
-        self._asking.forget(origin)
-        return self._replicas.forget(origin)
+    def expire(self, origin: str) -> list[Change]:
+        self.gossip.remove_origin(origin)
+        self._requests.remove_origin(origin)
+        return self._replicas.expire(origin)
 
     def recall(self, origin: str) -> None:
         self._replicas.recall(origin)
         neighbour, stamp = self._withheld.pop(origin, ("", NOTHING))
-        if neighbour in self.spreading.neighbours:
-            self._offered(neighbour, origin, stamp)
+        if neighbour in self.gossip.neighbours:
+            self._on_offer(neighbour, origin, stamp)
 
     def receive(
         self, neighbour: str, message: FactMessage, now_us: int, sends: Sends
     ) -> list[Change]:
         """Handle a message; returns the changes of a delta."""
-        if neighbour not in self.spreading.neighbours:
+        if neighbour not in self.gossip.neighbours:
             self.counts.stray += 1
         elif isinstance(message, StateDelta):
-            return self._on_facts(neighbour, message, now_us)
+            return self._on_delta(neighbour, message, now_us)
         elif isinstance(message, StateDigest):
             self._on_digest(neighbour, message, now_us, sends)
         elif isinstance(message, VersionVector):
-            self._on_stamps(neighbour, message, now_us, sends)
+            self._on_version_vector(neighbour, message, now_us, sends)
         else:
-            self._on_wanted(neighbour, message, now_us)
+            self._on_request(neighbour, message, now_us)
         return []
 
     def advance(self, now_us: int, sends: Sends) -> None:
-        self.spreading.flush(self._replicas.by_origin, now_us, sends)
-        self.spreading.send_digests(self._replicas.digest, now_us, sends)
-        for neighbour, origin in self._asking.take(now_us):
-            sends.append((neighbour, DeltaRequest(origin, *self._replicas.stamp(origin))))
+        self.gossip.flush(self._replicas.by_origin, now_us, sends)
+        self.gossip.send_digests(self._replicas.digest, now_us, sends)
+        for neighbour, origin in self._requests.take(now_us):
+            sends.append((neighbour, DeltaRequest(origin, *self._replicas.version_of(origin))))
 
     def next_due_us(self, now_us: int) -> int | None:
-        return earlier(self.spreading.next_due_us(), self._asking.next_due_us(now_us))
+        return earlier(self.gossip.next_due_us(), self._requests.next_due_us(now_us))
 
     def check_invariants(self) -> None:
-        self.spreading.check_invariants(self._replicas.by_origin)
-        self._asking.check_invariants()
+        self.gossip.check_invariants(self._replicas.by_origin)
+        self._requests.check_invariants()
         assert len(self._withheld) <= self._options.origins_limit
 
-    def _on_facts(self, neighbour: str, message: StateDelta, now_us: int) -> list[Change]:
+    def _on_delta(self, neighbour: str, message: StateDelta, now_us: int) -> list[Change]:
         origin, stamp = message.origin, (message.incarnation, message.version)
-        if stamp == self._replicas.stamp(origin):
+        if stamp == self._replicas.version_of(origin):
             # The usual case: every node gets each delta from all its neighbours.
-            self.spreading.has(neighbour, origin)
+            self.gossip.on_up_to_date(neighbour, origin)
             return []
-        if not is_sound(message, self._options):
+        if not is_valid_delta(message, self._options):
             self.counts.malformed += 1
             return []
-        if not self._is_news(neighbour, origin, stamp):
+        if not self._is_newer(neighbour, origin, stamp):
             return []
-        known = self._replicas.known_to(message)
+        known = self._replicas.held_version(message)
         if message.base > known:
-            self._offered(neighbour, origin, stamp)
+            self._on_offer(neighbour, origin, stamp)
             return []
         changes = None
         if self._replicas.has_room_for_origin(origin):
             changes = self._replicas.accept(message, now_us)
         if changes is None:
             self.counts.refused += 1
-            self._asking.forget(origin)
+            self._requests.remove_origin(origin)
             return []
-        self._asking.came(origin, stamp)
+        self._requests.on_delta(origin, stamp)
         self._withheld.pop(origin, None)
-        self.spreading.news(origin, known, neighbour)
+        self.gossip.schedule_push(origin, known, neighbour)
         return changes
 
     def _on_digest(self, neighbour: str, message: StateDigest, now_us: int, sends: Sends) -> None:
         is_equal = message.hash == self._replicas.digest
         origins = len(self._replicas.by_origin)
-        if self.spreading.is_worth_all_stamps(neighbour, is_equal, origins, now_us):
-            self._send_all_stamps(neighbour, now_us, sends)
+        if self.gossip.can_send_vector(neighbour, is_equal, origins, now_us):
+            self._send_version_vector(neighbour, now_us, sends)
 
-    def _on_stamps(self, neighbour: str, message: VersionVector, now_us: int, sends: Sends) -> None:
+    def _on_version_vector(
+        self, neighbour: str, message: VersionVector, now_us: int, sends: Sends
+    ) -> None:
         replicas = self._replicas.by_origin
-        for origin, stamp in message.stamps.items():
+        for origin, stamp in message.versions.items():
             replica = replicas.get(origin)
-            if replica is not None and replica.stamp == stamp:
-                self.spreading.has(neighbour, origin)
-            elif not (is_name(origin) and is_stamp(stamp)):
+            if replica is not None and replica.origin_version == stamp:
+                self.gossip.on_up_to_date(neighbour, origin)
+            elif not (is_valid_name(origin) and is_valid_version(stamp)):
                 self.counts.malformed += 1
-            elif self._is_news(neighbour, origin, stamp):
-                self._offered(neighbour, origin, stamp)
-        if message.is_all and not self.spreading.has_joined_lately(neighbour, now_us):
-            self._tell_more(neighbour, message, now_us, sends)
+            elif self._is_newer(neighbour, origin, stamp):
+                self._on_offer(neighbour, origin, stamp)
+        if message.is_complete and not self.gossip.has_joined_lately(neighbour, now_us):
+            self._schedule_missing(neighbour, message, now_us, sends)
 
-    def _tell_more(self, neighbour: str, message: VersionVector, now_us: int, sends: Sends) -> None:
+    def _schedule_missing(
+        self, neighbour: str, message: VersionVector, now_us: int, sends: Sends
+    ) -> None:
         """Schedule what the sender of a complete version vector lacks."""
         for origin, replica in self._replicas.by_origin.items():
-            theirs = message.stamps.get(origin, NOTHING)
-            if replica.stamp <= theirs or replica.stamp <= message.forgotten.get(origin, NOTHING):
+            theirs = message.versions.get(origin, NOTHING)
+            if replica.origin_version <= theirs or replica.origin_version <= message.expired.get(
+                origin, NOTHING
+            ):
                 continue
             if origin == neighbour:
                 # Records from its earlier incarnation are newer: it needs only their version.
-                sends.append((neighbour, VersionVector({origin: replica.stamp})))
+                sends.append((neighbour, VersionVector({origin: replica.origin_version})))
                 continue
             is_same = theirs[0] == replica.incarnation
-            self.spreading.lacks(neighbour, origin, theirs[1] if is_same else 0)
-            self._note_missed(neighbour, replica, now_us)
+            self.gossip.schedule_missing(neighbour, origin, theirs[1] if is_same else 0)
+            self._detect_loss(neighbour, replica, now_us)
 
-    def _on_wanted(self, neighbour: str, message: DeltaRequest, now_us: int) -> None:
+    def _on_request(self, neighbour: str, message: DeltaRequest, now_us: int) -> None:
         stamp = message.incarnation, message.version
-        if stamp != NOTHING and not is_stamp(stamp):
+        if stamp != NOTHING and not is_valid_version(stamp):
             self.counts.malformed += 1
             return
         replica = self._replicas.by_origin.get(message.origin)
-        if replica is None or replica.stamp <= stamp:
+        if replica is None or replica.origin_version <= stamp:
             return
         is_same = message.incarnation == replica.incarnation
-        self.spreading.ask(neighbour, message.origin, message.version if is_same else 0)
-        self._note_missed(neighbour, replica, now_us)
+        self.gossip.on_request(neighbour, message.origin, message.version if is_same else 0)
+        self._detect_loss(neighbour, replica, now_us)
 
-    def _note_missed(self, neighbour: str, replica: OriginReplica, now_us: int) -> None:
+    def _detect_loss(self, neighbour: str, replica: OriginReplica, now_us: int) -> None:
         """Record a loss if the neighbour lacks a change that is not recent."""
-        if replica.changed_us < now_us - _SETTLED_DIGESTS * self._options.digest_us:
-            self.spreading.has_missed(neighbour, len(self._replicas.by_origin))
+        if replica.changed_us < now_us - _SPREAD_DIGESTS * self._options.digest_us:
+            self.gossip.on_loss(neighbour, len(self._replicas.by_origin))
 
-    def _is_news(self, neighbour: str, origin: str, stamp: OriginVersion) -> bool:
+    def _is_newer(self, neighbour: str, origin: str, stamp: OriginVersion) -> bool:
         """Whether `stamp` of `origin`, held by `neighbour`, is newer than here and accepted."""
-        known = self._replicas.stamp(origin)
+        known = self._replicas.version_of(origin)
         if stamp <= known:
             return False
         if origin == self._replicas.own.origin:
-            self.namesakes.claim(stamp, neighbour)
+            self.name_conflicts.on_conflict(stamp, neighbour)
             return False
-        if self._replicas.is_forgotten(origin, stamp):
+        if self._replicas.is_expired(origin, stamp):
             if origin in self._withheld or len(self._withheld) < self._options.origins_limit:
                 self._withheld[origin] = neighbour, stamp
             return False
         return True
 
-    def _offered(self, neighbour: str, origin: str, stamp: OriginVersion) -> None:
+    def _on_offer(self, neighbour: str, origin: str, stamp: OriginVersion) -> None:
         if self._replicas.has_room_for_origin(origin):
-            self._asking.offer(neighbour, origin, stamp)
+            self._requests.on_offer(neighbour, origin, stamp)
 
-    def _send_all_stamps(self, neighbour: str, now_us: int, sends: Sends) -> None:
+    def _send_version_vector(self, neighbour: str, now_us: int, sends: Sends) -> None:
         replicas = self._replicas.by_origin
-        stamps = {origin: replica.stamp for origin, replica in replicas.items()}
-        forgotten = dict(self._replicas.forgotten)
-        sends.append((neighbour, VersionVector(stamps, is_all=True, forgotten=forgotten)))
-        self.spreading.told_all(neighbour, now_us)
+        stamps = {origin: replica.origin_version for origin, replica in replicas.items()}
+        forgotten = dict(self._replicas.expired)
+        sends.append((neighbour, VersionVector(stamps, is_complete=True, expired=forgotten)))
+        self.gossip.on_vector_sent(neighbour, now_us)
 
 
 def earlier(one_us: int | None, other_us: int | None) -> int | None:

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-MOST: Final = 200
+MAX_ENTRIES: Final = 200
 MAX_DEFINITIONS: Final = 256
-LONGEST: Final = 256  # characters of a channel's name
+MAX_NAME_LENGTH: Final = 256  # characters of a channel's name
 IDLE_US: Final = 600_000_000  # an entry without events for this long expires
 _REST: Final = ("", "")
 
@@ -55,16 +55,16 @@ class KeyPool:
 
 
 class ArrivalCount:
-    """Counts of one entry; `told` is `delivered` as last published."""
+    """Counts of one entry; `published` is `delivered` as last published."""
 
-    __slots__ = ("delivered", "key", "last_us", "late", "told")
+    __slots__ = ("delivered", "key", "last_us", "late", "published")
 
     def __init__(self, key: str = "") -> None:
         self.key = key
         self.delivered = 0
         self.late = 0
         self.last_us = 0
-        self.told = 0
+        self.published = 0
 
 
 class ArrivalCounts:
@@ -73,19 +73,19 @@ class ArrivalCounts:
     def __init__(self) -> None:
         self.by_channel: dict[tuple[str, str], ArrivalCount] = {}
         self.by_definition: dict[str, ArrivalCount] = {}
-        self._keys = KeyPool(MOST + 1)
-        self.has_news = False
+        self._keys = KeyPool(MAX_ENTRIES + 1)
+        self.has_changes = False
 
-    def came(
+    def count(
         self, source: str, channel: str, definition: str, *, is_late: bool, now_us: int
     ) -> None:
-        self.has_news = True
+        self.has_changes = True
         tally = self.by_channel.get((source, channel))
         if tally is None:
-            tally = self._named(source, channel)
+            tally = self._entry_for(source, channel)
         total = self.by_definition.get(definition)
         if total is None:
-            total = self._defined(definition)
+            total = self._total_for(definition)
         tally.last_us = now_us
         tally.delivered += 1
         total.delivered += 1
@@ -93,17 +93,17 @@ class ArrivalCounts:
             tally.late += 1
             total.late += 1
 
-    def news(self, now_us: int) -> list[tuple[str, ArrivalRecord | None]]:
+    def changed_records(self, now_us: int) -> list[tuple[str, ArrivalRecord | None]]:
         """Records to publish since the last call, by key; None: to delete."""
-        self.has_news = False
+        self.has_changes = False
         found: list[tuple[str, ArrivalRecord | None]] = []
         for (source, channel), tally in list(self.by_channel.items()):
             if tally.last_us + IDLE_US <= now_us:
                 del self.by_channel[source, channel]
                 self._keys.free(tally.key)
                 found.append((tally.key, None))
-            elif tally.told != tally.delivered:
-                tally.told = tally.delivered
+            elif tally.published != tally.delivered:
+                tally.published = tally.delivered
                 value = ArrivalRecord(source, channel, tally.delivered, tally.late)
                 found.append((tally.key, value))
         return found
@@ -113,18 +113,18 @@ class ArrivalCounts:
         assert len(self.by_definition) <= MAX_DEFINITIONS + 1
         for tally in (*self.by_channel.values(), *self.by_definition.values()):
             assert 0 <= tally.late <= tally.delivered
-            assert tally.told <= tally.delivered
+            assert tally.published <= tally.delivered
 
-    def _named(self, source: str, channel: str) -> ArrivalCount:
+    def _entry_for(self, source: str, channel: str) -> ArrivalCount:
         name = (source, channel)
-        if len(channel) > LONGEST or len(self.by_channel) >= MOST:
+        if len(channel) > MAX_NAME_LENGTH or len(self.by_channel) >= MAX_ENTRIES:
             name = _REST
         tally = self.by_channel.get(name)
         if tally is None:
             tally = self.by_channel[name] = ArrivalCount(self._keys.take())
         return tally
 
-    def _defined(self, definition: str) -> ArrivalCount:
+    def _total_for(self, definition: str) -> ArrivalCount:
         if len(self.by_definition) >= MAX_DEFINITIONS:
             definition = ""
         return self.by_definition.setdefault(definition, ArrivalCount())

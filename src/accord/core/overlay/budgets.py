@@ -72,7 +72,7 @@ def differentiated_shares(margin_us: int, hops: Sequence[Hop]) -> list[int]:
     return shares
 
 
-def ranked(shares_us: Mapping[Key, int], step_us: int = STEP_US) -> dict[Key, Budget]:
+def rank_shares(shares_us: Mapping[Key, int], step_us: int = STEP_US) -> dict[Key, Budget]:
     """Budgets of all routes at a node from their shares, in order of rank."""
     order = sorted((share_us, key) for key, share_us in shares_us.items())
     return {
@@ -113,7 +113,7 @@ class Budgets:
 
     def all(self) -> dict[Key, Budget]:
         """All budgets in order of rank."""
-        return ranked(self._shares_us, self.step_us)
+        return rank_shares(self._shares_us, self.step_us)
 
     def check_invariants(self) -> None:
         assert self._order == sorted((share_us, key) for key, share_us in self._shares_us.items())

@@ -18,11 +18,14 @@ V = TypeVar("V")
 
 
 class DeltaLimits(NamedTuple):
-    """Limits of one delta, `changes` and about how many `bytes`; and of tombstones, `gone`."""
+    """Limits of one delta, `changes` and about how many `bytes`;
+
+    And of tombstones, `max_tombstones`.
+    """
 
     changes: int
     bytes: int
-    gone: int
+    max_tombstones: int
 
 
 class ChangeLog(Generic[K, V]):
@@ -34,11 +37,11 @@ class ChangeLog(Generic[K, V]):
         self._limits = limits
         self._size_of = size_of
         self._changes: dict[K, tuple[int, V | None]] = {}  # by version, lowest first
-        self._gone: dict[K, int] = {}  # versions of the tombstones
+        self._tombstones: dict[K, int] = {}  # versions of the tombstones
 
     def __len__(self) -> int:
         """Number of values, without tombstones."""
-        return len(self._changes) - len(self._gone)
+        return len(self._changes) - len(self._tombstones)
 
     def get(self, key: K) -> V | None:
         found = self._changes.get(key)
@@ -52,29 +55,31 @@ class ChangeLog(Generic[K, V]):
         self.version += 1
         self._changes.pop(key, None)  # moved to the end: the order is that of versions
         self._changes[key] = (self.version, value)
-        self._gone.pop(key, None)
+        self._tombstones.pop(key, None)
         if value is None:
-            self._gone[key] = self.version
-            if len(self._gone) > self._limits.gone:
-                self._forget([next(iter(self._gone))])
+            self._tombstones[key] = self.version
+            if len(self._tombstones) > self._limits.max_tombstones:
+                self._discard([next(iter(self._tombstones))])
 
-    def all_know(self, version: int) -> None:
+    def acknowledge_through(self, version: int) -> None:
         """All readers have acknowledged `version`: discard tombstones up to it."""
         known: list[K] = []
-        for key, at in self._gone.items():
+        for key, at in self._tombstones.items():
             if at > version:
                 break
             known.append(key)
-        self._forget(known)
+        self._discard(known)
 
-    def can_go_on(self, version: int, floor: int) -> bool:
+    def can_resume_from(self, version: int, floor: int) -> bool:
         """Whether a reader at `version` can continue by deltas.
 
         `floor` is the log's floor when the reader started: it never had the keys deleted by then.
         """
         return self.floor <= max(version, floor)
 
-    def after(self, base: int, top: int = _LAST) -> tuple[int, list[tuple[int, K, V | None]]]:
+    def delta_after(
+        self, base: int, up_to: int = _LAST
+    ) -> tuple[int, list[tuple[int, K, V | None]]]:
         """The next delta for a reader at `base`: the version it leads to, and its changes.
 
         More may follow, up to `top`. From base 0 it is a snapshot.
@@ -83,7 +88,7 @@ class ChangeLog(Generic[K, V]):
         for key, (at, value) in reversed(self._changes.items()):
             if at <= base:
                 break
-            if at <= top and (base or value is not None):
+            if at <= up_to and (base or value is not None):
                 changes.append((at, key, value))
         changes.reverse()
         size = 0
@@ -91,7 +96,7 @@ class ChangeLog(Generic[K, V]):
             size += self._size_of(key, value)
             if count == self._limits.changes or (count and size > self._limits.bytes):
                 return changes[count - 1][0], changes[:count]
-        return min(top, self.version), changes
+        return min(up_to, self.version), changes
 
     def check_invariants(self, known: int = 0) -> None:
         """No tombstones are kept up to `known`, which all readers have acknowledged."""
@@ -99,12 +104,12 @@ class ChangeLog(Generic[K, V]):
         assert versions == sorted(set(versions))
         assert not versions or 0 < versions[0] <= versions[-1] <= self.version
         gone = [(key, at) for key, (at, value) in self._changes.items() if value is None]
-        assert gone == list(self._gone.items())
-        assert len(gone) <= self._limits.gone
+        assert gone == list(self._tombstones.items())
+        assert len(gone) <= self._limits.max_tombstones
         assert all(at > known for _, at in gone)
         assert 0 <= self.floor <= self.version
 
-    def _forget(self, gone: Iterable[K]) -> None:
+    def _discard(self, gone: Iterable[K]) -> None:
         for key in gone:
             del self._changes[key]
-            self.floor = self._gone.pop(key)
+            self.floor = self._tombstones.pop(key)

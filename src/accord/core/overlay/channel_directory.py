@@ -3,9 +3,9 @@
 It is a last-writer-wins map over the state records of kind "channel". Each node writes only its own
 definitions, so two nodes may define the same name concurrently. Then the definition created last
 wins, at equal times the one of the greater node name; every node decides alike. The losing node
-withdraws its own and reports it through `on_lost`, unless both are equal. Deleting a definition of
-another node writes a tombstone with a later time, which stays until the name is defined again, so
-that a node that was unreachable does not bring the old definition back.
+withdraws its own and reports it through `on_overridden`, unless both are equal. Deleting a
+definition of another node writes a tombstone with a later time, which stays until the name is
+defined again, so that a node that was unreachable does not bring the old definition back.
 
 Clocks differ, so a creation or deletion always gets a later time than the entries it replaces.
 
@@ -94,18 +94,18 @@ def problem_with_definition(definition: ChannelDefinition) -> str | None:
 class ChannelDirectory:
     """View on the definitions; `version` changes whenever a result of `look_up` may change."""
 
-    def __init__(self, store: StateStore, on_lost: Lost | None = None) -> None:
+    def __init__(self, store: StateStore, on_overridden: Lost | None = None) -> None:
         self.version = 0
         self.malformed = 0
         self._store = store
-        self._on_lost = on_lost
-        self._claims: dict[str, dict[str, DirectoryEntry]] = {}  # by name and origin
+        self._on_overridden = on_overridden
+        self._entries: dict[str, dict[str, DirectoryEntry]] = {}  # by name and origin
         self._defined: ChannelMap[ChannelDefinition] = ChannelMap()
-        self._found: dict[str, ChannelDefinition | None] = {}
+        self._cache: dict[str, ChannelDefinition | None] = {}
         store.reserve(CHANNEL, _ROOM_BYTES)
         for origin, name, value in store.all(CHANNEL):
-            self._told(origin, name, value)
-        store.watch(CHANNEL, self._told)
+            self._on_change(origin, name, value)
+        store.watch(CHANNEL, self._on_change)
 
     def create(self, definition: ChannelDefinition, *, replace: bool = False) -> str | None:
         """Define a channel; returns why not, or None. Repeating a definition changes nothing."""
@@ -119,18 +119,18 @@ class ChannelDirectory:
             where = f"{name!r} is defined at node {self.origin_of(name)!r} already"
             return f"{where}: delete it first, or replace it (--replace, replaces)"
         created_us = max(definition.created_us, self._latest_us(name) + 1)
-        return self._claim(msgspec.structs.replace(definition, created_us=created_us))
+        return self._write_entry(msgspec.structs.replace(definition, created_us=created_us))
 
     def delete(self, name: str) -> str | None:
         """Delete a definition of any node; returns why not, or None."""
         if self.get(name) is None:
             return f"{name!r} is not defined; `accord channel ls` shows what is"
-        if list(self._claims[name]) == [self._store.name]:
+        if list(self._entries[name]) == [self._store.name]:
             self._store.drop(CHANNEL, name)
             return None
         if not self._has_room_to_delete():
             return f"{_DELETED_LIMIT} deletions have not reached their nodes yet: try again later"
-        return self._claim(ChannelTombstone(name, self._latest_us(name) + 1))
+        return self._write_entry(ChannelTombstone(name, self._latest_us(name) + 1))
 
     def get(self, name: str) -> ChannelDefinition | None:
         """The definition of exactly this name or filter."""
@@ -143,44 +143,44 @@ class ChannelDirectory:
 
     def look_up(self, channel: str) -> ChannelDefinition | None:
         """The definition that applies to a channel: the most specific one that selects it."""
-        if channel in self._found:
-            return self._found[channel]
+        if channel in self._cache:
+            return self._cache[channel]
         found = self._defined.select(channel)
         best = max(found, key=specificity, default=None)
         if len(channel) <= MAX_KEY:
-            if len(self._found) >= _CACHE_LIMIT:
-                self._found.clear()
-            self._found[channel] = best
+            if len(self._cache) >= _CACHE_LIMIT:
+                self._cache.clear()
+            self._cache[channel] = best
         return best
 
     def all(self) -> list[ChannelDefinition]:
         """All definitions, sorted by name."""
-        found = [self.get(name) for name in sorted(self._claims)]
+        found = [self.get(name) for name in sorted(self._entries)]
         return [each for each in found if each is not None]
 
     def check_invariants(self) -> None:
-        for name, claims in self._claims.items():
+        for name, claims in self._entries.items():
             assert claims
             winner = self._winner(name)
             claim = None if winner is None else claims[winner]
             assert self.get(name) == (claim if isinstance(claim, ChannelDefinition) else None)
             for origin, each in claims.items():
                 assert each.name == name
-                assert _decoded(self._store.get(origin, CHANNEL, name)) == each
+                assert _decode_entry(self._store.get(origin, CHANNEL, name)) == each
         assert all(
-            self._defined.get(found.name) is found for found in self._found.values() if found
+            self._defined.get(found.name) is found for found in self._cache.values() if found
         )
 
-    def _claim(self, claim: DirectoryEntry) -> str | None:
+    def _write_entry(self, claim: DirectoryEntry) -> str | None:
         if claim.created_us > MAX_STAMP:
             return f"the clock of node {self.origin_of(claim.name)!r} is beyond all bounds"
         if self._store.put(CHANNEL, claim.name, _encode(claim)):
             return None
         return f"there is no room for another definition at node {self._store.name!r}"
 
-    def _told(self, origin: str, name: str, value: bytes | None) -> None:
-        claims = self._claims.setdefault(name, {})
-        claim = _decoded(value)
+    def _on_change(self, origin: str, name: str, value: bytes | None) -> None:
+        claims = self._entries.setdefault(name, {})
+        claim = _decode_entry(value)
         if claim is not None and claim.name == name:
             claims[origin] = claim
         else:
@@ -198,14 +198,14 @@ class ChannelDirectory:
                 self._defined.set(name, definition)
             else:
                 self._defined.remove(name)
-            self._found.clear()
+            self._cache.clear()
             self.version += 1
         if not claims:
-            del self._claims[name]
+            del self._entries[name]
         elif winner is not None and winner != self._store.name:
-            self._yield(name, claims, definition, winner)
+            self._withdraw_own(name, claims, definition, winner)
 
-    def _yield(
+    def _withdraw_own(
         self,
         name: str,
         claims: dict[str, DirectoryEntry],
@@ -220,15 +220,15 @@ class ChannelDirectory:
             self._store.drop(CHANNEL, name)
         elif definition is None or not is_same(mine, definition):
             self._store.drop(CHANNEL, name)
-            if self._on_lost is not None:
-                self._on_lost(mine, definition, winner)
+            if self._on_overridden is not None:
+                self._on_overridden(mine, definition, winner)
 
     def _winner(self, name: str) -> str | None:
-        claims = self._claims.get(name, {})
+        claims = self._entries.get(name, {})
         return max(claims, key=lambda origin: (claims[origin].created_us, origin), default=None)
 
     def _latest_us(self, name: str) -> int:
-        claims = self._claims.get(name, {})
+        claims = self._entries.get(name, {})
         return max((claim.created_us for claim in claims.values()), default=-1)
 
     def _has_room_to_delete(self) -> bool:
@@ -236,15 +236,15 @@ class ChannelDirectory:
         own = self._store.name
         deleted = [
             name
-            for name, claims in self._claims.items()
+            for name, claims in self._entries.items()
             if isinstance(claims.get(own), ChannelTombstone)
         ]
         if len(deleted) < _DELETED_LIMIT:
             return True
-        past = [name for name in deleted if len(self._claims[name]) == 1]
+        past = [name for name in deleted if len(self._entries[name]) == 1]
         if not past:
             return False
-        oldest = min(past, key=lambda name: (self._claims[name][own].created_us, name))
+        oldest = min(past, key=lambda name: (self._entries[name][own].created_us, name))
         self._store.drop(CHANNEL, oldest)
         return True
 
@@ -254,7 +254,7 @@ def is_same(one: ChannelDefinition, other: ChannelDefinition) -> bool:
     return msgspec.structs.replace(one, created_us=other.created_us) == other
 
 
-def _decoded(value: bytes | None) -> DirectoryEntry | None:
+def _decode_entry(value: bytes | None) -> DirectoryEntry | None:
     """None if it is not a valid entry."""
     if value is None:
         return None

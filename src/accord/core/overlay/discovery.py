@@ -1,11 +1,11 @@
 """Peer selection: which nodes to link with, where that is left to the node itself.
 
 Nodes publish their listening addresses as state records; nodes on the same LAN are also seen by
-their beacons. From these a node chooses peers to dial until it has `most_links`: first nodes on its
+their beacons. From these a node chooses peers to dial until it has `max_links`: first nodes on its
 LAN, then the nearest by the map. Each node breaks ties differently; otherwise all would choose the
 same peer.
 
-An unreachable node is dialled first, one at a time and even beyond `most_links`, so that partitions
+An unreachable node is dialled first, one at a time and even beyond `max_links`, so that partitions
 heal. For the same reason a link is closed only if its other end is reachable without it, and only
 if it was opened by this node: when there are too many, or to make room for a much nearer node, and
 rarely. A node that does not reply, or has another name than expected, is dialled again after a
@@ -28,19 +28,19 @@ MAX_ADDRESSES: Final = 8
 ADDRESS_CHARACTERS: Final = 300
 _MAX_KNOWN: Final = 10_000
 _AT_ONCE: Final = 2  # new peers per `advance`
-_MAX_REST: Final = 7  # doublings of the backoff
-_MUCH: Final = 2  # a peer must be this many times nearer to replace a link
+_MAX_DOUBLINGS: Final = 7  # doublings of the backoff
+_NEARER_FACTOR: Final = 2  # a peer must be this many times nearer to replace a link
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(tuple[str, ...]).decode
 
 
 class DiscoveryOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits and timers; other nodes may open links beyond `most_links`."""
+    """Limits and timers; other nodes may open links beyond `max_links`."""
 
-    most_links: int = 4
-    rest_us: int = 15_000_000  # initial backoff after a failed dial
-    settle_us: int = 60_000_000  # minimum time between closing two links
+    max_links: int = 4
+    backoff_us: int = 15_000_000  # initial backoff after a failed dial
+    close_interval_us: int = 60_000_000  # minimum time between closing two links
     beacon_us: int = 10_000_000  # lifetime of a beacon
 
 
@@ -59,14 +59,14 @@ class StopDialling(msgspec.Struct, frozen=True):
 
 
 class _Known:
-    __slots__ = ("addresses", "beacon", "beacon_us", "failures", "rests_until_us")
+    __slots__ = ("addresses", "beacon", "beacon_us", "failures", "retry_us")
 
     def __init__(self) -> None:
         self.addresses: tuple[str, ...] = ()
         self.beacon: tuple[str, ...] = ()
         self.beacon_us = -1
         self.failures = 0
-        self.rests_until_us = 0
+        self.retry_us = 0
 
 
 class Discovery:
@@ -78,33 +78,33 @@ class Discovery:
         self.dialled: dict[str, str] = {}  # ordered addresses, by node
         self._map = overlay_map
         self._known: dict[str, _Known] = {}
-        self._settled_us = 0
+        self._closed_us = 0
 
-    def told(self, origin: str, _key: str, value: bytes | None) -> None:
+    def on_change(self, origin: str, _key: str, value: bytes | None) -> None:
         """Watcher for address records; to be passed to the state store's `watch`."""
         if origin == self.name:
             return
         known = self._find(origin)
         if known is not None:
-            known.addresses = () if value is None else _addresses(value)
+            known.addresses = () if value is None else _decode_addresses(value)
 
-    def seen(self, node: str, addresses: tuple[str, ...], now_us: int) -> None:
+    def on_beacon(self, node: str, addresses: tuple[str, ...], now_us: int) -> None:
         """A beacon of `node` arrived: it is on the same LAN."""
         known = None if node == self.name else self._find(node)
         if known is not None and _are_addresses(addresses):
             known.beacon = addresses
             known.beacon_us = now_us
 
-    def failed(self, node: str, now_us: int) -> list[StopDialling]:
+    def on_dial_failed(self, node: str, now_us: int) -> list[StopDialling]:
         """Dialling `node` failed, or another node replied: back off."""
         address = self.dialled.pop(node, None)
         if address is None:
             return []
         known = self._known.get(node)
         if known is not None:
-            rest_us = self.options.rest_us << min(known.failures, _MAX_REST)
+            rest_us = self.options.backoff_us << min(known.failures, _MAX_DOUBLINGS)
             known.failures += 1
-            known.rests_until_us = now_us + rest_us
+            known.retry_us = now_us + rest_us
         return [StopDialling(node, address)]
 
     def advance(self, now_us: int, linked: Collection[str]) -> list[StartDialling | StopDialling]:
@@ -112,10 +112,10 @@ class Discovery:
         for node in linked:
             if node in self.dialled and node in self._known:
                 self._known[node].failures = 0
-        self._forget(now_us)
+        self._expire(now_us)
         orders: list[StartDialling | StopDialling] = []
-        if now_us >= self._settled_us + self.options.settle_us:
-            orders += self._give_up(now_us, linked)
+        if now_us >= self._closed_us + self.options.close_interval_us:
+            orders += self._close_link(now_us, linked)
         return orders + self._choose(now_us, linked)
 
     def check_invariants(self) -> None:
@@ -128,14 +128,20 @@ class Discovery:
         reachable = self._map.distances(self.name).costs
         pending = [node for node in self.dialled if node not in linked]
         found = [
-            (node in reachable, not known.beacon, reachable.get(node, 0), self._order(node), node)
+            (
+                node in reachable,
+                not known.beacon,
+                reachable.get(node, 0),
+                self._tie_break(node),
+                node,
+            )
             for node, known in self._known.items()
             if node not in linked
             and node not in self.dialled
-            and now_us >= known.rests_until_us
+            and now_us >= known.retry_us
             and (known.addresses or known.beacon)
         ]
-        free = min(self.options.most_links - len(linked) - len(pending), _AT_ONCE)
+        free = min(self.options.max_links - len(linked) - len(pending), _AT_ONCE)
         if not any(node not in reachable for node in pending):
             free = max(free, int(any(not is_reachable for is_reachable, *_ in found)))
         return [self._dial(node) for *_, node in sorted(found)[: max(free, 0)]]
@@ -146,25 +152,27 @@ class Discovery:
         address = self.dialled[node] = places[known.failures % len(places)]
         return StartDialling(node, address)
 
-    def _give_up(self, now_us: int, linked: Collection[str]) -> list[StartDialling | StopDialling]:
+    def _close_link(
+        self, now_us: int, linked: Collection[str]
+    ) -> list[StartDialling | StopDialling]:
         """Close one link if there are too many, or if another node is much nearer."""
         own = [
             (self._map.latency_us(self.name, node) or 0, node)
             for node in self.dialled
-            if node in linked and self._is_needless(node)
+            if node in linked and self._is_redundant(node)
         ]
         if not own:
             return []
         farthest_us, node = max(own)
-        if len(linked) == self.options.most_links:
+        if len(linked) == self.options.max_links:
             nearest_us = self._nearest_us(now_us, linked)
-            if nearest_us is None or nearest_us * _MUCH >= farthest_us:
+            if nearest_us is None or nearest_us * _NEARER_FACTOR >= farthest_us:
                 return []
-        elif len(linked) < self.options.most_links:
+        elif len(linked) < self.options.max_links:
             return []
-        self._settled_us = now_us
+        self._closed_us = now_us
         address = self.dialled.pop(node)
-        self._known[node].rests_until_us = now_us + 10 * self.options.settle_us
+        self._known[node].retry_us = now_us + 10 * self.options.close_interval_us
         return [StopDialling(node, address)]
 
     def _nearest_us(self, now_us: int, linked: Collection[str]) -> int | None:
@@ -177,13 +185,13 @@ class Discovery:
                 if node in costs
                 and node not in linked
                 and node not in self.dialled
-                and known.rests_until_us <= now_us
+                and known.retry_us <= now_us
                 and (known.addresses or known.beacon)
             ),
             default=None,
         )
 
-    def _is_needless(self, node: str) -> bool:
+    def _is_redundant(self, node: str) -> bool:
         """Whether `node` is reachable without the link to it."""
         if node not in self._known:
             return False
@@ -198,7 +206,7 @@ class Discovery:
                     waiting.append(each)
         return False
 
-    def _order(self, node: str) -> int:
+    def _tie_break(self, node: str) -> int:
         """Pseudo-random tie-break that differs at each node."""
         return crc32(f"{self.name}\0{node}".encode())
 
@@ -208,12 +216,12 @@ class Discovery:
             known = self._known[node] = _Known()
         return known
 
-    def _forget(self, now_us: int) -> None:
+    def _expire(self, now_us: int) -> None:
         for node, known in list(self._known.items()):
             if known.beacon and now_us > known.beacon_us + self.options.beacon_us:
                 known.beacon = ()
             is_empty = not (known.addresses or known.beacon)
-            if is_empty and now_us >= known.rests_until_us:
+            if is_empty and now_us >= known.retry_us:
                 del self._known[node]
 
 
@@ -221,7 +229,7 @@ def encode_addresses(addresses: tuple[str, ...]) -> bytes:
     return _encode(addresses[:MAX_ADDRESSES])
 
 
-def _addresses(value: bytes) -> tuple[str, ...]:
+def _decode_addresses(value: bytes) -> tuple[str, ...]:
     """Empty if malformed."""
     try:
         found = _decode(value)

@@ -19,7 +19,7 @@ from typing import Final
 
 from accord.core.overlay.k_shortest_paths import OverlayPath
 from accord.core.overlay.link_state import LinkStateMap
-from accord.core.overlay.shortest_path_tree import cost, delay_us_of, most
+from accord.core.overlay.shortest_path_tree import cost, delay_us_of, max_cost
 
 _MAX_STEPS: Final = 20_000
 
@@ -82,7 +82,7 @@ class _Search:
         self._source, self._target = avoided[0].nodes[0], avoided[0].nodes[-1]
         self._map = map_
         self._distances = map_.distances(self._source, channel_class)
-        self._limit = most(bound_us) if bound_us > 0 else -1
+        self._limit = max_cost(bound_us) if bound_us > 0 else -1
         self._users: dict[tuple[str, str], int] = {}  # number of avoided paths by link or node
         for path in avoided:
             for part in _parts_of(path):
@@ -108,10 +108,10 @@ class _Search:
             if reached.get(node, spent + 1) <= spent:
                 continue
             reached[node] = spent
-            self._enter(shared, spent, back, reached)
+            self._expand(shared, spent, back, reached)
         return None
 
-    def _enter(
+    def _expand(
         self, shared: int, spent: int, back: tuple[str, ...], reached: dict[str, int]
     ) -> None:
         node = back[-1]

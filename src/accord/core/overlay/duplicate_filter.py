@@ -39,7 +39,7 @@ class _Window:
             return False
         block = self.blocks.get(number >> _BLOCK_BITS)
         if block is None:
-            block = self._begin(number >> _BLOCK_BITS)
+            block = self._add_block(number >> _BLOCK_BITS)
         place = (number & _BLOCK_MASK) >> 3
         bit = 1 << (number & 7)
         seen = block[place]
@@ -48,7 +48,7 @@ class _Window:
         block[place] = seen | bit
         return True
 
-    def _begin(self, index: int) -> bytearray:
+    def _add_block(self, index: int) -> bytearray:
         behind = (self.newest - WINDOW) >> _BLOCK_BITS
         for old in list(self.blocks):
             if old < behind:

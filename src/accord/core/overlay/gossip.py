@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from accord.core.overlay.replica_set import OriginReplica, told_bytes
+from accord.core.overlay.replica_set import OriginReplica, delta_bytes
 from accord.core.overlay.state_messages import (
     FactMessage,
     OriginVersion,
@@ -31,7 +31,7 @@ from accord.core.overlay.state_messages import (
     VersionVector,
 )
 
-_EARNED: Final = 64
+_CREDIT_PER_DIGEST: Final = 64
 _JITTER: Final = 0.2
 
 Sends = list[tuple[str, FactMessage]]
@@ -42,13 +42,13 @@ class GossipPeer:
 
     def __init__(self, name: str, digest_due_us: int, now_us: int) -> None:
         self.name = name
-        self.asked: dict[str, int] = {}
-        self.news: dict[str, int] = {}
+        self.requested: dict[str, int] = {}
+        self.to_push: dict[str, int] = {}
         self.pushed_bytes = 0  # since the last digest
         self.digest_due_us = digest_due_us
-        self.told_us = now_us  # when it was last sent the version vector
+        self.vector_sent_us = now_us  # when it was last sent the version vector
         self.joined_us = now_us
-        self.earned = 0
+        self.credit = 0
 
 
 class Gossip:
@@ -66,37 +66,37 @@ class Gossip:
     def link_down(self, name: str) -> None:
         self.neighbours.pop(name, None)
 
-    def news(self, origin: str, base: int, source: str) -> None:
+    def schedule_push(self, origin: str, base: int, source: str) -> None:
         """Schedule changes after `base` for all neighbours but `source` and the origin."""
         for neighbour in self.neighbours.values():
             if neighbour.name == source:
-                neighbour.asked.pop(origin, None)
-                neighbour.news.pop(origin, None)
+                neighbour.requested.pop(origin, None)
+                neighbour.to_push.pop(origin, None)
             elif neighbour.name != origin:
-                neighbour.news[origin] = min(base, neighbour.news.get(origin, base))
-                if origin in neighbour.asked:
-                    neighbour.asked[origin] = min(base, neighbour.asked[origin])
+                neighbour.to_push[origin] = min(base, neighbour.to_push.get(origin, base))
+                if origin in neighbour.requested:
+                    neighbour.requested[origin] = min(base, neighbour.requested[origin])
 
-    def lacks(self, name: str, origin: str, base: int) -> None:
+    def schedule_missing(self, name: str, origin: str, base: int) -> None:
         """Schedule changes after `base`, which `name` lacks."""
-        news = self.neighbours[name].news
+        news = self.neighbours[name].to_push
         news[origin] = min(base, news.get(origin, base))
 
-    def ask(self, name: str, origin: str, base: int) -> None:
+    def on_request(self, name: str, origin: str, base: int) -> None:
         """`name` requests the changes after `base`."""
-        asked = self.neighbours[name].asked
+        asked = self.neighbours[name].requested
         asked[origin] = min(base, asked.get(origin, base))
 
-    def has(self, name: str, origin: str) -> None:
+    def on_up_to_date(self, name: str, origin: str) -> None:
         """`name` is up to date with `origin`."""
         neighbour = self.neighbours[name]
-        neighbour.asked.pop(origin, None)
-        neighbour.news.pop(origin, None)
+        neighbour.requested.pop(origin, None)
+        neighbour.to_push.pop(origin, None)
 
-    def forget(self, origin: str) -> None:
+    def remove_origin(self, origin: str) -> None:
         for neighbour in self.neighbours.values():
-            neighbour.asked.pop(origin, None)
-            neighbour.news.pop(origin, None)
+            neighbour.requested.pop(origin, None)
+            neighbour.to_push.pop(origin, None)
 
     def flush(self, replicas: dict[str, OriginReplica], now_us: int, sends: Sends) -> None:
         """Send pending replies and deltas if a flush is due."""
@@ -104,10 +104,10 @@ class Gossip:
             return
         made: dict[tuple[str, int], StateDelta] = {}
         for neighbour in self.neighbours.values():
-            if neighbour.asked or neighbour.news:
+            if neighbour.requested or neighbour.to_push:
                 self.flush_due_us = now_us + self._options.flush_us
-                self._answer(neighbour, replicas, made, sends)
-                self._tell(neighbour, replicas, made, sends)
+                self._send_replies(neighbour, replicas, made, sends)
+                self._push_deltas(neighbour, replicas, made, sends)
 
     def send_digests(self, digest: int, now_us: int, sends: Sends) -> None:
         for neighbour in self.neighbours.values():
@@ -116,37 +116,37 @@ class Gossip:
                 neighbour.pushed_bytes = 0
                 sends.append((neighbour.name, StateDigest(digest)))
 
-    def is_worth_all_stamps(self, name: str, is_equal: bool, origins: int, now_us: int) -> bool:
+    def can_send_vector(self, name: str, is_equal: bool, origins: int, now_us: int) -> bool:
         """Whether to reply to a neighbour's digest with the version vector."""
         neighbour = self.neighbours[name]
         if is_equal:
-            neighbour.earned = origins
+            neighbour.credit = origins
             return False
         # Rate limit: the neighbour decides how often it sends digests.
-        if now_us < neighbour.told_us + self._options.digest_us // 2:
+        if now_us < neighbour.vector_sent_us + self._options.digest_us // 2:
             return False
-        neighbour.earned += _EARNED
-        return neighbour.earned >= origins
+        neighbour.credit += _CREDIT_PER_DIGEST
+        return neighbour.credit >= origins
 
-    def told_all(self, name: str, now_us: int) -> None:
+    def on_vector_sent(self, name: str, now_us: int) -> None:
         """The neighbour was sent the version vector."""
         neighbour = self.neighbours[name]
-        neighbour.told_us = now_us
-        neighbour.earned = 0
+        neighbour.vector_sent_us = now_us
+        neighbour.credit = 0
 
     def has_joined_lately(self, name: str, now_us: int) -> bool:
         """A new neighbour requests what it lacks: it was sent the version vector at link-up."""
         return now_us < self.neighbours[name].joined_us + self._options.digest_us // 2
 
-    def has_missed(self, name: str, origins: int) -> None:
+    def on_loss(self, name: str, origins: int) -> None:
         """A change sent to it was lost: the next digest that differs gets the version vector."""
-        self.neighbours[name].earned = origins
+        self.neighbours[name].credit = origins
 
     def next_due_us(self) -> int | None:
         due_us: int | None = None
         for neighbour in self.neighbours.values():
             own_us = neighbour.digest_due_us
-            if neighbour.asked or neighbour.news:
+            if neighbour.requested or neighbour.to_push:
                 own_us = min(own_us, self.flush_due_us)
             if due_us is None or own_us < due_us:
                 due_us = own_us
@@ -154,28 +154,28 @@ class Gossip:
 
     def check_invariants(self, replicas: dict[str, OriginReplica]) -> None:
         for neighbour in self.neighbours.values():
-            assert all(origin in replicas for origin in neighbour.asked)
-            assert all(origin in replicas for origin in neighbour.news)
-            assert neighbour.name not in neighbour.news
+            assert all(origin in replicas for origin in neighbour.requested)
+            assert all(origin in replicas for origin in neighbour.to_push)
+            assert neighbour.name not in neighbour.to_push
 
-    def _answer(
+    def _send_replies(
         self,
         neighbour: GossipPeer,
         replicas: dict[str, OriginReplica],
         made: dict[tuple[str, int], StateDelta],
         sends: Sends,
     ) -> None:
-        room = self._options.answer_bytes
-        for origin, base in list(neighbour.asked.items()):
+        room = self._options.reply_bytes
+        for origin, base in list(neighbour.requested.items()):
             if room <= 0:
                 break
-            del neighbour.asked[origin]
-            neighbour.news.pop(origin, None)
-            message = _since(replicas[origin], base, made)
-            room -= told_bytes(message)
+            del neighbour.requested[origin]
+            neighbour.to_push.pop(origin, None)
+            message = _delta_after(replicas[origin], base, made)
+            room -= delta_bytes(message)
             sends.append((neighbour.name, message))
 
-    def _tell(
+    def _push_deltas(
         self,
         neighbour: GossipPeer,
         replicas: dict[str, OriginReplica],
@@ -183,18 +183,18 @@ class Gossip:
         sends: Sends,
     ) -> None:
         offered = {}
-        for origin, base in neighbour.news.items():
-            if origin in neighbour.asked:
+        for origin, base in neighbour.to_push.items():
+            if origin in neighbour.requested:
                 continue  # sent as a reply later
-            message = _since(replicas[origin], base, made)
-            size = told_bytes(message)
+            message = _delta_after(replicas[origin], base, made)
+            size = delta_bytes(message)
             room = self._options.push_bytes - neighbour.pushed_bytes
             if size > min(room, self._options.push_limit):
-                offered[origin] = replicas[origin].stamp
+                offered[origin] = replicas[origin].origin_version
             else:
                 neighbour.pushed_bytes += size
                 sends.append((neighbour.name, message))
-        neighbour.news.clear()
+        neighbour.to_push.clear()
         if offered:
             sends.append((neighbour.name, VersionVector(offered)))
 
@@ -203,14 +203,14 @@ class Gossip:
         return now_us + max(round(self._options.digest_us * share), 1)
 
 
-def _since(
+def _delta_after(
     replica: OriginReplica, base: int, made: dict[tuple[str, int], StateDelta]
 ) -> StateDelta:
     """The delta after `base`, built once for all neighbours."""
     at = replica.origin, base
     message = made.get(at)
     if message is None:
-        message = made[at] = replica.since(base)
+        message = made[at] = replica.delta_after(base)
     return message
 
 
@@ -218,19 +218,19 @@ _TRIES: Final = 4
 
 
 class _Offer:
-    __slots__ = ("stamp", "tries")
+    __slots__ = ("tries", "version")
 
-    def __init__(self, stamp: OriginVersion) -> None:
-        self.stamp = stamp
+    def __init__(self, version: OriginVersion) -> None:
+        self.version = version
         self.tries = 0
 
 
 class _Asked:
-    __slots__ = ("again_us", "neighbour")
+    __slots__ = ("neighbour", "retry_us")
 
-    def __init__(self, neighbour: str, again_us: int) -> None:
+    def __init__(self, neighbour: str, retry_us: int) -> None:
         self.neighbour = neighbour
-        self.again_us = again_us
+        self.retry_us = retry_us
 
 
 class DeltaRequests:
@@ -240,7 +240,7 @@ class DeltaRequests:
         self._is_due = False  # there may be something to request
         self._options = options
         self._offers: dict[str, dict[str, _Offer]] = {}  # by neighbour and origin
-        self._asked: dict[str, _Asked] = {}  # by origin
+        self._pending: dict[str, _Asked] = {}  # by origin
 
     def link_up(self, neighbour: str) -> None:
         self.link_down(neighbour)
@@ -249,62 +249,62 @@ class DeltaRequests:
     def link_down(self, neighbour: str) -> None:
         """Drop the neighbour's offers; outstanding requests move to others."""
         self._offers.pop(neighbour, None)
-        for origin, asked in list(self._asked.items()):
+        for origin, asked in list(self._pending.items()):
             if asked.neighbour == neighbour:
-                del self._asked[origin]
+                del self._pending[origin]
                 self._is_due = True
 
-    def offer(self, neighbour: str, origin: str, stamp: OriginVersion) -> None:
-        """A neighbour has `origin` up to `stamp`, which is newer than here."""
+    def on_offer(self, neighbour: str, origin: str, stamp: OriginVersion) -> None:
+        """A neighbour has `origin` up to `version`, which is newer than here."""
         offers = self._offers[neighbour]
         known = offers.get(origin)
         if known is None:
             if len(offers) >= self._options.origins_limit:
                 return
-        elif known.stamp >= stamp:
+        elif known.version >= stamp:
             return
         offers[origin] = _Offer(stamp)
         self._is_due = True
 
-    def came(self, origin: str, stamp: OriginVersion) -> None:
-        """`origin` has advanced to `stamp` here."""
+    def on_delta(self, origin: str, stamp: OriginVersion) -> None:
+        """`origin` has advanced to `version` here."""
         for offers in self._offers.values():
             offer = offers.get(origin)
             if offer is None:
                 continue
-            if offer.stamp <= stamp:
+            if offer.version <= stamp:
                 del offers[origin]
             else:
                 offer.tries = 0  # requests make progress
-        if self._asked.pop(origin, None) is not None:
+        if self._pending.pop(origin, None) is not None:
             self._is_due = True
 
-    def forget(self, origin: str) -> None:
+    def remove_origin(self, origin: str) -> None:
         """Drop all offers and requests for `origin`."""
         for offers in self._offers.values():
             offers.pop(origin, None)
-        self._asked.pop(origin, None)
+        self._pending.pop(origin, None)
 
     def take(self, now_us: int) -> list[tuple[str, str]]:
         """Requests to send now, as (neighbour, origin)."""
-        if self._asked:
-            self._give_up(now_us)
+        if self._pending:
+            self._time_out(now_us)
         if not self._is_due:
             return []
         self._is_due = False
         open_: dict[str, int] = {}
-        for asked in self._asked.values():
+        for asked in self._pending.values():
             open_[asked.neighbour] = open_.get(asked.neighbour, 0) + 1
         taken: list[tuple[str, str]] = []
         for neighbour, offers in self._offers.items():
-            free = self._options.asked_limit - open_.get(neighbour, 0)
+            free = self._options.requests_limit - open_.get(neighbour, 0)
             for origin, offer in offers.items():
                 if free <= 0:
                     break
-                if origin not in self._asked:
-                    again_us = now_us + (self._options.ask_us << offer.tries)
+                if origin not in self._pending:
+                    again_us = now_us + (self._options.request_us << offer.tries)
                     offer.tries += 1
-                    self._asked[origin] = _Asked(neighbour, again_us)
+                    self._pending[origin] = _Asked(neighbour, again_us)
                     taken.append((neighbour, origin))
                     free -= 1
         return taken
@@ -313,26 +313,26 @@ class DeltaRequests:
         """Now, or when the next request times out."""
         if self._is_due:
             return now_us
-        if not self._asked:
+        if not self._pending:
             return None
-        return min(asked.again_us for asked in self._asked.values())
+        return min(asked.retry_us for asked in self._pending.values())
 
     def check_invariants(self) -> None:
         for neighbour, offers in self._offers.items():
             assert len(offers) <= self._options.origins_limit
             assert all(
-                0 <= offer.tries < _TRIES or origin in self._asked
+                0 <= offer.tries < _TRIES or origin in self._pending
                 for origin, offer in offers.items()
             )
-            count = sum(asked.neighbour == neighbour for asked in self._asked.values())
-            assert count <= self._options.asked_limit
-        assert all(asked.neighbour in self._offers for asked in self._asked.values())
+            count = sum(asked.neighbour == neighbour for asked in self._pending.values())
+            assert count <= self._options.requests_limit
+        assert all(asked.neighbour in self._offers for asked in self._pending.values())
 
-    def _give_up(self, now_us: int) -> None:
-        for origin, asked in list(self._asked.items()):
-            if asked.again_us > now_us:
+    def _time_out(self, now_us: int) -> None:
+        for origin, asked in list(self._pending.items()):
+            if asked.retry_us > now_us:
                 continue
-            del self._asked[origin]
+            del self._pending[origin]
             self._is_due = True
             offers = self._offers[asked.neighbour]
             offer = offers.pop(origin, None)

@@ -38,14 +38,14 @@ class AnnouncedFilter(msgspec.Struct, frozen=True):
 class _Fork:
     """A node of the tree, with totals of the filters at and below it."""
 
-    __slots__ = ("above", "below", "count", "forks", "is_one", "name", "size", "told")
+    __slots__ = ("announced", "children", "count", "forks", "is_merged", "name", "parent", "size")
 
-    def __init__(self, name: str, above: _Fork | None) -> None:
+    def __init__(self, name: str, parent: _Fork | None) -> None:
         self.name = name
-        self.above = above
-        self.below: dict[str, _Fork] = {}
-        self.told: AnnouncedFilter | None = None
-        self.is_one = False  # all filters at and below it were merged
+        self.parent = parent
+        self.children: dict[str, _Fork] = {}
+        self.announced: AnnouncedFilter | None = None
+        self.is_merged = False  # all filters at and below it were merged
         self.size = 0
         self.count = 0  # of filters
         self.forks = 0  # direct children with more than one filter
@@ -54,9 +54,9 @@ class _Fork:
         """The filter that selects everything below."""
         names = ["#"]
         place = self
-        while place.above is not None:
+        while place.parent is not None:
             names.append(place.name)
-            place = place.above
+            place = place.parent
         return "/".join(reversed(names))
 
 
@@ -64,57 +64,57 @@ class _Fork:
 _Candidate = tuple[int, str, bool, _Fork]
 
 
-def aggregate(told: Iterable[AnnouncedFilter], excess: int, base_size: int) -> list[str]:
+def aggregate(announced: Iterable[AnnouncedFilter], excess: int, base_size: int) -> list[str]:
     """Filters to announce instead, without predicates, that save `excess` bytes.
 
     A filter takes `base_size` bytes besides its text. Saves as much as possible if not enough.
     """
     root = _Fork("", None)
     heap: list[_Candidate] = []
-    for each in told:
-        place = _put(root, each)
+    for each in announced:
+        place = _insert(root, each)
         if each.size > each.plain_size:
             heap.append((each.plain_size - each.size, each.filter, False, place))
-    heap += _last_forks(root, base_size)
+    heap += _lowest_forks(root, base_size)
     heapify(heap)
     found: dict[str, _Fork] = {}
     while excess > 0 and heap:
         _, name, is_fork, place = heappop(heap)
-        if _is_within_one(place):
+        if _is_below_merged(place):
             continue
         # A fork saves less than computed if predicates below it were omitted since.
         saved = place.size - base_size - len(name.encode())
         if not is_fork:
-            assert place.told is not None
-            saved = place.told.size - place.told.plain_size
-        _save(place, saved)
-        above = _put_together(place) if is_fork else None
+            assert place.announced is not None
+            saved = place.announced.size - place.announced.plain_size
+        _subtract_size(place, saved)
+        above = _merge(place) if is_fork else None
         if above is not None:
             heappush(heap, _candidate(above, base_size))
         excess -= saved
         found[name] = place
-    return [name for name, place in found.items() if not _is_within_one(place)]
+    return [name for name, place in found.items() if not _is_below_merged(place)]
 
 
-def _put(root: _Fork, told: AnnouncedFilter) -> _Fork:
+def _insert(root: _Fork, told: AnnouncedFilter) -> _Fork:
     place = root
     path = [root]
     for name in told.filter.split("/"):
-        below = place.below.get(name)
+        below = place.children.get(name)
         if below is None:
-            below = place.below[name] = _Fork(name, place)
+            below = place.children[name] = _Fork(name, place)
         place = below
         path.append(place)
-    place.told = told
+    place.announced = told
     for each in path:
         each.size += told.size
         each.count += 1
-        if each.count == 2 and each.above is not None:
-            each.above.forks += 1
+        if each.count == 2 and each.parent is not None:
+            each.parent.forks += 1
     return place
 
 
-def _last_forks(root: _Fork, base_size: int) -> list[_Candidate]:
+def _lowest_forks(root: _Fork, base_size: int) -> list[_Candidate]:
     found = []
     places = [root]
     while places:
@@ -122,46 +122,46 @@ def _last_forks(root: _Fork, base_size: int) -> list[_Candidate]:
         if place.count > 1 and not place.forks:
             found.append(_candidate(place, base_size))
         else:
-            places += [each for each in place.below.values() if each.count > 1]
+            places += [each for each in place.children.values() if each.count > 1]
     return found
 
 
 def _candidate(fork: _Fork, base_size: int) -> _Candidate:
     name = fork.filter()
-    if fork.above is None:
+    if fork.parent is None:
         return 0, name, True, fork  # `#` itself is the last resort
     return base_size + len(name.encode()) - fork.size, name, True, fork
 
 
-def _is_within_one(place: _Fork) -> bool:
-    above = place.above
+def _is_below_merged(place: _Fork) -> bool:
+    above = place.parent
     while above is not None:
-        if above.is_one:
+        if above.is_merged:
             return True
-        above = above.above
+        above = above.parent
     return False
 
 
-def _save(place: _Fork, saved: int) -> None:
+def _subtract_size(place: _Fork, saved: int) -> None:
     up: _Fork | None = place
     while up is not None:
         up.size -= saved
-        up = up.above
+        up = up.parent
 
 
-def _put_together(fork: _Fork) -> _Fork | None:
+def _merge(fork: _Fork) -> _Fork | None:
     """Merge the fork into one interest; returns an upper fork that is now a lowest one."""
-    fork.is_one = True
+    fork.is_merged = True
     gone, fork.count, fork.forks = fork.count - 1, 1, 0
     last: _Fork | None = None
-    below, place = fork, fork.above
+    below, place = fork, fork.parent
     while place is not None:
         place.count -= gone
         if below.count == 1:
             place.forks -= 1
             if place.count > 1 and not place.forks:
                 last = place
-        below, place = place, place.above
+        below, place = place, place.parent
     return last
 
 
@@ -187,8 +187,8 @@ _BASE_BYTES: Final = 440  # of an interest's state record, without its texts
 MAX_LEVELS: Final = 32  # of a filter; a deeper one is announced as `…/#`
 MAX_FILTER_BYTES: Final = 1_024
 MAX_CONDITION_BYTES: Final = 16_384  # with a longer predicate, the filter alone is announced
-_LOOKED: Final = 16_384  # filters examined per attempt to undo aggregation
-_SOON: Final = -1
+_MAX_NARROW_SCAN: Final = 16_384  # filters examined per attempt to undo aggregation
+_UNSCHEDULED: Final = -1
 
 PredicateText = tuple[str, str]  # a selector and an XPath, at most one of them non-empty
 _NONE: Final[PredicateText] = ("", "")
@@ -213,9 +213,12 @@ class _FilterInterest:
     def is_plain(self) -> bool:
         return _NONE in self.counts or len(self.widest) > MANY
 
-    def needs(self, pattern: str, *, but_one: bool = False) -> list[Interest]:
-        """Interests to announce; `but_one`: as if one subscription without predicate fewer."""
-        is_wished = _NONE in self.counts and (not but_one or self.counts[_NONE] > 1)
+    def interests(self, pattern: str, *, excluding_one: bool = False) -> list[Interest]:
+        """Interests to announce;
+
+        `excluding_one`: as if one subscription without predicate fewer.
+        """
+        is_wished = _NONE in self.counts and (not excluding_one or self.counts[_NONE] > 1)
         if is_wished or len(self.widest) > MANY:
             return [Interest(pattern)]
         return [Interest(pattern, where, xpath) for where, xpath in self.widest]
@@ -227,7 +230,7 @@ class _FilterInterest:
             return False
         if predicate is not None:
             self.predicates[condition] = predicate
-            self._widen(condition, predicate)
+            self._add_widest(condition, predicate)
         return True
 
     def remove(self, condition: PredicateText) -> bool:
@@ -240,10 +243,10 @@ class _FilterInterest:
             del self.widest[condition]
             for each, predicate in self.predicates.items():
                 if each not in self.widest:
-                    self._widen(each, predicate)
+                    self._add_widest(each, predicate)
         return True
 
-    def _widen(self, condition: PredicateText, predicate: Predicate) -> None:
+    def _add_widest(self, condition: PredicateText, predicate: Predicate) -> None:
         if len(self.widest) <= MANY:  # beyond that, the filter alone is announced
             for other in self.widest:
                 if covers(self.predicates[other], predicate):
@@ -266,14 +269,16 @@ class InterestTable:
         ] = {}  # by filter; the value is the record key
         self.size = 0  # bytes of all announcements
         self._budget = budget
-        self._wishes: dict[str, _FilterInterest] = {}
+        self._by_filter: dict[str, _FilterInterest] = {}
         self._wide: ChannelMap[str] = ChannelMap()  # wildcard filters announced without predicate
-        self._settling: dict[str, int] = {}  # of those: when the filters they cover are withdrawn
+        self._withdraw_us: dict[
+            str, int
+        ] = {}  # of those: when the filters they cover are withdrawn
         self._covering: dict[str, dict[str, None]] = {}  # wide filter: unannounced filters below it
         self._covered: dict[str, str] = {}  # the inverse: by which wide filter
-        self._widened: dict[str, None] = {}  # aggregates: no client subscribed to them
+        self._aggregates: dict[str, None] = {}  # aggregates: no client subscribed to them
         self._dirty: dict[str, None] = {}
-        self._is_less = False  # interests were removed since the last attempt to narrow
+        self._may_narrow = False  # interests were removed since the last attempt to narrow
         self._narrow_us = 0  # earliest time of the next attempt
         self._last_key = 0
 
@@ -283,22 +288,22 @@ class InterestTable:
 
     def remove(self, pattern: str, condition: PredicateText) -> None:
         if not pattern.startswith("$"):
-            self._is_less = True
+            self._may_narrow = True
             bounded, condition, _ = _bounded(pattern, condition, None)
             self._remove(bounded, condition)
 
     @property
-    def is_widened(self) -> bool:
-        return bool(self._widened)
+    def is_aggregated(self) -> bool:
+        return bool(self._aggregates)
 
-    def widened(self) -> int:
+    def count_aggregated(self) -> int:
         """How many filters are announced only as part of an aggregate."""
         found = 0
-        for pattern in self._widened:
+        for pattern in self._aggregates:
             wide = self._covered.get(pattern)
-            if wide is None or wide in self._widened:
+            if wide is None or wide in self._aggregates:
                 found += len(self._covering.get(pattern, ())) - (wide is not None)
-                found += len(self._wishes[pattern].counts) > 1
+                found += len(self._by_filter[pattern].counts) > 1
         return found
 
     def has_changed(self) -> bool:
@@ -307,34 +312,34 @@ class InterestTable:
 
     def next_due_us(self) -> int | None:
         """When to call `changes` next if no subscription changes before."""
-        due_us = min(self._settling.values()) if self._settling else None
-        if self._widened and self._is_less:
+        due_us = min(self._withdraw_us.values()) if self._withdraw_us else None
+        if self._aggregates and self._may_narrow:
             return self._narrow_us if due_us is None else min(due_us, self._narrow_us)
         return due_us
 
     def changes(self, now_us: int) -> list[tuple[str, Interest | None]]:
         """Changes since the last call: announcements before withdrawals."""
-        if not (self._dirty or self._settling or self._widened or self.size > self._budget):
+        if not (self._dirty or self._withdraw_us or self._aggregates or self.size > self._budget):
             return []
-        for wide, due_us in list(self._settling.items()):
-            if due_us == _SOON:
-                self._settling[wide] = now_us + SETTLE_US
+        for wide, due_us in list(self._withdraw_us.items()):
+            if due_us == _UNSCHEDULED:
+                self._withdraw_us[wide] = now_us + SETTLE_US
             elif due_us <= now_us:
-                self._settle(wide)
+                self._withdraw_covered(wide)
         new: dict[str, Interest] = {}
         gone: list[str] = []
         self._announce(new, gone)
-        if self._widened and self._is_less and now_us >= self._narrow_us:
+        if self._aggregates and self._may_narrow and now_us >= self._narrow_us:
             self._narrow_us = now_us + NARROW_US
-            self._is_less = False
+            self._may_narrow = False
             self._narrow()
             self._announce(new, gone)
         if self.size > self._budget:
-            for wide in list(self._settling):
-                self._settle(wide)
+            for wide in list(self._withdraw_us):
+                self._withdraw_covered(wide)
             self._announce(new, gone)
         if self.size > self._budget:
-            self._widen(self._told(self.announced), self.size - _part(self._budget, 7))
+            self._aggregate(self._announcements(self.announced), self.size - _part(self._budget, 7))
             self._announce(new, gone)
             self._narrow_us = now_us + NARROW_US
         return [*new.items(), *((key, None) for key in gone)]
@@ -348,43 +353,43 @@ class InterestTable:
             return
         sizes = (size_of(need) for needs in self.announced.values() for need in needs)
         assert self.size == sum(sizes) <= self._budget
-        for pattern, wishes in self._wishes.items():
+        for pattern, wishes in self._by_filter.items():
             for condition in wishes.counts:
                 assert any(
-                    self._says(need, pattern, condition)
+                    self._covers(need, pattern, condition)
                     for needs in self.announced.values()
                     for need in needs
                 )
 
-    def _says(self, need: Interest, pattern: str, condition: PredicateText) -> bool:
+    def _covers(self, need: Interest, pattern: str, condition: PredicateText) -> bool:
         """Whether the announced `need` covers the filter with that predicate."""
         said = (need.where, need.xpath)
         if not filter_covers(need.filter, pattern):
             return False
         if said in (_NONE, condition):
             return True
-        predicates = self._wishes[pattern].predicates
+        predicates = self._by_filter[pattern].predicates
         return condition in predicates and bool(
-            covers(self._wishes[need.filter].predicates[said], predicates[condition])
+            covers(self._by_filter[need.filter].predicates[said], predicates[condition])
         )
 
     # ---------------------------------------------------------------------------------- interests
 
     def _add(self, pattern: str, condition: PredicateText, predicate: Predicate | None) -> None:
-        wishes = self._wishes.setdefault(pattern, _FilterInterest())
+        wishes = self._by_filter.setdefault(pattern, _FilterInterest())
         was_plain = wishes.is_plain()
         if wishes.add(condition, predicate):
-            self._changed(pattern, wishes, was_plain=was_plain)
+            self._on_change(pattern, wishes, was_plain=was_plain)
 
     def _remove(self, pattern: str, condition: PredicateText) -> None:
-        wishes = self._wishes[pattern]
+        wishes = self._by_filter[pattern]
         was_plain = wishes.is_plain()
         if wishes.remove(condition):
             if not wishes.counts:
-                del self._wishes[pattern]
-            self._changed(pattern, wishes, was_plain=was_plain)
+                del self._by_filter[pattern]
+            self._on_change(pattern, wishes, was_plain=was_plain)
 
-    def _changed(self, pattern: str, wishes: _FilterInterest, *, was_plain: bool) -> None:
+    def _on_change(self, pattern: str, wishes: _FilterInterest, *, was_plain: bool) -> None:
         self._dirty[pattern] = None
         is_plain = bool(wishes.counts) and wishes.is_plain()
         if is_plain == was_plain or not ("+" in pattern or "#" in pattern):
@@ -393,10 +398,10 @@ class InterestTable:
             self._wide.set(pattern, pattern)
             # Covered filters are withdrawn only after a while, so that a short-lived subscription
             # does not cause two rounds of announcements.
-            self._settling[pattern] = _SOON
+            self._withdraw_us[pattern] = _UNSCHEDULED
         else:
             self._wide.remove(pattern)
-            self._settling.pop(pattern, None)
+            self._withdraw_us.pop(pattern, None)
             for each in self._covering.pop(pattern, ()):
                 del self._covered[each]
                 self._dirty[each] = None
@@ -405,7 +410,7 @@ class InterestTable:
 
     def _announce(self, new: dict[str, Interest], gone: list[str]) -> None:
         for pattern in self._dirty:
-            before, wanted = self.announced.pop(pattern, {}), self._wanted(pattern)
+            before, wanted = self.announced.pop(pattern, {}), self._interests_for(pattern)
             now: dict[Interest, str] = {}
             for need in wanted:
                 key = before.pop(need, "")
@@ -423,12 +428,12 @@ class InterestTable:
                 self.announced[pattern] = now
         self._dirty.clear()
 
-    def _wanted(self, pattern: str) -> list[Interest]:
+    def _interests_for(self, pattern: str) -> list[Interest]:
         """Interests to announce for one filter; none if another filter covers it."""
         wide = self._covered.pop(pattern, None)
         if wide is not None:
             del self._covering[wide][pattern]
-        wishes = self._wishes.get(pattern)
+        wishes = self._by_filter.get(pattern)
         if wishes is None:
             return []
         wide = self._cover_of(pattern)
@@ -436,69 +441,71 @@ class InterestTable:
             self._covered[pattern] = wide
             self._covering.setdefault(wide, {})[pattern] = None
             return []
-        return wishes.needs(pattern)
+        return wishes.interests(pattern)
 
-    def _cover_of(self, pattern: str, but: str = "") -> str | None:
+    def _cover_of(self, pattern: str, excluding: str = "") -> str | None:
         # The map treats wildcards in `pattern` as names, so it may find too many.
         for wide in self._wide.select(pattern):
-            if wide not in (pattern, but) and filter_covers(wide, pattern):
+            if wide not in (pattern, excluding) and filter_covers(wide, pattern):
                 return wide
         return None
 
-    def _settle(self, wide: str) -> None:
+    def _withdraw_covered(self, wide: str) -> None:
         """Schedule the withdrawal of the filters that `wide` covers."""
-        self._settling.pop(wide, None)
+        self._withdraw_us.pop(wide, None)
         for pattern in self.announced:
             if pattern != wide and filter_covers(wide, pattern):
                 self._dirty[pattern] = None
 
     # -------------------------------------------------------------------------------- aggregation
 
-    def _told(self, filters: Iterable[str]) -> list[AnnouncedFilter]:
+    def _announcements(self, filters: Iterable[str]) -> list[AnnouncedFilter]:
         """The announcements of these filters if nothing covered them."""
         return [
             AnnouncedFilter(
                 each,
-                sum(size_of(need) for need in self._wishes[each].needs(each)),
+                sum(size_of(need) for need in self._by_filter[each].interests(each)),
                 size_of(Interest(each)),
             )
             for each in filters
-            if each in self._wishes
+            if each in self._by_filter
         ]
 
-    def _widen(self, told: list[AnnouncedFilter], excess: int) -> None:
+    def _aggregate(self, told: list[AnnouncedFilter], excess: int) -> None:
         for pattern in aggregate(told, excess, _BASE_BYTES):
-            self._tell_wider(pattern)
+            self._add_aggregate(pattern)
 
-    def _tell_wider(self, pattern: str) -> None:
-        assert pattern not in self._widened
-        self._widened[pattern] = None
+    def _add_aggregate(self, pattern: str) -> None:
+        assert pattern not in self._aggregates
+        self._aggregates[pattern] = None
         self._add(pattern, _NONE, None)
-        if pattern in self._settling:
-            self._settle(pattern)
+        if pattern in self._withdraw_us:
+            self._withdraw_covered(pattern)
 
     def _narrow(self) -> None:
         """Undo aggregation as far as there is room."""
         size, looked = self.size, 0
-        for pattern in list(self._widened):
+        for pattern in list(self._aggregates):
             if pattern in self._covered:  # not announced itself
-                own = self._wishes[pattern].needs(pattern, but_one=True)
+                own = self._by_filter[pattern].interests(pattern, excluding_one=True)
                 if not own and not self._covering.get(pattern):
-                    self._tell_as_wished(pattern)
+                    self._remove_aggregate(pattern)
                 continue
             looked += len(self._covering.get(pattern, ()))
-            if looked > _LOOKED:
-                self._is_less = True
+            if looked > _MAX_NARROW_SCAN:
+                self._may_narrow = True
                 return
-            del self._widened[pattern]
-            self._widened[pattern] = None  # moved to the end: others come first next time
+            del self._aggregates[pattern]
+            self._aggregates[pattern] = None  # moved to the end: others come first next time
             size = self._narrow_one(pattern, size)
 
     def _narrow_one(self, pattern: str, size: int) -> int:
         """Replace one aggregate by narrower ones if they fit; returns the resulting total size."""
         hidden = self._covering.get(pattern, ())
-        told = self._told(each for each in hidden if self._cover_of(each, but=pattern) is None)
-        own = self._wishes[pattern].needs(pattern, but_one=True)
+        told = self._announcements(
+            each for each in hidden if self._cover_of(each, excluding=pattern) is None
+        )
+        own = self._by_filter[pattern].interests(pattern, excluding_one=True)
         plain_size = size_of(Interest(pattern))
         if own:
             told.append(AnnouncedFilter(pattern, sum(map(size_of, own)), plain_size))
@@ -508,14 +515,14 @@ class InterestTable:
         if any(each == pattern or not filter_covers(pattern, each) for each in within):
             return size
         for each in within:
-            self._tell_wider(each)
-        self._tell_as_wished(pattern)
+            self._add_aggregate(each)
+        self._remove_aggregate(pattern)
         return min(after, most)
 
-    def _tell_as_wished(self, pattern: str) -> None:
-        del self._widened[pattern]
+    def _remove_aggregate(self, pattern: str) -> None:
+        del self._aggregates[pattern]
         self._remove(pattern, _NONE)
-        self._is_less = True  # there may be room to narrow others too
+        self._may_narrow = True  # there may be room to narrow others too
 
 
 def _bounded(

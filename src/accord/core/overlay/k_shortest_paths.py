@@ -19,7 +19,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from accord.core.overlay.link_state import LinkStateMap
-from accord.core.overlay.shortest_path_tree import ShortestPathTree, cost, delay_us_of, most
+from accord.core.overlay.shortest_path_tree import ShortestPathTree, cost, delay_us_of, max_cost
 
 _NO_BOUND: Final = (1 << 62) - 1
 _OPEN: Final = 0  # sorts before `_FOUND`: the part may hold a path that comes earlier
@@ -73,7 +73,7 @@ class _Search:
     def __init__(self, map_: LinkStateMap, distances: ShortestPathTree, bound_us: int) -> None:
         self._map = map_
         self._distances = distances
-        self._limit = most(bound_us) if bound_us > 0 else _NO_BOUND
+        self._limit = max_cost(bound_us) if bound_us > 0 else _NO_BOUND
         # By lower bound of the cost; the counter keeps parts from being compared.
         self._parts: list[tuple[int, int, tuple[str, ...], int, _Part]] = []
         self._count = 0
@@ -82,7 +82,7 @@ class _Search:
         total = self._distances.costs.get(target, -1)
         if not 0 <= total <= self._limit:
             return []
-        first = _Part(tuple(self._distances.back(target)), 0, 0, ())
+        first = _Part(tuple(self._distances.path_back(target)), 0, 0, ())
         self._add(total, _FOUND, first)
         found: list[OverlayPath] = []
         while self._parts and len(found) < k:
@@ -90,7 +90,7 @@ class _Search:
             if state == _FOUND:
                 found.append(OverlayPath(part.back[::-1], delay_us_of(total)))
                 if len(found) < k:
-                    self._divide(part)
+                    self._partition(part)
             else:
                 self._find(part)
         return found
@@ -99,7 +99,7 @@ class _Search:
         self._count += 1
         heappush(self._parts, (total, state, part.back, self._count, part))
 
-    def _divide(self, part: _Part) -> None:
+    def _partition(self, part: _Part) -> None:
         """Partition a part, without its shortest path, by where the others deviate from that."""
         back = part.back
         places: dict[str, int] = {}
@@ -109,10 +109,10 @@ class _Search:
         for shared in range(part.shared, len(back) - 1):
             following = back[shared + 1]
             banned = (*part.banned, following) if shared == part.shared else (following,)
-            self._enter(back, shared, shared_cost, banned, places)
+            self._add_part(back, shared, shared_cost, banned, places)
             shared_cost += self._cost(following, back[shared])
 
-    def _enter(
+    def _add_part(
         self,
         back: tuple[str, ...],
         shared: int,
@@ -124,7 +124,7 @@ class _Search:
         best = self._limit + 1
         best_node = ""
         node = back[shared]
-        for other, least in self._ways(node):
+        for other, least in self._predecessors(node):
             total = shared_cost + least
             if total > best or places.get(other, shared + 1) <= shared or other in banned:
                 continue
@@ -135,7 +135,7 @@ class _Search:
             return
         end = back[: shared + 1]
         rest: list[str] = []
-        for passed in self._distances.back(best_node):
+        for passed in self._distances.path_back(best_node):
             if places.get(passed, shared + 1) <= shared:
                 self._add(best, _OPEN, _Part(end, shared, shared_cost, banned))
                 return
@@ -148,7 +148,7 @@ class _Search:
         node = part.back[part.shared]
         heap: list[tuple[int, tuple[str, ...]]] = []
         barred = closed | dict.fromkeys(part.banned, True)
-        self._reach(heap, (), node, part.shared_cost, barred)
+        self._expand(heap, (), node, part.shared_cost, barred)
         while heap:
             total, rest = heappop(heap)
             node = rest[-1]
@@ -159,9 +159,9 @@ class _Search:
                 self._add(total, _FOUND, found)
                 return
             closed[node] = True
-            self._reach(heap, rest, node, total - self._distances.costs[node], closed)
+            self._expand(heap, rest, node, total - self._distances.costs[node], closed)
 
-    def _reach(
+    def _expand(
         self,
         heap: list[tuple[int, tuple[str, ...]]],
         rest: tuple[str, ...],
@@ -169,16 +169,16 @@ class _Search:
         spent: int,
         closed: dict[str, bool],
     ) -> None:
-        for other, least in self._ways(node):
+        for other, least in self._predecessors(node):
             if other not in closed and spent + least <= self._limit:
                 heappush(heap, (spent + least, (*rest, other)))
 
-    def _ways(self, node: str) -> list[tuple[str, int]]:
+    def _predecessors(self, node: str) -> list[tuple[str, int]]:
         """Reachable nodes that may precede `node`, with the least cost of arriving over each."""
-        found = self._distances.ways.get(node)
+        found = self._distances.predecessors.get(node)
         if found is None:
             costs = self._distances.costs
-            found = self._distances.ways[node] = [
+            found = self._distances.predecessors[node] = [
                 (other, costs[other] + self._cost(other, node))
                 for other in self._map.neighbours(node)
                 if other in costs

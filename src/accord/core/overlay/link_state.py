@@ -99,12 +99,12 @@ class LinkStateMap:
         else:
             is_same = (old.processing_us, old.failure) == (new.processing_us, failure)
         if not is_same:
-            self._node_changed(name)
+            self._log_node_change(name)
 
     def drop_node(self, name: str) -> None:
         """Remove a node and its reports on its links."""
         if self._nodes.pop(name, None) is not None:
-            self._node_changed(name)
+            self._log_node_change(name)
         for target in list(self._links.get(name, ())):
             self.drop_link(name, target)
 
@@ -123,7 +123,7 @@ class LinkStateMap:
         """The link, or None if it does not count."""
         ends = self._links.get(source)
         found = ends.get(target) if ends is not None else None
-        return found if found is not None and found.counts else None
+        return found if found is not None and found.is_usable else None
 
     def latency_us(self, source: str, target: str) -> int | None:
         found = self.link(source, target)
@@ -174,7 +174,7 @@ class LinkStateMap:
 
     def neighbours(self, name: str) -> list[str]:
         """Neighbours over links that count; a link counts in both directions or in none."""
-        return [end for end, link in self._links.get(name, {}).items() if link.counts]
+        return [end for end, link in self._links.get(name, {}).items() if link.is_usable]
 
     def is_reachable(self, source: str, target: str) -> bool:
         return target in self.distances(source).costs
@@ -199,7 +199,7 @@ class LinkStateMap:
             assert ends
             for target, link in ends.items():
                 back = self._links.get(target, {}).get(source)
-                assert link.counts == (back is not None and link.is_up and back.is_up)
+                assert link.is_usable == (back is not None and link.is_up and back.is_up)
 
     def _processing(self, channel_class: str) -> dict[str, int]:
         spent = {}
@@ -213,24 +213,24 @@ class LinkStateMap:
         there = self._links.get(source, {}).get(target)
         back = self._links.get(target, {}).get(source)
         counts = there is not None and back is not None and there.is_up and back.is_up
-        counted = old is not None and old.counts
+        counted = old is not None and old.is_usable
         # The failure probability concerns both directions (see `link_failure`).
         is_other = there is None or old is None or there.failure != old.failure
         if there is not None:
-            there.counts = counts
+            there.is_usable = counts
         if back is not None:
-            back.counts = counts
+            back.is_usable = counts
         self.openings += counts and not counted
         if counts or counted:
-            self._changed(source, target)
+            self._log_change(source, target)
             if counts != counted or is_other:
-                self._changed(target, source)
+                self._log_change(target, source)
 
-    def _node_changed(self, name: str) -> None:
+    def _log_node_change(self, name: str) -> None:
         for neighbour in self.neighbours(name):
-            self._changed(neighbour, name)
+            self._log_change(neighbour, name)
 
-    def _changed(self, source: str, target: str) -> None:
+    def _log_change(self, source: str, target: str) -> None:
         self.version += 1
         self._changes.append((source, target))
 

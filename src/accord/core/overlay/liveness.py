@@ -15,9 +15,9 @@ mistake its own pause for the silence of others.
 Availability is the share of the last day during which the neighbour was up. A prior with the weight
 of one hour stands in for unknown time.
 
-`HelloScheduler` paces the pings (`pace`) where their bandwidth is limited. While the allowance
-suffices, every neighbour is pinged at the full rate, that of `ping_us`. Otherwise rates are
-weighted: a neighbour that routes in use pass, or that events are sent to, has eight times the
+`HelloScheduler` paces the pings (`set_interval`) where their bandwidth is limited. While the
+allowance suffices, every neighbour is pinged at the full rate, that of `ping_us`. Otherwise rates
+are weighted: a neighbour that routes in use pass, or that events are sent to, has eight times the
 weight of another, and one of the nearer half twice that of the rest (near neighbours are likely to
 be used next). Rates are proportional to weight, between the full rate and a minimum at which a
 failure is detected before unacknowledged events time out. The minimum rate holds even if the
@@ -51,28 +51,28 @@ _LATENESS_US: Final = 10_000  # delay that a timer, an event loop or a kernel ma
 class RttEstimator:
     """Mean and deviation of the round-trip time; `mean_us` is 0 before the first sample."""
 
-    __slots__ = ("_doubted_us", "deviation_us", "is_measured", "mean_us")
+    __slots__ = ("_outlier_us", "deviation_us", "is_measured", "mean_us")
 
     def __init__(self) -> None:
         self.mean_us = 0.0
         self.deviation_us = 0.0
         self.is_measured = False
-        self._doubted_us: int | None = None  # the last sample, if it was an outlier
+        self._outlier_us: int | None = None  # the last sample, if it was an outlier
 
     def copy(self) -> RttEstimator:
         copied = RttEstimator()
         copied.mean_us = self.mean_us
         copied.deviation_us = self.deviation_us
         copied.is_measured = self.is_measured
-        copied._doubted_us = self._doubted_us
+        copied._outlier_us = self._outlier_us
         return copied
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """The network path may have changed: the next sample replaces the old values."""
         self.is_measured = False
-        self._doubted_us = None
+        self._outlier_us = None
 
-    def usual_us(self) -> float:
+    def upper_bound_us(self) -> float:
         """Upper limit of the usual range."""
         return self.mean_us + self._spread_us()
 
@@ -82,17 +82,17 @@ class RttEstimator:
             self.mean_us = float(took_us)
             self.deviation_us = took_us / 2
             return
-        doubted_us, self._doubted_us = self._doubted_us, None
-        side = self._side(took_us)
-        if doubted_us is not None and side and self._side(doubted_us) == side:
+        doubted_us, self._outlier_us = self._outlier_us, None
+        side = self._outlier_side(took_us)
+        if doubted_us is not None and side and self._outlier_side(doubted_us) == side:
             self.mean_us = float((min if side > 0 else max)(took_us, doubted_us))
             # The nearer one may have been sent when only one direction had changed.
-            self._doubted_us = took_us
+            self._outlier_us = took_us
             return
         if doubted_us is not None:
             self._smooth(doubted_us)
         if side:
-            self._doubted_us = took_us
+            self._outlier_us = took_us
         else:
             self._smooth(took_us)
 
@@ -102,7 +102,7 @@ class RttEstimator:
         self.deviation_us += (abs(off_us) - self.deviation_us) * _DEVIATION_SHARE
         self.mean_us += off_us * _MEAN_SHARE
 
-    def _side(self, took_us: int) -> int:
+    def _outlier_side(self, took_us: int) -> int:
         """Side of the mean of an outlier: 1 or -1; 0 if it is none."""
         off_us = took_us - self.mean_us
         return 0 if abs(off_us) <= self._spread_us() else 1 if off_us > 0 else -1
@@ -117,7 +117,7 @@ _LOSS_SHARE: Final = 1 / 16
 _JITTER: Final = 0.1
 _FIRST_WAIT_US: Final = 1_000_000  # timeout of the first ping
 # A later pong is ignored.
-_FORGET_US: Final = 10_000_000
+_MAX_PONG_US: Final = 10_000_000
 _HOUR_US: Final = 3_600_000_000
 _HOURS: Final = 24
 
@@ -166,7 +166,7 @@ class Availability:
         self._all_known_us = 0
         self._hour = now_us // _HOUR_US
 
-    def turn(self, is_up: bool, now_us: int) -> None:
+    def record(self, is_up: bool, now_us: int) -> None:
         """Record that the neighbour is up or down from now on."""
         self._advance(now_us)
         self._is_up = is_up
@@ -232,61 +232,61 @@ class NeighbourLiveness:
         self._pinged_us = now_us
         self._number = 0
         self._missed = 0  # in a row
-        self._heard_us = now_us  # when any message last arrived
+        self._received_us = now_us  # when any message last arrived
         # Send times of pings by number: outstanding, and missed but perhaps late.
         self._awaited: dict[int, int] = {}
         self._late: dict[int, int] = {}
-        self._trip = RttEstimator()
-        self._patience = RttEstimator()  # for the timeout: includes pongs that were held up
-        self._before_late = RttEstimator()  # `_trip` before the last late pong,
+        self._rtt = RttEstimator()
+        self._timeout_rtt = RttEstimator()  # for the timeout: includes pongs that were held up
+        self._before_late = RttEstimator()  # `_rtt` before the last late pong,
         self._late_us = now_us - options.ping_us  # and when that arrived
-        self.usual_us = _FIRST_WAIT_US  # ping timeout
+        self.ping_timeout_us = _FIRST_WAIT_US  # ping timeout
 
     @property
     def rtt_us(self) -> int:
         """Smoothed round-trip time; 0 while unknown."""
-        return round(self._trip.mean_us)
+        return round(self._rtt.mean_us)
 
     @property
     def deviation_us(self) -> int:
         """Deviation of the round-trip time."""
-        return round(self._trip.deviation_us)
+        return round(self._rtt.deviation_us)
 
     @property
     def latency_us(self) -> int:
         """One way: half the round trip."""
-        return round(self._trip.mean_us / 2)
+        return round(self._rtt.mean_us / 2)
 
     def link_up(self, now_us: int) -> None:
         """A transport is connected, perhaps over a different network path than before."""
         self._is_connected = True
-        self._trip.begin_anew()
-        self._patience.begin_anew()
-        self.usual_us = _FIRST_WAIT_US
+        self._rtt.reset()
+        self._timeout_rtt.reset()
+        self.ping_timeout_us = _FIRST_WAIT_US
         self._late_us = now_us - self.options.ping_us
         self._ping_due_us = now_us
-        self._forget()
+        self._reset()
 
     def link_down(self, now_us: int) -> bool:
         """The transport is disconnected; returns whether the neighbour was up until now."""
         self._is_connected = False
-        self._forget()
-        return self._turn(False, now_us)
+        self._reset()
+        return self._set_state(False, now_us)
 
-    def pace(self, interval_us: int) -> None:
+    def set_interval(self, interval_us: int) -> None:
         """Set the ping interval, at least `ping_us`."""
         self.interval_us = max(interval_us, self.options.ping_us)
-        self._hurry(self.interval_us)
+        self._ping_within(self.interval_us)
 
-    def heard(self, now_us: int) -> None:
+    def on_message(self, now_us: int) -> None:
         """A message arrived: the neighbour is alive, even if its pongs are queued behind data.
 
         This end does not check that its own messages arrive there; the other end does: a link is
         used only if both ends report it up.
         """
-        self._heard_us = now_us
+        self._received_us = now_us
 
-    def receive(self, pong: Pong, now_us: int) -> bool:
+    def on_pong(self, pong: Pong, now_us: int) -> bool:
         """Returns whether the pong brings the neighbour up; an unknown pong is ignored."""
         sent_us = self._awaited.pop(pong.number, -1)
         is_late = sent_us < 0
@@ -298,7 +298,7 @@ class NeighbourLiveness:
         self._missed = 0
         if self.is_up and not is_late:
             self.loss -= self.loss * _LOSS_SHARE
-        return self._turn(True, now_us)
+        return self._set_state(True, now_us)
 
     def advance(self, now_us: int) -> bool:
         """Count missed pings and send one if due; returns whether the neighbour went down."""
@@ -306,11 +306,11 @@ class NeighbourLiveness:
             return False
         has_died = False
         if self._awaited:
-            for number in _sent_until(self._awaited, now_us - self.usual_us):
+            for number in _sent_until(self._awaited, now_us - self.ping_timeout_us):
                 sent_us = self._late[number] = self._awaited.pop(number)
                 has_died = self._miss(sent_us, now_us) or has_died
         if self._late:
-            for number in _sent_until(self._late, now_us - _FORGET_US):
+            for number in _sent_until(self._late, now_us - _MAX_PONG_US):
                 del self._late[number]
         if now_us >= self._ping_due_us:
             self._ping(now_us)
@@ -321,7 +321,7 @@ class NeighbourLiveness:
         if not self._is_connected:
             return None
         for sent_us in self._awaited.values():
-            missed_us = sent_us + self.usual_us
+            missed_us = sent_us + self.ping_timeout_us
             return missed_us if missed_us < self._ping_due_us else self._ping_due_us
         return self._ping_due_us
 
@@ -331,7 +331,7 @@ class NeighbourLiveness:
         assert 0 <= self.loss <= 1
         sent = [*self._late.values(), *self._awaited.values()]
         assert sent == sorted(sent)
-        assert len(sent) <= 2 * _FORGET_US // MIN_PING_US
+        assert len(sent) <= 2 * _MAX_PONG_US // MIN_PING_US
         self.availability.check_invariants()
 
     def _ping(self, now_us: int) -> None:
@@ -344,38 +344,38 @@ class NeighbourLiveness:
         share = 1 - _JITTER * self._random()
         self._ping_due_us = now_us + max(round(interval_us * share), 1)
 
-    def _hurry(self, interval_us: int) -> None:
+    def _ping_within(self, interval_us: int) -> None:
         """Send the next ping at most `interval_us` after the last one."""
         self._ping_due_us = min(self._ping_due_us, self._pinged_us + interval_us)
 
     def _miss(self, sent_us: int, now_us: int) -> bool:
         # A message sent before the ping may arrive after it, so allow for the latency.
-        self._missed = 0 if self._heard_us > sent_us + self.latency_us else self._missed + 1
+        self._missed = 0 if self._received_us > sent_us + self.latency_us else self._missed + 1
         if 0 < self._missed < self.options.misses:
-            self._hurry(self.options.ping_us)
+            self._ping_within(self.options.ping_us)
         if not self.is_up:
             return False  # loss is not measured on a link that is down
         self.loss += (1 - self.loss) * _LOSS_SHARE
-        return self._missed >= self.options.misses and self._turn(False, now_us)
+        return self._missed >= self.options.misses and self._set_state(False, now_us)
 
     def _measure(self, took_us: int, now_us: int, *, is_late: bool) -> None:
-        self._patience.measure(took_us)
-        self.usual_us = min(round(self._patience.usual_us()), _FORGET_US)
+        self._timeout_rtt.measure(took_us)
+        self.ping_timeout_us = min(round(self._timeout_rtt.upper_bound_us()), _MAX_PONG_US)
         if now_us < self._late_us + self.options.ping_us // 2:
-            self._trip = self._before_late  # discard the previous pong: it was held up
+            self._rtt = self._before_late  # discard the previous pong: it was held up
         if is_late:
             self._late_us = now_us
-            self._before_late = self._trip.copy()
-        self._trip.measure(took_us)
+            self._before_late = self._rtt.copy()
+        self._rtt.measure(took_us)
 
-    def _turn(self, is_up: bool, now_us: int) -> bool:
+    def _set_state(self, is_up: bool, now_us: int) -> bool:
         if self.is_up == is_up:
             return False
         self.is_up = is_up
-        self.availability.turn(is_up, now_us)
+        self.availability.record(is_up, now_us)
         return True
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._missed = 0
         self._awaited.clear()
         self._late.clear()
@@ -404,11 +404,13 @@ _S: Final = 1_000_000
 class HelloScheduler:
     """Plans ping intervals; `bytes_per_s` is the allowance, 0 for unlimited."""
 
-    def __init__(self, *, ping_us: int, misses: int, give_up_us: int, bytes_per_s: int) -> None:
+    def __init__(
+        self, *, ping_us: int, misses: int, delivery_timeout_us: int, bytes_per_s: int
+    ) -> None:
         if bytes_per_s < 0:
             raise ValueError(f"bytes_per_s: expected 0 or more, got {bytes_per_s}")
         self.ping_us = ping_us
-        self.longest_us = max(ping_us, give_up_us // (misses + 1))
+        self.max_interval_us = max(ping_us, delivery_timeout_us // (misses + 1))
         self.bytes_per_s = bytes_per_s
         self._plan_us = 0
 
@@ -428,20 +430,20 @@ class HelloScheduler:
         return intervals(
             weights,
             ping_us=self.ping_us,
-            longest_us=self.longest_us,
+            max_interval_us=self.max_interval_us,
             pings_per_s=self.bytes_per_s / PING_BYTES,
         )
 
 
 def intervals(
-    weights: Mapping[str, int], *, ping_us: int, longest_us: int, pings_per_s: float
+    weights: Mapping[str, int], *, ping_us: int, max_interval_us: int, pings_per_s: float
 ) -> dict[str, int]:
     """Intervals by weight, within `pings_per_s` in total as far as the bounds allow."""
-    most, least = _S / ping_us, _S / longest_us
+    most, least = _S / ping_us, _S / max_interval_us
     if len(weights) * most <= pings_per_s:
         return dict.fromkeys(weights, ping_us)
     if len(weights) * least >= pings_per_s:
-        return dict.fromkeys(weights, longest_us)
+        return dict.fromkeys(weights, max_interval_us)
     low, high = 0.0, most  # of the rate for a weight of 1
     for _ in range(_ROUNDS):
         middle = (low + high) / 2
@@ -451,7 +453,7 @@ def intervals(
         else:
             low = middle
     return {
-        name: min(ceil(round(_S / min(max(low * weight, least), most), 3)), longest_us)
+        name: min(ceil(round(_S / min(max(low * weight, least), most), 3)), max_interval_us)
         for name, weight in weights.items()
     }
 

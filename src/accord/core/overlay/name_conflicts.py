@@ -24,19 +24,19 @@ class NameConflicts:
         self.jumps = 0
         self.problem = ""  # description for operators
         self._name = name
-        self._claim = NOTHING
+        self._conflicting = NOTHING
         self._neighbour = ""
         self._due_us = 0  # earliest time of the next jump
 
-    def claim(self, stamp: OriginVersion, neighbour: str) -> None:
+    def on_conflict(self, stamp: OriginVersion, neighbour: str) -> None:
         """`neighbour` has records under this node's name, newer than its own."""
-        if stamp > self._claim and stamp[0] < MAX_STAMP:
-            self._claim = stamp
+        if stamp > self._conflicting and stamp[0] < MAX_STAMP:
+            self._conflicting = stamp
             self._neighbour = neighbour
 
-    def jump(self, own: OriginVersion, now_us: int) -> OriginVersion | None:
+    def next_version(self, own: OriginVersion, now_us: int) -> OriginVersion | None:
         """The version to continue with, if a jump is needed and due."""
-        if self._claim <= own or now_us < self._due_us:
+        if self._conflicting <= own or now_us < self._due_us:
             return None
         self._due_us = now_us + (_FIRST_WAIT_US << min(self.jumps, _MAX_DOUBLINGS))
         self.jumps += 1
@@ -49,7 +49,7 @@ class NameConflicts:
                 else " from before a restart with the clock set back, or from a namesake"
             )
         )
-        return self._claim[0] + 1, own[1]
+        return self._conflicting[0] + 1, own[1]
 
     def next_due_us(self, own: OriginVersion) -> int | None:
-        return self._due_us if self._claim > own else None
+        return self._due_us if self._conflicting > own else None

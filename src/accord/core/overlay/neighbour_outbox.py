@@ -38,7 +38,7 @@ OVERHEAD_BYTES: Final = 400  # upper bound, with long names and many routes
 Passed = tuple[str, str, str, int]
 
 
-def _passed(carried: Carried) -> Passed:
+def _event_key(carried: Carried) -> Passed:
     return carried.template, carried.channel, carried.source, carried.number
 
 
@@ -65,37 +65,38 @@ class NeighbourOutbox:
 
     def __init__(self, bytes_limit: int) -> None:
         self.outbox = new_outbox(bytes_limit)
-        self.loose = new_outbox(bytes_limit)  # events that may be sent as datagrams
+        self.droppable = new_outbox(bytes_limit)  # events that may be sent as datagrams
         self.dropped: list[tuple[Carried, str]] = []
         self.sent = 0
         self.waited_us = 0  # total queueing delay of those sent
-        self._usual_us = 0.0  # smoothed queueing delay,
-        self._learnt_us = 0  # and when it was updated
-        self._passed: set[Passed] = set()  # queued events of templates
+        self._delay_us = 0.0  # smoothed queueing delay,
+        self._updated_us = 0  # and when it was updated
+        self._queued_keys: set[Passed] = set()  # queued events of templates
 
-    def put(self, carried: Carried, due_us: int, now_us: int, is_loose: bool = False) -> None:
+    def put(self, carried: Carried, due_us: int, now_us: int, is_droppable: bool = False) -> None:
         if carried.template:
-            self._passed.add(_passed(carried))
+            self._queued_keys.add(_event_key(carried))
         self._put(
-            self.loose if is_loose else self.outbox, QueuedTransitEvent(carried, due_us, now_us)
+            self.droppable if is_droppable else self.outbox,
+            QueuedTransitEvent(carried, due_us, now_us),
         )
 
     def is_waiting(self, passed: Passed) -> bool:
         """Whether that event of a template is still queued."""
-        return passed in self._passed
+        return passed in self._queued_keys
 
     def take(self, bytes_wanted: int, now_us: int) -> list[Carried]:
         """About `bytes_wanted` of events to send next, with their ages updated."""
         parcels = self.outbox.take(bytes_wanted, 0)
         left = bytes_wanted - sum(parcel.size for parcel in parcels)
-        if left > 0 and not self.loose.is_empty():
-            parcels += self.loose.take(left, 0)
+        if left > 0 and not self.droppable.is_empty():
+            parcels += self.droppable.take(left, 0)
         return self._sent(parcels, now_us)
 
-    def take_loose(self, bytes_wanted: int, message_bytes: int, now_us: int) -> list[Carried]:
+    def take_droppable(self, bytes_wanted: int, message_bytes: int, now_us: int) -> list[Carried]:
         """Droppable events up to `message_bytes` each; larger ones move to the main outbox."""
         small: list[QueueEntry] = []
-        while bytes_wanted > 0 and (parcels := self.loose.take(1, 0)):
+        while bytes_wanted > 0 and (parcels := self.droppable.take(1, 0)):
             for parcel in parcels:
                 assert isinstance(parcel, QueuedTransitEvent)
                 if parcel.size + OVERHEAD_BYTES <= message_bytes:
@@ -117,50 +118,50 @@ class NeighbourOutbox:
             waited_us = now_us - parcel.arrived_us
             carried = parcel.carried
             if carried.template:
-                self._passed.discard(_passed(carried))
+                self._queued_keys.discard(_event_key(carried))
             age_us = carried.age_us + waited_us
             if 0 < carried.deadline_us <= age_us:
                 self.dropped.append((carried, EXPIRED))
                 continue
             self.sent += 1
             self.waited_us += waited_us
-            self._learn(waited_us, now_us)
+            self._update_delay(waited_us, now_us)
             taken.append(msgspec.structs.replace(carried, age_us=age_us))
         return taken
 
-    def usual_us(self, now_us: int) -> int:
+    def queueing_delay_us(self, now_us: int) -> int:
         """Smoothed queueing delay; it decays, as a link that seems slow is no longer measured."""
-        if not self._usual_us:
+        if not self._delay_us:
             return 0
-        return int(self._usual_us * 0.5 ** (max(now_us - self._learnt_us, 0) / _HALF_US))
+        return int(self._delay_us * 0.5 ** (max(now_us - self._updated_us, 0) / _HALF_US))
 
-    def forget_waits(self) -> None:
+    def reset_delay(self) -> None:
         """Reset the queueing delay: so far it was caused by the link being down."""
-        self._usual_us = 0.0
+        self._delay_us = 0.0
 
-    def _learn(self, waited_us: int, now_us: int) -> None:
-        usual_us = self.usual_us(now_us)
-        self._usual_us = usual_us + (waited_us - usual_us) * _SHARE
-        self._learnt_us = now_us
+    def _update_delay(self, waited_us: int, now_us: int) -> None:
+        usual_us = self.queueing_delay_us(now_us)
+        self._delay_us = usual_us + (waited_us - usual_us) * _SHARE
+        self._updated_us = now_us
 
     def clear(self) -> None:
         """Drop all queued events: the link is down."""
         self._drop(self.outbox.drop_untracked(), LINK_DOWN)
-        self._drop(self.loose.drop_untracked(), LINK_DOWN)
+        self._drop(self.droppable.drop_untracked(), LINK_DOWN)
 
     def is_empty(self) -> bool:
-        return self.outbox.is_empty() and self.loose.is_empty()
+        return self.outbox.is_empty() and self.droppable.is_empty()
 
     def check_invariants(self) -> None:
         self.outbox.check_invariants()
-        self.loose.check_invariants()
-        assert not self._passed or not self.is_empty()
+        self.droppable.check_invariants()
+        assert not self._queued_keys or not self.is_empty()
 
     def _drop(self, parcels: list[QueueEntry], cause: str) -> None:
         for parcel in parcels:
             assert isinstance(parcel, QueuedTransitEvent)
             self.dropped.append((parcel.carried, cause))
-            self._passed.discard(_passed(parcel.carried))
+            self._queued_keys.discard(_event_key(parcel.carried))
 
 
 def new_outbox(bytes_limit: int) -> Outbox:
@@ -179,9 +180,9 @@ class NeighbourOutboxes:
         self.name = name
         self.budgets = budgets
         self.bytes_limit = bytes_limit
-        self.carriage = TransportSelector()
+        self.transport_selector = TransportSelector()
         # Queues a copy for the multicast group; returns False if that is not possible.
-        self.put_shared: Callable[[str, Carried, int, int], bool] | None = None
+        self.put_multicast: Callable[[str, Carried, int, int], bool] | None = None
         self.all: dict[str, NeighbourOutbox] = {}
         self.ready: list[str] = []  # neighbours whose outbox became non-empty
 
@@ -194,11 +195,11 @@ class NeighbourOutboxes:
         transit.clear()
         return transit.dropped
 
-    def pass_on(self, event: Carried, routes: dict[str, list[int]], now_us: int) -> None:
+    def forward(self, event: Carried, routes: dict[str, list[int]], now_us: int) -> None:
         """Queue one copy of `event` per neighbour, with the routes that continue there."""
         trail = (*event.trail, (self.name, event.age_us))
-        way = self.carriage.way(event, len(routes))
-        put_shared = self.put_shared if way == MULTICAST else None
+        way = self.transport_selector.select(event, len(routes))
+        put_shared = self.put_multicast if way == MULTICAST else None
         for neighbour, numbers in routes.items():
             transit = self.all.get(neighbour)
             if transit is not None:
@@ -233,12 +234,12 @@ class MulticastEvent(msgspec.Struct, frozen=True, array_like=True, tag="shared")
     """An event without routes and note, plus those of each neighbour."""
 
     event: Carried
-    shares: tuple[RecipientPart, ...]
+    parts: tuple[RecipientPart, ...]
 
 
-def share_of(shared: MulticastEvent, neighbour: str) -> Carried | None:
+def copy_for(shared: MulticastEvent, neighbour: str) -> Carried | None:
     """The event as addressed to `neighbour`; None if it is not a recipient."""
-    for share in shared.shares:
+    for share in shared.parts:
         if share.neighbour == neighbour:
             return msgspec.structs.replace(shared.event, routes=share.routes, note=share.note)
     return None
@@ -271,10 +272,10 @@ class MulticastOutbox:
         self._outbox = new_outbox(bytes_limit)
         self._reached: dict[str, None] = {}  # neighbours that receive the group
         self._message_bytes = 0
-        self._shares: dict[QueuedTransitEvent, _Shares] = {}  # of all queued events
+        self._recipients: dict[QueuedTransitEvent, _Shares] = {}  # of all queued events
         self._last: QueuedTransitEvent | None = None  # if still queued
 
-    def reach(self, neighbours: list[str], message_bytes: int) -> None:
+    def set_reached(self, neighbours: list[str], message_bytes: int) -> None:
         """Set the neighbours that receive the group, and the largest datagram."""
         self._reached = dict.fromkeys(neighbours)
         self._message_bytes = message_bytes
@@ -298,7 +299,7 @@ class MulticastOutbox:
                 return False
             self._queue(waiting, shares)
         else:
-            shares = self._shares[waiting]
+            shares = self._recipients[waiting]
             if (
                 shares.wire_bytes + size > self._message_bytes
                 or len(shares.by_neighbour) >= MAX_SHARES
@@ -309,41 +310,41 @@ class MulticastOutbox:
         shares.wire_bytes += size
         return True
 
-    def take(self, bytes_wanted: int, now_us: int, give_one: GiveOne) -> list[MulticastEvent]:
+    def take(self, bytes_wanted: int, now_us: int, queue_single: GiveOne) -> list[MulticastEvent]:
         """About `bytes_wanted` of events to send next, with their ages updated."""
         self._last = None
         taken: list[MulticastEvent] = []
         while not taken and (parcels := self._outbox.take(bytes_wanted, 0)):
             for parcel in parcels:
                 assert isinstance(parcel, QueuedTransitEvent)
-                found = self._ready(parcel, now_us, give_one)
+                found = self._make_event(parcel, now_us, queue_single)
                 if found is not None:
                     taken.append(found)
         return taken
 
     def check_invariants(self) -> None:
         self._outbox.check_invariants()
-        assert self._outbox.is_empty() == (not self._shares)
-        for shares in self._shares.values():
+        assert self._outbox.is_empty() == (not self._recipients)
+        for shares in self._recipients.values():
             assert 0 < len(shares.by_neighbour) <= MAX_SHARES
-        assert self._last is None or self._last in self._shares
+        assert self._last is None or self._last in self._recipients
         assert self.served >= 2 * self.sent
 
     def _queue(self, waiting: QueuedTransitEvent, shares: _Shares) -> None:
         self._last = waiting
-        self._shares[waiting] = shares
+        self._recipients[waiting] = shares
         for parcel in self._outbox.put(waiting) or ():
             assert isinstance(parcel, QueuedTransitEvent)
-            del self._shares[parcel]
+            del self._recipients[parcel]
             self.dropped.append((parcel.carried, QUEUE_FULL))
             if parcel is waiting:
                 self._last = None
 
-    def _ready(
-        self, waiting: QueuedTransitEvent, now_us: int, give_one: GiveOne
+    def _make_event(
+        self, waiting: QueuedTransitEvent, now_us: int, queue_single: GiveOne
     ) -> MulticastEvent | None:
         carried = waiting.carried
-        shares = self._shares.pop(waiting)
+        shares = self._recipients.pop(waiting)
         age_us = carried.age_us + now_us - waiting.arrived_us
         if 0 < carried.deadline_us <= age_us:
             self.dropped.append((carried, EXPIRED))
@@ -356,7 +357,7 @@ class MulticastOutbox:
         for neighbour, share in shares.by_neighbour.items():
             if share not in reached:
                 copy = msgspec.structs.replace(carried, routes=share.routes, note=share.note)
-                give_one(neighbour, copy, shares.due_us, waiting.arrived_us)
+                queue_single(neighbour, copy, shares.due_us, waiting.arrived_us)
         if not reached:
             return None
         self.sent += 1

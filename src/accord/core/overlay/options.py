@@ -29,13 +29,15 @@ class OverlayOptions(msgspec.Struct, frozen=True, kw_only=True):
     advertise_us: int = 50_000  # minimum interval between announcements of a link's state
     advertise_slowly_us: int = 10_000_000  # the same for small changes
     acknowledge_us: int = 20_000  # delay of acks, to send one for many events
-    give_up_us: int = 60_000_000  # unacknowledged events, or events without route, time out
+    delivery_timeout_us: int = (
+        60_000_000  # unacknowledged events, or events without route, time out
+    )
     transit_bytes: int = 16 << 20  # outbox of one neighbour
     unacknowledged_bytes: int = 16 << 20  # retransmission buffer of one destination
     held_bytes: int = 1 << 20  # events of one flow that wait for its first route
     absent_us: int = 86_400_000_000  # records of an unreachable node expire
-    tell_flows_us: int = 200_000  # minimum interval between publications of flows; 0: never
-    tell_arrivals_us: int = 2_000_000  # the same for arrival counts
+    publish_flows_us: int = 200_000  # minimum interval between publications of flows; 0: never
+    publish_arrivals_us: int = 2_000_000  # the same for arrival counts
 
 
 TCP: Final = "tcp"
@@ -65,19 +67,19 @@ class TransportSelector:
         self.rules = tuple(rules)
         self._repairs = repairs
         self._by_channel: dict[str, int] = {}
-        self._carried = [0] * len(rules)
+        self._copies = [0] * len(rules)
         self._kept = [0] * len(rules)
 
-    def way(self, event: Carried, copies: int = 1) -> str:
+    def select(self, event: Carried, copies: int = 1) -> str:
         """Transport of an event from here to `copies` neighbours."""
         number = self._rule(event.channel) if self.rules else _NONE
         if number == _NONE:
             return UDP if event.may_be_lost else TCP
         transport = self.rules[number].transport
-        if transport != TCP and not self._may_be_lost(event):
+        if transport != TCP and not self._is_droppable(event):
             self._kept[number] += copies
             return TCP
-        self._carried[number] += copies
+        self._copies[number] += copies
         return transport
 
     def status(self) -> tuple[TransportStatus, ...]:
@@ -85,14 +87,14 @@ class TransportSelector:
             TransportStatus(
                 channels=rule.channels, transport=rule.transport, copies=copies, kept=kept
             )
-            for rule, copies, kept in zip(self.rules, self._carried, self._kept, strict=True)
+            for rule, copies, kept in zip(self.rules, self._copies, self._kept, strict=True)
         )
 
     def check_invariants(self) -> None:
         assert len(self._by_channel) <= _REMEMBERED
         assert all(_NONE <= each < len(self.rules) for each in self._by_channel.values())
 
-    def _may_be_lost(self, event: Carried) -> bool:
+    def _is_droppable(self, event: Carried) -> bool:
         if event.may_be_lost or event.qos == 0:
             return True
         return bool(event.template) and self._repairs is not None and self._repairs(event.template)

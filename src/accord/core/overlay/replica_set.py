@@ -26,8 +26,8 @@ from accord.core.overlay.state_messages import (
 )
 
 # Memory of a record besides its texts: objects, and entries in three dictionaries.
-_FACT_BYTES: Final = 400
-_TOLD_BYTES: Final = 16
+_RECORD_BYTES: Final = 400
+_WIRE_BYTES: Final = 16
 
 Change = tuple[str, str, bytes | None]  # kind, key, value
 
@@ -35,77 +35,77 @@ Change = tuple[str, str, bytes | None]  # kind, key, value
 class OriginReplica:
     """Records and tombstones by ascending version; tombstones with their local time of arrival."""
 
-    def __init__(self, origin: str, stamp: OriginVersion, floor: int, now_us: int) -> None:
+    def __init__(self, origin: str, origin_version: OriginVersion, floor: int, now_us: int) -> None:
         self.origin = origin
-        self.stamp = stamp
-        self.incarnation, self.version = stamp
+        self.origin_version = origin_version
+        self.incarnation, self.version = origin_version
         self.floor = floor
-        self.bytes = _FACT_BYTES
+        self.bytes = _RECORD_BYTES
         self.changed_us = now_us
-        self.hash = stamp_hash(origin, stamp)
+        self.hash = version_hash(origin, origin_version)
         self.values: dict[str, dict[str, bytes]] = {}
-        self._facts: dict[tuple[str, str], StateRecord] = {}
-        self._buried_us: dict[tuple[str, str], int] = {}
+        self._records: dict[tuple[str, str], StateRecord] = {}
+        self._buried_at_us: dict[tuple[str, str], int] = {}
 
     @property
     def tombstones(self) -> int:
-        return len(self._buried_us)
+        return len(self._buried_at_us)
 
     def get(self, kind: str, key: str) -> bytes | None:
         of_kind = self.values.get(kind)
         return None if of_kind is None else of_kind.get(key)
 
-    def fact(self, kind: str, key: str) -> StateRecord | None:
+    def record(self, kind: str, key: str) -> StateRecord | None:
         """The last change of a key, unless it is a discarded tombstone."""
-        return self._facts.get((kind, key))
+        return self._records.get((kind, key))
 
     def __len__(self) -> int:
-        return len(self._facts) - len(self._buried_us)
+        return len(self._records) - len(self._buried_at_us)
 
-    def move(self, stamp: OriginVersion, now_us: int) -> None:
+    def advance_to(self, stamp: OriginVersion, now_us: int) -> None:
         """Advance to a later version, after all records up to it were set."""
-        assert stamp > self.stamp
-        self.stamp = stamp
+        assert stamp > self.origin_version
+        self.origin_version = stamp
         self.incarnation, self.version = stamp
         self.changed_us = now_us
-        self.hash = stamp_hash(self.origin, stamp)
+        self.hash = version_hash(self.origin, stamp)
 
     def set(self, fact: StateRecord, now_us: int) -> None:
         """Set a record, whose version is the highest so far."""
         at = fact.kind, fact.key
-        before = self._facts.pop(at, None)
+        before = self._records.pop(at, None)
         if before is not None:
             self.bytes -= cost_of(before)
         # Appended: the dictionary is ordered by version.
-        self._facts[at] = fact
+        self._records[at] = fact
         self.bytes += cost_of(fact)
         if fact.value is None:
             self._drop_value(fact.kind, fact.key)
-            self._buried_us.pop(at, None)
-            self._buried_us[at] = now_us
+            self._buried_at_us.pop(at, None)
+            self._buried_at_us[at] = now_us
         else:
-            self._buried_us.pop(at, None)
+            self._buried_at_us.pop(at, None)
             self.values.setdefault(fact.kind, {})[fact.key] = fact.value
 
     def purge(self, before_us: int, limit: int) -> None:
         """Expire tombstones older than `before_us`, and evict the oldest beyond `limit`."""
         gone: list[tuple[str, str]] = []
-        for at, buried_us in self._buried_us.items():
-            if buried_us >= before_us and len(self._buried_us) - len(gone) <= limit:
+        for at, buried_us in self._buried_at_us.items():
+            if buried_us >= before_us and len(self._buried_at_us) - len(gone) <= limit:
                 break
             gone.append(at)
         for at in gone:
-            del self._buried_us[at]
-            fact = self._facts.pop(at)
+            del self._buried_at_us[at]
+            fact = self._records.pop(at)
             self.bytes -= cost_of(fact)
             self.floor = max(self.floor, fact.version)
 
-    def since(self, base: int) -> StateDelta:
+    def delta_after(self, base: int) -> StateDelta:
         """The delta for a replica at version `base`, or a snapshot if that is below `floor`."""
         if base < self.floor:
             base = 0
         facts: list[StateRecord] = []
-        for fact in reversed(self._facts.values()):
+        for fact in reversed(self._records.values()):
             if fact.version <= base:
                 break
             if base or fact.value is not None:
@@ -118,7 +118,7 @@ class OriginReplica:
         count = size = 0
         for fact in facts:
             if fact.version > self.version:
-                before = self._facts.get((fact.kind, fact.key))
+                before = self._records.get((fact.kind, fact.key))
                 if before is not None:
                     size -= cost_of(before)
                     count -= int(before.value is not None)
@@ -129,12 +129,12 @@ class OriginReplica:
     def apply(self, message: StateDelta, now_us: int) -> list[Change]:
         """Apply a delta that continues this version; returns the changes."""
         changes: list[Change] = []
-        for fact in message.facts:
+        for fact in message.records:
             if fact.version > self.version:
                 if fact.value != self.get(fact.kind, fact.key):
                     changes.append((fact.kind, fact.key, fact.value))
                 self.set(fact, now_us)
-        self.move((message.incarnation, message.version), now_us)
+        self.advance_to((message.incarnation, message.version), now_us)
         return changes
 
     def changes_from(self, before: OriginReplica | None) -> list[Change]:
@@ -143,30 +143,30 @@ class OriginReplica:
         if before is not None:
             for kind, of_kind in before.values.items():
                 changes += [(kind, key, None) for key in of_kind if self.get(kind, key) is None]
-        for fact in self._facts.values():
+        for fact in self._records.values():
             known = None if before is None else before.get(fact.kind, fact.key)
             if fact.value is not None and fact.value != known:
                 changes.append((fact.kind, fact.key, fact.value))
         return changes
 
     def check_invariants(self) -> None:
-        versions = [fact.version for fact in self._facts.values()]
+        versions = [fact.version for fact in self._records.values()]
         assert versions == sorted(set(versions))
         assert not versions or (versions[0] > 0 and versions[-1] <= self.version)
-        assert self.stamp == (self.incarnation, self.version)
+        assert self.origin_version == (self.incarnation, self.version)
         assert 0 <= self.floor <= self.version
-        assert self.bytes == _FACT_BYTES + sum(cost_of(fact) for fact in self._facts.values())
-        assert self.hash == stamp_hash(self.origin, self.stamp)
-        alive = {at: fact.value for at, fact in self._facts.items() if fact.value is not None}
+        assert self.bytes == _RECORD_BYTES + sum(cost_of(fact) for fact in self._records.values())
+        assert self.hash == version_hash(self.origin, self.origin_version)
+        alive = {at: fact.value for at, fact in self._records.items() if fact.value is not None}
         assert alive == {
             (kind, key): value
             for kind, of_kind in self.values.items()
             for key, value in of_kind.items()
         }
         assert all(self.values.values())
-        buried = [at for at, fact in self._facts.items() if fact.value is None]
-        assert buried == list(self._buried_us)
-        assert list(self._buried_us.values()) == sorted(self._buried_us.values())
+        buried = [at for at, fact in self._records.items() if fact.value is None]
+        assert buried == list(self._buried_at_us)
+        assert list(self._buried_at_us.values()) == sorted(self._buried_at_us.values())
 
     def _drop_value(self, kind: str, key: str) -> None:
         of_kind = self.values.get(kind)
@@ -176,14 +176,14 @@ class OriginReplica:
                 del self.values[kind]
 
 
-def whole_replica(message: StateDelta, now_us: int) -> OriginReplica:
+def replica_from_snapshot(message: StateDelta, now_us: int) -> OriginReplica:
     """Replica from a snapshot, without tombstones: it serves no deltas from below its version.
 
     Tombstones in the message are skipped: all records that are not in it are deleted anyway.
     """
     stamp = message.incarnation, message.version
     replica = OriginReplica(message.origin, stamp, message.version, now_us)
-    for fact in message.facts:
+    for fact in message.records:
         if fact.value is not None:
             replica.set(fact, now_us)
     return replica
@@ -191,18 +191,18 @@ def whole_replica(message: StateDelta, now_us: int) -> OriginReplica:
 
 def cost_of(fact: StateRecord) -> int:
     """Approximate memory of a record."""
-    return _FACT_BYTES + len(fact.kind) + len(fact.key) + len(fact.value or b"")
+    return _RECORD_BYTES + len(fact.kind) + len(fact.key) + len(fact.value or b"")
 
 
-def told_bytes(message: StateDelta) -> int:
+def delta_bytes(message: StateDelta) -> int:
     """Approximate size of a delta on the wire."""
-    size = _TOLD_BYTES + len(message.origin)
-    for fact in message.facts:
-        size += _TOLD_BYTES + len(fact.kind) + len(fact.key) + len(fact.value or b"")
+    size = _WIRE_BYTES + len(message.origin)
+    for fact in message.records:
+        size += _WIRE_BYTES + len(fact.kind) + len(fact.key) + len(fact.value or b"")
     return size
 
 
-def stamp_hash(origin: str, stamp: OriginVersion) -> int:
+def version_hash(origin: str, stamp: OriginVersion) -> int:
     """An origin's part of the digest: the same at all nodes, in all runs."""
     text = f"{stamp[0]} {stamp[1]} {origin}".encode(errors="surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest())
@@ -222,25 +222,25 @@ class ReplicaSet:
         self.purge_due_us = -1  # below 0: there are no tombstones
         self._options = options
         # Expired origins, with the version up to which their records are not accepted.
-        self.forgotten: dict[str, OriginVersion] = {}
+        self.expired: dict[str, OriginVersion] = {}
         self._reserved: dict[str, int] = {}  # bytes of the own budget, by kind
         self._used: dict[str, int] = {}  # bytes used, of those kinds
 
     def reserve(self, kind: str, size: int) -> None:
         """Reserve bytes of the own budget for records of that kind."""
         self._reserved[kind] = size
-        said = [self.own.fact(kind, key) for key in self.own.values.get(kind, {})]
+        said = [self.own.record(kind, key) for key in self.own.values.get(kind, {})]
         self._used[kind] = sum(cost_of(fact) for fact in said if fact is not None)
 
-    def stamp(self, origin: str) -> OriginVersion:
+    def version_of(self, origin: str) -> OriginVersion:
         replica = self.by_origin.get(origin)
-        return NOTHING if replica is None else replica.stamp
+        return NOTHING if replica is None else replica.origin_version
 
-    def is_forgotten(self, origin: str, stamp: OriginVersion) -> bool:
-        """Whether `stamp` is not newer than the expired version of `origin`."""
-        return stamp <= self.forgotten.get(origin, NOTHING)
+    def is_expired(self, origin: str, stamp: OriginVersion) -> bool:
+        """Whether `origin_version` is not newer than the expired version of `origin`."""
+        return stamp <= self.expired.get(origin, NOTHING)
 
-    def known_to(self, message: StateDelta) -> int:
+    def held_version(self, message: StateDelta) -> int:
         """Version held of the message's origin and incarnation; 0 if none."""
         replica = self.by_origin.get(message.origin)
         is_same = replica is not None and replica.incarnation == message.incarnation
@@ -249,34 +249,34 @@ class ReplicaSet:
     def has_room_for_origin(self, origin: str) -> bool:
         return origin in self.by_origin or len(self.by_origin) < self._options.origins_limit
 
-    def room_to_say(self, kind: str) -> int:
+    def own_room(self, kind: str) -> int:
         """Bytes left for own records of that kind; negative if over the limit."""
-        return self._options.origin_bytes_limit - self.own.bytes - self._kept_for_others(kind)
+        return self._options.origin_bytes_limit - self.own.bytes - self._reserved_for_others(kind)
 
-    def has_room_to_say(self, fact: StateRecord) -> bool:
+    def has_own_room(self, fact: StateRecord) -> bool:
         count, size = self.own.growth((fact,))
-        if len(self.own) + count > self._options.facts_limit:
+        if len(self.own) + count > self._options.records_limit:
             return False
-        size += self._kept_for_others(fact.kind)
+        size += self._reserved_for_others(fact.kind)
         while self.own.bytes + size > self._options.origin_bytes_limit:
             if not self.own.tombstones:
                 return False
             self.own.purge(0, self.own.tombstones // 2)  # records matter more than tombstones
         return True
 
-    def say(self, fact: StateRecord, now_us: int) -> None:
+    def write_own(self, fact: StateRecord, now_us: int) -> None:
         """Apply a change of an own record."""
         own = self.own
         if fact.kind in self._reserved:
-            before = own.fact(fact.kind, fact.key)
+            before = own.record(fact.kind, fact.key)
             self._used[fact.kind] += _used(fact) - (0 if before is None else _used(before))
         own.set(fact, now_us)
-        self.move_own((own.incarnation, fact.version), now_us)
-        self._bury(own, now_us)
+        self.advance_own((own.incarnation, fact.version), now_us)
+        self._limit_tombstones(own, now_us)
 
-    def move_own(self, stamp: OriginVersion, now_us: int) -> None:
+    def advance_own(self, stamp: OriginVersion, now_us: int) -> None:
         self.digest ^= self.own.hash
-        self.own.move(stamp, now_us)
+        self.own.advance_to(stamp, now_us)
         self.digest ^= self.own.hash
 
     def accept(self, message: StateDelta, now_us: int) -> list[Change] | None:
@@ -286,42 +286,42 @@ class ReplicaSet:
         bytes_before = 0 if before is None else before.bytes
         hash_before = 0 if before is None else before.hash
         if before is not None and message.base > 0:
-            count, size = before.growth(message.facts)
+            count, size = before.growth(message.records)
             if not self._has_room(len(before) + count, before.bytes + size, bytes_before):
                 # Its origin may have discarded its tombstones earlier.
                 before.purge(0, 0)
                 self.others_bytes += before.bytes - bytes_before
                 bytes_before = before.bytes
-                count, size = before.growth(message.facts)
+                count, size = before.growth(message.records)
             if not self._has_room(len(before) + count, before.bytes + size, bytes_before):
                 return None
             changes = before.apply(message, now_us)
             replica = before
         else:
-            replica = whole_replica(message, now_us)
+            replica = replica_from_snapshot(message, now_us)
             if not self._has_room(len(replica), replica.bytes, bytes_before):
                 return None
             changes = replica.changes_from(before)
             self.by_origin[origin] = replica
-        self._bury(replica, now_us)
+        self._limit_tombstones(replica, now_us)
         self.digest ^= hash_before ^ replica.hash
         self.others_bytes += replica.bytes - bytes_before
-        self.forgotten.pop(origin, None)
+        self.expired.pop(origin, None)
         return changes
 
-    def forget(self, origin: str) -> list[Change]:
+    def expire(self, origin: str) -> list[Change]:
         replica = self.by_origin.pop(origin, None)
         if replica is None:
             return []
         self.digest ^= replica.hash
         self.others_bytes -= replica.bytes
-        self.forgotten[origin] = replica.stamp
-        if len(self.forgotten) > self._options.origins_limit:
-            del self.forgotten[next(iter(self.forgotten))]
-        return OriginReplica(origin, replica.stamp, 0, 0).changes_from(replica)
+        self.expired[origin] = replica.origin_version
+        if len(self.expired) > self._options.origins_limit:
+            del self.expired[next(iter(self.expired))]
+        return OriginReplica(origin, replica.origin_version, 0, 0).changes_from(replica)
 
     def recall(self, origin: str) -> None:
-        self.forgotten.pop(origin, None)
+        self.expired.pop(origin, None)
 
     def purge(self, now_us: int) -> None:
         """Expire old tombstones when a scan is due."""
@@ -333,7 +333,7 @@ class ReplicaSet:
             if replica.tombstones:
                 self._purge(replica, before_us)
             if replica.tombstones:
-                self._expect_purge(now_us)
+                self._schedule_purge(now_us)
 
     def check_invariants(self) -> None:
         assert self.by_origin[self.own.origin] is self.own
@@ -341,7 +341,7 @@ class ReplicaSet:
         for origin, replica in self.by_origin.items():
             assert replica.origin == origin
             replica.check_invariants()
-            assert len(replica) <= self._options.facts_limit
+            assert len(replica) <= self._options.records_limit
             assert replica.tombstones <= self._options.tombstones_limit
             assert replica.bytes <= self._options.origin_bytes_limit or replica is self.own
             assert not replica.tombstones or self.purge_due_us >= 0
@@ -349,14 +349,14 @@ class ReplicaSet:
             others_bytes += 0 if replica is self.own else replica.bytes
         assert self.digest == digest
         for kind, used in self._used.items():
-            facts = (self.own.fact(kind, key) for key in self.own.values.get(kind, {}))
+            facts = (self.own.record(kind, key) for key in self.own.values.get(kind, {}))
             assert used == sum(cost_of(fact) for fact in facts if fact is not None)
         assert self.others_bytes == others_bytes <= self._options.bytes_limit
         assert len(self.by_origin) <= self._options.origins_limit
-        assert len(self.forgotten) <= self._options.origins_limit
-        assert not any(origin in self.by_origin for origin in self.forgotten)
+        assert len(self.expired) <= self._options.origins_limit
+        assert not any(origin in self.by_origin for origin in self.expired)
 
-    def _kept_for_others(self, kind: str) -> int:
+    def _reserved_for_others(self, kind: str) -> int:
         """Unused bytes that are reserved for other kinds."""
         size = 0
         for each, reserved in self._reserved.items():
@@ -365,17 +365,17 @@ class ReplicaSet:
 
     def _has_room(self, count: int, size: int, size_before: int) -> bool:
         return (
-            count <= self._options.facts_limit
+            count <= self._options.records_limit
             and size <= self._options.origin_bytes_limit
             and self.others_bytes + size - size_before <= self._options.bytes_limit
         )
 
-    def _bury(self, replica: OriginReplica, now_us: int) -> None:
+    def _limit_tombstones(self, replica: OriginReplica, now_us: int) -> None:
         """Enforce the limit on tombstones after a change, and schedule the next scan."""
         if replica.tombstones > self._options.tombstones_limit:
             replica.purge(0, self._options.tombstones_limit)
         if replica.tombstones:
-            self._expect_purge(now_us)
+            self._schedule_purge(now_us)
 
     def _purge(self, replica: OriginReplica, before_us: int) -> None:
         size = replica.bytes
@@ -383,7 +383,7 @@ class ReplicaSet:
         if replica is not self.own:
             self.others_bytes += replica.bytes - size
 
-    def _expect_purge(self, now_us: int) -> None:
+    def _schedule_purge(self, now_us: int) -> None:
         if self.purge_due_us < 0:
             self.purge_due_us = now_us + max(self._options.tombstone_us // _PURGES, 1)
 

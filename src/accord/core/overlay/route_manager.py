@@ -38,7 +38,7 @@ DRAINING: Final = 2  # in use until its replacements are established
 
 _TRIES: Final = 5
 _FIRST_TRY_US: Final = 300_000
-_AGAIN_US: Final = 1_000_000  # between two attempts to find better routes
+_RETRY_US: Final = 1_000_000  # between two attempts to find better routes
 _WORTH: Final = 0.5  # better routes replace the current ones if they fail at most half as often
 _AT_ONCE_US: Final = 50_000  # the same if there is no route at all, or a link came back
 _LINGER_US: Final = 2_000_000  # tear-down delay, for events in transit on the route
@@ -81,7 +81,7 @@ class Flow:
         self.resiliency = 0.0
         self.is_met = False
         self.used_us = 0
-        self.again_us = 0  # when to look for better routes; 0 if nothing is missing
+        self.retry_us = 0  # when to look for better routes; 0 if nothing is missing
         self.changes = 0
         self.version = 0  # of the map that the routes were computed from
         self.openings = 0  # of that map
@@ -123,9 +123,9 @@ class RouteManager:
         self._on_ready = on_ready
         self._on_end = on_end
         self._number = incarnation * 1_000
-        self._of: dict[int, Flow] = {}  # by route number
-        self._over: dict[tuple[str, str], dict[Flow, bool]] = {}  # by link
-        self._left: deque[tuple[int, str, TearDown]] = deque()  # when to send it, and to whom
+        self._by_route: dict[int, Flow] = {}  # by route number
+        self._by_link: dict[tuple[str, str], dict[Flow, bool]] = {}  # by link
+        self._tear_downs: deque[tuple[int, str, TearDown]] = deque()  # when to send it, and to whom
         self._seen_version = map_.version
         self._due_us = 0
 
@@ -141,7 +141,7 @@ class RouteManager:
         flow.used_us = now_us
         return flow
 
-    def map_changed(self, now_us: int) -> None:
+    def on_map_changed(self, now_us: int) -> None:
         """Re-examine flows over changed links, and hasten the retry of incomplete ones."""
         changed = self.map.changed_since(self._seen_version)
         self._seen_version = self.map.version
@@ -151,49 +151,49 @@ class RouteManager:
             concerned = dict.fromkeys(self.flows.values(), True)
         else:
             for link in changed:
-                for flow in self._over.get(link, ()):
+                for flow in self._by_link.get(link, ()):
                     concerned[flow] = True
         for flow in concerned:
-            self._look_at(flow, now_us)
+            self._check_flow(flow, now_us)
         for flow in self.flows.values():
-            if flow.again_us:
+            if flow.retry_us:
                 # A link that came back up may be all that was missing.
                 has_cause = not flow.is_met and flow.openings != self.map.openings
-                wait_us = _AT_ONCE_US if has_cause or not flow.routes else _AGAIN_US
-                flow.again_us = min(flow.again_us, now_us + wait_us)
-                self._due_us = min(self._due_us, flow.again_us)
+                wait_us = _AT_ONCE_US if has_cause or not flow.routes else _RETRY_US
+                flow.retry_us = min(flow.retry_us, now_us + wait_us)
+                self._due_us = min(self._due_us, flow.retry_us)
 
-    def established(self, neighbour: str, signal: Established, now_us: int) -> None:
-        flow = self._of.get(signal.route)
+    def on_established(self, neighbour: str, signal: Established, now_us: int) -> None:
+        flow = self._by_route.get(signal.route)
         if flow is None:
             return
-        route = _numbered(flow, signal.route)
+        route = _route_of(flow, signal.route)
         if route.path[1] != neighbour or route.state != SETTING_UP:
             return
         route.state = ESTABLISHED
         route.tries = 0
         route.refresh_us = now_us + self.refresh_us
-        self._settle(flow, now_us)
+        self._finish_draining(flow, now_us)
         self._on_ready(flow)
 
-    def not_established(self, neighbour: str, signal: NotEstablished, now_us: int) -> None:
-        flow = self._of.get(signal.route)
+    def on_not_established(self, neighbour: str, signal: NotEstablished, now_us: int) -> None:
+        flow = self._by_route.get(signal.route)
         if flow is None:
             return
-        route = _numbered(flow, signal.route)
+        route = _route_of(flow, signal.route)
         if route.path[1] == neighbour:
-            self._failed(flow, route, now_us)
+            self._on_route_failed(flow, route, now_us)
 
     def link_down(self, neighbour: str, now_us: int) -> None:
         """Fail the routes over a neighbour at once, before the map reports the link down."""
         for flow in list(self.flows.values()):
             for route in list(flow.routes):
                 if route.path[1] == neighbour:
-                    self._failed(flow, route, now_us)
+                    self._on_route_failed(flow, route, now_us)
 
     def advance(self, now_us: int) -> None:
-        while self._left and self._left[0][0] <= now_us:
-            _, neighbour, signal = self._left.popleft()
+        while self._tear_downs and self._tear_downs[0][0] <= now_us:
+            _, neighbour, signal = self._tear_downs.popleft()
             self.sends.append((neighbour, signal))
         if now_us < self._due_us:
             return
@@ -202,37 +202,37 @@ class RouteManager:
             if flow.used_us + self.idle_us <= now_us:
                 self._end(key, flow)
                 continue
-            if 0 < flow.again_us <= now_us:
-                self._try_again(flow, now_us)
+            if 0 < flow.retry_us <= now_us:
+                self._retry(flow, now_us)
             for route in list(flow.routes):
-                if route.refresh_us <= now_us and route.number in self._of:
-                    self._say(flow, route, now_us)
+                if route.refresh_us <= now_us and route.number in self._by_route:
+                    self._signal(flow, route, now_us)
             due_us = min(
                 due_us,
                 flow.used_us + self.idle_us,
                 *(route.refresh_us for route in flow.routes),
-                flow.again_us or due_us,
+                flow.retry_us or due_us,
             )
         self._due_us = due_us
 
     def next_due_us(self) -> int | None:
         due_us = self._due_us if self.flows else None
-        return earlier(due_us, self._left[0][0]) if self._left else due_us
+        return earlier(due_us, self._tear_downs[0][0]) if self._tear_downs else due_us
 
     def check_invariants(self) -> None:
         numbers = [route.number for flow in self.flows.values() for route in flow.routes]
-        assert sorted(numbers) == sorted(self._of)
+        assert sorted(numbers) == sorted(self._by_route)
         for flow in self.flows.values():
             for route in flow.routes:
-                assert self._of[route.number] is flow
+                assert self._by_route[route.number] is flow
                 assert (route.path[0], route.path[-1]) == (self.name, flow.destination)
                 assert len(set(route.path)) == len(route.path)
                 for link in _links(route.path):
-                    assert flow in self._over[link]
+                    assert flow in self._by_link[link]
             if not flow.routes:
-                assert flow.again_us
+                assert flow.retry_us
 
-    def _look_at(self, flow: Flow, now_us: int) -> None:
+    def _check_flow(self, flow: Flow, now_us: int) -> None:
         """Recompute the flow only if a route no longer meets the requirement."""
         is_broken = False
         for route in flow.routes:
@@ -255,7 +255,7 @@ class RouteManager:
                 if self.map.delay_us(path) is None:
                     del flow.avoided[path]
 
-    def _try_again(self, flow: Flow, now_us: int) -> None:
+    def _retry(self, flow: Flow, now_us: int) -> None:
         """Look for better paths where some are missing or not disjoint."""
         if not flow.is_met:
             if flow.version != self.map.version or flow.avoided:
@@ -264,9 +264,9 @@ class RouteManager:
         elif flow.openings != self.map.openings or flow.avoided:
             found = self._choose(flow, now_us)
             if 1 - found[1] <= _WORTH * (1 - self._resiliency(flow)):
-                self._take(flow, *found, now_us)
+                self._adopt(flow, *found, now_us)
                 return
-        flow.again_us = now_us + _AGAIN_US
+        flow.retry_us = now_us + _RETRY_US
 
     def _resiliency(self, flow: Flow) -> float:
         """Resiliency of the current routes by the current map."""
@@ -274,10 +274,10 @@ class RouteManager:
         return resiliency([OverlayPath(each.path, each.delay_us) for each in current], self.map)
 
     def _compute(self, flow: Flow, now_us: int) -> None:
-        self._take(flow, *self._choose(flow, now_us), now_us)
+        self._adopt(flow, *self._choose(flow, now_us), now_us)
 
-    def _take(self, flow: Flow, chosen: list[OverlayPath], reached: float, now_us: int) -> None:
-        flow.again_us = 0
+    def _adopt(self, flow: Flow, chosen: list[OverlayPath], reached: float, now_us: int) -> None:
+        flow.retry_us = 0
         flow.resiliency = reached
         wanted = {path.nodes: path.delay_us for path in chosen}
         for route in list(flow.routes):
@@ -294,9 +294,9 @@ class RouteManager:
         flow.changes += bool(wanted)
         flow.is_met = self._is_met(flow)
         if len(chosen) < flow.requirement.paths or not flow.is_met or not are_disjoint(chosen):
-            flow.again_us = now_us + _AGAIN_US
-        self._settle(flow, now_us)
-        self._due_us = min(self._due_us, flow.again_us or now_us)
+            flow.retry_us = now_us + _RETRY_US
+        self._finish_draining(flow, now_us)
+        self._due_us = min(self._due_us, flow.retry_us or now_us)
 
     def _choose(self, flow: Flow, now_us: int) -> tuple[list[OverlayPath], float]:
         self.computed += 1
@@ -348,17 +348,17 @@ class RouteManager:
         self._number += 1
         route = Route(self._number, path, delay_us)
         flow.routes.append(route)
-        self._of[route.number] = flow
+        self._by_route[route.number] = flow
         for link in _links(path):
-            self._over.setdefault(link, {})[flow] = True
-        self._say(flow, route, now_us)
+            self._by_link.setdefault(link, {})[flow] = True
+        self._signal(flow, route, now_us)
 
-    def _say(self, flow: Flow, route: Route, now_us: int) -> None:
+    def _signal(self, flow: Flow, route: Route, now_us: int) -> None:
         """Set a route up, or refresh it; replies to a refresh are ignored."""
         if route.state != SETTING_UP:
             route.refresh_us = now_us + self.refresh_us
         elif route.tries == _TRIES:
-            self._failed(flow, route, now_us)
+            self._on_route_failed(flow, route, now_us)
             return
         else:
             route.refresh_us = now_us + max(_FIRST_TRY_US, 3 * route.delay_us) * (route.tries + 1)
@@ -370,15 +370,15 @@ class RouteManager:
             self.budgets.set((self.name, route.number), share_us)
         self.sends.append((route.path[1], signal))
 
-    def _failed(self, flow: Flow, route: Route, now_us: int) -> None:
+    def _on_route_failed(self, flow: Flow, route: Route, now_us: int) -> None:
         """Drop a route that failed or could not be set up, and recompute at once."""
-        if self._of.get(route.number) is not flow:
+        if self._by_route.get(route.number) is not flow:
             return  # already dropped
         flow.avoided[route.path] = now_us + _AVOIDED_US
         self._drop(flow, route)
         self._compute(flow, now_us)
 
-    def _settle(self, flow: Flow, now_us: int) -> None:
+    def _finish_draining(self, flow: Flow, now_us: int) -> None:
         """Tear draining routes down once no set-up is pending and a route is established."""
         if any(each.state == SETTING_UP for each in flow.routes):
             return
@@ -394,26 +394,26 @@ class RouteManager:
         del self.flows[key]
         self._on_end(flow)
 
-    def _drop(self, flow: Flow, route: Route, torn_us: int = 0) -> None:
-        """Remove a route from its flow; tear it down at `torn_us`, or now if that is 0."""
+    def _drop(self, flow: Flow, route: Route, tear_down_us: int = 0) -> None:
+        """Remove a route from its flow; tear it down at `tear_down_us`, or now if that is 0."""
         flow.routes.remove(route)
-        del self._of[route.number]
+        del self._by_route[route.number]
         self.budgets.drop((self.name, route.number))
         rest = {link: True for each in flow.routes for link in _links(each.path)}
         for link in _links(route.path):
             if link not in rest:
-                users = self._over[link]
+                users = self._by_link[link]
                 users.pop(flow, None)
                 if not users:
-                    del self._over[link]
+                    del self._by_link[link]
         signal = TearDown(self.name, route.number)
-        if torn_us:
-            self._left.append((torn_us, route.path[1], signal))
+        if tear_down_us:
+            self._tear_downs.append((tear_down_us, route.path[1], signal))
         else:
             self.sends.append((route.path[1], signal))
 
 
-def _numbered(flow: Flow, number: int) -> Route:
+def _route_of(flow: Flow, number: int) -> Route:
     return next(each for each in flow.routes if each.number == number)
 
 

@@ -21,7 +21,7 @@ def cost(delay_us: int) -> int:
     return (delay_us << _HOP_BITS) + 1
 
 
-def most(delay_us: int) -> int:
+def max_cost(delay_us: int) -> int:
     """Highest cost of a path with at most that delay."""
     return ((delay_us + 1) << _HOP_BITS) - 1
 
@@ -33,17 +33,17 @@ def delay_us_of(total: int) -> int:
 class DirectedLink:
     """One direction of a link, as reported by its source node.
 
-    It `counts`, and can be used, if both ends report it up.
+    It `is_usable`, and can be used, if both ends report it up.
     """
 
-    __slots__ = ("counts", "failure", "is_up", "latency_us", "loss")
+    __slots__ = ("failure", "is_up", "is_usable", "latency_us", "loss")
 
     def __init__(self, latency_us: int, loss: float, is_up: bool, failure: float) -> None:
         self.latency_us = latency_us
         self.loss = loss
         self.is_up = is_up
         self.failure = failure
-        self.counts = False
+        self.is_usable = False
 
     def is_same(self, other: DirectedLink) -> bool:
         return (
@@ -64,20 +64,20 @@ class ShortestPathTree:
         self.source = source
         self.processing_us = processing_us  # by node, where known
         self.costs: dict[str, int] = {source: 0}
-        self.before: dict[str, str] = {}  # predecessor on the shortest path
-        self.ways: dict[str, list[tuple[str, int]]] = {}  # cache of `k_shortest_paths`
-        self._spread(links)
+        self.previous: dict[str, str] = {}  # predecessor on the shortest path
+        self.predecessors: dict[str, list[tuple[str, int]]] = {}  # cache of `k_shortest_paths`
+        self._compute(links)
 
-    def back(self, node: str) -> Iterator[str]:
+    def path_back(self, node: str) -> Iterator[str]:
         """The shortest path to `node`, backwards to the source."""
         yield node
         while node != self.source:
-            node = self.before[node]
+            node = self.previous[node]
             yield node
 
-    def _spread(self, links: Links) -> None:
+    def _compute(self, links: Links) -> None:
         costs = self.costs
-        before = self.before
+        before = self.previous
         processing_us = self.processing_us
         none: dict[str, DirectedLink] = {}
         done: dict[str, bool] = {}
@@ -88,7 +88,7 @@ class ShortestPathTree:
                 continue
             done[node] = True
             for target, link in links.get(node, none).items():
-                if not link.counts or target in done:
+                if not link.is_usable or target in done:
                     continue
                 # `cost`, inlined: the call would take longer than all the rest.
                 delay_us = link.latency_us + processing_us.get(target, 0)

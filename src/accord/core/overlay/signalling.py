@@ -45,17 +45,17 @@ class TearDown(msgspec.Struct, frozen=True, array_like=True, tag="tear down"):
 
 
 class Acknowledge(msgspec.Struct, frozen=True, array_like=True, tag="acknowledge"):
-    """Ack that travels back along `route`: cumulative up to `through`, `beyond` is a bitmap.
+    """Ack that travels back along `route`: cumulative up to `acked_through`, `bitmap` is a bitmap.
 
-    The lowest bit of the first byte is for the number after `through`.
+    The lowest bit of the first byte is for the number after `acked_through`.
     """
 
     source: str
     route: int
     destination: str
     incarnation: int
-    through: int
-    beyond: bytes = b""
+    acked_through: int
+    bitmap: bytes = b""
 
 
 class TemplateMessage(msgspec.Struct, frozen=True, array_like=True, tag="said"):
@@ -69,12 +69,13 @@ class TemplateMessage(msgspec.Struct, frozen=True, array_like=True, tag="said"):
 class DeliverySequence(msgspec.Struct, frozen=True, array_like=True):
     """Sequence number of an event among those that `destination` acknowledges to its source.
 
-    Events with numbers below `base` are acknowledged or abandoned and will not be sent again.
+    Events with numbers below `window_base` are acknowledged or abandoned and will not be sent
+    again.
     """
 
     destination: str
     number: int
-    base: int
+    window_base: int
 
 
 class Carried(msgspec.Struct, frozen=True, array_like=True, tag="event"):

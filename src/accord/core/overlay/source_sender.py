@@ -49,7 +49,7 @@ class PendingDelivery:
 
 
 class SourceSender:
-    """Sender of one node's events; `lost` lists abandoned ones with destination and cause."""
+    """Sender of one node's events; `dropped` lists abandoned ones with destination and cause."""
 
     def __init__(
         self,
@@ -57,19 +57,19 @@ class SourceSender:
         incarnation: int,
         options: OverlayOptions,
         routes: RouteManager,
-        transits: NeighbourOutboxes,
+        outboxes: NeighbourOutboxes,
     ) -> None:
         self.name = name
         self.incarnation = incarnation
         self.options = options
         self.routes = routes
-        self.transits = transits
-        self.outgoing: dict[str, RetransmissionBuffer] = {}
+        self.outboxes = outboxes
+        self.buffers: dict[str, RetransmissionBuffer] = {}
         self.channels: dict[Flow, dict[str, bool]] = {}
-        self.lost: list[tuple[Carried, str, str]] = []
+        self.dropped: list[tuple[Carried, str, str]] = []
         self.published = 0
-        self._held: dict[Flow, RouteWaitQueue] = {}
-        self._promises: dict[
+        self._waiting: dict[Flow, RouteWaitQueue] = {}
+        self._pending: dict[
             tuple[str, int], PendingDelivery
         ] = {}  # by destination and sequence number there
 
@@ -83,104 +83,104 @@ class SourceSender:
         )
         if event.qos:
             for destination in destinations:
-                self._promise(event, destination, requirement, now_us)
+                self._buffer_event(event, destination, requirement, now_us)
             return
         flows = [self._flow(each, requirement, event.channel, now_us) for each in destinations]
         for flow in flows:
             if not flow.in_use():
-                self._hold(flow, event, now_us)
+                self._queue(flow, event, now_us)
         self._send(event, flows, now_us)
 
-    def flow_ready(self, flow: Flow, now_us: int) -> None:
+    def on_flow_ready(self, flow: Flow, now_us: int) -> None:
         """A route was established: send the events that waited for one."""
-        held = self._held.pop(flow, None)
+        held = self._waiting.pop(flow, None)
         if held is not None:
             for event, came_us in held.events:
                 aged = msgspec.structs.replace(event, age_us=event.age_us + now_us - came_us)
                 self._send(aged, [flow], now_us)
-        outgoing = self.outgoing.get(flow.destination)
+        outgoing = self.buffers.get(flow.destination)
         if outgoing is not None:
-            outgoing.hurry(now_us)
+            outgoing.shorten_timeouts(now_us)
             self._send_due(flow.destination, outgoing, now_us)  # before anything newer
 
-    def acknowledge(self, signal: Acknowledge, now_us: int) -> None:
-        outgoing = self.outgoing.get(signal.destination)
+    def on_acknowledge(self, signal: Acknowledge, now_us: int) -> None:
+        outgoing = self.buffers.get(signal.destination)
         if outgoing is None or signal.incarnation != self.incarnation:
             return
         for number in outgoing.acknowledge(signal, now_us):
-            del self._promises[signal.destination, number]
+            del self._pending[signal.destination, number]
         self._release(signal.destination, outgoing, now_us)
 
     def unacknowledged(self, channel: str) -> dict[int, list[str]]:
         """Events of a channel, by their `event`, with the destinations that have not acked."""
         found: dict[int, list[str]] = {}
-        for (destination, _), promise in self._promises.items():
+        for (destination, _), promise in self._pending.items():
             carried = promise.event.carried
             if carried.channel == channel:
                 found.setdefault(carried.event, []).append(destination)
         return found
 
     def advance(self, now_us: int) -> None:
-        if not (self.outgoing or self._held):
+        if not (self.buffers or self._waiting):
             return
-        for destination, outgoing in list(self.outgoing.items()):
+        for destination, outgoing in list(self.buffers.items()):
             self._send_due(destination, outgoing, now_us)
-        for flow, held in list(self._held.items()):
-            while held.events and held.events[0][1] + self.options.give_up_us <= now_us:
-                self._drop_held(flow, held, NO_ROUTE)
+        for flow, held in list(self._waiting.items()):
+            while held.events and held.events[0][1] + self.options.delivery_timeout_us <= now_us:
+                self._drop_waiting(flow, held, NO_ROUTE)
             if not held.events:
-                del self._held[flow]
+                del self._waiting[flow]
 
     def next_due_us(self) -> int | None:
         due_us: int | None = None
-        for outgoing in self.outgoing.values():
+        for outgoing in self.buffers.values():
             due_us = earlier(due_us, outgoing.next_due_us())
-        for held in self._held.values():
+        for held in self._waiting.values():
             if held.events:
-                due_us = earlier(due_us, held.events[0][1] + self.options.give_up_us)
+                due_us = earlier(due_us, held.events[0][1] + self.options.delivery_timeout_us)
         return due_us
 
     def check_invariants(self) -> None:
-        for outgoing in self.outgoing.values():
+        for outgoing in self.buffers.values():
             outgoing.check_invariants()
         promised = [
             (destination, number)
-            for destination, outgoing in self.outgoing.items()
-            for number in outgoing.waiting
+            for destination, outgoing in self.buffers.items()
+            for number in outgoing.unacked
         ]
-        assert sorted(promised) == sorted(self._promises)
-        for held in self._held.values():
+        assert sorted(promised) == sorted(self._pending)
+        for held in self._waiting.values():
             assert held.bytes == sum(_size(event) for event, _ in held.events)
             assert held.bytes <= self.options.held_bytes
 
-    def _promise(
+    def _buffer_event(
         self, event: Carried, destination: str, requirement: Requirement, now_us: int
     ) -> None:
-        outgoing = self.outgoing.get(destination)
+        outgoing = self.buffers.get(destination)
         if outgoing is None:
             limit = self.options.unacknowledged_bytes
-            outgoing = self.outgoing[destination] = RetransmissionBuffer(
+            outgoing = self.buffers[destination] = RetransmissionBuffer(
                 destination, bytes_limit=limit
             )
-        given_up_us = now_us + self.options.give_up_us
+        given_up_us = now_us + self.options.delivery_timeout_us
         kept = UnackedEvent(event, given_up_us)
         if not outgoing.has_room(kept.size):
-            self.lost.append((event, destination, NO_ROOM))
+            self.dropped.append((event, destination, NO_ROOM))
             return
         number = outgoing.add(kept)
-        self._promises[destination, number] = PendingDelivery(kept, requirement, now_us)
+        self._pending[destination, number] = PendingDelivery(kept, requirement, now_us)
         self._release(destination, outgoing, now_us)
 
     def _send_due(self, destination: str, outgoing: RetransmissionBuffer, now_us: int) -> None:
         for number, event in outgoing.due(now_us):
-            self._again(destination, outgoing, number, event, now_us)
+            self._transmit(destination, outgoing, number, event, now_us)
         self._release(destination, outgoing, now_us)
 
     def _release(self, destination: str, outgoing: RetransmissionBuffer, now_us: int) -> None:
         for number, event in outgoing.release():
-            self._again(destination, outgoing, number, event, now_us)
+            self._transmit(destination, outgoing, number, event, now_us)
 
-    def _again(
+    def _transmit(
         self,
         destination: str,
         outgoing: RetransmissionBuffer,
@@ -188,23 +188,23 @@ class SourceSender:
         event: UnackedEvent,
         now_us: int,
     ) -> None:
-        promise = self._promises[destination, number]
+        promise = self._pending[destination, number]
         carried = event.carried
         age_us = carried.age_us + now_us - promise.published_us
         is_expired = 0 < carried.deadline_us <= age_us
-        if is_expired or event.given_up_us <= now_us:
+        if is_expired or event.expires_us <= now_us:
             cause = EXPIRED if is_expired else NOT_ACKNOWLEDGED
-            self.lost.append((carried, destination, cause))
-            outgoing.give_up(number)
-            del self._promises[destination, number]
+            self.dropped.append((carried, destination, cause))
+            outgoing.abandon(number)
+            del self._pending[destination, number]
             return
-        outgoing.sent_again += event.tries > 0
+        outgoing.retransmitted += event.tries > 0
         flow = self._flow(destination, promise.requirement, carried.channel, now_us)
         if not flow.routes:
-            outgoing.postponed(event, now_us)
+            outgoing.postpone(event, now_us)
             return
-        outgoing.sent(event, now_us)
-        receipts = (DeliverySequence(destination, number, outgoing.base),)
+        outgoing.on_sent(event, now_us)
+        receipts = (DeliverySequence(destination, number, outgoing.window_base),)
         copy = msgspec.structs.replace(carried, age_us=age_us, receipts=receipts)
         self._send(copy, [flow], now_us)
 
@@ -228,28 +228,28 @@ class SourceSender:
             links = by_link if routes else early
             for route in routes or flow.routes:
                 links.setdefault(route.path[1], []).append(route.number)
-        self.transits.pass_on(event, by_link, now_us)
+        self.outboxes.forward(event, by_link, now_us)
         if early:
             event = msgspec.structs.replace(event, is_early=True)
-            self.transits.pass_on(event, early, now_us)
+            self.outboxes.forward(event, early, now_us)
 
-    def _hold(self, flow: Flow, event: Carried, now_us: int) -> None:
-        held = self._held.setdefault(flow, RouteWaitQueue())
+    def _queue(self, flow: Flow, event: Carried, now_us: int) -> None:
+        held = self._waiting.setdefault(flow, RouteWaitQueue())
         held.events.append((event, now_us))
         held.bytes += _size(event)
         while held.bytes > self.options.held_bytes:
-            self._drop_held(flow, held, NO_ROUTE)
+            self._drop_waiting(flow, held, NO_ROUTE)
 
-    def _drop_held(self, flow: Flow, held: RouteWaitQueue, cause: str) -> None:
+    def _drop_waiting(self, flow: Flow, held: RouteWaitQueue, cause: str) -> None:
         event, _ = held.events.popleft()
         held.bytes -= _size(event)
-        self.lost.append((event, flow.destination, cause))
+        self.dropped.append((event, flow.destination, cause))
 
-    def flow_ended(self, flow: Flow) -> None:
+    def on_flow_ended(self, flow: Flow) -> None:
         self.channels.pop(flow, None)
-        held = self._held.pop(flow, None)
+        held = self._waiting.pop(flow, None)
         while held is not None and held.events:
-            self._drop_held(flow, held, NO_ROUTE)
+            self._drop_waiting(flow, held, NO_ROUTE)
 
 
 def _size(event: Carried) -> int:

@@ -35,7 +35,7 @@ class StateDelta(msgspec.Struct, frozen=True, array_like=True, tag="facts"):
     incarnation: int
     base: int
     version: int
-    facts: tuple[StateRecord, ...]
+    records: tuple[StateRecord, ...]
 
 
 class StateDigest(msgspec.Struct, frozen=True, array_like=True, tag="digest"):
@@ -45,14 +45,14 @@ class StateDigest(msgspec.Struct, frozen=True, array_like=True, tag="digest"):
 
 
 class VersionVector(msgspec.Struct, frozen=True, array_like=True, tag="stamps"):
-    """Versions of these origins that the sender holds and offers; `is_all`: it has no others.
+    """Versions of these origins that the sender holds and offers; `is_complete`: it has no others.
 
-    In that case `forgotten` lists expired origins that it does not want, up to which version.
+    In that case `expired` lists expired origins that it does not want, up to which version.
     """
 
-    stamps: dict[str, OriginVersion]
-    is_all: bool = False
-    forgotten: dict[str, OriginVersion] = msgspec.field(default_factory=dict)
+    versions: dict[str, OriginVersion]
+    is_complete: bool = False
+    expired: dict[str, OriginVersion] = msgspec.field(default_factory=dict)
 
 
 class DeltaRequest(msgspec.Struct, frozen=True, array_like=True, tag="wanted"):
@@ -73,14 +73,14 @@ class StateOptions(msgspec.Struct, frozen=True, kw_only=True):
     own_us: int = 20_000  # long-term interval between floods of own changes,
     own_burst: int = 20  # after a burst of so many
     digest_us: int = 1_000_000
-    ask_us: int = 500_000  # until a request is retransmitted; the timeout then doubles
-    asked_limit: int = 32  # origins requested from one neighbour at a time
+    request_us: int = 500_000  # until a request is retransmitted; the timeout then doubles
+    requests_limit: int = 32  # origins requested from one neighbour at a time
     push_bytes: int = 262_144  # pushed to a neighbour between two digests: the rest is offered
     push_limit: int = 4_096  # larger messages are offered
-    answer_bytes: int = 65_536  # sent to a neighbour in replies within `flush_us`
+    reply_bytes: int = 65_536  # sent to a neighbour in replies within `flush_us`
     tombstone_us: int = 600_000_000
     tombstones_limit: int = 1_024  # of one origin
-    facts_limit: int = 10_000  # of one origin
+    records_limit: int = 10_000  # of one origin
     value_limit: int = 65_536  # bytes
     origin_bytes_limit: int = 1 << 20
     bytes_limit: int = 256 << 20  # of all other origins together
@@ -93,16 +93,16 @@ class StateOptions(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"{field}: expected at least 1, got {value}")
 
 
-def is_stamp(stamp: OriginVersion) -> bool:
+def is_valid_version(stamp: OriginVersion) -> bool:
     """Whether it is a valid version of an origin; the first is 1."""
     return 0 <= stamp[0] <= MAX_STAMP and 0 < stamp[1] <= MAX_STAMP
 
 
-def is_name(origin: str) -> bool:
+def is_valid_name(origin: str) -> bool:
     return 0 < len(origin) <= MAX_NAME
 
 
-def is_fact(fact: StateRecord, options: StateOptions) -> bool:
+def is_valid_record(fact: StateRecord, options: StateOptions) -> bool:
     """Whether it is within the bounds of a single record."""
     return (
         0 < len(fact.kind) <= MAX_KIND
@@ -111,22 +111,22 @@ def is_fact(fact: StateRecord, options: StateOptions) -> bool:
     )
 
 
-def is_sound(message: StateDelta, options: StateOptions) -> bool:
+def is_valid_delta(message: StateDelta, options: StateOptions) -> bool:
     """Whether `message` is well-formed: bounds kept, versions ascending, keys distinct."""
     if not (
-        is_name(message.origin)
-        and is_stamp((message.incarnation, message.version))
+        is_valid_name(message.origin)
+        and is_valid_version((message.incarnation, message.version))
         and 0 <= message.base < message.version
-        and len(message.facts) <= options.facts_limit + options.tombstones_limit
+        and len(message.records) <= options.records_limit + options.tombstones_limit
     ):
         return False
     before = message.base
     keys: dict[tuple[str, str], bool] = {}
-    for fact in message.facts:
+    for fact in message.records:
         if not before < fact.version <= message.version:
             return False
-        if not is_fact(fact, options):
+        if not is_valid_record(fact, options):
             return False
         before = fact.version
         keys[fact.kind, fact.key] = True
-    return len(keys) == len(message.facts)
+    return len(keys) == len(message.records)

@@ -33,8 +33,8 @@ from accord.core.overlay.state_messages import (
     StateOptions,
     StateRecord,
     VersionVector,
-    is_fact,
-    is_name,
+    is_valid_name,
+    is_valid_record,
 )
 
 Watcher = Callable[[str, str, bytes | None], None]  # origin, key, value
@@ -46,17 +46,17 @@ class Watchers:
     def __init__(self) -> None:
         self._by_kind: dict[str, list[Watcher]] = {}
         self._changes: list[tuple[str, Change]] = []
-        self._is_telling = False
+        self._is_notifying = False
 
     def add(self, kind: str, watcher: Watcher) -> None:
         self._by_kind.setdefault(kind, []).append(watcher)
 
-    def tell(self, origin: str, changes: list[Change]) -> None:
+    def notify(self, origin: str, changes: list[Change]) -> None:
         """Report changes to the watchers of their kind; reentrant calls are queued."""
         self._changes += [(origin, each) for each in changes if each[0] in self._by_kind]
-        if self._is_telling:
+        if self._is_notifying:
             return
-        self._is_telling = True
+        self._is_notifying = True
         failure: Exception | None = None
         try:
             while self._changes:
@@ -68,7 +68,7 @@ class Watchers:
                         except Exception as error:  # the remaining watchers are called anyway
                             failure = failure or error
         finally:
-            self._is_telling = False
+            self._is_notifying = False
         if failure is not None:
             raise failure
 
@@ -100,7 +100,7 @@ class StateStore:
         options: StateOptions | None = None,
         random: Callable[[], float] = _middle,
     ) -> None:
-        if not is_name(own_name):
+        if not is_valid_name(own_name):
             raise ValueError(f"own_name: expected 1 to {MAX_NAME} characters, got {own_name!r}")
         if not 0 <= incarnation <= MAX_STAMP:
             raise ValueError(f"incarnation: expected 0 to {MAX_STAMP}, got {incarnation}")
@@ -111,14 +111,14 @@ class StateStore:
         own = OriginReplica(own_name, (incarnation, 1), 0, 0)
         self._own = own
         self._replicas = ReplicaSet(own, self.options)
-        self._exchange = AntiEntropy(self._replicas, self.options, random)
+        self._anti_entropy = AntiEntropy(self._replicas, self.options, random)
         self._watchers = Watchers()
         self._now_us = 0
         self._own_base = -1  # own changes after this version are to be flooded; below 0: none
         self._own_free_us = 0
         self._is_due_known = False
         self._due_us: int | None = None  # valid if `_is_due_known`
-        self.counts = self._exchange.counts
+        self.counts = self._anti_entropy.counts
 
     @property
     def incarnation(self) -> int:
@@ -133,12 +133,12 @@ class StateStore:
     @property
     def jumps(self) -> int:
         """How often another node published newer records under this node's name."""
-        return self._exchange.namesakes.jumps
+        return self._anti_entropy.name_conflicts.jumps
 
     @property
     def problem(self) -> str:
         """Description of the name conflict for operators; empty if there was none."""
-        return self._exchange.namesakes.problem
+        return self._anti_entropy.name_conflicts.problem
 
     @property
     def tombstones(self) -> int:
@@ -156,15 +156,15 @@ class StateStore:
 
     def room(self, kind: str) -> int:
         """Bytes left for own records of that kind."""
-        return self._replicas.room_to_say(kind)
+        return self._replicas.own_room(kind)
 
     def put(self, kind: str, key: str, value: bytes) -> bool:
         """Write an own record; False if it is invalid or there is no room for it."""
         if self._own.get(kind, key) == value:
             return True
         fact = StateRecord(kind, key, value, self._own.version + 1)
-        if is_fact(fact, self.options) and self._replicas.has_room_to_say(fact):
-            self._say(fact)
+        if is_valid_record(fact, self.options) and self._replicas.has_own_room(fact):
+            self._write(fact)
             return True
         self.counts.refused += 1
         return False
@@ -172,7 +172,7 @@ class StateStore:
     def drop(self, kind: str, key: str) -> None:
         """Delete an own record."""
         if self._own.get(kind, key) is not None:
-            self._say(StateRecord(kind, key, None, self._own.version + 1))
+            self._write(StateRecord(kind, key, None, self._own.version + 1))
 
     def get(self, origin: str, kind: str, key: str) -> bytes | None:
         replica = self._replicas.by_origin.get(origin)
@@ -193,9 +193,9 @@ class StateStore:
         """All known origins, this node first."""
         return list(self._replicas.by_origin)
 
-    def stamp(self, origin: str) -> OriginVersion:
+    def version_of(self, origin: str) -> OriginVersion:
         """Version of `origin` held here; zeros if none."""
-        return self._replicas.stamp(origin)
+        return self._replicas.version_of(origin)
 
     def watch(self, kind: str, callback: Watcher) -> None:
         """Call `callback` after each further change of this kind, in order."""
@@ -205,43 +205,43 @@ class StateStore:
         """The link is up; messages sent on it before may be lost."""
         if neighbour == self.name:
             raise ValueError(f"expected another node than {neighbour!r} as its neighbour")
-        self._pass(now_us)
-        self._exchange.link_up(neighbour, self._now_us, self.sends)
+        self._advance_clock(now_us)
+        self._anti_entropy.link_up(neighbour, self._now_us, self.sends)
         self._is_due_known = False
 
     def link_down(self, neighbour: str) -> None:
-        self._exchange.link_down(neighbour)
+        self._anti_entropy.link_down(neighbour)
         self._is_due_known = False
 
-    def forget(self, origin: str) -> None:
+    def expire(self, origin: str) -> None:
         """Expire the records of an unreachable origin until a newer version or a recall."""
         if origin == self.name:
             raise ValueError(f"expected another node to forget than {origin!r} itself")
         self._is_due_known = False
-        self._watchers.tell(origin, self._exchange.forget(origin))
+        self._watchers.notify(origin, self._anti_entropy.expire(origin))
 
     def recall(self, origin: str) -> None:
         """Accept the records of an expired origin from other nodes again."""
-        self._exchange.recall(origin)
+        self._anti_entropy.recall(origin)
         self._is_due_known = False
 
     def receive(self, neighbour: str, message: FactMessage, now_us: int) -> None:
-        self._pass(now_us)
-        changes = self._exchange.receive(neighbour, message, self._now_us, self.sends)
+        self._advance_clock(now_us)
+        changes = self._anti_entropy.receive(neighbour, message, self._now_us, self.sends)
         self._is_due_known = False
         if changes and isinstance(message, StateDelta):
-            self._watchers.tell(message.origin, changes)
+            self._watchers.notify(message.origin, changes)
 
     def advance(self, now_us: int) -> None:
         """Perform all work that is due."""
-        self._pass(now_us)
+        self._advance_clock(now_us)
         due_us = self.next_due_us()
         if due_us is None or due_us > self._now_us:
             return
-        self._jump()
+        self._resolve_conflict()
         self._replicas.purge(self._now_us)
         self._flood_own()
-        self._exchange.advance(self._now_us, self.sends)
+        self._anti_entropy.advance(self._now_us, self.sends)
         self._is_due_known = False
 
     def next_due_us(self) -> int | None:
@@ -252,8 +252,10 @@ class StateStore:
         return self._due_us
 
     def _find_due_us(self) -> int | None:
-        due_us = self._exchange.next_due_us(self._now_us)
-        due_us = earlier(due_us, self._exchange.namesakes.next_due_us(self._own.stamp))
+        due_us = self._anti_entropy.next_due_us(self._now_us)
+        due_us = earlier(
+            due_us, self._anti_entropy.name_conflicts.next_due_us(self._own.origin_version)
+        )
         if self._replicas.purge_due_us >= 0:
             due_us = earlier(due_us, self._replicas.purge_due_us)
         if self._own_base >= 0:
@@ -262,23 +264,25 @@ class StateStore:
 
     def check_invariants(self) -> None:
         self._replicas.check_invariants()
-        self._exchange.check_invariants()
+        self._anti_entropy.check_invariants()
         assert self._own_base < self._own.version
         if self._is_due_known and self._due_us != self._find_due_us():
             assert self._due_us is not None
             assert self._due_us <= self._now_us  # both mean now
 
-    def _say(self, fact: StateRecord) -> None:
+    def _write(self, fact: StateRecord) -> None:
         if self._own_base < 0:
             self._own_base = self._own.version
-        self._replicas.say(fact, self._now_us)
+        self._replicas.write_own(fact, self._now_us)
         self._is_due_known = False
-        self._watchers.tell(self.name, [(fact.kind, fact.key, fact.value)])
+        self._watchers.notify(self.name, [(fact.kind, fact.key, fact.value)])
 
-    def _jump(self) -> None:
-        stamp = self._exchange.namesakes.jump(self._own.stamp, self._now_us)
+    def _resolve_conflict(self) -> None:
+        stamp = self._anti_entropy.name_conflicts.next_version(
+            self._own.origin_version, self._now_us
+        )
         if stamp is not None:
-            self._replicas.move_own(stamp, self._now_us)
+            self._replicas.advance_own(stamp, self._now_us)
             self._own_base = 0
 
     def _flood_own(self) -> None:
@@ -286,12 +290,12 @@ class StateStore:
         if self._own_base < 0 or self._now_us < self._own_due_us():
             return
         self._own_free_us = max(self._own_free_us, self._now_us) + self.options.own_us
-        self._exchange.spreading.news(self.name, self._own_base, "")
+        self._anti_entropy.gossip.schedule_push(self.name, self._own_base, "")
         self._own_base = -1
 
     def _own_due_us(self) -> int:
         return self._own_free_us - self.options.own_us * (self.options.own_burst - 1)
 
-    def _pass(self, now_us: int) -> None:
+    def _advance_clock(self, now_us: int) -> None:
         """Move the clock on; it never runs backwards."""
         self._now_us = max(self._now_us, now_us)

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from accord.core.overlay.anti_entropy import earlier
-from accord.core.overlay.arrival_counts import LONGEST, ArrivalCounts, KeyPool
+from accord.core.overlay.arrival_counts import MAX_NAME_LENGTH, ArrivalCounts, KeyPool
 from accord.core.overlay.channel_directory import ChannelDirectory
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.route_manager import SETTING_UP, Flow, RouteManager
@@ -66,43 +66,46 @@ class PublishedFlow:
 
 
 class StatusPublisher:
-    """Publisher of one node; `arrivals` counts received events, `untold` flows without room."""
+    """Publisher of one node;
+
+    `arrivals` counts received events, `unpublished` flows without room.
+    """
 
     def __init__(
         self,
         store: StateStore,
-        registry: ChannelDirectory,
+        directory: ChannelDirectory,
         routes: RouteManager,
-        sending: SourceSender,
+        sender: SourceSender,
         options: OverlayOptions,
     ) -> None:
         self.arrivals = ArrivalCounts()
         self.delivered = 0
         self.late = 0
-        self.untold = 0
+        self.unpublished = 0
         self._store = store
-        self._registry = registry
+        self._directory = directory
         self._routes = routes
-        self._sending = sending
-        self._tells_flows = options.tell_flows_us > 0
-        self._tells_arrivals = options.tell_arrivals_us > 0
+        self._sender = sender
+        self._publishes_flows = options.publish_flows_us > 0
+        self._publishes_arrivals = options.publish_arrivals_us > 0
         self._options = options
-        self._told: dict[Flow, PublishedFlow] = {}
+        self._published: dict[Flow, PublishedFlow] = {}
         self._bytes = 0
         self._keys = KeyPool(MAX_FLOWS)
         self._seen = (0, 0)
-        self._is_unsettled = False
+        self._is_setting_up = False
         self._flows_us = 0  # earliest next publication of flows
         self._all_us = 0  # next full scan
         self._arrivals_us = 0
 
-    def came(self, event: Carried, now_us: int) -> None:
+    def count_delivery(self, event: Carried, now_us: int) -> None:
         """Count an event from another node for local clients."""
-        found = self._registry.look_up(event.channel)
+        found = self._directory.look_up(event.channel)
         is_late = found is not None and 0 < found.max_delay_us < event.age_us
         self.delivered += 1
         self.late += is_late
-        self.arrivals.came(
+        self.arrivals.count(
             event.source,
             event.channel,
             "" if found is None else found.name,
@@ -111,84 +114,86 @@ class StatusPublisher:
         )
 
     def advance(self, now_us: int) -> None:
-        if self._tells_flows and now_us >= (self._flows_us if self._is_changed() else self._all_us):
-            self._tell_flows(now_us)
-        if self._tells_arrivals and now_us >= self._arrivals_us:
-            self._tell_arrivals(now_us)
+        if self._publishes_flows and now_us >= (
+            self._flows_us if self._is_changed() else self._all_us
+        ):
+            self._publish_flows(now_us)
+        if self._publishes_arrivals and now_us >= self._arrivals_us:
+            self._publish_arrivals(now_us)
 
     def next_due_us(self) -> int | None:
         """Considers known changes only: full scans run when something else is due."""
-        due_us = self._flows_us if self._tells_flows and self._is_changed() else None
-        if self._tells_arrivals and self.arrivals.has_news:
+        due_us = self._flows_us if self._publishes_flows and self._is_changed() else None
+        if self._publishes_arrivals and self.arrivals.has_changes:
             return earlier(due_us, self._arrivals_us)
         return due_us
 
     def flows(self) -> list[FlowRecord]:
         """Current records of all flows."""
-        return [self._value(flow) for flow in self._routes.flows.values()]
+        return [self._record(flow) for flow in self._routes.flows.values()]
 
     def check_invariants(self) -> None:
         self.arrivals.check_invariants()
-        self._keys.check_invariants([told.key for told in self._told.values()])
-        assert self._bytes == sum(told.bytes for told in self._told.values()) <= MAX_BYTES
+        self._keys.check_invariants([told.key for told in self._published.values()])
+        assert self._bytes == sum(told.bytes for told in self._published.values()) <= MAX_BYTES
 
     def _is_changed(self) -> bool:
-        return self._is_unsettled or self._seen != self._state()
+        return self._is_setting_up or self._seen != self._state()
 
     def _state(self) -> tuple[int, int]:
         """Changes whenever a flow starts, ends or gets other routes."""
         return self._routes.computed, len(self._routes.flows)
 
-    def _tell_flows(self, now_us: int) -> None:
+    def _publish_flows(self, now_us: int) -> None:
         self._seen = self._state()
         flows = self._routes.flows.values()
         current = dict.fromkeys(flows, True)
-        for flow in list(self._told):
+        for flow in list(self._published):
             if flow not in current:
                 self._drop(flow)
-        self.untold = 0
-        self._is_unsettled = False
+        self.unpublished = 0
+        self._is_setting_up = False
         said = 0
         for flow in flows:
-            self._is_unsettled |= any(route.state == SETTING_UP for route in flow.routes)
-            said += self._tell_flow(flow)
+            self._is_setting_up |= any(route.state == SETTING_UP for route in flow.routes)
+            said += self._publish_flow(flow)
         pause_us = said * 1_000_000 // _FLOW_BYTES_PER_S
-        self._flows_us = now_us + max(self._options.tell_flows_us, pause_us)
+        self._flows_us = now_us + max(self._options.publish_flows_us, pause_us)
         self._all_us = max(self._flows_us, now_us + _ALL_US)
 
-    def _tell_flow(self, flow: Flow) -> int:
+    def _publish_flow(self, flow: Flow) -> int:
         """Publish a flow if it changed; returns the bytes written."""
-        value = self._value(flow)
-        told = self._told.get(flow)
+        value = self._record(flow)
+        told = self._published.get(flow)
         if told is not None and not _differ(told.value, value):
             return 0
         encoded = _encode(value)
         size = len(encoded)
         if told is None and not self._keys.has_room:
-            self.untold += 1
+            self.unpublished += 1
             return 0
         if self._bytes + size - (0 if told is None else told.bytes) > MAX_BYTES:
-            self.untold += 1
+            self.unpublished += 1
             if told is not None:  # no record is better than an outdated one
                 self._drop(flow)
             return 0
         key = self._keys.take() if told is None else told.key
         self._bytes += size - (0 if told is None else told.bytes)
-        self._told[flow] = PublishedFlow(key, value, size)
+        self._published[flow] = PublishedFlow(key, value, size)
         if not self._store.put(FLOW, key, encoded):
-            self.untold += 1
+            self.unpublished += 1
             self._drop(flow)
         return size
 
     def _drop(self, flow: Flow) -> None:
-        told = self._told.pop(flow)
+        told = self._published.pop(flow)
         self._bytes -= told.bytes
         self._keys.free(told.key)
         self._store.drop(FLOW, told.key)
 
-    def _value(self, flow: Flow) -> FlowRecord:
+    def _record(self, flow: Flow) -> FlowRecord:
         required = flow.requirement
-        channels = self._sending.channels.get(flow, {})
+        channels = self._sender.channels.get(flow, {})
         return FlowRecord(
             flow.destination,
             required.max_delay_us,
@@ -198,13 +203,13 @@ class StatusPublisher:
             flow.is_met,
             flow.changes,
             tuple(RouteRecord(each.path, each.delay_us, each.state) for each in flow.routes),
-            tuple(each for each in channels if len(each) <= LONGEST),
+            tuple(each for each in channels if len(each) <= MAX_NAME_LENGTH),
             len(channels) >= CHANNELS,
         )
 
-    def _tell_arrivals(self, now_us: int) -> None:
+    def _publish_arrivals(self, now_us: int) -> None:
         said = 0
-        for key, value in self.arrivals.news(now_us):
+        for key, value in self.arrivals.changed_records(now_us):
             if value is None:
                 self._store.drop(ARRIVED, key)
             else:
@@ -212,17 +217,17 @@ class StatusPublisher:
                 said += len(encoded)
                 self._store.put(ARRIVED, key, encoded)
         pause_us = said * 1_000_000 // _ARRIVAL_BYTES_PER_S
-        self._arrivals_us = now_us + max(self._options.tell_arrivals_us, pause_us)
+        self._arrivals_us = now_us + max(self._options.publish_arrivals_us, pause_us)
 
 
-def _differ(told: FlowRecord, value: FlowRecord) -> bool:
+def _differ(published: FlowRecord, value: FlowRecord) -> bool:
     """Whether the change is visible to operators."""
-    if len(told.routes) != len(value.routes):
+    if len(published.routes) != len(value.routes):
         return True
-    for before, now in zip(told.routes, value.routes, strict=True):
+    for before, now in zip(published.routes, value.routes, strict=True):
         if (before.path, before.state) != (now.path, now.state):
             return True
         if abs(now.delay_us - before.delay_us) > max(before.delay_us // 10, _MIN_US):
             return True
     bare = msgspec.structs.replace(value, routes=(), reached=0.0)
-    return msgspec.structs.replace(told, routes=(), reached=0.0) != bare
+    return msgspec.structs.replace(published, routes=(), reached=0.0) != bare

@@ -15,7 +15,7 @@ from accord.core.model.errors import decode_or_none
 from accord.core.overlay import route_manager
 from accord.core.overlay.arrival_counts import ArrivalRecord
 from accord.core.overlay.channel_directory import ChannelDefinition, ChannelDirectory
-from accord.core.overlay.overlay import NEED, Overlay
+from accord.core.overlay.overlay import INTEREST, Overlay
 from accord.core.overlay.status import (
     ASKED,
     IN_USE,
@@ -50,23 +50,23 @@ def net_status(overlay: Overlay) -> NetStatus:
         node=overlay.name,
         nodes=tuple(_nodes(overlay)),
         links=tuple(_links(overlay)),
-        channels=tuple(_channels(overlay.registry, flows, arrivals)),
+        channels=tuple(_channels(overlay.directory, flows, arrivals)),
         flows=flows,
         arrivals=arrivals,
-        carried=_carried(overlay),
+        carried=_transit_counts(overlay),
         in_time=tuple(
             TimelinessStatus(channel=name, delivered=tally.delivered, late=tally.late)
-            for name, tally in overlay.telling.arrivals.by_definition.items()
+            for name, tally in overlay.status_publisher.arrivals.by_definition.items()
         ),
-        carry=overlay.transits.carriage.status(),
-        needs_widened=overlay.needs.widened(),
+        carry=overlay.outboxes.transport_selector.status(),
+        needs_widened=overlay.interests.count_aggregated(),
         problem=overlay.store.problem,
     )
 
 
 def channel_statuses(overlay: Overlay) -> list[ChannelStatus]:
     """Status of all defined channels, sorted by name."""
-    return list(_channels(overlay.registry, _flows(overlay), _arrivals(overlay)))
+    return list(_channels(overlay.directory, _flows(overlay), _arrivals(overlay)))
 
 
 def _nodes(overlay: Overlay) -> Iterator[NodeStatus]:
@@ -75,9 +75,9 @@ def _nodes(overlay: Overlay) -> Iterator[NodeStatus]:
         yield NodeStatus(
             name=name,
             is_reachable=name == overlay.name or name in reachable,
-            needs=len(overlay.store.of(name, NEED)),
+            needs=len(overlay.store.of(name, INTEREST)),
             processing_us=overlay.map.processing_us(name),
-            started_ms=overlay.store.stamp(name)[0],
+            started_ms=overlay.store.version_of(name)[0],
         )
 
 
@@ -87,7 +87,7 @@ def _links(overlay: Overlay) -> Iterator[LinkStatus]:
             source=source,
             target=target,
             is_up=link.is_up,
-            is_used=link.counts,
+            is_used=link.is_usable,
             latency_us=link.latency_us,
             loss=link.loss,
             failure=link.failure,
@@ -96,9 +96,9 @@ def _links(overlay: Overlay) -> Iterator[LinkStatus]:
 
 def _flows(overlay: Overlay) -> Iterator[FlowStatus]:
     """Flows of all nodes, this one first."""
-    for value in overlay.telling.flows():
+    for value in overlay.status_publisher.flows():
         yield _flow_status(overlay.name, value)
-    for origin, encoded in _told(overlay, FLOW):
+    for origin, encoded in _remote_records(overlay, FLOW):
         found = decode_or_none(_flow, encoded)
         if found is not None:  # a newer node may use another format
             yield _flow_status(origin, found)
@@ -127,7 +127,7 @@ def _flow_status(source: str, value: FlowRecord) -> FlowStatus:
 
 def _arrivals(overlay: Overlay) -> Iterator[ArrivalStatus]:
     """Arrivals at all nodes, this one first."""
-    for (source, channel), tally in overlay.telling.arrivals.by_channel.items():
+    for (source, channel), tally in overlay.status_publisher.arrivals.by_channel.items():
         yield ArrivalStatus(
             node=overlay.name,
             source=source,
@@ -135,7 +135,7 @@ def _arrivals(overlay: Overlay) -> Iterator[ArrivalStatus]:
             delivered=tally.delivered,
             late=tally.late,
         )
-    for origin, encoded in _told(overlay, ARRIVED):
+    for origin, encoded in _remote_records(overlay, ARRIVED):
         value = decode_or_none(_arrived, encoded)
         if value is None:
             continue
@@ -154,11 +154,11 @@ def _channels(
     """Each definition with the flows and arrivals of the channels it applies to."""
     carrying: dict[str, list[FlowStatus]] = {}
     for flow in flows:
-        for name in dict.fromkeys(_defined(registry, each) for each in flow.channels):
+        for name in dict.fromkeys(_definition_name(registry, each) for each in flow.channels):
             carrying.setdefault(name, []).append(flow)
     came: dict[str, list[ArrivalStatus]] = {}
     for arrival in arrivals:
-        came.setdefault(_defined(registry, arrival.channel), []).append(arrival)
+        came.setdefault(_definition_name(registry, arrival.channel), []).append(arrival)
     for definition in registry.all():
         name = definition.name
         used = [flow for flow in carrying.get(name, []) if _is_for(flow, definition)]
@@ -178,7 +178,7 @@ def _channels(
         )
 
 
-def _defined(registry: ChannelDirectory, channel: str) -> str:
+def _definition_name(registry: ChannelDirectory, channel: str) -> str:
     found = registry.look_up(channel)
     return "" if found is None else found.name
 
@@ -189,17 +189,17 @@ def _is_for(flow: FlowStatus, definition: ChannelDefinition) -> bool:
     return (flow.max_delay_us, flow.paths, flow.resiliency) == required
 
 
-def _carried(overlay: Overlay) -> TransitCounts:
+def _transit_counts(overlay: Overlay) -> TransitCounts:
     return TransitCounts(
-        published=overlay.sending.published,
-        sent_again=sum(each.sent_again for each in overlay.sending.outgoing.values()),
-        delivered=overlay.telling.delivered,
-        late=overlay.telling.late,
-        lost=dict(overlay.lost),
+        published=overlay.sender.published,
+        sent_again=sum(each.retransmitted for each in overlay.sender.buffers.values()),
+        delivered=overlay.status_publisher.delivered,
+        late=overlay.status_publisher.late,
+        lost=dict(overlay.dropped),
     )
 
 
-def _told(overlay: Overlay, kind: str) -> Iterator[tuple[str, bytes]]:
+def _remote_records(overlay: Overlay, kind: str) -> Iterator[tuple[str, bytes]]:
     """Records of reachable other nodes, in a stable order."""
     reachable = overlay.map.distances(overlay.name).costs
     told = [each for each in overlay.store.all(kind) if each[0] in reachable]

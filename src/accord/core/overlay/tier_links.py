@@ -27,69 +27,69 @@ MAX_BYTES: Final = 1 << 20  # of one message
 _CLOSE_SHARE: Final = 0.3
 _CLOSE_US: Final = 500
 
-Hear = Callable[[str, bytes, int], None]  # sender, body, time
+MessageHandler = Callable[[str, bytes, int], None]  # sender, body, time
 
 
 class TierLink(msgspec.Struct, frozen=True):
     """Delay of events from the other end; over a standby parent only once it takes over.
 
-    `life` is the child's incarnation, and `turn` its parent epoch: the count of its choices of an
-    active parent in that incarnation.
+    `incarnation` is the child's incarnation, and `parent_epoch` its parent epoch: the count of its
+    choices of an active parent in that incarnation.
     """
 
     delay_us: int
     is_active: bool
-    life: int = 0
-    turn: int = 0
+    incarnation: int = 0
+    parent_epoch: int = 0
 
 
 class TierLinks:
     """Current links to the other tier; `version` changes with `links`, the driver sets `send`.
 
-    `began` holds the version at which each neighbour appeared: if it differs, the neighbour may
+    `appeared` holds the version at which each neighbour appeared: if it differs, the neighbour may
     have restarted.
     """
 
     def __init__(self) -> None:
         self.links: dict[str, TierLink] = {}
-        self.began: dict[str, int] = {}
+        self.appeared: dict[str, int] = {}
         self.version = 0
         self.dropped = 0  # messages without service or link here, or too large
         self.send: Callable[[str, TemplateMessage], None] = lambda *_: None
-        self._services: dict[str, Hear] = {}
+        self._services: dict[str, MessageHandler] = {}
         self._on_left: list[Callable[[str], None]] = []
 
-    def serve(self, service: str, hear: Hear) -> None:
-        self._services[service] = hear
+    def register(self, service: str, handler: MessageHandler) -> None:
+        self._services[service] = handler
 
-    def watch_leaving(self, left: Callable[[str], None]) -> None:
-        """Call `left` when a neighbour has left and is not expected back soon."""
-        self._on_left.append(left)
+    def watch_left(self, callback: Callable[[str], None]) -> None:
+        """Call `callback` when a neighbour has left and is not expected back soon."""
+        self._on_left.append(callback)
 
-    def say(self, neighbour: str, service: str, body: bytes) -> None:
+    def send_message(self, neighbour: str, service: str, body: bytes) -> None:
         if neighbour in self.links:
             self.send(neighbour, TemplateMessage(service, "", body))
 
-    def heard(self, neighbour: str, said: TemplateMessage, now_us: int) -> None:
-        hear = self._services.get(said.template)
-        if hear is None or neighbour not in self.links or len(said.body) > MAX_BYTES:
+    def on_message(self, neighbour: str, message: TemplateMessage, now_us: int) -> None:
+        hear = self._services.get(message.template)
+        if hear is None or neighbour not in self.links or len(message.body) > MAX_BYTES:
             self.dropped += 1
         else:
-            hear(neighbour, said.body, now_us)
+            hear(neighbour, message.body, now_us)
 
     def set(self, neighbour: str, link: TierLink) -> None:
         known = self.links.get(neighbour)
         if known is None or not _is_close(known, link):
             self.links[neighbour] = link
             self.version += 1
-            self.began.setdefault(neighbour, self.version)
+            self.appeared.setdefault(neighbour, self.version)
 
     def drop(self, neighbour: str) -> None:
         if self.links.pop(neighbour, None) is not None:
             self.version += 1
-            del self.began[neighbour]
+            del self.appeared[neighbour]
 
-    def left(self, neighbour: str) -> None:
+    def on_left(self, neighbour: str) -> None:
         self.drop(neighbour)
         for each in self._on_left:
             each(neighbour)
@@ -102,7 +102,7 @@ def _is_close(one: TierLink, other: TierLink) -> bool:
 
 
 def _role(link: TierLink) -> tuple[bool, int, int]:
-    return link.is_active, link.life, link.turn
+    return link.is_active, link.incarnation, link.parent_epoch
 
 
 class TierPeerCursor:
@@ -117,36 +117,36 @@ class TierPeerCursor:
 
 
 class TierDeltaSender:
-    """Cursors of all neighbours into the log; `again_us` is the retransmission timeout."""
+    """Cursors of all neighbours into the log; `retransmit_us` is the retransmission timeout."""
 
-    def __init__(self, log: ChangeLog[Any, Any], tiers: TierLinks, again_us: int) -> None:
+    def __init__(self, log: ChangeLog[Any, Any], tiers: TierLinks, retransmit_us: int) -> None:
         self._log = log
         self._tiers = tiers
-        self._again_us = again_us
-        self._readers: dict[str, TierPeerCursor] = {}
+        self._retransmit_us = retransmit_us
+        self._cursors: dict[str, TierPeerCursor] = {}
         self._sessions = 0
         self._seen = -1
 
     def get(self, neighbour: str) -> TierPeerCursor | None:
-        return self._readers.get(neighbour)
+        return self._cursors.get(neighbour)
 
-    def heard(self, neighbour: str, version: int, now_us: int) -> None:
+    def on_ack(self, neighbour: str, version: int, now_us: int) -> None:
         """A neighbour acknowledged `version`; lower than before if it has restarted."""
-        reader = self._readers.get(neighbour)
+        reader = self._cursors.get(neighbour)
         if reader is not None and version != reader.version and 0 <= version <= self._log.version:
             reader.version = version
             reader.due_us = now_us
-            self._forget_known()
+            self._discard_acked()
 
     def due(self, now_us: int) -> list[tuple[str, TierPeerCursor]]:
         """Neighbours to send changes to now."""
         if self._tiers.version != self._seen:
-            self._look_at_links()
+            self._refresh_links()
         found = [each for each in self._behind() if each[1].due_us <= now_us]
         for _, reader in found:
-            reader.due_us = now_us + self._again_us
-            if not self._log.can_go_on(reader.version, reader.floor):
-                self._begin(reader)
+            reader.due_us = now_us + self._retransmit_us
+            if not self._log.can_resume_from(reader.version, reader.floor):
+                self._start_session(reader)
         return found
 
     def next_due_us(self) -> int:
@@ -156,27 +156,29 @@ class TierDeltaSender:
 
     def check_invariants(self) -> None:
         self._log.check_invariants()
-        assert all(0 <= each.version <= self._log.version for each in self._readers.values())
+        assert all(0 <= each.version <= self._log.version for each in self._cursors.values())
 
     def _behind(self) -> list[tuple[str, TierPeerCursor]]:
         top = self._log.version
-        return [each for each in self._readers.items() if each[1].version < top]
+        return [each for each in self._cursors.items() if each[1].version < top]
 
-    def _begin(self, reader: TierPeerCursor) -> None:
+    def _start_session(self, reader: TierPeerCursor) -> None:
         self._sessions += 1
         reader.session, reader.version, reader.floor = self._sessions, 0, self._log.floor
 
-    def _look_at_links(self) -> None:
+    def _refresh_links(self) -> None:
         self._seen = self._tiers.version
-        before, self._readers = self._readers, {}
-        for neighbour, link in self._tiers.began.items():
+        before, self._cursors = self._cursors, {}
+        for neighbour, link in self._tiers.appeared.items():
             reader = before.get(neighbour)
             if reader is None or reader.link != link:
                 reader = TierPeerCursor(link)
-                self._begin(reader)
-            self._readers[neighbour] = reader
-        self._forget_known()
+                self._start_session(reader)
+            self._cursors[neighbour] = reader
+        self._discard_acked()
 
-    def _forget_known(self) -> None:
-        readers = self._readers.values()
-        self._log.all_know(min((each.version for each in readers), default=self._log.version))
+    def _discard_acked(self) -> None:
+        readers = self._cursors.values()
+        self._log.acknowledge_through(
+            min((each.version for each in readers), default=self._log.version)
+        )

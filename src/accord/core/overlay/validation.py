@@ -61,7 +61,7 @@ def problem_with_event(event: Carried) -> str | None:
     return None
 
 
-def problem_with_need(need: Interest) -> str | None:
+def problem_with_interest(need: Interest) -> str | None:
     """Why an interest is invalid, or None.
 
     A node announces a wider interest if its own exceeds the limits (`interests`). Levels are

@@ -48,14 +48,14 @@ class OperationFacts(Struct, frozen=True, kw_only=True):
     resources: Mapping[str, Value] | None
 
 
-def first_unmet(rule: Rule, asked: OperationFacts) -> UnmetCondition | None:
+def first_unmet(rule: Rule, facts: OperationFacts) -> UnmetCondition | None:
     """Returns None if the policy applies, or would apply to some event."""
     context, policy = rule.context, rule.context.policy
-    entity = asked.entity
-    if not context.operations & OPERATION_BITS[asked.operation]:
-        return _unmet(rule, "operation", _listed(policy.operation), asked.operation)
-    if policy.channel and not any(filter_selects(each, asked.channel) for each in policy.channel):
-        return _unmet(rule, "channel", _listed(policy.channel), asked.channel)
+    entity = facts.entity
+    if not context.operations & OPERATION_BITS[facts.operation]:
+        return _unmet(rule, "operation", _listed(policy.operation), facts.operation)
+    if policy.channel and not any(filter_selects(each, facts.channel) for each in policy.channel):
+        return _unmet(rule, "channel", _listed(policy.channel), facts.channel)
     for condition, names, given, found in (
         ("client", context.client, policy.client, (entity.client,)),
         ("user", context.user, policy.user, (entity.user,)),
@@ -66,9 +66,9 @@ def first_unmet(rule: Rule, asked: OperationFacts) -> UnmetCondition | None:
             return _unmet(rule, condition, _listed(given), _listed(found) or "none")
     if context.who is not None and not context.who.selects(entity):
         return _unmet(rule, "who", policy.who, _who(entity))
-    if rule.when and not rule.when & asked.holding:
-        return _unmet(rule, "when", policy.when, _resources(rule, asked))
-    values, where = asked.values, context.where
+    if rule.when and not rule.when & facts.holding:
+        return _unmet(rule, "when", policy.when, _resources(rule, facts))
+    values, where = facts.values, context.where
     if where is not None and values is not None and where.evaluate(values) is not True:
         return _unmet(rule, "where", policy.where, _attributes(rule, values))
     return None
@@ -93,10 +93,10 @@ def _who(entity: Entity) -> str:
     return ", ".join([*parts, f"groups = {_listed(entity.groups) or 'none'}"])
 
 
-def _resources(rule: Rule, asked: OperationFacts) -> str:
-    if asked.resources is None:
+def _resources(rule: Rule, facts: OperationFacts) -> str:
+    if facts.resources is None:
         return "does not hold now"
-    return _values(sorted(rule.context.resources), asked.resources)
+    return _values(sorted(rule.context.resources), facts.resources)
 
 
 def _attributes(rule: Rule, values: Mapping[str, Value]) -> str:
@@ -148,7 +148,7 @@ class Conditions:
     def is_empty(self) -> bool:
         return not self._by_text
 
-    def carry(self, others: Conditions, holding: int) -> int:
+    def translate(self, others: Conditions, holding: int) -> int:
         """Translates the bits of `others` to these; a condition that they lack does not hold."""
         bits = 0
         for text, condition in self._by_text.items():

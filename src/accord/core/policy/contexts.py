@@ -74,7 +74,7 @@ class PolicyContext:
 
     def __init__(self, policy: Policy) -> None:
         selectors = parse_selectors(policy)
-        asked = policy.asked
+        asked = policy.resolved_preferences
         self.policy: Final = policy
         self.name: Final[str] = policy.name
         self.operations: Final[int] = _operations(policy.operation)
@@ -91,15 +91,15 @@ class PolicyContext:
         self.needs_attributes: Final[bool] = selectors.needs_attributes
         self.specificity: Final[Specificity] = _specificity(policy, selectors)
         self.order: Final[Order] = _order(policy.precedence, self.specificity)
-        self.importance: Final[int] = _said(policy.importance)
-        self.deadline_ms: Final[int] = _said(asked.deadline_ms)
+        self.importance: Final[int] = _or_unset(policy.importance)
+        self.deadline_ms: Final[int] = _or_unset(asked.deadline_ms)
         self.shaping: Final[str | None] = _shaping(asked)
         self.max_bytes: Final[int] = asked.max_bytes or 0
         self.max_pixels: Final[int] = asked.max_pixels or 0
-        self.replacement: Final[int] = _said(asked.replacement)
+        self.replacement: Final[int] = _or_unset(asked.replacement)
         # Not one of the settings: those concern deliveries, this the admission of a subscription.
         self.guarantee: Final[str | float | None] = policy.guarantee
-        self.says: Final[int] = (
+        self.settings: Final[int] = (
             IMPORTANCE * (self.importance != UNSET)
             | DEADLINE * (self.deadline_ms != UNSET)
             | SHAPING * (self.shaping is not None)
@@ -136,12 +136,12 @@ def _names(given: tuple[str, ...]) -> Names | None:
     return Names(given) if given else None
 
 
-def _said(value: int | None) -> int:
+def _or_unset(value: int | None) -> int:
     return UNSET if value is None else int(value)
 
 
-def _shaping(asked: Preferences) -> str | None:
-    return "" if asked.shaping == NO_SHAPING else asked.shaping
+def _shaping(preferences: Preferences) -> str | None:
+    return "" if preferences.shaping == NO_SHAPING else preferences.shaping
 
 
 def _specificity(policy: Policy, selectors: Selectors) -> Specificity:

@@ -51,21 +51,21 @@ class Affected(Struct, frozen=True, kw_only=True):
     has_other_conditions: bool
 
 
-def affected(old: Policies, new: Policies, open_: Iterable[OpenOperation]) -> list[Affected]:
+def find_affected(old: Policies, new: Policies, open_: Iterable[OpenOperation]) -> list[Affected]:
     """Affected operations, in the order of `open_`."""
-    found = (_compared(old, new, each) for each in open_)
+    found = (_compare(old, new, each) for each in open_)
     return [each for each in found if each is not None]
 
 
-def _compared(old: Policies, new: Policies, asked: OpenOperation) -> Affected | None:
-    entity, resources = asked.entity, asked.resources
+def _compare(old: Policies, new: Policies, operation: OpenOperation) -> Affected | None:
+    entity, resources = operation.entity, operation.resources
     if resources is None:
-        before_holding, after_holding = entity.holding, new.carry(old, entity.holding)
+        before_holding, after_holding = entity.holding, new.translate(old, entity.holding)
     else:
         before_holding = old.holding(resources, entity)
         after_holding = new.holding(resources, entity)
-    before_side, before = _outcome(old, asked, before_holding)
-    after_side, after = _outcome(new, asked, after_holding)
+    before_side, before = _outcome(old, operation, before_holding)
+    after_side, after = _outcome(new, operation, after_holding)
     was, will = granted_by(before), granted_by(after)
     changes = tuple(
         SettingChange(setting=setting, before=was[setting], after=will[setting])
@@ -76,8 +76,8 @@ def _compared(old: Policies, new: Policies, asked: OpenOperation) -> Affected | 
     if not changes and not has_other_conditions:
         return None
     return Affected(
-        operation=asked.operation,
-        channel=asked.channel,
+        operation=operation.operation,
+        channel=operation.channel,
         client=entity.client,
         user=entity.user,
         policy_before=before.policy,
@@ -87,13 +87,15 @@ def _compared(old: Policies, new: Policies, asked: OpenOperation) -> Affected | 
     )
 
 
-def _outcome(policies: Policies, asked: OpenOperation, holding: int) -> tuple[PolicySide, Grant]:
+def _outcome(
+    policies: Policies, operation: OpenOperation, holding: int
+) -> tuple[PolicySide, Grant]:
     """The outcome for events that meet no condition."""
-    view = policies.view(asked.channel)
-    entity = asked.entity.with_holding(holding)
-    if asked.operation == "publish":
+    view = policies.view(operation.channel)
+    entity = operation.entity.with_holding(holding)
+    if operation.operation == "publish":
         side = view.publisher(entity)
-    elif asked.operation == "subscribe":
+    elif operation.operation == "subscribe":
         side = view.receiver(entity)
     else:
         side = view.query(entity)

@@ -129,18 +129,18 @@ def explain(  # noqa: PLR0913 - by keyword, most are left out
     if problem := problem_with_channel(channel):
         raise PolicyError("channel", problem)
     known = None if values is None else {**values, PAYLOAD_BYTES: payload_bytes}
-    asked = [_asked(policies, operation, channel, entity, known, resources)]
+    asked = [_operation_facts(policies, operation, channel, entity, known, resources)]
     if publisher is not None:
-        shared = _of_node(resources)
-        asked.append(_asked(policies, "publish", channel, publisher, known, shared))
+        shared = _node_resources(resources)
+        asked.append(_operation_facts(policies, "publish", channel, publisher, known, shared))
     sorting = _Sorting(policies.rules, asked)
-    grant = _decided([rule for rule, _ in sorting.applying])
+    grant = _grant_of([rule for rule, _ in sorting.applying])
     decisions = tuple(
         _decision(setting, sorting.applying, grant)
         for setting in _settings(operation, sorting.applying)
     )
     return Explanation(
-        version=policies.book.version,
+        version=policies.policy_set.version,
         operation=operation,
         channel=channel,
         client=entity.client,
@@ -163,7 +163,7 @@ def _settings(operation: str, applying: Sequence[tuple[Rule, str]]) -> tuple[str
     return (*SETTINGS, GUARANTEE) if has_guarantee and operation == "subscribe" else SETTINGS
 
 
-def _asked(  # noqa: PLR0913, PLR0917
+def _operation_facts(  # noqa: PLR0913, PLR0917
     policies: Policies,
     operation: str,
     channel: str,
@@ -181,14 +181,14 @@ def _asked(  # noqa: PLR0913, PLR0917
     )
 
 
-def _of_node(resources: Mapping[str, Value] | None) -> Mapping[str, Value] | None:
+def _node_resources(resources: Mapping[str, Value] | None) -> Mapping[str, Value] | None:
     """The resources that also apply to the publisher: link resources are the receiver's."""
     if resources is None:
         return None
     return {name: value for name, value in resources.items() if name in NODE_RESOURCES}
 
 
-def _decided(applying: list[Rule]) -> Grant:
+def _grant_of(applying: list[Rule]) -> Grant:
     matching = 0
     for rule in applying:
         matching |= rule.where

@@ -73,7 +73,7 @@ class Grant:
 DEFAULT_GRANT: Final = Grant(DEFAULT_IMPORTANCE, 0, "", 0, 0, True, "")
 
 
-def ordered(grant: Grant, importance: int) -> Grant:
+def make_ordered(grant: Grant, importance: int) -> Grant:
     """The grant on an ordered channel, where all events have that importance.
 
     Shaping and replacement are off: a shaped event would arrive after later ones, a replacing event
@@ -103,19 +103,19 @@ class PolicySide:
 NO_SIDE: Final = PolicySide(0, [])
 
 
-def deciding(rules: list[Rule]) -> list[Rule]:
+def drop_overridden(rules: list[Rule]) -> list[Rule]:
     """Drops rules whose settings are all decided by earlier ones, whatever the event."""
     kept: list[Rule] = []
     decided = 0
     for rule in rules:
-        if rule.says & ~decided:
+        if rule.settings & ~decided:
             kept.append(rule)
             if not rule.where:
-                decided |= rule.says
+                decided |= rule.settings
     return kept
 
 
-def merged(left: list[Rule], right: list[Rule]) -> list[Rule]:
+def merge_rules(left: list[Rule], right: list[Rule]) -> list[Rule]:
     """Merges both lists by rank."""
     if not left or not right:
         return left or right

@@ -35,13 +35,13 @@ from accord.core.policy.grants import (
     Grant,
     PolicySide,
     decide,
-    deciding,
-    merged,
-    ordered,
+    drop_overridden,
+    make_ordered,
+    merge_rules,
 )
 from accord.core.policy.policy import CLIENT_RESOURCES, NODE_RESOURCES, PAYLOAD_BYTES
 from accord.core.policy.policy_set import PolicySet
-from accord.core.policy.rules import Rule, RuleIndex, in_order, selected
+from accord.core.policy.rules import Rule, RuleIndex, select_rules, sort_contexts
 from accord.core.predicates.index import FrameMatches, Index
 
 __all__ = [
@@ -54,7 +54,7 @@ __all__ = [
     "PolicySide",
 ]
 
-ORDERED_GRANT: Final = ordered(DEFAULT_GRANT, DEFAULT_GRANT.importance)
+ORDERED_GRANT: Final = make_ordered(DEFAULT_GRANT, DEFAULT_GRANT.importance)
 
 # Cache limits; evicted results are computed again.
 MAX_VIEWS: Final = 10_000
@@ -99,7 +99,7 @@ class ChannelPolicies:
         self._conditions: list[Condition] = []
         self._index: Index | None = None  # of the same conditions, keyed by their bits
         self._needs_size = False
-        self._asked = 0
+        self._condition_bits = 0
         self._publishers: dict[Key, CandidateRules] = {}
         self._receivers: dict[Key, CandidateRules] = {}
         self._queries: dict[Key, CandidateRules] = {}
@@ -156,13 +156,13 @@ class ChannelPolicies:
             return ORDERED_GRANT
         granted = self.grant(publisher, receiver, matching)
         common = self.grant(NO_SIDE if is_same_order else publisher, receiver)
-        return ordered(granted, common.importance)
+        return make_ordered(granted, common.importance)
 
     def publish_grant(self, publisher: PolicySide, matching: int = 0) -> Grant:
         """The grant of one operation by itself: accepting an event, replying to a query."""
         return self.grant(publisher, NO_SIDE, matching)
 
-    def forget(self) -> None:
+    def clear_caches(self) -> None:
         """Empties the caches."""
         self._publishers.clear()
         self._receivers.clear()
@@ -185,25 +185,25 @@ class ChannelPolicies:
         for index in self._indexes:
             index.find(entity, operation, found)
         self._policies.count_case()
-        rules = selected(found, entity)
+        rules = select_rules(found, entity)
         case = CandidateRules(rules) if rules else self._policies.no_case
         cases[entity.key] = case
         return case
 
     def _resolve(self, case: CandidateRules, holding: int) -> PolicySide:
         applying = [rule for rule in case.rules if not rule.when or rule.when & holding]
-        side = self._policies.side_of(deciding(applying))
+        side = self._policies.side_of(drop_overridden(applying))
         for rule in side.rules:
-            if rule.where and not rule.where & self._asked:
-                self._ask(rule)
+            if rule.where and not rule.where & self._condition_bits:
+                self._add_condition(rule)
         if len(case.sides) >= _MAX_SIDES_OF_CASE:
             case.sides.clear()
         case.sides[holding] = side
         return side
 
-    def _ask(self, rule: Rule) -> None:
+    def _add_condition(self, rule: Rule) -> None:
         self._conditions.append(self._policies.where_of(rule))
-        self._asked |= rule.where
+        self._condition_bits |= rule.where
         self._index = None
         self._needs_size = self._needs_size or PAYLOAD_BYTES in rule.context.attributes
         self.has_conditions = True
@@ -218,10 +218,13 @@ class Policies:
     """
 
     def __init__(
-        self, book: PolicySet, contexts: list[PolicyContext] | None = None, is_indexed: bool = True
+        self,
+        policy_set: PolicySet,
+        contexts: list[PolicyContext] | None = None,
+        is_indexed: bool = True,
     ) -> None:
         """Without indexing; `index` must complete before the first decision."""
-        self.book: Final = book
+        self.policy_set: Final = policy_set
         self.grants: Final[dict[int, Grant]] = {0: DEFAULT_GRANT}
         self.no_case: Final = CandidateRules([])
         self.node_resources: frozenset[str] = frozenset()
@@ -230,18 +233,18 @@ class Policies:
         self.guaranteeing: Final[list[Rule]] = []  # rules that decide guarantees
         self._conditional: dict[tuple[int, int], Grant] = {}
         self._sides: dict[tuple[int, ...], PolicySide] = {(): NO_SIDE}
-        self._made = 0
+        self._last_side = 0
         self._views: dict[str, ChannelPolicies] = {}
         self._cases = 0
         self._whens = Conditions()
         self._wheres = Conditions()
-        self._anywhere = RuleIndex()
+        self._any_channel = RuleIndex()
         self._by_channel: ChannelMap[RuleIndex] = ChannelMap()
-        self._resourceful = RuleIndex()
-        self._concerns: dict[Key, list[Condition]] = {}
+        self._resource_rules = RuleIndex()
+        self._by_entity: dict[Key, list[Condition]] = {}
         if contexts is None:
-            contexts = [PolicyContext(policy) for policy in book.policies]
-        self._contexts = in_order(contexts)
+            contexts = [PolicyContext(policy) for policy in policy_set.policies]
+        self._contexts = sort_contexts(contexts)
         if is_indexed:
             self.index(len(contexts))
 
@@ -266,11 +269,13 @@ class Policies:
         """The bits of the conditions on resources that hold; for an entity, those it depends on."""
         if self._whens.is_empty:
             return 0
-        return bits_of(self._whens.all() if entity is None else self._concerning(entity), resources)
+        return bits_of(
+            self._whens.all() if entity is None else self._conditions_for(entity), resources
+        )
 
-    def carry(self, old: Policies, holding: int) -> int:
+    def translate(self, old: Policies, holding: int) -> int:
         """Translates the bits of `old` to these; new conditions do not hold yet."""
-        return self._whens.carry(old._whens, holding) if holding else 0
+        return self._whens.translate(old._whens, holding) if holding else 0
 
     def where_of(self, rule: Rule) -> Condition:
         predicate = rule.context.where
@@ -285,15 +290,15 @@ class Policies:
             if len(self._sides) >= MAX_SIDES:
                 self._sides.clear()
                 self._sides[()] = NO_SIDE
-            self._made += 1
-            side = self._sides[key] = PolicySide(self._made, rules)
+            self._last_side += 1
+            side = self._sides[key] = PolicySide(self._last_side, rules)
         return side
 
     def decide(self, publisher: PolicySide, receiver: PolicySide) -> Grant:
         if len(self.grants) >= MAX_GRANTS:
             self.grants.clear()
             self.grants[0] = DEFAULT_GRANT
-        grant = decide(merged(publisher.rules, receiver.rules), 0)
+        grant = decide(merge_rules(publisher.rules, receiver.rules), 0)
         self.grants[publisher.number << 31 | receiver.number] = grant
         return grant
 
@@ -305,7 +310,7 @@ class Policies:
         if grant is None:
             if len(self._conditional) >= MAX_GRANTS:
                 self._conditional.clear()
-            grant = decide(merged(publisher.rules, receiver.rules), matching)
+            grant = decide(merge_rules(publisher.rules, receiver.rules), matching)
             self._conditional[key] = grant
         return grant
 
@@ -314,41 +319,41 @@ class Policies:
         self._cases += 1
         if self._cases > MAX_CASES:
             for view in self._views.values():
-                view.forget()
+                view.clear_caches()
             self._cases = 1
 
     def _view(self, channel: str) -> ChannelPolicies:
         indexes = self._by_channel.select(channel)
-        if not self._anywhere.is_empty:
-            indexes.append(self._anywhere)
+        if not self._any_channel.is_empty:
+            indexes.append(self._any_channel)
         if len(self._views) >= MAX_VIEWS:
             del self._views[next(iter(self._views))]
         view = self._views[channel] = ChannelPolicies(channel, indexes, self)
         return view
 
-    def _concerning(self, entity: Entity) -> list[Condition]:
-        conditions = self._concerns.get(entity.key)
+    def _conditions_for(self, entity: Entity) -> list[Condition]:
+        conditions = self._by_entity.get(entity.key)
         if conditions is None:
             found: dict[int, Rule] = {}
-            self._resourceful.find(entity, PUBLISH | SUBSCRIBE | QUERY, found)
+            self._resource_rules.find(entity, PUBLISH | SUBSCRIBE | QUERY, found)
             named = {
                 rule.when: rule.context.when
                 for rule in found.values()
                 if rule.context.selects(entity)
             }
             conditions = [self._whens.get(when) for when in named.values() if when is not None]
-            if len(self._concerns) >= MAX_CONCERNS:
-                self._concerns.clear()
-            self._concerns[entity.key] = conditions
+            if len(self._by_entity) >= MAX_CONCERNS:
+                self._by_entity.clear()
+            self._by_entity[entity.key] = conditions
         return conditions
 
     def _index(self, rule: Rule) -> None:
         if rule.when:
-            self._resourceful.add(rule)
+            self._resource_rules.add(rule)
             self.node_resources |= rule.context.resources & NODE_RESOURCES
             self.client_resources |= rule.context.resources & CLIENT_RESOURCES
         if not rule.context.channels:
-            self._anywhere.add(rule)
+            self._any_channel.add(rule)
         for pattern in rule.context.channels:
             index = self._by_channel.get(pattern)
             if index is None:
@@ -361,18 +366,18 @@ SLICE: Final = 100
 
 
 def compile_in_slices(
-    book: PolicySet, previous: Policies | None = None, slice_size: int = SLICE
+    policy_set: PolicySet, previous: Policies | None = None, slice_size: int = SLICE
 ) -> Generator[None, None, Policies]:
-    """Compiles the policies of `book`, a slice at a time."""
+    """Compiles the policies of `policy_set`, a slice at a time."""
     known = {} if previous is None else {rule.context.name: rule.context for rule in previous.rules}
     contexts: list[PolicyContext] = []
-    for number, policy in enumerate(book.policies, start=1):
+    for number, policy in enumerate(policy_set.policies, start=1):
         before = known.get(policy.name)
         is_known = before is not None and before.policy == policy
         contexts.append(before if before is not None and is_known else PolicyContext(policy))
         if number % slice_size == 0:
             yield
-    policies = Policies(book, contexts, is_indexed=False)
+    policies = Policies(policy_set, contexts, is_indexed=False)
     yield
     while policies.index(slice_size):
         yield
@@ -392,7 +397,7 @@ def resolve_in_slices(
     for number, (channel, entity) in enumerate(open_, start=1):
         holding = entity.holding
         if previous is not None:
-            holding = policies.carry(previous, holding)
+            holding = policies.translate(previous, holding)
         view = policies.view(channel)
         policies.holding({}, entity)
         asking = entity.with_holding(holding)

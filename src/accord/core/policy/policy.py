@@ -51,7 +51,7 @@ class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     guarantee: str | float | None = None
 
     @property
-    def asked(self) -> Preferences:
+    def resolved_preferences(self) -> Preferences:
         """The preferences, with a preset resolved by name."""
         if isinstance(self.preferences, str):
             return PRESETS[self.preferences]

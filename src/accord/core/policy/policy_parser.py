@@ -37,7 +37,11 @@ def policy_from(document: object, place: str = "policy", name: str | None = None
     }
     own_name = document_fields.name(given.get("name", name), under(place, "name"))
     policy = msgspec.convert({**values, "name": own_name}, Policy)
-    if policy.importance is None and policy.asked.is_empty and policy.guarantee is None:
+    if (
+        policy.importance is None
+        and policy.resolved_preferences.is_empty
+        and policy.guarantee is None
+    ):
         problem = "expected importance, preferences or a guarantee: it decides nothing"
         raise PolicyError(place, problem)
     if policy.guarantee is not None and policy.where:

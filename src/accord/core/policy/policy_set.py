@@ -107,11 +107,11 @@ __all__ = [
     "STRATEGIES",
     "ClientLimit",
     "PolicySet",
-    "book_from",
     "document",
     "parse_policy_set",
     "policy_document",
     "policy_from",
+    "policy_set_from",
     "render_policy_set",
     "with_policy",
     "with_settings",
@@ -158,9 +158,9 @@ class PolicySet(Struct, frozen=True, kw_only=True):
         return next((policy for policy in self.policies if policy.name == name), None)
 
 
-def with_policy(book: PolicySet, policy: Policy) -> PolicySet:
+def with_policy(policy_set: PolicySet, policy: Policy) -> PolicySet:
     """The next version, with `policy` replacing the one of its name, or appended."""
-    policies = list(book.policies)
+    policies = list(policy_set.policies)
     places = [place for place, each in enumerate(policies) if each.name == policy.name]
     if places:
         policies[places[0]] = policy
@@ -168,27 +168,27 @@ def with_policy(book: PolicySet, policy: Policy) -> PolicySet:
         policies.append(policy)
     else:
         raise PolicyError("policies", f"at most {MAX_POLICIES} accepted")
-    return replace(book, version=book.version + 1, policies=tuple(policies))
+    return replace(policy_set, version=policy_set.version + 1, policies=tuple(policies))
 
 
-def without_policy(book: PolicySet, name: str) -> PolicySet:
+def without_policy(policy_set: PolicySet, name: str) -> PolicySet:
     """The next version, without the policy of that name."""
-    policies = tuple(policy for policy in book.policies if policy.name != name)
-    if len(policies) == len(book.policies):
+    policies = tuple(policy for policy in policy_set.policies if policy.name != name)
+    if len(policies) == len(policy_set.policies):
         raise PolicyError(f'policy "{name}"', "there is none of this name")
-    return replace(book, version=book.version + 1, policies=policies)
+    return replace(policy_set, version=policy_set.version + 1, policies=policies)
 
 
-def with_version(book: PolicySet, version: int) -> PolicySet:
-    return replace(book, version=version)
+def with_version(policy_set: PolicySet, version: int) -> PolicySet:
+    return replace(policy_set, version=version)
 
 
 def parse_policy_set(text: str, *, is_json: bool = False) -> PolicySet:
     """Parses a policy set; raises PolicyError at the first problem."""
-    return book_from(decode(text, is_json=is_json))
+    return policy_set_from(decode(text, is_json=is_json))
 
 
-def book_from(document: object) -> PolicySet:
+def policy_set_from(document: object) -> PolicySet:
     """Builds a policy set from a decoded TOML or JSON document."""
     given = document_fields.table(document, ("version", *_SETTINGS, "policies"), "")
     settings: dict[str, object] = {name: given[name] for name in _SETTINGS if name in given}
@@ -200,58 +200,61 @@ def book_from(document: object) -> PolicySet:
     return replace(book, version=version, policies=tuple(policies))
 
 
-def with_settings(book: PolicySet, document: object) -> PolicySet:
+def with_settings(policy_set: PolicySet, document: object) -> PolicySet:
     """The next version, with the settings in `document`; null removes a bandwidth."""
     if not isinstance(document, Mapping):
         raise PolicyError("settings", f"expected a table, got {document_fields.shown(document)}")
     document = dict(document)
     document_fields.table(document, _SETTINGS, "")
-    return replace(_with_settings(book, document), version=book.version + 1)
+    return replace(_with_settings(policy_set, document), version=policy_set.version + 1)
 
 
-def document(book: PolicySet) -> dict[str, object]:
+def document(policy_set: PolicySet) -> dict[str, object]:
     """A document for JSON: bandwidths in bit/s, durations in ms, null for no limit."""
     return {
-        "version": book.version,
-        "strategy": book.strategy,
-        "shaping": book.shaping,
-        "bandwidth": book.bandwidth_bps,
-        "client_bandwidth": book.client_bandwidth_bps,
-        "weights": list(book.weights),
+        "version": policy_set.version,
+        "strategy": policy_set.strategy,
+        "shaping": policy_set.shaping,
+        "bandwidth": policy_set.bandwidth_bps,
+        "client_bandwidth": policy_set.client_bandwidth_bps,
+        "weights": list(policy_set.weights),
         "limits": [
-            {"client": limit.client, "bandwidth": limit.bandwidth_bps} for limit in book.limits
+            {"client": limit.client, "bandwidth": limit.bandwidth_bps}
+            for limit in policy_set.limits
         ],
-        "policies": [policy_document(policy) for policy in book.policies],
+        "policies": [policy_document(policy) for policy in policy_set.policies],
     }
 
 
-def write_json(book: PolicySet) -> str:
-    return msgspec.json.encode(document(book)).decode()
+def write_json(policy_set: PolicySet) -> str:
+    return msgspec.json.encode(document(policy_set)).decode()
 
 
-def render_policy_set(book: PolicySet) -> str:
+def render_policy_set(policy_set: PolicySet) -> str:
     """Renders TOML, with units."""
-    return write_toml(document(book))
+    return write_toml(document(policy_set))
 
 
-def _with_settings(book: PolicySet, document: dict[str, object]) -> PolicySet:
+def _with_settings(policy_set: PolicySet, document: dict[str, object]) -> PolicySet:
     for field, value in document.items():
         if field in ("bandwidth", "client_bandwidth"):
             limit = document_fields.bandwidth(value, field)
-            book = (
-                replace(book, bandwidth_bps=limit)
+            policy_set = (
+                replace(policy_set, bandwidth_bps=limit)
                 if field == "bandwidth"
-                else replace(book, client_bandwidth_bps=limit)
+                else replace(policy_set, client_bandwidth_bps=limit)
             )
         elif field == "strategy":
-            book = replace(book, strategy=document_fields.choice(value, STRATEGIES, field))
+            policy_set = replace(
+                policy_set, strategy=document_fields.choice(value, STRATEGIES, field)
+            )
         elif field == "shaping":
-            book = replace(book, shaping=document_fields.boolean(value, field))
+            policy_set = replace(policy_set, shaping=document_fields.boolean(value, field))
         elif field == "weights":
-            book = replace(book, weights=_weights(value))
+            policy_set = replace(policy_set, weights=_weights(value))
         else:
-            book = replace(book, limits=_limits(value))
-    return book
+            policy_set = replace(policy_set, limits=_limits(value))
+    return policy_set
 
 
 def _weights(value: object) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ class Rule:
     def __init__(self, context: PolicyContext, rank: int, when: int, where: int) -> None:
         self.context: Final = context
         self.operations: Final[int] = context.operations
-        self.says: Final[int] = context.says
+        self.settings: Final[int] = context.settings
         self.rank: Final = rank
         self.when: Final = when
         self.where: Final = where
@@ -103,7 +103,7 @@ class RuleIndex:
         self._by_node.find(entity.node, operations, found)
 
 
-def in_order(contexts: list[PolicyContext]) -> list[PolicyContext]:
+def sort_contexts(contexts: list[PolicyContext]) -> list[PolicyContext]:
     """Sorts contexts in the order in which they decide; ties keep the order of the policy set."""
     return sorted(contexts, key=_order_of)
 
@@ -112,16 +112,16 @@ def _order_of(context: PolicyContext) -> Order:
     return context.order
 
 
-def selected(found: dict[int, Rule], entity: Entity) -> list[Rule]:
+def select_rules(found: dict[int, Rule], entity: Entity) -> list[Rule]:
     """Rules that apply to `entity`, in order, up to the point where every setting is decided."""
     rules: list[Rule] = []
     decided = 0
     for rank in sorted(found):
         rule = found[rank]
-        if rule.says & ~decided and rule.context.selects(entity):
+        if rule.settings & ~decided and rule.context.selects(entity):
             rules.append(rule)
             if not rule.when and not rule.where:
-                decided |= rule.says
+                decided |= rule.settings
                 if decided == EVERYTHING:
                     break
     return rules

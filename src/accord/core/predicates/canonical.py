@@ -42,18 +42,18 @@ from accord.core.predicates.tree import (
 
 def canonical(node: Expr) -> Expr:
     """Returns an equal condition in canonical form."""
-    return _settle(_condition(node, is_negated=False))
+    return _unknown_to_false(_condition(node, is_negated=False))
 
 
-def _settle(node: Expr) -> Expr:
+def _unknown_to_false(node: Expr) -> Expr:
     """Replaces unknown by FALSE wherever only AND and OR are above it."""
     match node:
         case Literal(None):
             return FALSE
         case And(items):
-            return _all_of(map(_settle, items))
+            return _all_of(map(_unknown_to_false, items))
         case Or(items):
-            return _any_of(map(_settle, items))
+            return _any_of(map(_unknown_to_false, items))
     return node
 
 

@@ -60,7 +60,7 @@ class NameBits:
     def __init__(self) -> None:
         self._bits: dict[str, int] = {}
 
-    def needed(self, names: Iterable[str]) -> Bits:
+    def assign(self, names: Iterable[str]) -> Bits:
         """The bits of all `names`, assigned if they have none yet."""
         mask = 0
         for name in names:
@@ -174,9 +174,9 @@ class Clause:
     """One term of the predicate registered under `key`.
 
     `points` are its equalities and `names` the attributes it requires: partitions divide clauses by
-    them; `needs` are the bits of those names. A grid decides by `ranges`; `is_decided` is set if
-    nothing is left to check then. `partition`, `block`, `slot` and `is_listed` locate the clause,
-    and belong to its container.
+    them; `required_bits` are the bits of those names. A grid decides by `ranges`; `is_decided` is
+    set if nothing is left to check then. `partition`, `block`, `slot` and `is_listed` locate the
+    clause, and belong to its container.
     """
 
     __slots__ = (
@@ -190,10 +190,10 @@ class Clause:
         "is_only",
         "key",
         "names",
-        "needs",
         "partition",
         "points",
         "ranges",
+        "required_bits",
         "slot",
     )
 
@@ -231,7 +231,7 @@ class Clause:
         names = [name for name, allowed in term.sets.items() if not allowed.has_null]
         names += [PATH + test.path for test in term.paths]
         self.names = tuple(dict.fromkeys(map(sys.intern, names)))
-        self.needs: Bits = name_bits.needed(self.names)
+        self.required_bits: Bits = name_bits.assign(self.names)
 
     def matches(self, view: EventView) -> bool:
         numbers = view.numbers

@@ -29,7 +29,7 @@ from accord.core.predicates.clause import PATH, AxisKey, Bits, Clause, EventView
 from accord.core.predicates.value_sets import LOWEST
 
 BATCH: Final = 8  # clauses, so that each batch is one byte of every row
-PATIENCE: Final = 64  # events that scan the waiting clauses before these are inserted anyway
+MAX_LOOKUPS: Final = 64  # events that scan the waiting clauses before these are inserted anyway
 MAX_BLOCK: Final = 32_768
 MAX_AXES: Final = 32
 CELLS: Final = 64
@@ -122,7 +122,7 @@ class Block:
         self._ranges = 0
         self._outside = 0  # ranges with a bound beyond the first or last cut
         self._table: NDArray[np.uint64] = np.zeros((len(bounds) * _ROWS, 2, words), np.uint64)
-        self.take(clauses)
+        self.add(clauses)
 
     def _lay_out_cuts(self) -> None:
         """Sorts all cuts into one array; beyond them infinity, the key of an absent value."""
@@ -156,14 +156,14 @@ class Block:
         return all(key in self._numbers for key, _, _ in clause.ranges)
 
     @property
-    def wants_new_cuts(self) -> bool:
+    def should_recut(self) -> bool:
         """Whether the cells have become too large for most clauses, or for the latest ones."""
         return len(self.clauses) in _CUT_AGAIN_AT or 4 * self._outside > max(256, self._ranges)
 
     def grow(self) -> None:
         self._table = np.concatenate((self._table, np.zeros_like(self._table)), axis=2)
 
-    def take(self, clauses: list[Clause]) -> None:
+    def add(self, clauses: list[Clause]) -> None:
         """Adds clauses, for which there are axes and room, to the free bits of the last byte."""
         start = len(self.clauses)
         for slot, clause in enumerate(clauses, start):
@@ -261,16 +261,16 @@ def numbers_of(mask: Bits) -> list[int]:
 class Grid:
     """Clauses in blocks, and those that wait to be inserted."""
 
-    __slots__ = ("_axes", "_blocks", "_looks", "_waiting", "size")
+    __slots__ = ("_axes", "_blocks", "_lookups", "_waiting", "size")
 
     def __init__(self) -> None:
         self.size = 0
         self._axes: set[AxisKey] = set()
         self._blocks: list[Block] = []
         self._waiting: list[Clause] = []
-        self._looks = 0
+        self._lookups = 0
 
-    def takes(self, clause: Clause) -> bool:
+    def can_add(self, clause: Clause) -> bool:
         """Whether `clause` fits without more than MAX_AXES axes."""
         return len(self._axes.union(key for key, _, _ in clause.ranges)) <= MAX_AXES
 
@@ -279,19 +279,19 @@ class Grid:
         self._axes.update(key for key, _, _ in clause.ranges)
         self._waiting.append(clause)
         if len(self._waiting) == BATCH:
-            self._take_in()
+            self._insert_batch()
 
-    def _take_in(self) -> None:
-        batch, self._waiting, self._looks = self._waiting, [], 0
+    def _insert_batch(self) -> None:
+        batch, self._waiting, self._lookups = self._waiting, [], 0
         block = self._blocks[-1] if self._blocks else None
         if block is None or len(block.clauses) >= MAX_BLOCK:
             self._blocks.append(Block(batch, 1))
-        elif block.is_sparse or block.wants_new_cuts or not all(map(block.knows, batch)):
+        elif block.is_sparse or block.should_recut or not all(map(block.knows, batch)):
             self._rebuild(block, batch)
         else:
             if block.is_full:
                 block.grow()
-            block.take(batch)
+            block.add(batch)
 
     def remove(self, clause: Clause) -> None:
         self.size -= 1
@@ -317,9 +317,9 @@ class Grid:
     def collect(self, view: EventView) -> None:
         """Records what matches in `view`."""
         if self._waiting:
-            self._looks += 1
-            if self._looks > PATIENCE:
-                self._take_in()
+            self._lookups += 1
+            if self._lookups > MAX_LOOKUPS:
+                self._insert_batch()
         for clause in self._waiting:
             view.work += 1
             if view.work > view.limit:

@@ -6,8 +6,8 @@ different attributes, to one that only events with this attribute reach; all oth
 several choices a clause takes the smallest sub-partition. Sub-partitions divide in the same way by
 the remaining conditions, so the depth is bounded by a clause's conditions.
 
-Even a short list is not scanned: `_needs` holds, in lanes of 64 bits, the names that each clause
-needs, and one addition over all lanes shows which need none that the event lacks.
+Even a short list is not scanned: `_required_bits` holds, in lanes of 64 bits, the names that each
+clause needs, and one addition over all lanes shows which need none that the event lacks.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class ClausePartition:
         "_grid",
         "_is_divided",
         "_names_vary",
-        "_needs",
         "_origin",
         "_parent",
-        "_settled",
+        "_required_bits",
+        "_resolved_names",
         "size",
     )
 
@@ -52,11 +52,11 @@ class ClausePartition:
         self.size = 0
         self._parent = parent
         self._origin = origin  # the name, and value if any, by which the parent divided
-        self._settled: frozenset[str] = frozenset()
+        self._resolved_names: frozenset[str] = frozenset()
         if parent is not None and origin is not None:
-            self._settled = parent._settled | {origin[0]}
+            self._resolved_names = parent._resolved_names | {origin[0]}
         self._clauses: list[Clause] = []
-        self._needs: Bits = 0
+        self._required_bits: Bits = 0
         self._is_divided = False
         self._names_vary = False
         self._by_value: dict[str, dict[Hashable, ClausePartition]] = {}
@@ -94,7 +94,7 @@ class ClausePartition:
         count = len(self._clauses)
         slots: Iterable[int] = range(count)
         if _FEW < count <= LISTED:
-            lacking: Bits = self._needs & view.absent * _ONES[count]
+            lacking: Bits = self._required_bits & view.absent * _ONES[count]
             ruled_out: Bits = (lacking + _ALMOST[count]) & _TOPS[count]
             if ruled_out == _TOPS[count]:
                 return
@@ -121,18 +121,18 @@ class ClausePartition:
         clause.slot = len(self._clauses)
         self._clauses.append(clause)
         if clause.slot < LISTED:
-            self._needs |= clause.needs << (_LANE * clause.slot)
+            self._required_bits |= clause.required_bits << (_LANE * clause.slot)
 
     def _divide(self) -> None:
         self._is_divided = True
-        listed, self._clauses, self._needs = self._clauses, [], 0
+        listed, self._clauses, self._required_bits = self._clauses, [], 0
         names = {name for clause in listed for name in clause.names}
-        self._names_vary = len(names - self._settled) > MAX_AXES
+        self._names_vary = len(names - self._resolved_names) > MAX_AXES
         for clause in listed:
             self._place(clause)
 
     def _place(self, clause: Clause) -> None:
-        points = [(name, key) for name, key in clause.points if name not in self._settled]
+        points = [(name, key) for name, key in clause.points if name not in self._resolved_names]
         if points:
             name, key = min(points, key=self._size_by_value)
             child = self._by_value.setdefault(name, {}).get(key)
@@ -140,9 +140,9 @@ class ClausePartition:
                 child = self._by_value[name][key] = ClausePartition(self, (name, key))
             child.add(clause)
             return
-        names = [name for name in clause.names if name not in self._settled]
+        names = [name for name in clause.names if name not in self._resolved_names]
         grid = Grid() if self._grid is None else self._grid
-        if not (self._names_vary and names) and grid.takes(clause):
+        if not (self._names_vary and names) and grid.can_add(clause):
             clause.partition, clause.is_listed = self, False
             grid.add(clause)
             self._grid = grid
@@ -162,7 +162,7 @@ class ClausePartition:
         child = self._by_name.get(name)
         return 0 if child is None else child.size
 
-    def _forget(self, clause: Clause) -> None:
+    def _discard(self, clause: Clause) -> None:
         """Removes `clause` from its list or grid."""
         if not clause.is_listed:
             assert self._grid is not None
@@ -170,7 +170,7 @@ class ClausePartition:
             if not self._grid.size:
                 self._grid = None
         else:
-            listed, self._clauses, self._needs = self._clauses, [], 0
+            listed, self._clauses, self._required_bits = self._clauses, [], 0
             for other in listed:
                 if other is not clause:
                     self._list(other)
@@ -191,7 +191,7 @@ def remove(clause: Clause) -> None:
     """Removes `clause` from its partition, and drops partitions that this empties."""
     partition = clause.partition
     assert partition is not None
-    partition._forget(clause)
+    partition._discard(clause)
     while partition is not None:
         partition.size -= 1
         parent = partition._parent

@@ -151,7 +151,7 @@ class Relations:
         candidates = satisfied == self._limit_counts.all
         if not asked.terms:
             candidates[:] = True
-        return self._answer(
+        return self._classify(
             asked, candidates, lambda row: covers_terms(row.terms, asked.terms, self._most_sides)
         )
 
@@ -167,7 +167,7 @@ class Relations:
                 inside[column.rows.all[within]] = True
             candidates &= inside
         candidates |= self._is_void.all
-        return self._answer(
+        return self._classify(
             asked, candidates, lambda row: covers_terms(asked.terms, row.terms, self._most_sides)
         )
 
@@ -176,12 +176,12 @@ class Relations:
         asked = _row(None, predicate)
         candidates = np.ones(len(self._rows), dtype=np.bool_)
         for limit in asked.limits:
-            for rows in self._apart(limit, is_plain=asked.is_plain):
+            for rows in self._disjoint(limit, is_plain=asked.is_plain):
                 candidates[rows] = False
         strangers = self._is_exact.all & asked.is_exact
         for name in asked.names & self._mentions.keys():
             strangers[self._mentions[name].all] = False
-        return self._answer(
+        return self._classify(
             asked, candidates, lambda row: intersects_terms(row.terms, asked.terms), strangers
         )
 
@@ -202,7 +202,7 @@ class Relations:
             column.low.append(limit.low)
             column.high.append(limit.high)
 
-    def _apart(self, limit: _Limit, *, is_plain: bool) -> Iterator[NDArray[np.int64]]:
+    def _disjoint(self, limit: _Limit, *, is_plain: bool) -> Iterator[NDArray[np.int64]]:
         """Rows that allow nothing of what `limit` allows."""
         for kind in self._kinds_of.get(limit.name, ()):
             column = self._columns[limit.name, kind]
@@ -215,24 +215,24 @@ class Relations:
                 apart |= ((high == limit.low) | (low == limit.high)) & self._is_plain.all[rows]
             yield rows[apart]
 
-    def _answer(
+    def _classify(
         self,
-        asked: _Row,
+        subject: _Row,
         candidates: Mask,
-        ask: Callable[[_Row], bool | None],
+        compare: Callable[[_Row], bool | None],
         known: Mask | None = None,
     ) -> Related:
         """Sorts `candidates` by what is `known` of them already, or else by comparison."""
         candidates &= self._is_alive.all
         if known is None:
             known = np.zeros(len(candidates), dtype=np.bool_)
-        if asked.is_plain:
+        if subject.is_plain:
             known |= self._is_plain.all
         found = Related([], [])
         found.yes.extend(self._rows[number].key for number in np.flatnonzero(candidates & known))
         for number in np.flatnonzero(candidates & ~known):
             row = self._rows[number]
-            answer = ask(row)
+            answer = compare(row)
             if answer is not False:
                 (found.yes if answer else found.unknown).append(row.key)
         return found

@@ -60,7 +60,7 @@ def parse_selector(text: str) -> Expr:
     try:
         parsed = _grammar().parse(text)
     except UnexpectedInput as error:
-        raise _mistake(error, text) from None
+        raise _syntax_error(error, text) from None
     _check_depth(parsed, text)
     return _Builder(text).condition(parsed)
 
@@ -317,7 +317,7 @@ _EXPECTED: Final = {
 }
 
 
-def _mistake(error: UnexpectedInput, text: str) -> PredicateError:
+def _syntax_error(error: UnexpectedInput, text: str) -> PredicateError:
     if isinstance(error, UnexpectedToken):
         token, wanted = error.token, set(error.accepts or error.expected)
         if token.type == "$END":
@@ -339,7 +339,7 @@ def _word_at(text: str, position: int) -> str:
     return text[position:end]
 
 
-def _error_at(position: int, problem: str, wanted: set[str], text: str) -> PredicateError:
-    named = sorted({_EXPECTED.get(name, name.lstrip("_")) for name in wanted} - {""})
+def _error_at(position: int, problem: str, accepted: set[str], text: str) -> PredicateError:
+    named = sorted({_EXPECTED.get(name, name.lstrip("_")) for name in accepted} - {""})
     expected = " or ".join(filter(None, (", ".join(named[:-1]), *named[-1:])))
     return PredicateError(problem, text=text, position=position, expected=expected)

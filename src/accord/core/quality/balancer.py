@@ -16,7 +16,7 @@ import msgspec
 from accord.core.quality.costs import cheapest
 from accord.core.quality.dependencies import ProfileDependencies, RequiredScores
 from accord.core.quality.match_groups import ProfileCopy
-from accord.core.quality.mechanisms import Mechanism, MechanismRepository, advises, better_way
+from accord.core.quality.mechanisms import Mechanism, MechanismRepository, advises, better_direction
 from accord.core.quality.messages import AdaptationDecision
 from accord.core.quality.profiles import Coupling, ScoredCapabilities, ScoredCapability
 from accord.core.quality.properties import Better, Property
@@ -47,7 +47,7 @@ class UnmetDemand(msgspec.Struct, frozen=True):
     """The demand that options are weighed for: an expectation that is not satisfied."""
 
     expectation: str
-    needs: RequiredScores
+    required: RequiredScores
     most: RequiredScores  # scores beyond which nothing is gained; absent: no bound
     utility: float
     missing: int = 1
@@ -65,63 +65,63 @@ class Balancer:
     def __init__(
         self,
         repository: MechanismRepository,
-        reliance: ProfileDependencies,
+        dependencies: ProfileDependencies,
         is_broken: Callable[[str, ProfileCopy], bool],
         utility_of: Callable[[str], float],
     ) -> None:
         self._repository = repository
-        self._reliance = reliance
+        self._dependencies = dependencies
         self._is_broken = is_broken
         self._utility_of = utility_of
 
     def decide(
-        self, question: UnmetDemand, candidates: Iterable[Candidate], strategy: AdaptationStrategy
+        self, demand: UnmetDemand, candidates: Iterable[Candidate], strategy: AdaptationStrategy
     ) -> AdaptationChoice:
         options: dict[str, Option] = {}
         is_conflict = False
         for candidate in candidates:
-            option = self._option(question, candidate)
+            option = self._option(demand, candidate)
             if option is None:
                 is_conflict = True
             else:
                 options.setdefault(candidate.copy[0], option)
-            if len(options) >= max(MAX_OPTIONS, question.missing):
+            if len(options) >= max(MAX_OPTIONS, demand.missing):
                 break
-        if len(options) < question.missing:
+        if len(options) < demand.missing:
             return AdaptationChoice(
                 (), AdaptationDecision.CONFLICT if is_conflict else AdaptationDecision.FAILED
             )
         return strategy.decide(
             AdaptationCase(
-                question.expectation,
-                question.utility,
-                question.missing,
+                demand.expectation,
+                demand.utility,
+                demand.missing,
                 tuple(options.values()),
-                question.other_cost,
-                question.is_outranked,
+                demand.other_cost,
+                demand.is_outranked,
             )
         )
 
-    def _option(self, question: UnmetDemand, candidate: Candidate) -> Option | None:
+    def _option(self, demand: UnmetDemand, candidate: Candidate) -> Option | None:
         """Returns None if it would break as much utility as it brings, or the demand itself."""
         lacking = {
             name: least
-            for name, least in question.needs.items()
+            for name, least in demand.required.items()
             if candidate.offers[name].current < least
         }
         moves: list[PropertyMove] = []
         shifts: dict[str, float] = {}
         cost = more = 0.0
-        for name in question.needs:
+        for name in demand.required:
             offer = candidate.offers[name]
             if name not in lacking:
                 cost += offer.cost(offer.current)
             else:
-                most = question.most.get(name, offer.best)
+                most = demand.most.get(name, offer.best)
                 score, price = target_of(offer, lacking[name], most)
                 cost += price
                 more += price - offer.cost(offer.current)
-                ways = self._ways(question, candidate, name, score, lacking)
+                ways = self._mechanisms_for(demand, candidate, name, score, lacking)
                 if candidate.is_local and not ways:
                     return None
                 moves.append(PropertyMove(name, lacking[name], score, ways))
@@ -131,20 +131,20 @@ class Balancer:
                         continue  # no other property changes
                     for on, by in _shifts(candidate, mechanism, name, score, lacking).items():
                         shifts[on] = shifts.get(on, 0.0) + by
-        broken = self._broken(question, candidate, shifts)
+        broken = self._broken(demand, candidate, shifts)
         if broken is None:
             return None
         loss = sum(broken.values())
         return Option(candidate.copy, tuple(moves), cost, more, tuple(broken), loss)
 
-    def _acting_cost(self, property_: Property, ways: tuple[Mechanism, ...]) -> float:
+    def _acting_cost(self, property_: Property, mechanisms: tuple[Mechanism, ...]) -> float:
         """Remote mechanisms are assumed to cost what local ones do: nodes hardly differ in that."""
-        known = ways or self._repository.of(property_, better_way(property_))
+        known = mechanisms or self._repository.of(property_, better_direction(property_))
         return known[0].cost if known else 0.0
 
-    def _ways(
+    def _mechanisms_for(
         self,
-        question: UnmetDemand,
+        demand: UnmetDemand,
         candidate: Candidate,
         name: str,
         score: float,
@@ -154,20 +154,20 @@ class Balancer:
         if not candidate.is_local:
             return ()
         property_ = candidate.offers[name].property
-        mechanisms = self._repository.of(property_, better_way(property_))
+        mechanisms = self._repository.of(property_, better_direction(property_))
         if not candidate.couplings and not any(each.effects for each in mechanisms):
             return mechanisms  # no other property changes
         ways: list[tuple[float, int, Mechanism]] = []
         for number, mechanism in enumerate(mechanisms):
             shifts = _shifts(candidate, mechanism, name, score, lacking)
-            broken = self._broken(question, candidate, shifts)
+            broken = self._broken(demand, candidate, shifts)
             if broken is not None:
                 ways.append((sum(broken.values()), number, mechanism))
         ways.sort(key=lambda way: way[:2])
         return tuple(mechanism for _, _, mechanism in ways)
 
     def _broken(
-        self, question: UnmetDemand, candidate: Candidate, shifts: RequiredScores
+        self, demand: UnmetDemand, candidate: Candidate, shifts: RequiredScores
     ) -> dict[str, float] | None:
         """Returns the utilities of the demands that would break; None if their sum is too high."""
         broken: dict[str, float] = {}
@@ -178,15 +178,15 @@ class Balancer:
             after = _flip(offer.property, _flip(offer.property, now) + by)
             if after >= now:
                 continue
-            if name in question.needs and after < question.needs[name]:
+            if name in demand.required and after < demand.required[name]:
                 return None
-            for who in self._reliance.between(candidate.copy, name, after, now):
-                if who in broken or who == question.expectation:
+            for who in self._dependencies.between(candidate.copy, name, after, now):
+                if who in broken or who == demand.expectation:
                     continue
                 if self._is_broken(who, candidate.copy):
                     broken[who] = self._utility_of(who)
                     loss += broken[who]
-                    if loss >= question.utility:
+                    if loss >= demand.utility:
                         return None
         return broken
 
@@ -196,7 +196,7 @@ def target_of(offer: ScoredCapability, least: float, most: float) -> tuple[float
     property_ = offer.property
     preferred = _flip(property_, least)
     low, high = sorted((preferred, _flip(property_, min(most, offer.best))))
-    found, price = cheapest(offer.capability.cost, low, high, offer.places, preferred=preferred)
+    found, price = cheapest(offer.capability.cost, low, high, offer.positions, preferred=preferred)
     return _flip(property_, found), price
 
 

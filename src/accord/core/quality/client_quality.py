@@ -1,6 +1,6 @@
 """Expectations and profiles of one client.
 
-Each has a desired lifecycle state and the state known to the negotiation; `settle` brings the
+Each has a desired lifecycle state and the state known to the negotiation; `reconcile` brings the
 second in line with the first. A client with thousands of them that connects or disconnects can
 therefore be processed in steps.
 
@@ -24,7 +24,7 @@ from accord.core.quality.profiles import Profile
 class NegotiatedItem(Protocol):
     """Something negotiated on behalf of a client."""
 
-    def settle(self, negotiation: Negotiation, now_us: int) -> list[Notice]: ...
+    def reconcile(self, negotiation: Negotiation, now_us: int) -> list[Notice]: ...
 
 
 class ClientExpectation:
@@ -35,26 +35,26 @@ class ClientExpectation:
         holder: ClientQuality,
         own_id: str,
         subscription: str,
-        wish: ExpectationForm,
+        form: ExpectationForm,
         expectation: Expectation,
     ) -> None:
         self.holder = holder
         self.id = own_id
         self.subscription = subscription
-        self.wish = wish
+        self.form = form
         self.expectation = expectation
         self.is_suspended = False  # by its client
         self.is_revoked = False
-        self.life = Lifecycle.REVOKED  # as known to the negotiation: not registered
+        self.lifecycle = Lifecycle.REVOKED  # as known to the negotiation: not registered
         self.state: MatchState | None = None  # as last reported to the client
 
-    def settle(self, negotiation: Negotiation, now_us: int) -> list[Notice]:
+    def reconcile(self, negotiation: Negotiation, now_us: int) -> list[Notice]:
         wanted = Lifecycle.ACTIVE
         if self.is_revoked:
             wanted = Lifecycle.REVOKED
-        elif self.is_suspended or self.holder.is_away:
+        elif self.is_suspended or self.holder.is_offline:
             wanted = Lifecycle.SUSPENDED
-        before, self.life = self.life, wanted
+        before, self.lifecycle = self.lifecycle, wanted
         key = self.expectation.id
         if wanted is before:
             return []
@@ -65,7 +65,7 @@ class ClientExpectation:
             try:
                 notices = negotiation.register(self.expectation, now_us=now_us)
             except Exception:
-                self.life = Lifecycle.REVOKED
+                self.lifecycle = Lifecycle.REVOKED
                 raise
             if wanted is Lifecycle.SUSPENDED:
                 notices += negotiation.suspend(key, now_us=now_us)
@@ -86,8 +86,8 @@ class ClientProfile:
         self.is_revoked = False
         self.is_known = False  # registered with the negotiation
 
-    def settle(self, negotiation: Negotiation, now_us: int) -> list[Notice]:
-        is_wanted = not (self.is_revoked or self.holder.is_away)
+    def reconcile(self, negotiation: Negotiation, now_us: int) -> list[Notice]:
+        is_wanted = not (self.is_revoked or self.holder.is_offline)
         if is_wanted is self.is_known:
             return []
         if is_wanted:
@@ -105,7 +105,7 @@ class ClientQuality:
     def __init__(self, client: str, number: int) -> None:
         self.client = client
         self.number = number
-        self.is_away = False
+        self.is_offline = False
         self.expected: dict[str, ClientExpectation] = {}  # by the IDs that the client chose
         self.by_subscription: dict[str, dict[str, ClientExpectation]] = {}
         self.declared: dict[str, ClientProfile] = {}  # by channel

@@ -48,35 +48,35 @@ def check_cost(cost: Cost, property_: Property, place: str) -> None:
             raise QualityError(place, problem)
 
 
-def places_of(cost: Cost, property_: Property) -> list[float]:
+def table_positions(cost: Cost, property_: Property) -> list[float]:
     """Positions of a table's values in the property's domain."""
     if not isinstance(cost, TableCost):
         return []
     return [property_.position(value) for value, _ in cost.points]
 
 
-def cost_at(cost: Cost, position: float, places: list[float]) -> float:
+def cost_at(cost: Cost, position: float, positions: list[float]) -> float:
     """Cost of operating at `position` in the property's domain; never infinite.
 
-    `places` are the positions of the table's values.
+    `positions` are the positions of the table's values.
     """
     if isinstance(cost, ConstantCost):
         return cost.cost
     position = min(max(position, -MAX_NUMBER), MAX_NUMBER)
     if isinstance(cost, LinearCost):
         return cost.base + cost.slope * position
-    after = bisect_right(places, position)
+    after = bisect_right(positions, position)
     if after == 0:
         return cost.points[0][1]
-    if after == len(places):
+    if after == len(positions):
         return cost.points[-1][1]
     (_, low), (_, high) = cost.points[after - 1 : after + 1]
-    share = (position - places[after - 1]) / (places[after] - places[after - 1])
+    share = (position - positions[after - 1]) / (positions[after] - positions[after - 1])
     return low + share * (high - low)
 
 
 def cheapest(
-    cost: Cost, low: float, high: float, places: list[float], *, preferred: float
+    cost: Cost, low: float, high: float, positions: list[float], *, preferred: float
 ) -> tuple[float, float]:
     """The cheapest position from `low` to `high` and its cost; ties go to `preferred`."""
     if isinstance(cost, ConstantCost):
@@ -84,9 +84,9 @@ def cheapest(
     candidates = [preferred, high if preferred == low else low]
     if preferred not in (low, high):
         candidates.append(high)
-    candidates += places[bisect_left(places, low) : bisect_right(places, high)]
+    candidates += positions[bisect_left(positions, low) : bisect_right(positions, high)]
     finite = [each for each in candidates if math.isfinite(each)] or [preferred]
-    costs = [(cost_at(cost, each, places), number) for number, each in enumerate(finite)]
+    costs = [(cost_at(cost, each, positions), number) for number, each in enumerate(finite)]
     least, number = min(costs)
     return finite[number], least
 

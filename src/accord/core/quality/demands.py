@@ -21,7 +21,6 @@ class Demand:
 
     __slots__ = (
         "avoided",
-        "claim",
         "decision",
         "expectation",
         "group",
@@ -29,17 +28,18 @@ class Demand:
         "id",
         "least",
         "most",
-        "needs",
         "number",
         "publishers",
-        "told",
+        "remote",
+        "reported",
+        "required",
         "tried_until_us",
         "utility",
     )
 
-    def __init__(self, id_: str, needs: RequiredScores, least: Vector, utility: float) -> None:
+    def __init__(self, id_: str, required: RequiredScores, least: Vector, utility: float) -> None:
         self.id = id_
-        self.needs = needs
+        self.required = required
         self.least = least
         self.most: RequiredScores = {}
         self.utility = utility
@@ -47,9 +47,9 @@ class Demand:
         self.number = 0  # in the order of registration
         self.expectation: Expectation | None = None
         self.group: MatchGroup | None = None
-        self.claim: NeighbourDemand | None = None
+        self.remote: NeighbourDemand | None = None
         self.decision = AdaptationDecision.NONE
-        self.told: tuple[MatchState, AdaptationDecision] | None = None
+        self.reported: tuple[MatchState, AdaptationDecision] | None = None
         self.has_failed = False  # an attempt has failed since the state last changed
         self.avoided: dict[str, int] = {}  # sources that did not help, and until when to avoid them
         self.tried_until_us = 0
@@ -60,8 +60,8 @@ class Demand:
         return -self.utility, self.number
 
 
-def local_demand(held: RegisteredExpectation, group: MatchGroup, number: int) -> Demand:
-    expectation, wanted = held.expectation, held.wanted
+def local_demand(registered: RegisteredExpectation, group: MatchGroup, number: int) -> Demand:
+    expectation, wanted = registered.expectation, registered.scored
     needs = dict(zip(wanted.names, wanted.least, strict=True))
     party = Demand(expectation.id, needs, wanted.least, expectation.utility)
     party.most = dict(zip(wanted.names, wanted.most, strict=True))
@@ -72,16 +72,16 @@ def local_demand(held: RegisteredExpectation, group: MatchGroup, number: int) ->
     return party
 
 
-def remote_demand(claim: NeighbourDemand) -> Demand:
-    party = Demand(claim.id, claim.needs, tuple(claim.needs.values()), claim.utility)
-    party.claim = claim
+def remote_demand(remote: NeighbourDemand) -> Demand:
+    party = Demand(remote.id, remote.required, tuple(remote.required.values()), remote.utility)
+    party.remote = remote
     return party
 
 
-def state_of(needs: RequiredScores, offers: ScoredCapabilities) -> MatchState:
+def state_of(required: RequiredScores, offers: ScoredCapabilities) -> MatchState:
     """State of one profile; see `matching`."""
     states = [MatchState.SATISFIED]
-    for name, least in needs.items():
+    for name, least in required.items():
         offer = offers.get(name)
         if offer is None or offer.best < least:
             return MatchState.UNSATISFIED
@@ -92,51 +92,51 @@ def state_of(needs: RequiredScores, offers: ScoredCapabilities) -> MatchState:
 
 class Demands:
     def __init__(self) -> None:
-        self._parties: dict[str, Demand] = {}
+        self._demands: dict[str, Demand] = {}
         self._subscriptions: dict[str, dict[str, Demand]] = {}
-        self._claims: dict[str, dict[str, Demand]] = {}  # by source
+        self._remote: dict[str, dict[str, Demand]] = {}  # by source
 
     def __len__(self) -> int:
-        return len(self._parties)
+        return len(self._demands)
 
     def __iter__(self) -> Iterator[Demand]:
-        return iter(self._parties.values())
+        return iter(self._demands.values())
 
     def get(self, id_: str) -> Demand | None:
-        return self._parties.get(id_)
+        return self._demands.get(id_)
 
-    def add(self, party: Demand) -> None:
-        self._parties[party.id] = party
-        if party.expectation is not None:
-            subscription = party.expectation.subscription
-            self._subscriptions.setdefault(subscription, {})[party.id] = party
-        if party.claim is not None:
-            self._claims.setdefault(party.claim.copy[0], {})[party.id] = party
+    def add(self, demand: Demand) -> None:
+        self._demands[demand.id] = demand
+        if demand.expectation is not None:
+            subscription = demand.expectation.subscription
+            self._subscriptions.setdefault(subscription, {})[demand.id] = demand
+        if demand.remote is not None:
+            self._remote.setdefault(demand.remote.copy[0], {})[demand.id] = demand
 
     def remove(self, id_: str) -> Demand | None:
-        party = self._parties.pop(id_, None)
+        party = self._demands.pop(id_, None)
         if party is not None and party.expectation is not None:
             _drop(self._subscriptions, party.expectation.subscription, id_)
-        if party is not None and party.claim is not None:
-            _drop(self._claims, party.claim.copy[0], id_)
+        if party is not None and party.remote is not None:
+            _drop(self._remote, party.remote.copy[0], id_)
         return party
 
-    def alternatives(self, party: Demand) -> list[Demand]:
+    def alternatives(self, demand: Demand) -> list[Demand]:
         """The other demands of its subscription."""
-        if party.expectation is None:
+        if demand.expectation is None:
             return []
-        known = self._subscriptions.get(party.expectation.subscription, {})
-        return [each for each in known.values() if each is not party]
+        known = self._subscriptions.get(demand.expectation.subscription, {})
+        return [each for each in known.values() if each is not demand]
 
-    def claims_on(self, source: str) -> list[Demand]:
-        return list(self._claims.get(source, {}).values())
+    def remote_on(self, source: str) -> list[Demand]:
+        return list(self._remote.get(source, {}).values())
 
     def check_invariants(self) -> None:
         listed = [id_ for of in self._subscriptions.values() for id_ in of]
-        listed += [id_ for of in self._claims.values() for id_ in of]
-        assert sorted(listed) == sorted(self._parties)
+        listed += [id_ for of in self._remote.values() for id_ in of]
+        assert sorted(listed) == sorted(self._demands)
         assert all(self._subscriptions.values())
-        assert all(self._claims.values())
+        assert all(self._remote.values())
 
 
 def _drop(index: dict[str, dict[str, Demand]], key: str, id_: str) -> None:

@@ -15,57 +15,57 @@ RequiredScores = Mapping[str, float]  # least score by property
 
 
 class _Relied:
-    __slots__ = ("by", "levels")
+    __slots__ = ("levels", "utilities")
 
     def __init__(self) -> None:
-        self.by: dict[str, float] = {}  # utility by demand
+        self.utilities: dict[str, float] = {}  # utility by demand
         self.levels: dict[str, list[tuple[float, str]]] = {}
 
 
 class ProfileDependencies:
     def __init__(self) -> None:
         self._copies: dict[ProfileCopy, _Relied] = {}
-        self._of: dict[str, tuple[tuple[ProfileCopy, ...], RequiredScores]] = {}
+        self._by_demand: dict[str, tuple[tuple[ProfileCopy, ...], RequiredScores]] = {}
         self._changed: dict[ProfileCopy, bool] = {}
 
-    def rely(
-        self, who: str, copies: tuple[ProfileCopy, ...], needs: RequiredScores, utility: float
+    def replace(
+        self, who: str, copies: tuple[ProfileCopy, ...], required: RequiredScores, utility: float
     ) -> None:
         """Replaces the dependencies of a demand with these copies."""
-        if (copies, needs) == self._of.get(who) and all(
-            self._copies[copy].by[who] == utility for copy in copies
+        if (copies, required) == self._by_demand.get(who) and all(
+            self._copies[copy].utilities[who] == utility for copy in copies
         ):
             return
         self.release(who)
         if not copies:
             return
-        self._of[who] = copies, needs
+        self._by_demand[who] = copies, required
         for copy in copies:
             relied = self._copies.setdefault(copy, _Relied())
-            relied.by[who] = utility
-            for name, least in needs.items():
+            relied.utilities[who] = utility
+            for name, least in required.items():
                 insort(relied.levels.setdefault(name, []), (least, who))
             self._changed[copy] = True
 
     def release(self, who: str) -> None:
-        copies, needs = self._of.pop(who, ((), {}))
+        copies, needs = self._by_demand.pop(who, ((), {}))
         for copy in copies:
             relied = self._copies[copy]
-            del relied.by[who]
+            del relied.utilities[who]
             for name, least in needs.items():
                 levels = relied.levels[name]
                 del levels[bisect_left(levels, (least, who))]
                 if not levels:
                     del relied.levels[name]
-            if not relied.by:
+            if not relied.utilities:
                 del self._copies[copy]
             self._changed[copy] = True
 
     def copies(self, who: str) -> tuple[ProfileCopy, ...]:
-        found = self._of.get(who)
+        found = self._by_demand.get(who)
         return found[0] if found else ()
 
-    def needs(self, copy: ProfileCopy) -> dict[str, float]:
+    def required(self, copy: ProfileCopy) -> dict[str, float]:
         """The highest required score of each property."""
         relied = self._copies.get(copy)
         return {} if relied is None else {name: at[-1][0] for name, at in relied.levels.items()}
@@ -87,14 +87,16 @@ class ProfileDependencies:
         """Copies with at least one dependent demand."""
         return list(self._copies)
 
-    def relying(self, copy: ProfileCopy) -> list[str]:
+    def dependents(self, copy: ProfileCopy) -> list[str]:
         relied = self._copies.get(copy)
-        return [] if relied is None else list(relied.by)
+        return [] if relied is None else list(relied.utilities)
 
     def usage(self, copy: ProfileCopy) -> tuple[int, float]:
         """Number of dependent demands, and the sum of their utilities."""
         relied = self._copies.get(copy)
-        return (0, 0.0) if relied is None else (len(relied.by), sum(relied.by.values()))
+        return (
+            (0, 0.0) if relied is None else (len(relied.utilities), sum(relied.utilities.values()))
+        )
 
     def take_changed(self) -> list[ProfileCopy]:
         """Copies whose dependent demands or required scores changed since the last call."""
@@ -103,16 +105,16 @@ class ProfileDependencies:
         return changed
 
     def check_invariants(self) -> None:
-        for who, (copies, needs) in self._of.items():
+        for who, (copies, needs) in self._by_demand.items():
             assert copies
             for copy in copies:
                 relied = self._copies[copy]
-                assert who in relied.by
+                assert who in relied.utilities
                 assert all((least, who) in relied.levels[n] for n, least in needs.items())
         for copy, relied in self._copies.items():
-            assert relied.by
-            assert all(copy in self._of[who][0] for who in relied.by)
+            assert relied.utilities
+            assert all(copy in self._by_demand[who][0] for who in relied.utilities)
             for levels in relied.levels.values():
                 assert levels
                 assert levels == sorted(levels)
-                assert all(who in relied.by for _, who in levels)
+                assert all(who in relied.utilities for _, who in levels)

@@ -52,7 +52,7 @@ class ScoredExpectation(msgspec.Struct, frozen=True):
     most: tuple[float, ...]  # beyond which nothing is gained
 
 
-def wanted_of(expectation: Expectation, registry: PropertyRegistry) -> ScoredExpectation:
+def score_expectation(expectation: Expectation, registry: PropertyRegistry) -> ScoredExpectation:
     """Raises QualityError if the expectation is not acceptable."""
     place = f"expectation {shown(expectation.id)}"
     _check(expectation, place)
@@ -111,7 +111,7 @@ class Lifecycle(enum.Enum):
     REVOKED = "revoked"
 
 
-LIFE: Final = {
+TRANSITIONS: Final = {
     (Lifecycle.ACTIVE, "update"): Lifecycle.ACTIVE,
     (Lifecycle.SUSPENDED, "update"): Lifecycle.SUSPENDED,
     (Lifecycle.ACTIVE, "suspend"): Lifecycle.SUSPENDED,
@@ -125,8 +125,8 @@ class RegisteredExpectation(msgspec.Struct):
     """An expectation with its lifecycle state."""
 
     expectation: Expectation
-    wanted: ScoredExpectation
-    life: Lifecycle = Lifecycle.ACTIVE
+    scored: ScoredExpectation
+    lifecycle: Lifecycle = Lifecycle.ACTIVE
 
 
 class ExpectationTable:
@@ -135,20 +135,20 @@ class ExpectationTable:
     def __init__(self, registry: PropertyRegistry, limit: int = MAX_EXPECTATIONS) -> None:
         self._registry = registry
         self._limit = limit
-        self._held: dict[str, RegisteredExpectation] = {}
+        self._registered: dict[str, RegisteredExpectation] = {}
         self._by_subscription: dict[str, dict[str, RegisteredExpectation]] = {}
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._registered)
 
     def __iter__(self) -> Iterator[RegisteredExpectation]:
-        return iter(self._held.values())
+        return iter(self._registered.values())
 
     def __contains__(self, id_: str) -> bool:
-        return id_ in self._held
+        return id_ in self._registered
 
     def get(self, id_: str) -> RegisteredExpectation:
-        found = self._held.get(id_)
+        found = self._registered.get(id_)
         if found is None:
             raise QualityError(f"expectation {shown(id_)}", "not registered")
         return found
@@ -159,16 +159,16 @@ class ExpectationTable:
 
     def register(self, expectation: Expectation) -> RegisteredExpectation:
         place = f"expectation {shown(expectation.id)}"
-        if expectation.id in self._held:
+        if expectation.id in self._registered:
             raise QualityError(place, "registered already; update it, or choose another id")
-        if len(self._held) >= self._limit:
+        if len(self._registered) >= self._limit:
             raise QualityError(place, f"{self._limit} expectations are registered already")
         alternatives = self._by_subscription.get(expectation.subscription, {})
         if len(alternatives) >= MAX_ALTERNATIVES:
             problem = f"its subscription holds {MAX_ALTERNATIVES} already"
             raise QualityError(place, problem)
-        held = RegisteredExpectation(expectation, wanted_of(expectation, self._registry))
-        self._held[expectation.id] = held
+        held = RegisteredExpectation(expectation, score_expectation(expectation, self._registry))
+        self._registered[expectation.id] = held
         self._by_subscription.setdefault(expectation.subscription, alternatives)
         alternatives[expectation.id] = held
         return held
@@ -178,9 +178,9 @@ class ExpectationTable:
         if expectation.subscription != held.expectation.subscription:
             problem = f"subscription: expected {shown(held.expectation.subscription)}"
             raise QualityError(f"expectation {shown(expectation.id)}", problem)
-        wanted = wanted_of(expectation, self._registry)
-        held.life = self._after(held, "update")
-        held.expectation, held.wanted = expectation, wanted
+        wanted = score_expectation(expectation, self._registry)
+        held.lifecycle = self._after(held, "update")
+        held.expectation, held.scored = expectation, wanted
         return held
 
     def suspend(self, id_: str) -> RegisteredExpectation:
@@ -191,7 +191,7 @@ class ExpectationTable:
 
     def revoke(self, id_: str) -> RegisteredExpectation:
         held = self._step(id_, "revoke")
-        del self._held[id_]
+        del self._registered[id_]
         subscription = held.expectation.subscription
         alternatives = self._by_subscription[subscription]
         del alternatives[id_]
@@ -200,23 +200,23 @@ class ExpectationTable:
         return held
 
     def check_invariants(self) -> None:
-        assert len(self._held) <= self._limit
+        assert len(self._registered) <= self._limit
         listed = [id_ for each in self._by_subscription.values() for id_ in each]
-        assert sorted(listed) == sorted(self._held)
+        assert sorted(listed) == sorted(self._registered)
         assert all(self._by_subscription.values())
-        for id_, held in self._held.items():
+        for id_, held in self._registered.items():
             assert held.expectation.id == id_
-            assert held.life is not Lifecycle.REVOKED
-            assert held.wanted == wanted_of(held.expectation, self._registry)
+            assert held.lifecycle is not Lifecycle.REVOKED
+            assert held.scored == score_expectation(held.expectation, self._registry)
 
     def _step(self, id_: str, verb: str) -> RegisteredExpectation:
         held = self.get(id_)
-        held.life = self._after(held, verb)
+        held.lifecycle = self._after(held, verb)
         return held
 
     def _after(self, held: RegisteredExpectation, verb: str) -> Lifecycle:
-        after = LIFE.get((held.life, verb))
+        after = TRANSITIONS.get((held.lifecycle, verb))
         if after is None:
             place = f"expectation {shown(held.expectation.id)}"
-            raise QualityError(place, f"can't {verb} what is {held.life.value}")
+            raise QualityError(place, f"can't {verb} what is {held.lifecycle.value}")
         return after

@@ -8,7 +8,12 @@ from typing import Final
 import msgspec
 
 from accord.core.quality.measurements import EVERYBODY, Measurement, Measurements
-from accord.core.quality.profiles import Profile, ScoredCapabilities, check_profile, offers_of
+from accord.core.quality.profiles import (
+    Profile,
+    ScoredCapabilities,
+    check_profile,
+    score_capabilities,
+)
 from accord.core.quality.properties import PropertyRegistry, QualityError, shown
 from accord.core.quality.reactions import ProfileRef
 
@@ -53,7 +58,7 @@ class LocalProfiles:
     def channels_of(self, publisher: str) -> list[str]:
         return list(self._publishers.get(publisher, {}))
 
-    def on(self, channel: str) -> list[str]:
+    def sources_on(self, channel: str) -> list[str]:
         """Sources on the channel."""
         return list(self._numbers.get(channel, {}).values())
 
@@ -68,7 +73,7 @@ class LocalProfiles:
         self._last_number += 1
         source = f"{self._node}#{self._last_number}"
         local = LocalProfile(
-            ProfileRef(source, profile.publisher, profile.channel), profile, self._complete(profile)
+            ProfileRef(source, profile.publisher, profile.channel), profile, self._score(profile)
         )
         self._locals[source] = local
         self._numbers.setdefault(profile.channel, {})[profile.publisher] = source
@@ -79,7 +84,7 @@ class LocalProfiles:
         local = self.find(profile.publisher, profile.channel)
         check_profile(profile, self._registry)
         local.profile = profile
-        local.offers = self._complete(profile)
+        local.offers = self._score(profile)
         return local
 
     def revoke(self, publisher: str, channel: str) -> LocalProfile:
@@ -89,28 +94,28 @@ class LocalProfiles:
         del of_channel[publisher], of_publisher[channel]
         if not of_channel:
             del self._numbers[channel]
-            self.measurements.forget(channel, EVERYBODY)
+            self.measurements.remove(channel, EVERYBODY)
         if not of_publisher:
             del self._publishers[publisher]
-        self.measurements.forget(channel, publisher)
+        self.measurements.remove(channel, publisher)
         return local
 
     def measure(self, measurement: Measurement) -> list[str]:
-        """Records a measurement; returns the sources it changes (see `complete`)."""
+        """Records a measurement; returns the sources it changes (see `refresh`)."""
         channel, publisher = measurement.channel, measurement.publisher
         if publisher != EVERYBODY:
             self.find(publisher, channel)
-        if channel not in self._numbers or not self.measurements.take(measurement):
+        if channel not in self._numbers or not self.measurements.record(measurement):
             return []
         if publisher == EVERYBODY:
-            return self.on(channel)
+            return self.sources_on(channel)
         return [self._numbers[channel][publisher]]
 
-    def complete(self, source: str) -> LocalProfile | None:
+    def refresh(self, source: str) -> LocalProfile | None:
         """Recomputes a profile from the current measurements."""
         local = self._locals.get(source)
         if local is not None:
-            local.offers = self._complete(local.profile)
+            local.offers = self._score(local.profile)
         return local
 
     def check_invariants(self) -> None:
@@ -127,6 +132,6 @@ class LocalProfiles:
                 local.subject.channel,
             )
 
-    def _complete(self, profile: Profile) -> ScoredCapabilities:
+    def _score(self, profile: Profile) -> ScoredCapabilities:
         measured = self.measurements.capabilities(profile.channel, profile.publisher)
-        return offers_of((*profile.capabilities, *measured), self._registry)
+        return score_capabilities((*profile.capabilities, *measured), self._registry)

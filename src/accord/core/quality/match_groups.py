@@ -41,13 +41,15 @@ class MatchGroup:
         self._counted: dict[str, tuple[Vector, ...]] = {}  # by source: vectors counted
         self._rows: VectorTable[str] = VectorTable(len(self.names))
         self._row: dict[str, int] = {}
-        self._wanted: dict[str, int] = {}  # by expectation: publishers
-        self._most: dict[int, int] = {}  # by number of publishers: expectations
-        self._needed: _Counts = np.zeros(0, np.int64)
+        self._publishers: dict[str, int] = {}  # by expectation: publishers
+        self._by_publishers: dict[int, int] = {}  # by number of publishers: expectations
+        self._required: _Counts = np.zeros(0, np.int64)
         self._satisfying: _Counts = np.zeros(0, np.int64)
         self._covering: _Counts = np.zeros(0, np.int64)
-        self._pending: dict[str, bool] = {}  # expectations changed since `settle`
-        self._told: dict[ProfileCopy, bool] = {}  # copies that changed since `take_news`
+        self._pending: dict[str, bool] = {}  # expectations changed since `update_states`
+        self._changed_copies: dict[
+            ProfileCopy, bool
+        ] = {}  # copies that changed since `take_changed`
 
     def __len__(self) -> int:
         """Number of expectations."""
@@ -56,7 +58,7 @@ class MatchGroup:
     @property
     def publishers(self) -> int:
         """The largest number of publishers that an expectation wants."""
-        return max(self._most, default=1)
+        return max(self._by_publishers, default=1)
 
     # Copies
 
@@ -70,9 +72,9 @@ class MatchGroup:
         before = copies.get(path)
         copies[path] = vector, offers
         if before is None or before[0] != vector or len(copies) > 1:
-            self._place(source)
+            self._update_skyline(source)
         if (source, path) in self.skyline:
-            self._told[source, path] = True  # costs may have changed
+            self._changed_copies[source, path] = True  # costs may have changed
 
     def set_copies(self, copies: Iterable[tuple[str, Path, ScoredCapabilities]]) -> None:
         """Adds all local copies at once to an empty group; each has only one path."""
@@ -88,7 +90,7 @@ class MatchGroup:
             return
         if not copies:
             del self._copies[source]
-        self._place(source)
+        self._update_skyline(source)
 
     def deepen(self, depth: int) -> None:
         """Rebuilds the skyline with another depth."""
@@ -102,7 +104,7 @@ class MatchGroup:
         )
         changed = dict.fromkeys([*before.members(), *before.take_changes()], True)
         changed |= dict.fromkeys(self.skyline.take_changes(), True)
-        self._changed(changed)
+        self._on_skyline_change(changed)
 
     def offers(self, copy: ProfileCopy) -> ScoredCapabilities:
         return self._copies[copy[0]][copy[1]][1]
@@ -110,15 +112,15 @@ class MatchGroup:
     def has(self, copy: ProfileCopy) -> bool:
         return copy[1] in self._copies.get(copy[0], {})
 
-    def take_news(self) -> list[ProfileCopy]:
+    def take_changed(self) -> list[ProfileCopy]:
         """Copies to forward again or to withdraw since the last call."""
-        news = list(self._told)
-        self._told.clear()
+        news = list(self._changed_copies)
+        self._changed_copies.clear()
         return news
 
-    def retell(self, copies: Iterable[ProfileCopy]) -> None:
+    def mark_changed(self, copies: Iterable[ProfileCopy]) -> None:
         """Marks copies that were forwarded before this group existed."""
-        self._told |= dict.fromkeys(copies, True)
+        self._changed_copies |= dict.fromkeys(copies, True)
 
     def forwarded(self) -> list[ProfileCopy]:
         return list(self.skyline.representatives())
@@ -128,30 +130,30 @@ class MatchGroup:
     def add(self, id_: str, least: Vector, publishers: int) -> None:
         self._update()  # the counts must match the skyline exactly
         row = self._row[id_] = self._rows.add(id_, least)
-        self._wanted[id_] = publishers
-        self._most[publishers] = self._most.get(publishers, 0) + 1
-        if row >= len(self._needed):
-            self._needed = _grown(self._needed, row)
+        self._publishers[id_] = publishers
+        self._by_publishers[publishers] = self._by_publishers.get(publishers, 0) + 1
+        if row >= len(self._required):
+            self._required = _grown(self._required, row)
             self._satisfying = _grown(self._satisfying, row)
             self._covering = _grown(self._covering, row)
-        self._needed[row] = publishers
+        self._required[row] = publishers
         self._satisfying[row] = len(self._sources(least, 0))
         self._covering[row] = len(self._sources(least, len(self.names)))
 
     def remove(self, id_: str) -> None:
         self._rows.remove(self._row.pop(id_))
         self._pending.pop(id_, None)
-        publishers = self._wanted.pop(id_)
-        self._most[publishers] -= 1
-        if not self._most[publishers]:
-            del self._most[publishers]
+        publishers = self._publishers.pop(id_)
+        self._by_publishers[publishers] -= 1
+        if not self._by_publishers[publishers]:
+            del self._by_publishers[publishers]
 
     def state(self, id_: str) -> MatchState:
-        """State as of the last `settle`."""
+        """State as of the last `update_states`."""
         row = self._row[id_]
         return MatchState(int(self._states(slice(row, row + 1))[0]))
 
-    def settle(self) -> list[str]:
+    def update_states(self) -> list[str]:
         """Updates the counts; returns the expectations whose state changed since the last call."""
         self._update()
         changed = list(self._pending)
@@ -201,9 +203,9 @@ class MatchGroup:
     def check_invariants(self) -> None:
         self.skyline.check_invariants()
         self._rows.check_invariants()
-        assert len(self._rows) == len(self._row) == len(self._wanted)
-        wanted = list(self._wanted.values())
-        assert self._most == {number: wanted.count(number) for number in set(wanted)}
+        assert len(self._rows) == len(self._row) == len(self._publishers)
+        wanted = list(self._publishers.values())
+        assert self._by_publishers == {number: wanted.count(number) for number in set(wanted)}
         placed = {copy for copy, _ in self.skyline.owned()}
         assert placed == {
             (source, path) for source, of in self._copies.items() for path in _survivors(of)
@@ -212,13 +214,13 @@ class MatchGroup:
             assert self._copies[source][path][0] == vector
 
     def check_counts(self, id_: str, least: Vector) -> None:
-        """Checks the counts against the skyline; valid after `settle`."""
+        """Checks the counts against the skyline; valid after `update_states`."""
         row = self._row[id_]
-        assert self._needed[row] == self._wanted[id_]
+        assert self._required[row] == self._publishers[id_]
         assert self._satisfying[row] == len(self._sources(least, 0))
         assert self._covering[row] == len(self._sources(least, len(self.names)))
 
-    def _place(self, source: str) -> None:
+    def _update_skyline(self, source: str) -> None:
         """Puts the source's copies on the skyline that no other copy of it makes redundant."""
         copies = self._copies.get(source, {})
         survivors = _survivors(copies)
@@ -232,10 +234,10 @@ class MatchGroup:
 
     def _update(self) -> None:
         if changes := self.skyline.take_changes():
-            self._changed(dict.fromkeys(changes, True))
+            self._on_skyline_change(dict.fromkeys(changes, True))
 
-    def _changed(self, copies: dict[ProfileCopy, bool]) -> None:
-        self._told |= copies
+    def _on_skyline_change(self, copies: dict[ProfileCopy, bool]) -> None:
+        self._changed_copies |= copies
         before = self._states(slice(0, self._rows.used))
         for source in {source: True for source, _ in copies}:
             self._count(source)
@@ -269,7 +271,7 @@ class MatchGroup:
         return mask
 
     def _states(self, rows: slice) -> _Counts:
-        needed = self._needed[rows]
+        needed = self._required[rows]
         covered: _Counts = (self._covering[rows] >= needed).astype(np.int64)
         covered += self._satisfying[rows] >= needed
         return covered

@@ -40,7 +40,7 @@ class Measurements:
         self._registry = registry
         self._channels: dict[str, dict[str, dict[str, Capability]]] = {}  # then publisher, property
 
-    def take(self, measurement: Measurement) -> bool:
+    def record(self, measurement: Measurement) -> bool:
         """Records a measurement; False if it is within the jitter."""
         name = measurement.property
         property_ = self._registry.get(name)
@@ -62,7 +62,7 @@ class Measurements:
         found = {**of_channel.get(EVERYBODY, {}), **of_channel.get(publisher, {})}
         return tuple(found.values())
 
-    def forget(self, channel: str, publisher: str) -> None:
+    def remove(self, channel: str, publisher: str) -> None:
         """Removes the measurements of one publisher, or of EVERYBODY."""
         of_channel = self._channels.get(channel, {})
         of_channel.pop(publisher, None)

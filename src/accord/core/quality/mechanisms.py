@@ -61,7 +61,7 @@ class MechanismRepository:
     ) -> None:
         self._registry = registry
         self._mechanisms: dict[str, Mechanism] = {}
-        self._found: dict[tuple[str, Direction], tuple[Property, tuple[Mechanism, ...]]] = {}
+        self._by_property: dict[tuple[str, Direction], tuple[Property, tuple[Mechanism, ...]]] = {}
         for each in SHIPPED if mechanisms is None else mechanisms:
             self.define(each)
 
@@ -83,7 +83,7 @@ class MechanismRepository:
             if not abs(effect.per_unit) <= MAX_NUMBER:
                 raise QualityError(place, f"{effect.on}: expected a finite number per unit")
         self._mechanisms[mechanism.name] = mechanism
-        self._found.clear()
+        self._by_property.clear()
 
     def define_sequence(self, name: str, of: tuple[str, ...]) -> Mechanism:
         """Combines mechanisms, applied in order, into one with their total cost and effects."""
@@ -105,10 +105,10 @@ class MechanismRepository:
         self.define(sequence)
         return sequence
 
-    def forget(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         self.get(name)
         del self._mechanisms[name]
-        self._found.clear()
+        self._by_property.clear()
 
     def get(self, name: str) -> Mechanism:
         found = self._mechanisms.get(name)
@@ -118,10 +118,10 @@ class MechanismRepository:
 
     def of(self, property_: Property, direction: Direction) -> tuple[Mechanism, ...]:
         """Mechanisms that move the property in this direction, cheapest first."""
-        known = self._found.get((property_.name, direction))
+        known = self._by_property.get((property_.name, direction))
         if known is None or known[0] is not property_:
             known = property_, self._all_of(property_, direction)
-            self._found[property_.name, direction] = known
+            self._by_property[property_.name, direction] = known
         return known[1]
 
     def _all_of(self, property_: Property, direction: Direction) -> tuple[Mechanism, ...]:
@@ -145,11 +145,11 @@ def advises(mechanism: Mechanism) -> bool:
     return MechanismStep.ADVISE in mechanism.steps
 
 
-def better_way(property_: Property) -> Direction:
+def better_direction(property_: Property) -> Direction:
     return Direction.UP if property_.better is Better.HIGHER else Direction.DOWN
 
 
-def worse_way(property_: Property) -> Direction:
+def worse_direction(property_: Property) -> Direction:
     return Direction.DOWN if property_.better is Better.HIGHER else Direction.UP
 
 
@@ -262,7 +262,7 @@ class ActiveMechanisms:
 
     def __init__(self) -> None:
         self.filters: dict[PublisherChannel, RateFilter] = {}
-        self.lifts: dict[PublisherChannel, GrantAdjustment] = {}
+        self.adjustments: dict[PublisherChannel, GrantAdjustment] = {}
         self._steps: dict[
             int, dict[tuple[MechanismStep, PublisherChannel], bool]
         ] = {}  # by the reaction's number
@@ -277,10 +277,12 @@ class ActiveMechanisms:
         if act.step is MechanismStep.FILTER_RATE and target:
             self.filters[place] = RateFilter(target)
         elif act.step is MechanismStep.RAISE_IMPORTANCE:
-            self.lifts.setdefault(place, GrantAdjustment()).raised[act.reaction] = True
+            self.adjustments.setdefault(place, GrantAdjustment()).raised[act.reaction] = True
         elif act.step is MechanismStep.SHAPE and target:
             leaves_ms = max(1, round(target))
-            self.lifts.setdefault(place, GrantAdjustment()).leaves_ms[act.reaction] = leaves_ms
+            self.adjustments.setdefault(place, GrantAdjustment()).leaves_ms[act.reaction] = (
+                leaves_ms
+            )
         else:
             return False
         self._steps.setdefault(act.reaction, {})[act.step, place] = True
@@ -291,9 +293,9 @@ class ActiveMechanisms:
             if step is MechanismStep.FILTER_RATE:
                 self.filters.pop(place, None)
                 continue
-            lift = self.lifts[place]
+            lift = self.adjustments[place]
             (lift.raised if step is MechanismStep.RAISE_IMPORTANCE else lift.leaves_ms).pop(
                 reaction
             )
             if not lift:
-                del self.lifts[place]
+                del self.adjustments[place]

@@ -62,9 +62,9 @@ class QualityRequest(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
 
 
 class QualityRejection(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
-    """Reply to `asker`: the request cannot be met; `now` is the property's current value."""
+    """Reply to `requester`: the request cannot be met; `now` is the property's current value."""
 
-    asker: str
+    requester: str
     source: str
     path: tuple[str, ...]  # as in the request
     property: str

@@ -67,28 +67,28 @@ class ChannelMeter:
         self._has_measured = False
         self._delivered = counts.delivered
         self._waited_ms = counts.waited_ms
-        self._lost = _lost(counts)
+        self._dropped = _dropped(counts)
 
-    def first(self, order: str, best_reliability: float | None) -> list[Measurement]:
+    def initial(self, order: str, best_reliability: float | None) -> list[Measurement]:
         """Initial values, before anything is published."""
         self.order = order
-        return [*self._measurements(best_reliability), self._of("order", order)]
+        return [*self._measurements(best_reliability), self._measurement("order", order)]
 
-    def look(self, order: str, best_reliability: float | None) -> list[Measurement]:
+    def sample(self, order: str, best_reliability: float | None) -> list[Measurement]:
         """Measurements since the last sample; empty without activity."""
-        found = self._look_at_events(best_reliability)
+        found = self._sample_events(best_reliability)
         if order != self.order:  # the channel was redefined
             self.order = order
-            found.append(self._of("order", order))
+            found.append(self._measurement("order", order))
         return found
 
-    def _look_at_events(self, best_reliability: float | None) -> list[Measurement]:
+    def _sample_events(self, best_reliability: float | None) -> list[Measurement]:
         counts = self.counts
         delivered = counts.delivered - self._delivered
-        lost = _lost(counts) - self._lost
+        lost = _dropped(counts) - self._dropped
         waited_ms = counts.waited_ms - self._waited_ms
         self._delivered, self._waited_ms = counts.delivered, counts.waited_ms
-        self._lost += lost
+        self._dropped += lost
         if delivered + lost <= 0:
             return []
         share = _SMOOTHED if self._has_measured else 1.0
@@ -102,13 +102,13 @@ class ChannelMeter:
         # Queued events could be sent first.
         latency_ms = self.latency_ms
         return [
-            self._of("latency", latency_ms, min(latency_ms, 1.0)),
-            self._of("reliability", self.reliability, best_reliability),
+            self._measurement("latency", latency_ms, min(latency_ms, 1.0)),
+            self._measurement("reliability", self.reliability, best_reliability),
         ]
 
-    def _of(self, name: str, value: float | str, best: float | None = None) -> Measurement:
+    def _measurement(self, name: str, value: float | str, best: float | None = None) -> Measurement:
         return Measurement(channel=self.channel, property=name, value=value, best=best)
 
 
-def _lost(counts: ChannelCounts) -> int:
+def _dropped(counts: ChannelCounts) -> int:
     return counts.shed + counts.expired + counts.refused

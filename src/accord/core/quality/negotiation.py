@@ -21,7 +21,7 @@ from accord.core.quality.expectations import (
     ExpectationTable,
     Lifecycle,
     RegisteredExpectation,
-    wanted_of,
+    score_expectation,
 )
 from accord.core.quality.local_profiles import LocalProfile, LocalProfiles
 from accord.core.quality.match_groups import ProfileCopy, Scope
@@ -38,7 +38,7 @@ from accord.core.quality.properties import (
     QualityError,
     shown,
 )
-from accord.core.quality.reactions import PATIENCE_US, ReactionCoordinator
+from accord.core.quality.reactions import REACTION_TIMEOUT_US, ReactionCoordinator
 from accord.core.quality.strategies import AdaptationStrategy, strategy_named
 from accord.core.quality.supersets import SuperSets
 from accord.core.quality.usage_reports import UsageReports
@@ -49,8 +49,8 @@ T = TypeVar("T")
 
 class NegotiationOptions(msgspec.Struct, frozen=True, kw_only=True):
     strategy: str = "pareto"
-    patience_us: int = PATIENCE_US  # timeout of a mechanism
-    remote_us: int = 20_000_000  # timeout of a request to other nodes
+    mechanism_timeout_us: int = REACTION_TIMEOUT_US  # timeout of a mechanism
+    remote_timeout_us: int = 20_000_000  # timeout of a request to other nodes
     retry_us: int = 30_000_000  # delay before a declined or failed demand is decided again
     usage_us: int = 1_000_000  # minimum interval between usage reports
     visits: int = 4  # per call
@@ -62,11 +62,11 @@ class ExpectationReport(msgspec.Struct, frozen=True):
     """State of one expectation, for operators."""
 
     expectation: Expectation
-    life: Lifecycle
+    lifecycle: Lifecycle
     state: MatchState | None = None  # None while suspended
     decision: AdaptationDecision = AdaptationDecision.NONE
     reasons: tuple[UnmetReason, ...] = ()
-    relies_on: tuple[ProfileCopy, ...] = ()
+    depends_on: tuple[ProfileCopy, ...] = ()
 
 
 class Negotiation:
@@ -87,18 +87,18 @@ class Negotiation:
         self.options = options or NegotiationOptions()
         self.registry = registry or PropertyRegistry()
         self.repository = MechanismRepository(self.registry)
-        self.book = ExpectationTable(self.registry)
-        self.sources = LocalProfiles(node, self.registry)
+        self.expectations = ExpectationTable(self.registry)
+        self.profiles = LocalProfiles(node, self.registry)
         self.supersets = SuperSets(node, self.registry, DeltaSender(incarnation), is_leaf=is_leaf)
-        self.coordinator = ReactionCoordinator(self.repository, self.options.patience_us)
-        self.deciding = DecisionEngine(
-            self.sources,
+        self.coordinator = ReactionCoordinator(self.repository, self.options.mechanism_timeout_us)
+        self.engine = DecisionEngine(
+            self.profiles,
             self.coordinator,
             strategy_named(self.options.strategy),
-            remote_us=self.options.remote_us,
+            remote_timeout_us=self.options.remote_timeout_us,
             retry_us=self.options.retry_us,
         )
-        self.talking = NeighbourProtocol(node, self.registry, self.supersets, self.deciding)
+        self.protocol = NeighbourProtocol(node, self.registry, self.supersets, self.engine)
         self._stale: dict[str, bool] = {}  # sources with new measurements
         self._usages = UsageReports(self.options.usage_us)
         self._last_number = 0
@@ -120,33 +120,33 @@ class Negotiation:
             self.supersets.property_defined(each.name)
         return self._finish(now_us)
 
-    def use(self, strategy: AdaptationStrategy, *, now_us: int) -> list[Notice]:
+    def set_strategy(self, strategy: AdaptationStrategy, *, now_us: int) -> list[Notice]:
         """Switches to another strategy and re-evaluates everything."""
-        self.deciding.strategy = strategy
-        self.deciding.dirty.add(party.id for party in self.deciding.parties)
+        self.engine.strategy = strategy
+        self.engine.dirty.add(party.id for party in self.engine.demands)
         return self._finish(now_us)
 
     # Profiles
 
     def register_profile(self, profile: Profile, *, now_us: int) -> list[Notice]:
-        return self._profile_changed(self.sources.register(profile), [], now_us)
+        return self._profile_changed(self.profiles.register(profile), [], now_us)
 
     def update_profile(self, profile: Profile, *, now_us: int) -> list[Notice]:
-        before = list(self.sources.find(profile.publisher, profile.channel).offers)
-        local = self.sources.update(profile)
+        before = list(self.profiles.find(profile.publisher, profile.channel).offers)
+        local = self.profiles.update(profile)
         return self._profile_changed(local, [n for n in before if n not in local.offers], now_us)
 
     def revoke_profile(self, publisher: str, channel: str, *, now_us: int) -> list[Notice]:
         return self._revoke(publisher, channel) + self._finish(now_us)
 
-    def publisher_gone(self, publisher: str, *, now_us: int) -> list[Notice]:
+    def on_publisher_gone(self, publisher: str, *, now_us: int) -> list[Notice]:
         notices: list[Notice] = []
-        for channel in self.sources.channels_of(publisher):
+        for channel in self.profiles.channels_of(publisher):
             notices += self._revoke(publisher, channel)
         return notices + self._finish(now_us)
 
     def measure(self, measurement: Measurement, *, now_us: int) -> list[Notice]:
-        for source in self.sources.measure(measurement):
+        for source in self.profiles.measure(measurement):
             self._stale[source] = True
         return self._finish(now_us)
 
@@ -154,32 +154,32 @@ class Negotiation:
 
     def register(self, expectation: Expectation, *, now_us: int) -> list[Notice]:
         self._check_room(expectation)
-        return self._finish(now_us, self._activate(self.book.register(expectation)))
+        return self._finish(now_us, self._activate(self.expectations.register(expectation)))
 
     def update(self, expectation: Expectation, *, now_us: int) -> list[Notice]:
         self._check_room(expectation)
-        held = self.book.update(expectation)
+        held = self.expectations.update(expectation)
         self._deactivate(expectation.id)
-        party = self._activate(held) if held.life is Lifecycle.ACTIVE else None
+        party = self._activate(held) if held.lifecycle is Lifecycle.ACTIVE else None
         return self._finish(now_us, party)
 
     def suspend(self, id_: str, *, now_us: int) -> list[Notice]:
-        self.book.suspend(id_)
+        self.expectations.suspend(id_)
         self._deactivate(id_)
         return self._finish(now_us)
 
     def resume(self, id_: str, *, now_us: int) -> list[Notice]:
-        self._check_room(self.book.get(id_).expectation)
-        return self._finish(now_us, self._activate(self.book.resume(id_)))
+        self._check_room(self.expectations.get(id_).expectation)
+        return self._finish(now_us, self._activate(self.expectations.resume(id_)))
 
     def revoke(self, id_: str, *, now_us: int) -> list[Notice]:
-        self.book.revoke(id_)
+        self.expectations.revoke(id_)
         self._deactivate(id_)
         return self._finish(now_us)
 
     def unsubscribe(self, subscription: str, *, now_us: int) -> list[Notice]:
-        for held in self.book.alternatives(subscription):
-            self.book.revoke(held.expectation.id)
+        for held in self.expectations.alternatives(subscription):
+            self.expectations.revoke(held.expectation.id)
             self._deactivate(held.expectation.id)
         return self._finish(now_us)
 
@@ -187,7 +187,7 @@ class Negotiation:
 
     def link_up(self, neighbour: str, qualities: Qualities, *, now_us: int) -> list[Notice]:
         """`qualities`: what the link adds (latency) or preserves (reliability), by property."""
-        self.talking.link_up(neighbour, qualities, now_us)
+        self.protocol.link_up(neighbour, qualities, now_us)
         return self._finish(now_us)
 
     def link_changed(self, neighbour: str, qualities: Qualities, *, now_us: int) -> list[Notice]:
@@ -195,33 +195,33 @@ class Negotiation:
         return self._finish(now_us)
 
     def link_down(self, neighbour: str, *, now_us: int) -> list[Notice]:
-        self.talking.link_down(neighbour, now_us)
+        self.protocol.link_down(neighbour, now_us)
         return self._finish(now_us)
 
     def receive(self, neighbour: str, message: QualityMessage, *, now_us: int) -> list[Notice]:
-        answer = self.talking.receive(neighbour, message, now_us)
+        answer = self.protocol.receive(neighbour, message, now_us)
         notices = self._finish(now_us)
         return notices if answer is None else [SendToNeighbour(neighbour, answer), *notices]
 
     # Time
 
     def next_due_us(self) -> int:
-        deciding = self.deciding
+        deciding = self.engine
         if deciding.dirty or self._stale:
             return 0
         due = [
             self.coordinator.next_due_us(),
-            self.supersets.saying.next_due_us(),
-            self.talking.next_due_us(),
+            self.supersets.sender.next_due_us(),
+            self.protocol.next_due_us(),
             self._usages.due_us,
         ]
         due += _first(deciding.retries.values())
-        tried = [deciding.parties.get(id_) for id_ in _first(deciding.remote_tries)]
+        tried = [deciding.demands.get(id_) for id_ in _first(deciding.remote_tries)]
         return min(due + [party.tried_until_us for party in tried if party is not None])
 
     def advance(self, *, now_us: int) -> list[Notice]:
-        notices = self._give_up(now_us)
-        deciding = self.deciding
+        notices = self._abandon_overdue(now_us)
+        deciding = self.engine
         while deciding.retries and min(_first(deciding.retries.values())) <= now_us:
             id_ = next(iter(deciding.retries))
             del deciding.retries[id_]
@@ -230,16 +230,16 @@ class Negotiation:
 
     # Inspection
 
-    def standing(self, id_: str) -> ExpectationReport:
-        held = self.book.get(id_)
-        party = self.deciding.parties.get(id_)
+    def report(self, id_: str) -> ExpectationReport:
+        held = self.expectations.get(id_)
+        party = self.engine.demands.get(id_)
         if party is None:
-            return ExpectationReport(held.expectation, held.life)
-        state = self.deciding.state(party)
-        reasons = () if state is MatchState.SATISFIED else self.deciding.reasons(party)
-        relies_on = self.deciding.reliance.copies(id_)
+            return ExpectationReport(held.expectation, held.lifecycle)
+        state = self.engine.state(party)
+        reasons = () if state is MatchState.SATISFIED else self.engine.reasons(party)
+        relies_on = self.engine.dependencies.copies(id_)
         return ExpectationReport(
-            held.expectation, held.life, state, party.decision, reasons, relies_on
+            held.expectation, held.lifecycle, state, party.decision, reasons, relies_on
         )
 
     def skyline(self, scope: Scope) -> list[ProfileCopy]:
@@ -249,31 +249,31 @@ class Negotiation:
 
     def usage(self, publisher: str, channel: str) -> tuple[int, float]:
         """Number of expectations that depend on a profile, and the sum of their utilities."""
-        source = self.sources.find(publisher, channel).subject.source
-        return self.deciding.reliance.usage((source, ()))
+        source = self.profiles.find(publisher, channel).subject.source
+        return self.engine.dependencies.usage((source, ()))
 
     def check_invariants(self) -> None:
         for part in (
             self.registry,
-            self.book,
-            self.sources,
+            self.expectations,
+            self.profiles,
             self.supersets,
             self.coordinator,
-            self.deciding,
-            self.talking,
+            self.engine,
+            self.protocol,
             self._usages,
         ):
             part.check_invariants()
-        for held in self.book:
-            party = self.deciding.parties.get(held.expectation.id)
-            assert (party is not None) == (held.life is Lifecycle.ACTIVE)
+        for held in self.expectations:
+            party = self.engine.demands.get(held.expectation.id)
+            assert (party is not None) == (held.lifecycle is Lifecycle.ACTIVE)
             if party is not None and party.group is not None:
                 assert self.supersets.groups[party.group.scope] is party.group
                 party.group.check_counts(party.id, party.least)
-        for local in self.sources:
+        for local in self.profiles:
             for name in local.offers:
                 reaction = self.coordinator.get((local.subject.source, name))
-                level = self.deciding.reliance.level((local.subject.source, ()), name)
+                level = self.engine.dependencies.level((local.subject.source, ()), name)
                 if reaction is not None and reaction.due_us:
                     assert level is not None
                     assert level >= reaction.level
@@ -283,36 +283,36 @@ class Negotiation:
     # Helpers
 
     def _profile_changed(self, local: LocalProfile, lost: list[str], now_us: int) -> list[Notice]:
-        notices = self.coordinator.gone(local.subject.source, lost)
-        return notices + self._offer(local) + self._finish(now_us)
+        notices = self.coordinator.remove(local.subject.source, lost)
+        return notices + self._publish_profile(local) + self._finish(now_us)
 
-    def _offer(self, local: LocalProfile) -> list[Notice]:
+    def _publish_profile(self, local: LocalProfile) -> list[Notice]:
         """Publishes a profile as it is declared and measured now."""
         source = local.subject.source
         self.supersets.set_local(local.subject.channel, source, local.offers)
-        self.deciding.profile_changed(source, local.offers)
+        self.engine.profile_changed(source, local.offers)
         return self.coordinator.observed(source, local.offers)
 
     def _revoke(self, publisher: str, channel: str) -> list[Notice]:
-        local = self.sources.revoke(publisher, channel)
+        local = self.profiles.revoke(publisher, channel)
         source = local.subject.source
         self.supersets.remove_local(channel, source)
-        self.deciding.profile_changed(source, None)
-        self._usages.forget(source)
-        return self.coordinator.gone(source, list(local.offers))
+        self.engine.profile_changed(source, None)
+        self._usages.remove(source)
+        return self.coordinator.remove(source, list(local.offers))
 
-    def _activate(self, held: RegisteredExpectation) -> Demand:
-        expectation = held.expectation
-        scope = expectation.channel, held.wanted.names
+    def _activate(self, registered: RegisteredExpectation) -> Demand:
+        expectation = registered.expectation
+        scope = expectation.channel, registered.scored.names
         group = self.supersets.group(scope, expectation.publishers)
-        group.add(expectation.id, held.wanted.least, expectation.publishers)
+        group.add(expectation.id, registered.scored.least, expectation.publishers)
         self._last_number += 1
-        party = local_demand(held, group, self._last_number)
-        self.deciding.parties.add(party)
+        party = local_demand(registered, group, self._last_number)
+        self.engine.demands.add(party)
         return party
 
     def _deactivate(self, id_: str) -> None:
-        party = self.deciding.forget(id_)
+        party = self.engine.remove(id_)
         if party is not None and party.group is not None:
             party.group.remove(id_)
             self.supersets.release(party.group.scope)
@@ -320,15 +320,15 @@ class Negotiation:
     def _check_room(self, expectation: Expectation) -> None:
         if not self.supersets.is_full:
             return
-        scope = expectation.channel, wanted_of(expectation, self.registry).names
+        scope = expectation.channel, score_expectation(expectation, self.registry).names
         if scope not in self.supersets.groups:
             problem = "too many sets of channels and properties are in use already"
             raise QualityError(f"expectation {shown(expectation.id)}", problem)
 
     def _check_unused(self, name: str) -> None:
         is_used = (
-            any(name in local.offers for local in self.sources)
-            or any(name in held.wanted.names for held in self.book)
+            any(name in local.offers for local in self.profiles)
+            or any(name in held.scored.names for held in self.expectations)
             or any(name in names for _, names in self.supersets.groups)
         )
         if is_used:
@@ -338,26 +338,28 @@ class Negotiation:
     def _finish(self, now_us: int, first: Demand | None = None) -> list[Notice]:
         """Visits the demands concerned, and sends what follows."""
         notices = self._remeasure()
-        deciding = self.deciding
-        deciding.dirty.add_urgent(self.supersets.settle(now_us))
+        deciding = self.engine
+        deciding.dirty.add_urgent(self.supersets.propagate(now_us))
         for copy, offers in self.supersets.take_changed():
             deciding.copy_changed(copy, offers)
         if first is not None:
             notices += deciding.visit(first, now_us)
-        notices += self._visit(now_us) + self._see_to_reliance(now_us)
-        self.talking.answer_claims(now_us)
-        notices += [SendToNeighbour(*greeting) for greeting in self.talking.greetings(now_us)]
-        return notices + [SendToNeighbour(*send) for send in self.supersets.saying.take(now_us)]
+        notices += self._visit(now_us) + self._propagate_requirements(now_us)
+        self.protocol.update_rejections(now_us)
+        notices += [
+            SendToNeighbour(*greeting) for greeting in self.protocol.pending_session_opens(now_us)
+        ]
+        return notices + [SendToNeighbour(*send) for send in self.supersets.sender.take(now_us)]
 
     def _visit(self, now_us: int) -> list[Notice]:
         notices: list[Notice] = []
-        deciding = self.deciding
+        deciding = self.engine
         most = deciding.decisions + self.options.decisions
         for _ in range(self.options.visits):
             id_ = deciding.dirty.take()
             if id_ is None:
                 break
-            party = deciding.parties.get(id_)
+            party = deciding.demands.get(id_)
             if party is not None:
                 notices += deciding.visit(party, now_us)
             if deciding.decisions >= most:
@@ -368,56 +370,56 @@ class Negotiation:
         notices: list[Notice] = []
         for source in _first(self._stale, self.options.remeasured):
             del self._stale[source]
-            local = self.sources.complete(source)
+            local = self.profiles.refresh(source)
             if local is not None:
-                notices += self._offer(local)
+                notices += self._publish_profile(local)
         return notices
 
-    def _see_to_reliance(self, now_us: int) -> list[Notice]:
+    def _propagate_requirements(self, now_us: int) -> list[Notice]:
         """Passes changed requirements on to local publishers and to neighbours."""
         notices: list[Notice] = []
-        reliance = self.deciding.reliance
+        reliance = self.engine.dependencies
         for copy in reliance.take_changed():
             source, path = copy
             if path:
-                self.talking.asking.ask(copy, reliance, now_us)
+                self.protocol.requests.request(copy, reliance, now_us)
                 continue
-            local = self.sources.get(source)
+            local = self.profiles.get(source)
             if local is None:
                 continue
             for name, offer in local.offers.items():
                 level = reliance.level(copy, name)
-                frees = self.deciding.strategy.frees
-                notices += self.coordinator.needed((source, name), level, offer, frees)
-            self._usages.changed(local.subject, reliance.usage(copy), now_us)
+                frees = self.engine.strategy.frees
+                notices += self.coordinator.adjust((source, name), level, offer, frees)
+            self._usages.update(local.subject, reliance.usage(copy), now_us)
         return notices
 
-    def _give_up(self, now_us: int) -> list[Notice]:
+    def _abandon_overdue(self, now_us: int) -> list[Notice]:
         """Abandons reactions and remote requests that timed out."""
         notices: list[Notice] = []
-        deciding = self.deciding
+        deciding = self.engine
         for place in self.coordinator.overdue(now_us):
             source, name = place
-            local = self.sources.get(source)
+            local = self.profiles.get(source)
             assert local is not None
             offer = local.offers[name]
-            more, is_tried = self.coordinator.give_up(place, offer, now_us)
+            more, is_tried = self.coordinator.abandon(place, offer, now_us)
             notices += more
             if not is_tried:
-                self._failed((source, ()), name, offer.current, now_us)
+                self._fail_dependents((source, ()), name, offer.current, now_us)
         while deciding.remote_tries:
-            party = deciding.parties.get(next(iter(deciding.remote_tries)))
+            party = deciding.demands.get(next(iter(deciding.remote_tries)))
             assert party is not None
             if party.tried_until_us > now_us:
                 break
-            deciding.give_up_remote(party, now_us)
+            deciding.abandon_remote(party, now_us)
         return notices
 
-    def _failed(self, copy: ProfileCopy, name: str, now: float, now_us: int) -> None:
-        for who in self.deciding.reliance.between(copy, name, now, float("inf")):
-            party = self.deciding.parties.get(who)
+    def _fail_dependents(self, copy: ProfileCopy, name: str, now: float, now_us: int) -> None:
+        for who in self.engine.dependencies.between(copy, name, now, float("inf")):
+            party = self.engine.demands.get(who)
             if party is not None:
-                self.deciding.fail(party, copy, now_us)
+                self.engine.fail(party, copy, now_us)
 
 
 def _first(values: Iterable[T], most: int = 1) -> list[T]:

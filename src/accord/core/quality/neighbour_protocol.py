@@ -29,79 +29,82 @@ T = TypeVar("T")
 
 class NeighbourProtocol:
     def __init__(
-        self, node: str, registry: PropertyRegistry, supersets: SuperSets, deciding: DecisionEngine
+        self, node: str, registry: PropertyRegistry, supersets: SuperSets, engine: DecisionEngine
     ) -> None:
-        self.asking = UpstreamRequests(node, registry, supersets.saying, supersets.qualities)
+        self.requests = UpstreamRequests(node, registry, supersets.sender, supersets.qualities)
         self._supersets = supersets
-        self._saying = supersets.saying
-        self._deciding = deciding
-        self._hearing: dict[str, DeltaReceiver] = {}
+        self._sender = supersets.sender
+        self._engine = engine
+        self._receivers: dict[str, DeltaReceiver] = {}
         self._sessions = 0
 
     def link_up(self, neighbour: str, qualities: Qualities, now_us: int) -> None:
         self.link_down(neighbour, now_us)
         self._supersets.link_up(neighbour, qualities)
-        self._saying.link_up(neighbour, now_us)
+        self._sender.link_up(neighbour, now_us)
         self._sessions += 1
-        session = self._saying.incarnation, self._sessions
-        self._hearing[neighbour] = DeltaReceiver(session, now_us)
+        session = self._sender.incarnation, self._sessions
+        self._receivers[neighbour] = DeltaReceiver(session, now_us)
 
     def link_down(self, neighbour: str, now_us: int) -> None:
-        hearing = self._hearing.pop(neighbour, None)
+        hearing = self._receivers.pop(neighbour, None)
         if hearing is None:
             return
-        for said in hearing.said().values():
+        for said in hearing.entries().values():
             if isinstance(said, (QualityRequest, QualityRejection)):
-                self._hear(neighbour, said, None, now_us)
-        self._saying.link_down(neighbour)
+                self._on_change(neighbour, said, None, now_us)
+        self._sender.link_down(neighbour)
         self._supersets.link_down(neighbour)
 
     def receive(
         self, neighbour: str, message: QualityMessage, now_us: int
     ) -> NegotiationAck | None:
         """Handles a message; returns the ack to send."""
-        hearing = self._hearing.get(neighbour)
+        hearing = self._receivers.get(neighbour)
         if hearing is None:
             return None
         if isinstance(message, NegotiationAck):
-            self._saying.heard(neighbour, message, now_us)
+            self._sender.on_ack(neighbour, message, now_us)
             return None
-        for before, after in hearing.hear(message):
-            self._hear(neighbour, before, after, now_us)
-        return hearing.answer()
+        for before, after in hearing.on_delta(message):
+            self._on_change(neighbour, before, after, now_us)
+        return hearing.ack()
 
-    def greetings(self, now_us: int) -> list[tuple[str, NegotiationAck]]:
+    def pending_session_opens(self, now_us: int) -> list[tuple[str, NegotiationAck]]:
         """Session opens to send now, by neighbour."""
-        found = [(neighbour, each.greet(now_us)) for neighbour, each in self._hearing.items()]
+        found = [
+            (neighbour, each.repeat_session_open(now_us))
+            for neighbour, each in self._receivers.items()
+        ]
         return [(neighbour, heard) for neighbour, heard in found if heard is not None]
 
     def next_due_us(self) -> int:
-        return min((each.next_due_us() for each in self._hearing.values()), default=NEVER_US)
+        return min((each.next_due_us() for each in self._receivers.values()), default=NEVER_US)
 
-    def claims(self) -> list[NeighbourDemand]:
+    def neighbour_demands(self) -> list[NeighbourDemand]:
         """All demands of neighbours on this node, including relayed ones."""
-        here = [party.claim for party in self._deciding.parties if party.claim is not None]
-        return [*here, *self.asking.relayed()]
+        here = [party.remote for party in self._engine.demands if party.remote is not None]
+        return [*here, *self.requests.relayed()]
 
-    def answer_claims(self, now_us: int) -> None:
+    def update_rejections(self, now_us: int) -> None:
         """Sends or withdraws rejections for demands whose state changed."""
-        for id_ in self._deciding.unanswered:
-            party = self._deciding.parties.get(id_)
-            if party is None or party.claim is None or party.told is None:
+        for id_ in self._engine.pending_replies:
+            party = self._engine.demands.get(id_)
+            if party is None or party.remote is None or party.reported is None:
                 continue
-            state, decision = party.told
+            state, decision = party.reported
             is_open = state is MatchState.SATISFIED or decision is AdaptationDecision.ADAPTING
-            reasons = () if is_open else self._deciding.reasons(party)
-            self.asking.answer(party.claim, reasons[0] if reasons else None, now_us)
-        self._deciding.unanswered.clear()
+            reasons = () if is_open else self._engine.reasons(party)
+            self.requests.set_rejection(party.remote, reasons[0] if reasons else None, now_us)
+        self._engine.pending_replies.clear()
 
     def check_invariants(self) -> None:
-        self._saying.check_invariants()
-        self.asking.check_invariants()
-        for hearing in self._hearing.values():
+        self._sender.check_invariants()
+        self.requests.check_invariants()
+        for hearing in self._receivers.values():
             hearing.check_invariants()
 
-    def _hear(
+    def _on_change(
         self,
         neighbour: str,
         before: NegotiationEntry | None,
@@ -110,56 +113,58 @@ class NeighbourProtocol:
     ) -> None:
         kinds = {type(before), type(after)}
         if PropertyInterest in kinds:
-            self._supersets.want(
+            self._supersets.update_interest(
                 neighbour, _as(PropertyInterest, before), _as(PropertyInterest, after)
             )
         if ForwardedProfile in kinds:
-            self._supersets.have(
+            self._supersets.update_profile(
                 neighbour, _as(ForwardedProfile, before), _as(ForwardedProfile, after)
             )
         if QualityRequest in kinds:
-            claimed = self.asking.claim(neighbour, _as(QualityRequest, before))
-            self._claimed(claimed, self.asking.claim(neighbour, _as(QualityRequest, after)), now_us)
+            claimed = self.requests.to_demand(neighbour, _as(QualityRequest, before))
+            self._on_demand(
+                claimed, self.requests.to_demand(neighbour, _as(QualityRequest, after)), now_us
+            )
         if QualityRejection in kinds:
-            self._answered(
+            self._on_rejection(
                 neighbour, _as(QualityRejection, before), _as(QualityRejection, after), now_us
             )
 
-    def _claimed(
+    def _on_demand(
         self, before: NeighbourDemand | None, after: NeighbourDemand | None, now_us: int
     ) -> None:
         if before is not None and (after is None or after.id != before.id):
-            self._deciding.forget(before.id)
-            self._deciding.reliance.release(before.id)
-            self.asking.forget(before, now_us)
+            self._engine.remove(before.id)
+            self._engine.dependencies.release(before.id)
+            self.requests.remove(before, now_us)
         if after is None:
             return
         if after.copy[1]:
             copies = (after.copy,)
-            self._deciding.reliance.rely(after.id, copies, after.needs, after.utility)
-            self.asking.relay(after, now_us)
+            self._engine.dependencies.replace(after.id, copies, after.required, after.utility)
+            self.requests.relay(after, now_us)
         else:
-            self._deciding.forget(after.id)
-            self._deciding.parties.add(remote_demand(after))
-            self._deciding.dirty.add_urgent([after.id])
+            self._engine.remove(after.id)
+            self._engine.demands.add(remote_demand(after))
+            self._engine.dirty.add_urgent([after.id])
 
-    def _answered(
+    def _on_rejection(
         self,
         neighbour: str,
         before: QualityRejection | None,
         after: QualityRejection | None,
         now_us: int,
     ) -> None:
-        refused = self.asking.refused(neighbour, before, after)
+        refused = self.requests.on_rejection(neighbour, before, after)
         for said in (before, after):
             if said is not None:
-                self.asking.relay_answer((said.source, said.path), now_us)
+                self.requests.relay_rejection((said.source, said.path), now_us)
         for copy in refused:
-            for who in self._deciding.reliance.relying(copy):
-                party = self._deciding.parties.get(who)
-                if party is not None and self._deciding.state(party) is not MatchState.SATISFIED:
-                    self._deciding.fail(party, copy, now_us)
+            for who in self._engine.dependencies.dependents(copy):
+                party = self._engine.demands.get(who)
+                if party is not None and self._engine.state(party) is not MatchState.SATISFIED:
+                    self._engine.fail(party, copy, now_us)
 
 
-def _as(kind: type[T], said: object) -> T | None:
-    return said if isinstance(said, kind) else None
+def _as(kind: type[T], entry: object) -> T | None:
+    return entry if isinstance(entry, kind) else None

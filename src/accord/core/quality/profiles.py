@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from accord.core.model.channels import problem_with_channel
-from accord.core.quality.costs import FREE, Cost, check_cost, cost_at, places_of
+from accord.core.quality.costs import FREE, Cost, check_cost, cost_at, table_positions
 from accord.core.quality.properties import (
     MAX_NUMBER,
     Better,
@@ -56,7 +56,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 class ScoredCapability:
     """A capability in the form used for matching: by scores, higher is better."""
 
-    __slots__ = ("best", "capability", "current", "places", "property")
+    __slots__ = ("best", "capability", "current", "positions", "property")
 
     def __init__(self, property_: Property, capability: Capability) -> None:
         self.property = property_
@@ -64,18 +64,20 @@ class ScoredCapability:
         self.current = property_.score(capability.current)
         ends = property_.score(capability.lower), property_.score(capability.upper)
         self.best = max(ends)
-        self.places = places_of(capability.cost, property_)
+        self.positions = table_positions(capability.cost, property_)
 
     def cost(self, score: float) -> float:
         position = score if self.property.better is Better.HIGHER else -score
-        return cost_at(self.capability.cost, position, self.places)
+        return cost_at(self.capability.cost, position, self.positions)
 
 
 ScoredCapabilities = dict[str, ScoredCapability]  # by property
 Vector = tuple[float, ...]
 
 
-def offers_of(capabilities: Iterable[Capability], registry: PropertyRegistry) -> ScoredCapabilities:
+def score_capabilities(
+    capabilities: Iterable[Capability], registry: PropertyRegistry
+) -> ScoredCapabilities:
     """Converts capabilities that were validated before."""
     return {
         each.property: ScoredCapability(registry.get(each.property), each) for each in capabilities

@@ -191,7 +191,7 @@ class PropertyRegistry:
             raise QualityError(property_.name, f"{MAX_PROPERTIES} properties are defined already")
         self._properties[property_.name] = property_
 
-    def forget(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         self.get(name)
         del self._properties[name]
 

@@ -44,45 +44,45 @@ def parse_properties(text: str) -> list[Property]:
     blocks: list[_Lines] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.lstrip().startswith("#"):
-            _take(number, line, blocks)
+            _add_line(number, line, blocks)
     found: dict[str, Property] = {}
     for block in blocks:
         each = _property(block)
         if each.name in found:
-            raise _mistake(block["name"][0], f"name: {each.name} is defined above already")
+            raise _problem(block["name"][0], f"name: {each.name} is defined above already")
         found[each.name] = each
     return list(found.values())
 
 
 def render_properties(properties: list[Property]) -> str:
     """Renders text that parses to equal properties."""
-    return "\n".join("".join(f"{key} = {value}\n" for key, value in _said(p)) for p in properties)
+    return "\n".join("".join(f"{key} = {value}\n" for key, value in _fields(p)) for p in properties)
 
 
-def _take(number: int, line: str, blocks: list[_Lines]) -> None:
+def _add_line(number: int, line: str, blocks: list[_Lines]) -> None:
     """Adds one line to the property it belongs to."""
     key, equals, value = (part.strip() for part in line.partition("="))
     if not equals:
-        raise _mistake(number, f"expected key = value, got {shown(line.strip())}")
+        raise _problem(number, f"expected key = value, got {shown(line.strip())}")
     if key not in KEYS:
-        raise _mistake(number, f"expected one of {', '.join(KEYS)}, got {shown(key)}")
+        raise _problem(number, f"expected one of {', '.join(KEYS)}, got {shown(key)}")
     if key == "name":
         if len(blocks) >= MAX_PROPERTIES:
-            raise _mistake(number, f"more than {MAX_PROPERTIES} properties")
+            raise _problem(number, f"more than {MAX_PROPERTIES} properties")
         blocks.append({})
     elif not blocks:
-        raise _mistake(number, f"expected name = … first, got {shown(key)}")
+        raise _problem(number, f"expected name = … first, got {shown(key)}")
     if key in blocks[-1]:
-        raise _mistake(number, f"{key}: said in line {blocks[-1][key][0]} already")
+        raise _problem(number, f"{key}: said in line {blocks[-1][key][0]} already")
     blocks[-1][key] = number, value
 
 
 def _property(block: _Lines) -> Property:
     first, name = block["name"]
     if "better" not in block:
-        raise _mistake(first, f"{shown(name)}: expected better = higher or better = lower")
+        raise _problem(first, f"{shown(name)}: expected better = higher or better = lower")
     if ("range" in block) == ("levels" in block):
-        raise _mistake(first, f"{shown(name)}: expected either range or levels")
+        raise _problem(first, f"{shown(name)}: expected either range or levels")
     lowest, highest = _range(*block["range"]) if "range" in block else (0.0, float("inf"))
     try:
         return Property(
@@ -98,7 +98,7 @@ def _property(block: _Lines) -> Property:
     except QualityError as error:
         if error.place.startswith("line "):
             raise
-        raise _mistake(first, str(error)) from None
+        raise _problem(first, str(error)) from None
 
 
 class _YesNo(enum.Enum):
@@ -112,7 +112,7 @@ def _choice(kind: type[_E], block: _Lines, key: str, default: _E) -> _E:
     number, text = block[key]
     choices = [str(each.value) for each in kind]
     if text not in choices:
-        raise _mistake(number, f"{key}: expected {' or '.join(choices)}, got {shown(text)}")
+        raise _problem(number, f"{key}: expected {' or '.join(choices)}, got {shown(text)}")
     return kind(text)
 
 
@@ -121,18 +121,18 @@ def _range(number: int, text: str) -> tuple[float, float]:
     bounds = read_number(low), read_number(high)
     if not dots or bounds[0] is None or bounds[1] is None:
         problem = f"range: expected two numbers such as 0..100 or 0..inf, got {shown(text)}"
-        raise _mistake(number, problem)
+        raise _problem(number, problem)
     return bounds[0], bounds[1]
 
 
 def _levels(number: int, text: str) -> tuple[str, ...]:
     levels = tuple(level.strip() for level in text.split("<"))
     if len(levels) < 2 or not all(levels):
-        raise _mistake(number, f"levels: expected such as none < low < high, got {shown(text)}")
+        raise _problem(number, f"levels: expected such as none < low < high, got {shown(text)}")
     return levels
 
 
-def _said(property_: Property) -> list[tuple[str, str]]:
+def _fields(property_: Property) -> list[tuple[str, str]]:
     said = [("name", property_.name)]
     said.append(("levels" if property_.levels else "range", property_.domain))
     said.append(("better", property_.better.value))
@@ -145,5 +145,5 @@ def _said(property_: Property) -> list[tuple[str, str]]:
     return said
 
 
-def _mistake(number: int, problem: str) -> QualityError:
+def _problem(number: int, problem: str) -> QualityError:
     return QualityError(f"line {number}", problem)

@@ -18,9 +18,9 @@ from accord.core.overlay.tier_links import MAX_BYTES, TierDeltaSender, TierLinks
 from accord.core.quality.properties import MAX_PROPERTIES
 
 SERVICE: Final = "$properties"
-AGAIN_US: Final = 1_000_000
-_AT_ONCE: Final = 32
-_LIMITS: Final = DeltaLimits(changes=_AT_ONCE, bytes=MAX_BYTES // 8, gone=0)
+RETRANSMIT_US: Final = 1_000_000
+_MAX_DEFINITIONS: Final = 32
+_LIMITS: Final = DeltaLimits(changes=_MAX_DEFINITIONS, bytes=MAX_BYTES // 8, max_tombstones=0)
 
 
 class PropertyDelta(msgspec.Struct, frozen=True, array_like=True, tag="define"):
@@ -45,38 +45,39 @@ _decoder: Final[msgspec.msgpack.Decoder[PropertyDelta | PropertyAck]] = msgspec.
 class PropertySync:
     """Sends definitions to tier neighbours and receives theirs.
 
-    `on_told` is called with the neighbour and each definition it sends, in the format of a file.
+    `on_definition` is called with the neighbour and each definition it sends, in the format of a
+    file.
     """
 
     def __init__(self, tiers: TierLinks) -> None:
-        self.on_told: Callable[[str, str], object] = lambda *_: None
+        self.on_definition: Callable[[str, str], object] = lambda *_: None
         self._tiers = tiers
         self._texts: ChangeLog[str, str] = ChangeLog(_LIMITS, lambda _, text: len(text or ""))
-        self._readers = TierDeltaSender(self._texts, tiers, AGAIN_US)
-        tiers.serve(SERVICE, self._hear)
+        self._sender = TierDeltaSender(self._texts, tiers, RETRANSMIT_US)
+        tiers.register(SERVICE, self._on_message)
 
-    def tell(self, name: str, text: str) -> None:
+    def announce(self, name: str, text: str) -> None:
         """Sends a definition to all present and future neighbours."""
         if self._texts.get(name) is None and len(self._texts) < MAX_PROPERTIES:
             self._texts.put(name, text)
 
     def advance(self, now_us: int) -> None:
-        for neighbour, reader in self._readers.due(now_us):
-            _, changes = self._texts.after(reader.version)
+        for neighbour, reader in self._sender.due(now_us):
+            _, changes = self._texts.delta_after(reader.version)
             define = PropertyDelta(reader.version, tuple(text or "" for _, _, text in changes))
-            self._tiers.say(neighbour, SERVICE, _encode(define))
+            self._tiers.send_message(neighbour, SERVICE, _encode(define))
 
     def next_due_us(self) -> int:
-        return self._readers.next_due_us()
+        return self._sender.next_due_us()
 
-    def _hear(self, neighbour: str, body: bytes, now_us: int) -> None:
+    def _on_message(self, neighbour: str, body: bytes, now_us: int) -> None:
         message = decode_or_none(_decoder, body)
         if isinstance(message, PropertyDelta):
-            if len(message.texts) > _AT_ONCE or not 0 <= message.first <= MAX_PROPERTIES:
+            if len(message.texts) > _MAX_DEFINITIONS or not 0 <= message.first <= MAX_PROPERTIES:
                 return  # more than a node can define
             for text in message.texts:
-                self.on_told(neighbour, text)
+                self.on_definition(neighbour, text)
             heard = PropertyAck(message.first + len(message.texts))
-            self._tiers.say(neighbour, SERVICE, _encode(heard))
+            self._tiers.send_message(neighbour, SERVICE, _encode(heard))
         elif isinstance(message, PropertyAck):
-            self._readers.heard(neighbour, message.next, now_us)
+            self._sender.on_ack(neighbour, message.next, now_us)

@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from accord.core.model.units import NEVER_US
-from accord.core.quality.mechanisms import Mechanism, MechanismRepository, advises, worse_way
+from accord.core.quality.mechanisms import Mechanism, MechanismRepository, advises, worse_direction
 from accord.core.quality.messages import (
     Advice,
     ApplyMechanism,
@@ -33,7 +33,7 @@ from accord.core.quality.messages import (
 from accord.core.quality.profiles import ScoredCapabilities, ScoredCapability
 from accord.core.quality.strategies import PropertyMove
 
-PATIENCE_US: Final = 5_000_000
+REACTION_TIMEOUT_US: Final = 5_000_000
 
 PropertyRef = tuple[str, str]  # a source and a property
 
@@ -78,9 +78,11 @@ class Reaction:
 
 
 class ReactionCoordinator:
-    def __init__(self, repository: MechanismRepository, patience_us: int = PATIENCE_US) -> None:
+    def __init__(
+        self, repository: MechanismRepository, timeout_us: int = REACTION_TIMEOUT_US
+    ) -> None:
         self.repository = repository
-        self._patience_us = patience_us
+        self._timeout_us = timeout_us
         self._reactions: dict[PropertyRef, Reaction] = {}
         self._trying: dict[PropertyRef, bool] = {}  # in order of their timeouts
         self._ended: dict[PropertyRef, Reaction] = {}  # released, but not followed yet
@@ -89,17 +91,17 @@ class ReactionCoordinator:
     def __len__(self) -> int:
         return len(self._reactions)
 
-    def get(self, place: PropertyRef) -> Reaction | None:
-        return self._reactions.get(place)
+    def get(self, ref: PropertyRef) -> Reaction | None:
+        return self._reactions.get(ref)
 
-    def released(self, place: PropertyRef) -> float:
+    def released(self, ref: PropertyRef) -> float:
         """Advised target of a release that the publisher has not followed yet."""
-        reaction = self._reactions.get(place) or self._ended.get(place)
+        reaction = self._reactions.get(ref) or self._ended.get(ref)
         return inf if reaction is None else reaction.released
 
-    def is_trying(self, place: PropertyRef, level: float) -> bool:
+    def is_trying(self, ref: PropertyRef, level: float) -> bool:
         """Whether an attempt to reach at least `level` is under way."""
-        return place in self._trying and self._reactions[place].level >= level
+        return ref in self._trying and self._reactions[ref].level >= level
 
     def in_effect(self) -> list[int]:
         """Numbers of all mechanisms applied by the node and not withdrawn."""
@@ -127,11 +129,11 @@ class ReactionCoordinator:
         reaction.mechanisms = move.mechanisms
         return notices + self._try(place, reaction, offer, now_us)
 
-    def needed(
-        self, place: PropertyRef, level: float | None, offer: ScoredCapability, frees: bool
+    def adjust(
+        self, ref: PropertyRef, level: float | None, offer: ScoredCapability, frees: bool
     ) -> list[Notice]:
         """Adjusts a reaction to the level that all demands together need now."""
-        reaction = self._reactions.get(place) or self._resumed(place, level, offer)
+        reaction = self._reactions.get(ref) or self._restore(ref, level, offer)
         if reaction is None:
             return []
         goal = reaction.baseline if level is None else max(level, reaction.baseline)
@@ -139,16 +141,16 @@ class ReactionCoordinator:
             notices = self._uncap(reaction) if goal > reaction.level else []
             if offer.current >= goal:
                 reaction.level = goal
-                notices += self._stay(reaction, offer) if goal > reaction.released else []
+                notices += self._revise_release(reaction, offer) if goal > reaction.released else []
             return notices
         reaction.level = goal
-        self._hold(place, reaction, offer)
-        notices = self._less(reaction, offer) if frees and reaction.advises else []
+        self._hold(ref, reaction, offer)
+        notices = self._reduce(reaction, offer) if frees and reaction.advises else []
         if goal <= reaction.baseline and not reaction.capped:
             notices += self._withdraw(reaction)
-            self._end(place)
+            self._end(ref)
             if reaction.released < inf:
-                self._ended[place] = reaction
+                self._ended[ref] = reaction
         return notices
 
     def observed(self, source: str, offers: ScoredCapabilities) -> list[Notice]:
@@ -172,7 +174,7 @@ class ReactionCoordinator:
                     self._end(place)
         return notices
 
-    def gone(self, source: str, names: list[str]) -> list[Notice]:
+    def remove(self, source: str, names: list[str]) -> list[Notice]:
         """Ends the reactions of a removed profile, or of these capabilities of it."""
         notices: list[Notice] = []
         for name in names:
@@ -197,21 +199,21 @@ class ReactionCoordinator:
             found.append(place)
         return found
 
-    def give_up(
-        self, place: PropertyRef, offer: ScoredCapability, now_us: int
+    def abandon(
+        self, ref: PropertyRef, offer: ScoredCapability, now_us: int
     ) -> tuple[list[Notice], bool]:
         """Abandons the current mechanism; False if none is left to try."""
-        reaction = self._reactions[place]
+        reaction = self._reactions[ref]
         following = reaction.mechanisms[1:]
         notices = self._withdraw(reaction)
         if following:
             reaction.mechanisms = following
-            return notices + self._try(place, reaction, offer, now_us), True
+            return notices + self._try(ref, reaction, offer, now_us), True
         if offer.current > reaction.baseline and reaction.advises:
             reaction.level = offer.current  # as far as it came: released later
-            self._hold(place, reaction, offer)
+            self._hold(ref, reaction, offer)
         else:
-            self._end(place)
+            self._end(ref)
         return notices, False
 
     def check_invariants(self) -> None:
@@ -230,47 +232,47 @@ class ReactionCoordinator:
         assert due == sorted(due)
 
     def _try(
-        self, place: PropertyRef, reaction: Reaction, offer: ScoredCapability, now_us: int
+        self, ref: PropertyRef, reaction: Reaction, offer: ScoredCapability, now_us: int
     ) -> list[Notice]:
-        reaction.due_us = now_us + self._patience_us
-        self._trying.pop(place, None)
-        self._trying[place] = True
+        reaction.due_us = now_us + self._timeout_us
+        self._trying.pop(ref, None)
+        self._trying[ref] = True
         if not reaction.number and set(reaction.mechanisms[0].steps) != {MechanismStep.ADVISE}:
             reaction.number = self._next_number()
         mechanism, score = reaction.mechanisms[0], max(reaction.level, reaction.target)
-        return _orders(mechanism, reaction.subject, reaction.number, offer, score)
+        return _to_notices(mechanism, reaction.subject, reaction.number, offer, score)
 
-    def _less(self, reaction: Reaction, offer: ScoredCapability) -> list[Notice]:
+    def _reduce(self, reaction: Reaction, offer: ScoredCapability) -> list[Notice]:
         """Reduces the value to the level in the cheapest way: by advice or by a cap."""
-        for mechanism in self.repository.of(offer.property, worse_way(offer.property))[:1]:
+        for mechanism in self.repository.of(offer.property, worse_direction(offer.property))[:1]:
             if not advises(mechanism):
                 reaction.capped = reaction.capped or self._next_number()
             else:
                 reaction.released = reaction.level
             subject, level = reaction.subject, min(reaction.level, offer.best)
-            return _orders(mechanism, subject, reaction.capped, offer, level, is_release=True)
+            return _to_notices(mechanism, subject, reaction.capped, offer, level, is_release=True)
         return []
 
-    def _stay(self, reaction: Reaction, offer: ScoredCapability) -> list[Notice]:
+    def _revise_release(self, reaction: Reaction, offer: ScoredCapability) -> list[Notice]:
         """Advises a smaller reduction than the last release."""
         reaction.released = reaction.level
         who, target = reaction.subject, offer.property.from_score(reaction.level)
         return [Advice(who.publisher, who.channel, offer.property.name, target, is_release=True)]
 
-    def _resumed(
-        self, place: PropertyRef, level: float | None, offer: ScoredCapability
+    def _restore(
+        self, ref: PropertyRef, level: float | None, offer: ScoredCapability
     ) -> Reaction | None:
         """Restores a released reaction if its effect is still present and needed again."""
-        reaction = self._ended.get(place)
+        reaction = self._ended.get(ref)
         if reaction is None or level is None or not reaction.level < level <= offer.current:
             return None
-        self._reactions[place] = self._ended.pop(place)
+        self._reactions[ref] = self._ended.pop(ref)
         return reaction
 
-    def _hold(self, place: PropertyRef, reaction: Reaction, offer: ScoredCapability) -> None:
+    def _hold(self, ref: PropertyRef, reaction: Reaction, offer: ScoredCapability) -> None:
         if offer.current >= reaction.level:
             reaction.due_us = 0
-            self._trying.pop(place, None)
+            self._trying.pop(ref, None)
 
     def _uncap(self, reaction: Reaction) -> list[Notice]:
         capped, reaction.capped = reaction.capped, 0
@@ -280,16 +282,16 @@ class ReactionCoordinator:
         number, reaction.number = reaction.number, 0
         return [WithdrawMechanism(number)] if number else []
 
-    def _end(self, place: PropertyRef) -> None:
-        self._reactions.pop(place).due_us = 0
-        self._trying.pop(place, None)
+    def _end(self, ref: PropertyRef) -> None:
+        self._reactions.pop(ref).due_us = 0
+        self._trying.pop(ref, None)
 
     def _next_number(self) -> int:
         self._last_number += 1
         return self._last_number
 
 
-def _orders(  # noqa: PLR0913
+def _to_notices(  # noqa: PLR0913
     mechanism: Mechanism,
     subject: ProfileRef,
     number: int,

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from accord.core.quality.costs import FREE, ConstantCost, Cost, LinearCost, TableCost
-from accord.core.quality.expectations import Expectation, PropertyRequirement, wanted_of
+from accord.core.quality.expectations import Expectation, PropertyRequirement, score_expectation
 from accord.core.quality.profiles import Capability, Coupling, Profile, check_profile
 from accord.core.quality.properties import (
     Property,
@@ -69,7 +69,7 @@ def _expectation(record: StoredRecord, registry: PropertyRegistry) -> Expectatio
         utility=_number(record, "utility", 1.0),
         publishers=_integer(record, "publishers", 1),
     )
-    return _checked(record, expectation, lambda: wanted_of(expectation, registry))
+    return _checked(record, expectation, lambda: score_expectation(expectation, registry))
 
 
 def _requirement(record: StoredRecord, registry: PropertyRegistry) -> PropertyRequirement:
@@ -137,7 +137,7 @@ def _property(record: StoredRecord, name: str, registry: PropertyRegistry) -> Pr
     try:
         return registry.get(record.text(name))
     except QualityError as error:
-        if error.place == record.place:
+        if error.place == record.location:
             raise
         raise record.problem(f"{record.kind}: {error}") from None
 

@@ -40,9 +40,9 @@ class Skyline(Generic[K]):
         assert columns >= 1
         assert depth >= 1
         self.depth = depth
-        self.looks = 0  # comparisons with the whole skyline
+        self.rotation = 0  # comparisons with the whole skyline
         self._points: dict[Vector, Point[K]] = {}
-        self._of: dict[K, Point[K]] = {}
+        self._by_key: dict[K, Point[K]] = {}
         self._band: VectorTable[Point[K]] = VectorTable(columns)
         self._outside: VectorTable[Point[K]] = VectorTable(columns)
         # By row outside: the rows of its guards, `depth` at most.
@@ -51,19 +51,19 @@ class Skyline(Generic[K]):
 
     def __len__(self) -> int:
         """Number of keys, inside and outside."""
-        return len(self._of)
+        return len(self._by_key)
 
     def __contains__(self, key: K) -> bool:
         """Whether `key` is on the skyline."""
-        point = self._of.get(key)
+        point = self._by_key.get(key)
         return point is not None and point.is_inside
 
     def vector(self, key: K) -> Vector:
-        return self._of[key].vector
+        return self._by_key[key].vector
 
     def owned(self) -> Iterator[tuple[K, str]]:
         """All keys with their owners, inside and outside."""
-        return ((key, point.keys[key]) for key, point in self._of.items())
+        return ((key, point.keys[key]) for key, point in self._by_key.items())
 
     def members(self) -> dict[K, Vector]:
         return {key: p.vector for p in self._points.values() if p.is_inside for key in p.keys}
@@ -75,7 +75,7 @@ class Skyline(Generic[K]):
                 yield from islice(point.keys, self.depth)
 
     def represents(self, key: K) -> bool:
-        point = self._of.get(key)
+        point = self._by_key.get(key)
         return point is not None and point.is_inside and key in islice(point.keys, self.depth)
 
     def points(self, least: Vector, first: int = 0) -> list[Point[K]]:
@@ -100,7 +100,7 @@ class Skyline(Generic[K]):
 
     def set(self, key: K, owner: str, vector: Vector) -> None:
         """Adds a key or changes its vector."""
-        point = self._of.get(key)
+        point = self._by_key.get(key)
         if point is None:
             self._attach(key, owner, vector)
         elif point.vector == vector:
@@ -113,16 +113,16 @@ class Skyline(Generic[K]):
 
     def set_all(self, added: Iterable[tuple[K, str, Vector]]) -> None:
         """Adds all keys at once to an empty skyline."""
-        assert not self._of
+        assert not self._by_key
         for key, owner, vector in added:
             self._add(key, owner, self._points.setdefault(vector, Point(vector)))
         for point in self._points.values():
             self._put_outside(point)
-        self._look_at(np.arange(self._outside.used))
+        self._assign_guards(np.arange(self._outside.used))
 
     def remove(self, key: K) -> None:
-        self._detach(key, self._of[key])
-        del self._of[key]
+        self._detach(key, self._by_key[key])
+        del self._by_key[key]
 
     # One point
 
@@ -135,7 +135,7 @@ class Skyline(Generic[K]):
         if not point.is_inside:
             self._outside.change(point.row, vector)
             if not self._is_guarded(point):
-                self._look_at(np.array([point.row]))
+                self._assign_guards(np.array([point.row]))
         elif at_least(vector, before):
             self._mark(point)
             self._band.change(point.row, vector)
@@ -150,10 +150,10 @@ class Skyline(Generic[K]):
         kept = self._outside.are_at_most(point.vector, wards)
         self._put_outside(point)
         # In one call: a former ward may dominate the point now.
-        self._look_at(np.append(wards[~kept], point.row))
-        self._hang(wards[kept], point)
+        self._assign_guards(np.append(wards[~kept], point.row))
+        self._guard_by(wards[kept], point)
 
-    def _hang(self, wards: Ints, point: Point[K]) -> None:
+    def _guard_by(self, wards: Ints, point: Point[K]) -> None:
         """Guards wards by `point`, or by its own guards if it is outside: those are sufficient.
 
         With a depth above one, `point` alone is not sufficient, so the wards are compared again.
@@ -165,7 +165,7 @@ class Skyline(Generic[K]):
         elif self.depth == 1:
             self._guards[0, wards] = point.row
         else:
-            self._look_at(wards)
+            self._assign_guards(wards)
 
     def _attach(self, key: K, owner: str, vector: Vector) -> None:
         point = self._points.get(vector)
@@ -173,7 +173,7 @@ class Skyline(Generic[K]):
             point = self._points[vector] = Point(vector)
             self._add(key, owner, point)
             self._put_outside(point)
-            self._look_at(np.array([point.row]))
+            self._assign_guards(np.array([point.row]))
             is_more = point.is_inside
         else:
             self._add(key, owner, point)
@@ -183,7 +183,7 @@ class Skyline(Generic[K]):
 
     def _add(self, key: K, owner: str, point: Point[K]) -> None:
         point.keys[key] = owner
-        self._of[key] = point
+        self._by_key[key] = point
         if point.is_inside:
             self._changed[key] = True
 
@@ -196,11 +196,11 @@ class Skyline(Generic[K]):
         del point.keys[key]
         if point.keys:
             if self.depth > 1 and point.is_inside:
-                self._look_at(self._wards(point))
+                self._assign_guards(self._wards(point))
             return
         del self._points[point.vector]
         if point.is_inside:
-            self._look_at(self._leave(point))
+            self._assign_guards(self._leave(point))
         else:
             self._take_outside(point)
 
@@ -248,7 +248,7 @@ class Skyline(Generic[K]):
 
     # Guards
 
-    def _look_at(self, rows: Ints) -> None:
+    def _assign_guards(self, rows: Ints) -> None:
         """Assigns guards to points outside, or moves them to the skyline."""
         left = self._unguarded(rows)
         if len(left) > 1:
@@ -272,8 +272,8 @@ class Skyline(Generic[K]):
         """Assigns guards in bulk; returns the rows that no skyline point dominates yet."""
         if self.depth > 1 or len(rows) <= _FEW or not len(self._band):
             return rows
-        self.looks += 1
-        guards = self._band.rows_at_least(self._outside.vectors(rows), self.looks)
+        self.rotation += 1
+        guards = self._band.rows_at_least(self._outside.vectors(rows), self.rotation)
         self._guards[0, rows] = guards
         left: Ints = rows[guards == _NOBODY]
         return left
@@ -288,13 +288,13 @@ class Skyline(Generic[K]):
 
     def _find_guards(self, vector: Vector) -> tuple[Point[K], ...]:
         """Dominators of a vector that make up the depth; empty if there are too few."""
-        self.looks += 1
+        self.rotation += 1
         above = self._band.at_least(vector)
         if self.depth > 1:
             found = self._band.owners(above)
             return self._enough(each for each in found if each.vector != vector)
         rows = above.nonzero()[0]
-        return (self._band.owner(int(rows[self.looks % len(rows)])),) if len(rows) else ()
+        return (self._band.owner(int(rows[self.rotation % len(rows)])),) if len(rows) else ()
 
     def _enough(self, points: Iterable[Point[K]]) -> tuple[Point[K], ...]:
         guards: list[Point[K]] = []
@@ -318,19 +318,19 @@ class Skyline(Generic[K]):
                 wards = self._leave(each)
                 self._put_outside(each)
                 self._guards[: len(guards), each.row] = [guard.row for guard in guards]
-                self._hang(wards, each)
+                self._guard_by(wards, each)
 
     def check_invariants(self) -> None:
         self._band.check_invariants()
         self._outside.check_invariants()
         inside = sum(point.is_inside for point in self._points.values())
         assert inside == len(self._band) == len(self._points) - len(self._outside)
-        assert {key for point in self._points.values() for key in point.keys} == set(self._of)
+        assert {key for point in self._points.values() for key in point.keys} == set(self._by_key)
         assert (self._guards != _NOBODY).any(axis=0).sum() == len(self._outside)
         for vector, point in self._points.items():
             assert point.vector == vector
             assert point.keys
-            assert all(self._of[key] is point for key in point.keys)
+            assert all(self._by_key[key] is point for key in point.keys)
             above = {
                 owner
                 for other in self._points.values()

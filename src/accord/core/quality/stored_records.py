@@ -64,13 +64,13 @@ class StoredRecord:
 
     def __init__(self, kind: str, place: str) -> None:
         self.kind = kind
-        self.place = place
+        self.location = place
         self.values: dict[str, str | float] = {}
         self.lists: dict[str, list[StoredRecord]] = {}
         self.cost: StoredRecord | None = None
 
     def problem(self, text: str) -> QualityError:
-        return QualityError(self.place, text)
+        return QualityError(self.location, text)
 
     def unknown(self, name: object) -> QualityError:
         expected = ", ".join(FIELDS[self.kind]) or "nothing"

@@ -32,26 +32,26 @@ MAX_SCOPES: Final = 10_000
 class _Neighbour:
     def __init__(self, qualities: Qualities) -> None:
         self.qualities = dict(qualities)
-        self.wants: dict[Scope, PropertyInterest] = {}
-        self.haves: dict[Scope, dict[ProfileCopy, ForwardedProfile]] = {}
+        self.interests: dict[Scope, PropertyInterest] = {}
+        self.profiles: dict[Scope, dict[ProfileCopy, ForwardedProfile]] = {}
 
 
 class SuperSets:
     def __init__(
-        self, node: str, registry: PropertyRegistry, saying: DeltaSender, *, is_leaf: bool = False
+        self, node: str, registry: PropertyRegistry, sender: DeltaSender, *, is_leaf: bool = False
     ) -> None:
         self.node = node
         self._hops = 1 if is_leaf else MAX_HOPS  # longer paths are not forwarded
         self.groups: dict[Scope, MatchGroup] = {}
-        self._believing = NeighbourValidator(node, registry)
-        self.saying = saying
+        self._validator = NeighbourValidator(node, registry)
+        self.sender = sender
         self._local: dict[str, dict[str, ScoredCapabilities]] = {}  # by channel and source
         self._by_filter: ChannelMap[dict[tuple[str, ...], MatchGroup]] = ChannelMap()
         self._neighbours: dict[str, _Neighbour] = {}
-        self._wanted: dict[Scope, int] = {}  # local interest: number of publishers
-        self._said: dict[Scope, dict[ProfileCopy, EntryKey]] = {}
+        self._local_interest: dict[Scope, int] = {}  # local interest: number of publishers
+        self._announced: dict[Scope, dict[ProfileCopy, EntryKey]] = {}
         self._touched: dict[Scope, bool] = {}
-        self._rewant: dict[Scope, bool] = {}
+        self._changed_interests: dict[Scope, bool] = {}
         self._changed: dict[tuple[Scope, ProfileCopy], bool] = {}  # copies from neighbours
 
     # Local profiles
@@ -80,58 +80,58 @@ class SuperSets:
 
     def group(self, scope: Scope, publishers: int) -> MatchGroup:
         """Returns the group for an expectation of so many publishers; `release` it afterwards."""
-        if publishers > self._wanted.get(scope, 0):
-            self._wanted[scope] = publishers
+        if publishers > self._local_interest.get(scope, 0):
+            self._local_interest[scope] = publishers
             self._adjust(scope)
         return self.groups[scope]
 
     def release(self, scope: Scope) -> None:
         group = self.groups[scope]
         wanted = group.publishers if len(group) else 0
-        if wanted == self._wanted.get(scope, 0):
+        if wanted == self._local_interest.get(scope, 0):
             return
         if wanted:
-            self._wanted[scope] = wanted
+            self._local_interest[scope] = wanted
         else:
-            self._wanted.pop(scope, None)
+            self._local_interest.pop(scope, None)
         self._adjust(scope)
 
     # Neighbours
 
     def link_up(self, neighbour: str, qualities: Qualities) -> None:
-        self._believing.check(qualities)
+        self._validator.check(qualities)
         self.link_down(neighbour)
         self._neighbours[neighbour] = _Neighbour(qualities)
 
     def link_changed(self, neighbour: str, qualities: Qualities) -> None:
         """Applies a changed effect of the link; small changes are ignored."""
-        self._believing.check(qualities)
+        self._validator.check(qualities)
         known = self._neighbours.get(neighbour)
-        if known is None or self._believing.is_close(known.qualities, qualities):
+        if known is None or self._validator.is_close(known.qualities, qualities):
             return
         known.qualities = dict(qualities)
-        for scope in known.haves:
+        for scope in known.profiles:
             self._apply_all(known, scope)
 
     def link_down(self, neighbour: str) -> None:
         gone = self._neighbours.pop(neighbour, None)
         if gone is None:
             return
-        for scope, haves in gone.haves.items():
+        for scope, haves in gone.profiles.items():
             for source, path in haves:
                 self._remove_copy(scope, source, path)
-        for scope in gone.wants:
+        for scope in gone.interests:
             self._adjust(scope)
 
-    def want(
+    def update_interest(
         self, neighbour: str, before: PropertyInterest | None, after: PropertyInterest | None
     ) -> None:
         """Replaces an interest of the neighbour."""
-        wants = self._neighbours[neighbour].wants
+        wants = self._neighbours[neighbour].interests
         if before is not None and wants.get(scope_of(before)) is before:
             del wants[scope_of(before)]
             self._adjust(scope_of(before))
-        if after is None or not self._believing.want(neighbour, after):
+        if after is None or not self._validator.accepts_interest(neighbour, after):
             return
         scope = scope_of(after)
         # A neighbour may use only the space left by all others and by local expectations.
@@ -139,35 +139,35 @@ class SuperSets:
             wants[scope] = after
             self._adjust(scope)
 
-    def have(
+    def update_profile(
         self, neighbour: str, before: ForwardedProfile | None, after: ForwardedProfile | None
     ) -> None:
         known = self._neighbours[neighbour]
         if before is not None:
-            self._forget(known, before, after)
-        if after is not None and self._believing.have(neighbour, after):
-            known.haves.setdefault(scope_of(after), {})[after.source, after.path] = after
+            self._remove_profile(known, before, after)
+        if after is not None and self._validator.accepts_profile(neighbour, after):
+            known.profiles.setdefault(scope_of(after), {})[after.source, after.path] = after
             self._apply(known, after)
 
     def property_defined(self, name: str) -> None:
         """Applies copies received before the property was defined."""
         for known in self._neighbours.values():
-            for scope in known.haves:
+            for scope in known.profiles:
                 if name in scope[1]:
                     self._apply_all(known, scope)
 
     # Propagation
 
-    def settle(self, now_us: int) -> list[str]:
+    def propagate(self, now_us: int) -> list[str]:
         """Announces changes to neighbours; returns the expectations whose state changed."""
         changed: list[str] = []
-        for scope in self._rewant:
-            self._say_want(scope, now_us)
-        self._rewant.clear()
+        for scope in self._changed_interests:
+            self._announce_interest(scope, now_us)
+        self._changed_interests.clear()
         for scope in list(self._touched):
             group = self.groups.get(scope)
             if group is not None:
-                changed += group.settle()
+                changed += group.update_states()
             self._forward(scope, group, now_us)
         self._touched.clear()
         return changed
@@ -189,29 +189,29 @@ class SuperSets:
     @property
     def malformed(self) -> int:
         """Number of invalid entries from neighbours."""
-        return self._believing.malformed
+        return self._validator.malformed
 
     def check_invariants(self) -> None:
         for scope, group in self.groups.items():
             group.check_invariants()
-            assert self._wanted.get(scope, 0) == (group.publishers if len(group) else 0)
+            assert self._local_interest.get(scope, 0) == (group.publishers if len(group) else 0)
             by_names = self._by_filter.get(scope[0])
             assert by_names is not None
             assert by_names[scope[1]] is group
             assert self._depth(scope) == group.skyline.depth
         if not self._touched:
-            for scope, said in self._said.items():
+            for scope, said in self._announced.items():
                 forwarded = self.groups[scope].forwarded()
                 assert set(said) == {copy for copy in forwarded if len(copy[1]) < self._hops}
         for known in self._neighbours.values():
-            assert all(known.haves.values())
+            assert all(known.profiles.values())
 
     # Groups exist while there is an interest in their scope
 
     def _adjust(self, scope: Scope) -> None:
         depth = self._depth(scope)
         group = self.groups.get(scope)
-        self._rewant[scope] = self._touched[scope] = True
+        self._changed_interests[scope] = self._touched[scope] = True
         if depth == 0:
             if group is not None:
                 self._drop(scope)
@@ -221,12 +221,14 @@ class SuperSets:
             group.deepen(depth)
 
     def _depth(self, scope: Scope) -> int:
-        heard = [k.wants[scope].publishers for k in self._neighbours.values() if scope in k.wants]
-        return max([self._wanted.get(scope, 0), *heard])
+        heard = [
+            k.interests[scope].publishers for k in self._neighbours.values() if scope in k.interests
+        ]
+        return max([self._local_interest.get(scope, 0), *heard])
 
     def _create(self, scope: Scope, depth: int) -> None:
         group = self.groups[scope] = MatchGroup(scope, depth)
-        group.retell(self._said.get(scope, ()))
+        group.mark_changed(self._announced.get(scope, ()))
         by_names = self._by_filter.get(scope[0])
         if by_names is None:
             by_names = {}
@@ -238,7 +240,7 @@ class SuperSets:
             for source, offers in sources.items()
         )
         for known in self._neighbours.values():
-            if scope in known.haves:
+            if scope in known.profiles:
                 self._apply_all(known, scope)
 
     def _drop(self, scope: Scope) -> None:
@@ -260,32 +262,32 @@ class SuperSets:
     # Copies from neighbours
 
     def _apply_all(self, known: _Neighbour, scope: Scope) -> None:
-        for have in known.haves[scope].values():
+        for have in known.profiles[scope].values():
             self._apply(known, have)
 
-    def _apply(self, known: _Neighbour, have: ForwardedProfile) -> None:
-        scope = scope_of(have)
+    def _apply(self, known: _Neighbour, profile: ForwardedProfile) -> None:
+        scope = scope_of(profile)
         group = self.groups.get(scope)
         if group is None:
             return
-        offers = self._believing.arrived(have, known.qualities)
+        offers = self._validator.behind_link(profile, known.qualities)
         if offers is None:
-            self._remove_copy(scope, have.source, have.path)
+            self._remove_copy(scope, profile.source, profile.path)
             return
-        group.set_copy(have.source, have.path, offers)
+        group.set_copy(profile.source, profile.path, offers)
         self._touched[scope] = True
-        self._changed[scope, (have.source, have.path)] = True
+        self._changed[scope, (profile.source, profile.path)] = True
 
-    def _forget(
-        self, known: _Neighbour, have: ForwardedProfile, instead: ForwardedProfile | None
+    def _remove_profile(
+        self, known: _Neighbour, profile: ForwardedProfile, instead: ForwardedProfile | None
     ) -> None:
-        scope, copy = scope_of(have), (have.source, have.path)
-        haves = known.haves.get(scope)
-        if haves is None or haves.get(copy) is not have:
+        scope, copy = scope_of(profile), (profile.source, profile.path)
+        haves = known.profiles.get(scope)
+        if haves is None or haves.get(copy) is not profile:
             return
         del haves[copy]
         if not haves:
-            del known.haves[scope]
+            del known.profiles[scope]
         is_same = instead is not None and scope_of(instead) == scope
         if not is_same or instead is None or (instead.source, instead.path) != copy:
             self._remove_copy(scope, *copy)
@@ -299,32 +301,32 @@ class SuperSets:
 
     # Announcements to neighbours
 
-    def _say_want(self, scope: Scope, now_us: int) -> None:
-        wants = [k.wants[scope] for k in self._neighbours.values() if scope in k.wants]
-        if scope in self._wanted:
-            wants.append(PropertyInterest(*scope, self._wanted[scope], ()))
+    def _announce_interest(self, scope: Scope, now_us: int) -> None:
+        wants = [k.interests[scope] for k in self._neighbours.values() if scope in k.interests]
+        if scope in self._local_interest:
+            wants.append(PropertyInterest(*scope, self._local_interest[scope], ()))
         wants = [each for each in wants if len(each.path) < self._hops]
         said: PropertyInterest | None = None
         if wants:
             # The largest number of publishers: it covers all other interests.
             best = min(wants, key=lambda each: (-each.publishers, len(each.path), each.path))
             said = PropertyInterest(*scope, best.publishers, (self.node, *best.path))
-        self.saying.say(_want_key(scope), said, now_us)
+        self.sender.announce(_interest_key(scope), said, now_us)
 
     def _forward(self, scope: Scope, group: MatchGroup | None, now_us: int) -> None:
-        said = self._said.setdefault(scope, {})
-        for copy in list(said) if group is None else group.take_news():
-            key = _have_key(scope, copy)
-            have = None if group is None else self._have(group, copy)
-            self.saying.say(key, have, now_us)
+        said = self._announced.setdefault(scope, {})
+        for copy in list(said) if group is None else group.take_changed():
+            key = _profile_key(scope, copy)
+            have = None if group is None else self._forwarded_profile(group, copy)
+            self.sender.announce(key, have, now_us)
             if have is None:
                 said.pop(copy, None)
             else:
                 said[copy] = key
         if not said:
-            del self._said[scope]
+            del self._announced[scope]
 
-    def _have(self, group: MatchGroup, copy: ProfileCopy) -> ForwardedProfile | None:
+    def _forwarded_profile(self, group: MatchGroup, copy: ProfileCopy) -> ForwardedProfile | None:
         source, path = copy
         if not group.skyline.represents(copy) or len(path) >= self._hops:
             return None
@@ -333,9 +335,9 @@ class SuperSets:
         return ForwardedProfile(*group.scope, source, (self.node, *path), capabilities)
 
 
-def _want_key(scope: Scope) -> EntryKey:
+def _interest_key(scope: Scope) -> EntryKey:
     return ("want", scope[0], str(len(scope[1])), *scope[1])
 
 
-def _have_key(scope: Scope, copy: ProfileCopy) -> EntryKey:
+def _profile_key(scope: Scope, copy: ProfileCopy) -> EntryKey:
     return ("have", scope[0], str(len(scope[1])), *scope[1], copy[0], *copy[1])

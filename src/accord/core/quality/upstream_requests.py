@@ -36,9 +36,9 @@ class NeighbourDemand(msgspec.Struct, frozen=True):
     """A neighbour's request; `copy` is the requested copy as this node identifies it."""
 
     id: str
-    asker: str
+    requester: str
     copy: ProfileCopy
-    needs: RequiredScores
+    required: RequiredScores
     utility: float
 
 
@@ -49,100 +49,104 @@ class UpstreamRequests:
         self,
         node: str,
         registry: PropertyRegistry,
-        saying: DeltaSender,
+        sender: DeltaSender,
         qualities: Callable[[str], Qualities],
     ) -> None:
         self.malformed = 0
         self._node = node
         self._registry = registry
-        self._saying = saying
+        self._sender = sender
         self._qualities = qualities
         self._relayed: dict[
             ProfileCopy, dict[str, NeighbourDemand]
         ] = {}  # by demand; without those for local profiles
-        self._refused: dict[ProfileCopy, QualityRejection] = {}
+        self._rejections: dict[ProfileCopy, QualityRejection] = {}
 
     # Upstream, towards the profile
 
-    def ask(self, copy: ProfileCopy, reliance: ProfileDependencies, now_us: int) -> None:
+    def request(self, copy: ProfileCopy, dependencies: ProfileDependencies, now_us: int) -> None:
         """Requests what all demands together need now of a copy from a neighbour."""
         source, path = copy
-        needs = reliance.needs(copy)
+        needs = dependencies.required(copy)
         ask: QualityRequest | None = None
         if needs:
             link = self._qualities(path[0])
             requirements = tuple(self._requirement(name, needs[name], link) for name in needs)
-            utility = min(reliance.usage(copy)[1], MAX_UTILITY)
+            utility = min(dependencies.usage(copy)[1], MAX_UTILITY)
             ask = QualityRequest(source, path, requirements, utility)
-        self._saying.say(("ask", source, *path), ask, now_us)
+        self._sender.announce(("ask", source, *path), ask, now_us)
 
-    def refused(
+    def on_rejection(
         self, neighbour: str, before: QualityRejection | None, after: QualityRejection | None
     ) -> list[ProfileCopy]:
         """Records a rejection; returns the copies it newly concerns."""
         if before is not None and self._is_mine(neighbour, before):
-            self._refused.pop((before.source, before.path), None)
+            self._rejections.pop((before.source, before.path), None)
         if after is None or not self._is_mine(neighbour, after):
             return []
         copy = after.source, after.path
-        self._refused[copy] = after
+        self._rejections[copy] = after
         return [copy]
 
     # Downstream, towards the requesters
 
-    def claim(self, neighbour: str, ask: QualityRequest | None) -> NeighbourDemand | None:
+    def to_demand(self, neighbour: str, request: QualityRequest | None) -> NeighbourDemand | None:
         """Converts a neighbour's request to a demand; None if it is invalid or for another node."""
-        if ask is None or not ask.path or ask.path[0] != self._node:
+        if request is None or not request.path or request.path[0] != self._node:
             return None
         is_good = (
-            is_path(ask.path, self._node)
-            and neighbour not in ask.path
-            and 0 < len(ask.source) <= MAX_ID
-            and 0 < ask.utility <= MAX_UTILITY
-            and 1 <= len(ask.requirements) <= MAX_REQUIREMENTS * 2
+            is_path(request.path, self._node)
+            and neighbour not in request.path
+            and 0 < len(request.source) <= MAX_ID
+            and 0 < request.utility <= MAX_UTILITY
+            and 1 <= len(request.requirements) <= MAX_REQUIREMENTS * 2
         )
         needs: dict[str, float] = {}
         try:
-            for requirement in ask.requirements:
+            for requirement in request.requirements:
                 needs[requirement.property] = bounds_of(requirement, self._registry)[0]
         except QualityError:
             is_good = False
         self.malformed += not is_good
         if not is_good:
             return None
-        id_ = "\0".join(("", neighbour, ask.source, *ask.path))
-        return NeighbourDemand(id_, neighbour, (ask.source, ask.path[1:]), needs, ask.utility)
+        id_ = "\0".join(("", neighbour, request.source, *request.path))
+        return NeighbourDemand(
+            id_, neighbour, (request.source, request.path[1:]), needs, request.utility
+        )
 
-    def relay(self, claim: NeighbourDemand, now_us: int) -> None:
+    def relay(self, demand: NeighbourDemand, now_us: int) -> None:
         """Relays a demand for a remote copy; rejections are passed back to the requester."""
-        self._relayed.setdefault(claim.copy, {})[claim.id] = claim
-        self.relay_answer(claim.copy, now_us)
+        self._relayed.setdefault(demand.copy, {})[demand.id] = demand
+        self.relay_rejection(demand.copy, now_us)
 
     def relayed(self) -> list[NeighbourDemand]:
         return [claim for claims in self._relayed.values() for claim in claims.values()]
 
-    def forget(self, claim: NeighbourDemand, now_us: int) -> None:
-        relayed = self._relayed.get(claim.copy, {})
-        if relayed.pop(claim.id, None) is not None and not relayed:
-            del self._relayed[claim.copy]
-        self.answer(claim, None, now_us)
+    def remove(self, demand: NeighbourDemand, now_us: int) -> None:
+        relayed = self._relayed.get(demand.copy, {})
+        if relayed.pop(demand.id, None) is not None and not relayed:
+            del self._relayed[demand.copy]
+        self.set_rejection(demand, None, now_us)
 
-    def answer(self, claim: NeighbourDemand, reason: UnmetReason | None, now_us: int) -> None:
+    def set_rejection(
+        self, demand: NeighbourDemand, reason: UnmetReason | None, now_us: int
+    ) -> None:
         """Sends a rejection with its reason; None withdraws it."""
-        source, path = claim.copy
+        source, path = demand.copy
         asked = (self._node, *path)
         answer: QualityRejection | None = None
         if reason is not None:
-            answer = QualityRejection(claim.asker, source, asked, reason.property, reason.now)
-        self._saying.say(("answer", claim.asker, source, *asked), answer, now_us)
+            answer = QualityRejection(demand.requester, source, asked, reason.property, reason.now)
+        self._sender.announce(("answer", demand.requester, source, *asked), answer, now_us)
 
-    def relay_answer(self, copy: ProfileCopy, now_us: int) -> None:
-        refused = self._refused.get(copy)
+    def relay_rejection(self, copy: ProfileCopy, now_us: int) -> None:
+        refused = self._rejections.get(copy)
         for claim in self._relayed.get(copy, {}).values():
             reason = (
                 None if refused is None else UnmetReason(claim.id, refused.property, refused.now)
             )
-            self.answer(claim, reason, now_us)
+            self.set_rejection(claim, reason, now_us)
 
     def check_invariants(self) -> None:
         for copy, claims in self._relayed.items():
@@ -159,5 +163,5 @@ class UpstreamRequests:
             return PropertyRequirement(name, value, None)
         return PropertyRequirement(name, None, value)
 
-    def _is_mine(self, neighbour: str, answer: QualityRejection) -> bool:
-        return answer.asker == self._node and is_path(answer.path, neighbour)
+    def _is_mine(self, neighbour: str, rejection: QualityRejection) -> bool:
+        return rejection.requester == self._node and is_path(rejection.path, neighbour)

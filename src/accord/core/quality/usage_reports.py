@@ -15,15 +15,15 @@ class UsageReports:
     def __init__(self, every_us: int) -> None:
         self.due_us = NEVER_US
         self._every_us = every_us
-        self._told: dict[str, Usage] = {}  # by source; without unused ones
+        self._reported: dict[str, Usage] = {}  # by source; without unused ones
         self._changed: dict[str, tuple[ProfileRef, Usage]] = {}
 
-    def changed(self, subject: ProfileRef, usage: Usage, now_us: int) -> None:
+    def update(self, subject: ProfileRef, usage: Usage, now_us: int) -> None:
         self._changed[subject.source] = subject, usage
         self.due_us = min(self.due_us, now_us + self._every_us)
 
-    def forget(self, source: str) -> None:
-        self._told.pop(source, None)
+    def remove(self, source: str) -> None:
+        self._reported.pop(source, None)
         self._changed.pop(source, None)
 
     def take(self, now_us: int) -> list[Notice]:
@@ -32,14 +32,14 @@ class UsageReports:
             return []
         notices: list[Notice] = []
         for source, (subject, usage) in self._changed.items():
-            if self._told.pop(source, _NONE) != usage:
+            if self._reported.pop(source, _NONE) != usage:
                 notices.append(UsageChanged(subject.publisher, subject.channel, *usage))
             if usage != _NONE:
-                self._told[source] = usage
+                self._reported[source] = usage
         self._changed.clear()
         self.due_us = NEVER_US
         return notices
 
     def check_invariants(self) -> None:
         assert bool(self._changed) <= (self.due_us < NEVER_US)
-        assert _NONE not in self._told.values()
+        assert _NONE not in self._reported.values()

@@ -15,7 +15,7 @@ from accord.core.quality.profiles import (
     Capability,
     ScoredCapabilities,
     check_capabilities,
-    offers_of,
+    score_capabilities,
 )
 from accord.core.quality.properties import HopEffect, PropertyRegistry, QualityError, Value, shown
 
@@ -41,34 +41,36 @@ class NeighbourValidator:
             is_close(self._registry.get(name), before[name], value) for name, value in after.items()
         )
 
-    def want(self, neighbour: str, want: PropertyInterest) -> bool:
+    def accepts_interest(self, neighbour: str, interest: PropertyInterest) -> bool:
         """Whether to accept an interest: it is valid and did not come over this node."""
         is_good = (
-            problem_with_filter(want.channel) is None
-            and want.channel.count("/") < MAX_LEVELS
-            and _is_set(want.properties)
-            and 1 <= want.publishers <= MAX_PUBLISHERS
-            and is_path(want.path, neighbour)
+            problem_with_filter(interest.channel) is None
+            and interest.channel.count("/") < MAX_LEVELS
+            and _is_set(interest.properties)
+            and 1 <= interest.publishers <= MAX_PUBLISHERS
+            and is_path(interest.path, neighbour)
         )
         self.malformed += not is_good
-        return is_good and self._node not in want.path
+        return is_good and self._node not in interest.path
 
-    def have(self, neighbour: str, have: ForwardedProfile) -> bool:
+    def accepts_profile(self, neighbour: str, profile: ForwardedProfile) -> bool:
         is_good = (
-            _is_set(have.properties)
-            and tuple(each.property for each in have.capabilities) == have.properties
-            and 0 < len(have.source) <= MAX_ID
-            and is_path(have.path, neighbour)
+            _is_set(profile.properties)
+            and tuple(each.property for each in profile.capabilities) == profile.properties
+            and 0 < len(profile.source) <= MAX_ID
+            and is_path(profile.path, neighbour)
         )
         self.malformed += not is_good
-        return is_good and self._node not in have.path
+        return is_good and self._node not in profile.path
 
-    def arrived(self, have: ForwardedProfile, qualities: Qualities) -> ScoredCapabilities | None:
+    def behind_link(
+        self, profile: ForwardedProfile, qualities: Qualities
+    ) -> ScoredCapabilities | None:
         """The capabilities after the link; None if they are invalid by the current definitions."""
         try:
-            check_capabilities(have.capabilities, self._registry, "what a neighbour has")
-            arrived = tuple(self._over_hop(each, qualities) for each in have.capabilities)
-            return offers_of(arrived, self._registry)
+            check_capabilities(profile.capabilities, self._registry, "what a neighbour has")
+            arrived = tuple(self._over_hop(each, qualities) for each in profile.capabilities)
+            return score_capabilities(arrived, self._registry)
         except QualityError:
             return None
 
@@ -86,8 +88,8 @@ class NeighbourValidator:
         )
 
 
-def scope_of(said: PropertyInterest | ForwardedProfile) -> Scope:
-    return said.channel, said.properties
+def scope_of(entry: PropertyInterest | ForwardedProfile) -> Scope:
+    return entry.channel, entry.properties
 
 
 def is_path(path: Path, neighbour: str) -> bool:

@@ -71,13 +71,13 @@ class VectorTable(Generic[T]):
         """The vectors of these rows, column by column."""
         return self._matrix[:, rows]
 
-    def rows_at_least(self, vectors: NDArray[np.float64], turn: int) -> NDArray[np.int64]:
+    def rows_at_least(self, vectors: NDArray[np.float64], rotation: int) -> NDArray[np.int64]:
         """For each vector a row that is at least as good in all columns, or -1.
 
-        `turn` varies the choice among several.
+        `rotation` varies the choice among several.
         """
         # Used rows only: free ones may be in the majority.
-        order = np.roll((~np.isnan(self._matrix[0, : self.used])).nonzero()[0], turn)
+        order = np.roll((~np.isnan(self._matrix[0, : self.used])).nonzero()[0], rotation)
         rows = self._matrix[:, order]
         found = np.full(vectors.shape[1], -1)
         step = max(1, _TOGETHER // len(order))

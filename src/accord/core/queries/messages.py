@@ -261,18 +261,18 @@ MAX_TOKEN: Final = 200_000
 
 
 class _Token(Struct, frozen=True, array_like=True):
-    ask: EventQuery
+    query: EventQuery
     cursor: str
 
 
 _decoder: Final = msgspec.msgpack.Decoder(_Token)
 
 
-def encode_token(ask: EventQuery, cursor: str) -> str:
+def encode_token(query: EventQuery, cursor: str) -> str:
     """Returns "" if there are no more pages."""
     if not cursor:
         return ""
-    return urlsafe_b64encode(_encode(_Token(ask, cursor))).rstrip(b"=").decode()
+    return urlsafe_b64encode(_encode(_Token(query, cursor))).rstrip(b"=").decode()
 
 
 def decode_token(text: str) -> tuple[EventQuery, str]:
@@ -284,7 +284,7 @@ def decode_token(text: str) -> tuple[EventQuery, str]:
         token = _decoder.decode(data)
     except (ValueError, binascii.Error, msgspec.DecodeError):
         raise ValueError("expected the cursor of a page, just as it was given") from None
-    return token.ask, token.cursor
+    return token.query, token.cursor
 
 
 TYPES: Final = ("integer", "float", "string", "boolean", "timestamp")

@@ -50,7 +50,7 @@ class DeliveredQuality(Struct, frozen=True, kw_only=True):
         return self.delivered + self.late + self.shaped
 
     @property
-    def lost(self) -> int:
+    def undelivered(self) -> int:
         return self.expired + self.shed + self.refused
 
 

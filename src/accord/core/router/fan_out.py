@@ -124,7 +124,7 @@ class MessageOverride:
 
     def __init__(self) -> None:
         self.skipped: dict[Receiver, bool] = {}
-        self.lift: Callable[[Grant], Grant] | None = None
+        self.adjust_grant: Callable[[Grant], Grant] | None = None
 
 
 class FanOutTarget:
@@ -147,9 +147,9 @@ class FanOutTarget:
         if subscription.identifier:
             self.identifiers = (*self.identifiers, subscription.identifier)
 
-    def facts(self) -> tuple[object, ...]:
+    def identity(self) -> tuple[object, ...]:
         """Return everything that distinguishes one target from another."""
-        own = None if self.own is None else self.own.facts()
+        own = None if self.own is None else self.own.identity()
         kept = self.keeps_retained_flag
         identifiers = self.identifiers
         return self.receiver, self.side, self.qos, kept, identifiers, self.is_local_excluded, own
@@ -160,13 +160,13 @@ class SharedGroup:
 
     def __init__(self) -> None:
         self.members: list[RouterSubscription] = []
-        self.turn = 0
+        self.next_index = 0
 
     def choose(self, candidates: list[RouterSubscription], count: int) -> list[RouterSubscription]:
         """Return the next `count` in turn, or all if fewer; prefers connected members."""
         able = [each for each in candidates if each.receiver.is_connected] or candidates
-        start = self.turn % len(able)
-        self.turn += count
+        start = self.next_index % len(able)
+        self.next_index += count
         return (able[start:] + able[:start])[:count]
 
 
@@ -209,30 +209,30 @@ class Selection:
     __slots__ = (
         "_others",
         "copies",
+        "fan_out",
         "groups",
         "mask",
         "matching",
         "needs_events",
         "only",
         "targets",
-        "way",
     )
 
     def __init__(
         self,
-        way: PublisherFanOut,
+        fan_out: PublisherFanOut,
         targets: list[FanOutTarget],
         groups: list[tuple[SharedGroup, list[RouterSubscription]]] | None = None,
         matching: int = 0,
     ) -> None:
-        self.way = way
+        self.fan_out = fan_out
         self.targets = targets
         self.groups = groups
         self.matching = matching
-        self.copies = ranked(way.copies(targets, matching))
-        self.mask = way.side.mask
+        self.copies = assign_ranks(fan_out.copies(targets, matching))
+        self.mask = fan_out.side.mask
         self.needs_events = False
-        view = way.route.view
+        view = fan_out.channel_fan_out.view
         members = [FanOutTarget(each, view) for _, several in groups or () for each in several]
         for target in (*targets, *members):
             self.mask |= target.side.mask
@@ -244,42 +244,42 @@ class Selection:
 
     def single(self) -> ReceiverCopy | None:
         """Return the only copy, if frames need not be changed or kept for it."""
-        if len(self.copies) != 1 or self.groups or self.way.route.is_kept:
+        if len(self.copies) != 1 or self.groups or self.fan_out.channel_fan_out.is_kept:
             return None
         copy = self.copies[0]
         return copy if copy.takes_run(0) and not copy.identifiers else None
 
-    def under(self, matching: int) -> Selection:
+    def for_conditions(self, matching: int) -> Selection:
         """Return the variant for messages that meet these policy conditions."""
         matching &= self.mask
         if matching == self.matching:
             return self
         found = self._others.get(matching)
         if found is None:
-            made = Selection(self.way, self.targets, self.groups, matching)
-            found = self._remember(matching, made)
+            made = Selection(self.fan_out, self.targets, self.groups, matching)
+            found = self._cache(matching, made)
         return found
 
     def with_members(self, members: tuple[RouterSubscription, ...]) -> Selection:
         """Return the variant with one member of each group, whose turn it is."""
         found = self._others.get(members)
         if found is None:
-            view = self.way.route.view
+            view = self.fan_out.channel_fan_out.view
             # A separate target, which the receiver gets as a member of its group.
             chosen = [FanOutTarget(each, view) for each in members]
-            made = Selection(self.way, chosen, None, self.matching)
-            made.copies = ranked(self.copies + made.copies)
-            found = self._remember(members, made)
+            made = Selection(self.fan_out, chosen, None, self.matching)
+            made.copies = assign_ranks(self.copies + made.copies)
+            found = self._cache(members, made)
         return found
 
-    def _remember(self, key: int | tuple[RouterSubscription, ...], made: Selection) -> Selection:
+    def _cache(self, key: int | tuple[RouterSubscription, ...], made: Selection) -> Selection:
         if len(self._others) >= _REMEMBERED_OTHERS:
             self._others.clear()
         self._others[key] = made
         return made
 
 
-def ranked(copies: list[ReceiverCopy]) -> list[ReceiverCopy]:
+def assign_ranks(copies: list[ReceiverCopy]) -> list[ReceiverCopy]:
     """Set the ranks; copies that have one already come first, and keep it."""
     if len({copy.receiver for copy in copies}) < len(copies):
         counts: Counter[Receiver] = Counter()
@@ -303,7 +303,7 @@ class FanOut:
         self.is_kept = False
         self.is_kept_always = False  # also if published at another node
         self.is_watched = False  # its events are measured one by one
-        self.bound = DEFAULT_TRAITS
+        self.traits = DEFAULT_TRAITS
         # By group, members without a predicate; None until first used.
         self.open_groups: dict[tuple[str, str], list[RouterSubscription]] | None = None
         self.is_request = channel.startswith(REQUESTS)
@@ -319,30 +319,32 @@ class PublisherFanOut:
     them. `selections` are cached by the subscriptions whose predicates match.
     """
 
-    def __init__(self, entity: Entity, route: FanOut, is_held: bool = False) -> None:
+    def __init__(
+        self, entity: Entity, channel_fan_out: FanOut, is_rate_limited: bool = False
+    ) -> None:
         self.only: ReceiverCopy | None = None  # always None: receivers depend on the message
         self.entity = entity
-        self.is_held = is_held  # each message is subject to rate enforcement
+        self.is_rate_limited = is_rate_limited  # each message is subject to rate enforcement
         self.pending = 0
         self.is_light = True  # bin of the pending ones; later ones must not overtake
-        self.renew(route)
+        self.renew(channel_fan_out)
 
     @property
-    def way(self) -> PublisherFanOut:
+    def fan_out(self) -> PublisherFanOut:
         """Itself: a label stands for a publisher's fan-out or a selection of one."""
         return self
 
-    def renew(self, route: FanOut) -> None:
+    def renew(self, channel_fan_out: FanOut) -> None:
         """Switch to another fan-out after the previous one became invalid."""
-        view = route.view
-        self.route = route
+        view = channel_fan_out.view
+        self.channel_fan_out = channel_fan_out
         self.side = view.publisher(self.entity)
         self.grant = view.publish_grant(self.side)
-        self.has_runs = route.has_runs and not self.is_held
+        self.has_runs = channel_fan_out.has_runs and not self.is_rate_limited
         self.selections: dict[tuple[RouterSubscription, ...], Selection] = {}
         self.distinct: dict[tuple[object, ...], Selection] = {}  # by what the receivers get
 
-    def forget(self) -> None:
+    def clear_caches(self) -> None:
         """Clear the caches when it is no longer used, so that no reference cycle remains."""
         self.selections = {}
         self.distinct = {}
@@ -352,7 +354,7 @@ class PublisherFanOut:
 
         `matching` are the bits of the policy conditions that the messages meet.
         """
-        view = self.route.view
+        view = self.channel_fan_out.view
         copies: list[ReceiverCopy] = []
         for target in targets:
             if target.is_local_excluded and target.receiver.name == self.entity.client:

@@ -27,14 +27,14 @@ _ALL: Final = 1 << 62
 
 
 class RemoteNode(Receiver):
-    """A remote node as receiver; delivery records it in `wanted` for the current message."""
+    """A remote node as receiver; delivery records it in `interested` for the current message."""
 
-    def __init__(self, name: str, wanted: dict[str, Grant]) -> None:
+    def __init__(self, name: str, interested: dict[str, Grant]) -> None:
         super().__init__(name, Entity("", node=name))
         self.is_connected = True
         self.is_remote = True
-        self.needs = 0
-        self._wanted = wanted
+        self.interests = 0
+        self._interested = interested
 
     def deliver(
         self,
@@ -44,60 +44,63 @@ class RemoteNode(Receiver):
         identifiers: tuple[int, ...],  # noqa: ARG002
         grant: Grant,
     ) -> None:
-        self._wanted[self.name] = grant
+        self._interested[self.name] = grant
 
     def forward(self, run: EventRun) -> None:
         raise NotImplementedError  # each event is encoded for it
 
 
 class RemoteInterests:
-    """Interests of all remote nodes; `wanted` has the nodes that want the last message.
+    """Interests of all remote nodes; `interested` has the nodes that want the last message.
 
-    A caller that sets `at_once`, the characters of predicates parsed per batch, must call
-    `read_on`.
+    A caller that sets `batch_characters`, the characters of predicates parsed per batch, must call
+    `parse_next`.
     """
 
     def __init__(self, router: Router) -> None:
-        self.at_once = _ALL
-        self._left = _ALL
-        self._unread: dict[tuple[str, str], Interest] = {}
+        self.batch_characters = _ALL
+        self._batch_left = _ALL
+        self._unparsed: dict[tuple[str, str], Interest] = {}
         self.router = router
         self.nodes: dict[str, RemoteNode] = {}
-        self.wanted: dict[str, Grant] = {}
+        self.interested: dict[str, Grant] = {}
         self._subscriptions: dict[tuple[str, str], RouterSubscription] = {}
         # Interests without a predicate, by node and filter. Several keys may have the same one
         # while a restarted node withdraws its old ones; the router holds it once.
-        self._whole: dict[tuple[str, str], RouterSubscription] = {}
-        self._sharing: dict[RouterSubscription, int] = {}
+        self._unconditional: dict[tuple[str, str], RouterSubscription] = {}
+        self._share_counts: dict[RouterSubscription, int] = {}
 
-    def need(self, node: str, key: str, need: Interest | None) -> None:
+    def set_interest(self, node: str, key: str, interest: Interest | None) -> None:
         """Set the interest of `node` under `key`; None if it was withdrawn."""
         known = self._subscriptions.pop((node, key), None)
-        self._unread.pop((node, key), None)
-        if need is not None:
-            size = len(need.where) + len(need.xpath)
-            if size > self._left < self.at_once:
-                self._unread[node, key] = need
-                need = Interest(need.filter)
+        self._unparsed.pop((node, key), None)
+        if interest is not None:
+            size = len(interest.where) + len(interest.xpath)
+            if size > self._batch_left < self.batch_characters:
+                self._unparsed[node, key] = interest
+                interest = Interest(interest.filter)
             else:
-                self._left -= size
-            self._subscriptions[node, key] = self._add(node, need)
+                self._batch_left -= size
+            self._subscriptions[node, key] = self._add(node, interest)
         if known is not None:
             self._remove(node, known)
 
-    def has_unread(self) -> bool:
+    def has_unparsed(self) -> bool:
         """Check whether predicates wait to be parsed."""
-        return bool(self._unread)
+        return bool(self._unparsed)
 
-    def read_on(self) -> None:
+    def parse_next(self) -> None:
         """Parse the next batch of predicates, at least one."""
-        self._left = self.at_once
-        for (node, key), need in list(self._unread.items()):
-            if self._left < self.at_once and len(need.where) + len(need.xpath) > self._left:
+        self._batch_left = self.batch_characters
+        for (node, key), need in list(self._unparsed.items()):
+            if (
+                self._batch_left < self.batch_characters
+                and len(need.where) + len(need.xpath) > self._batch_left
+            ):
                 break
-            self.need(node, key, need)
+            self.set_interest(node, key, need)
 
-    def selecting(self, channel: str) -> list[str]:
+    def find_nodes(self, channel: str) -> list[str]:
         """Return all nodes that may want an event of `channel`."""
         found = {
             node: True
@@ -109,13 +112,13 @@ class RemoteInterests:
     def _add(self, node: str, need: Interest) -> RouterSubscription:
         receiver = self.nodes.get(node)
         if receiver is None:
-            receiver = self.nodes[node] = RemoteNode(node, self.wanted)
-        receiver.needs += 1
+            receiver = self.nodes[node] = RemoteNode(node, self.interested)
+        receiver.interests += 1
         predicate = predicate_of(need)
         if predicate is None:
-            known = self._whole.get((node, need.filter))
+            known = self._unconditional.get((node, need.filter))
             if known is not None:
-                self._sharing[known] += 1
+                self._share_counts[known] += 1
                 return known
         subscription = RouterSubscription(
             receiver,
@@ -127,22 +130,22 @@ class RemoteInterests:
             xpath=need.xpath,
         )
         if predicate is None:
-            self._whole[node, need.filter] = subscription
-            self._sharing[subscription] = 1
+            self._unconditional[node, need.filter] = subscription
+            self._share_counts[subscription] = 1
         self.router.add(subscription)
         return subscription
 
     def _remove(self, node: str, subscription: RouterSubscription) -> None:
-        sharing = self._sharing.get(subscription, 1) - 1
+        sharing = self._share_counts.get(subscription, 1) - 1
         if sharing:
-            self._sharing[subscription] = sharing
+            self._share_counts[subscription] = sharing
         else:
-            if self._sharing.pop(subscription, None):
-                del self._whole[node, subscription.pattern]
+            if self._share_counts.pop(subscription, None):
+                del self._unconditional[node, subscription.pattern]
             self.router.remove(subscription)
         receiver = self.nodes[node]
-        receiver.needs -= 1
-        if not receiver.needs:
+        receiver.interests -= 1
+        if not receiver.interests:
             del self.nodes[node]
 
 

@@ -102,7 +102,7 @@ class Rights(Allowed, frozen=True):
     denied: Denied = NOTHING_DENIED
 
     @classmethod
-    def less(cls, may: Allowed, may_not: Denied) -> Rights:
+    def combine(cls, may: Allowed, may_not: Denied) -> Rights:
         return cls(
             publish=may.publish,
             subscribe=may.subscribe,
@@ -112,7 +112,7 @@ class Rights(Allowed, frozen=True):
             denied=may_not,
         )
 
-    def bound(self, *, user: str, client: str) -> Rights:
+    def for_client(self, *, user: str, client: str) -> Rights:
         """Return the rights with placeholders filled in, and with the client's reply channel."""
         own = f"{RESPONSES}%c/#"
         subscribe = self.subscribe if "#" in self.subscribe else (*self.subscribe, own)
@@ -120,8 +120,8 @@ class Rights(Allowed, frozen=True):
         if denied.publish or denied.subscribe:
             denied = replace(
                 denied,
-                publish=tuple(_widened(each, user, client) for each in denied.publish),
-                subscribe=tuple(_widened(each, user, client) for each in denied.subscribe),
+                publish=tuple(_fill_denied(each, user, client) for each in denied.publish),
+                subscribe=tuple(_fill_denied(each, user, client) for each in denied.subscribe),
             )
         publish = _fill(self.publish, user, client)
         subscribe = _fill(subscribe, user, client)
@@ -196,11 +196,11 @@ def _is_statistics(channel: str) -> bool:
 
 
 def _fill(patterns: tuple[str, ...], user: str, client: str) -> tuple[str, ...]:
-    filled = (_filled(pattern, user, client) for pattern in patterns)
+    filled = (_fill_filter(pattern, user, client) for pattern in patterns)
     return tuple(pattern for pattern in filled if pattern is not None)
 
 
-def _filled(pattern: str, user: str, client: str) -> str | None:
+def _fill_filter(pattern: str, user: str, client: str) -> str | None:
     """Fill placeholders; None if a name is not one plain level: it could match others' channels."""
     names = {"%u": user, "%c": client}
     for placeholder, name in names.items():
@@ -211,7 +211,7 @@ def _filled(pattern: str, user: str, client: str) -> str | None:
     return filled if filled.startswith("$") == pattern.startswith("$") else None
 
 
-def _widened(pattern: str, user: str, client: str) -> str:
+def _fill_denied(pattern: str, user: str, client: str) -> str:
     """Fill placeholders of a denied filter; unfit names become `+`, so that no less is denied."""
     names = {"%u": user, "%c": client}
     levels = pattern.split("/")

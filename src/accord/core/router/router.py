@@ -52,10 +52,10 @@ class Router:
 
     def __init__(self, kept: list[str], policies: Policies, *, match_limit: int = 0) -> None:
         self.policies = policies
-        self.placed_for = policies  # those by which the index is arranged
+        self.indexed_for = policies  # those by which the index is arranged
         self.channels = ChannelTable()
         self.watched: dict[str, bool] = {}  # channels whose events are measured one by one
-        self.bound: Callable[[str], ChannelTraits] = _unbound  # traits of a channel
+        self.traits: Callable[[str], ChannelTraits] = _default_traits  # traits of a channel
         self.match_limit: int | None = match_limit or None
         # By filter, subscriptions without predicate and group: one, or several by receiver.
         self._plain: ChannelMap[RouterSubscription | dict[Receiver, RouterSubscription]] = (
@@ -64,7 +64,7 @@ class Router:
         self._shared: ChannelMap[dict[str, SharedGroup]] = ChannelMap()
         self._conditional: ChannelMap[dict[RouterSubscription, bool]] = ChannelMap()
         self._index = Index()
-        self._routes: dict[str, FanOut] = {}
+        self._fan_outs: dict[str, FanOut] = {}
         self.changes = 0  # grows whenever a fan-out may have changed
         self._kept: ChannelMap[bool] = ChannelMap()
         for pattern in kept:
@@ -147,39 +147,39 @@ class Router:
     def invalidate(self, pattern: str) -> None:
         """Drop the cached fan-outs of the channels that `pattern` selects."""
         if "+" in pattern or "#" in pattern:
-            for route in self._routes.values():
+            for route in self._fan_outs.values():
                 route.is_valid = False
-            self._routes.clear()
+            self._fan_outs.clear()
             self.changes += 1
         else:
-            known = self._routes.pop(pattern, None)
+            known = self._fan_outs.pop(pattern, None)
             if known is not None:
                 known.is_valid = False
                 self.changes += 1
 
-    def route(self, channel: str) -> FanOut:
+    def fan_out(self, channel: str) -> FanOut:
         """Return the fan-out of `channel`, cached if possible."""
-        route = self._routes.get(channel)
+        route = self._fan_outs.get(channel)
         if route is None:
-            route = self._work_out(channel)
+            route = self._compute(channel)
             if len(channel) <= _REMEMBERED_LENGTH and route.is_valid:
-                if len(self._routes) >= _REMEMBERED_ROUTES:
+                if len(self._fan_outs) >= _REMEMBERED_ROUTES:
                     self.invalidate("#")
-                self._routes[channel] = route
+                self._fan_outs[channel] = route
             else:
                 route.is_valid = False  # for one message: not cached, so never invalidated
         return route
 
     def publish(
-        self, message: Message, way: PublisherFanOut, special: MessageOverride | None = None
+        self, message: Message, fan_out: PublisherFanOut, special: MessageOverride | None = None
     ) -> int:
         """Deliver `message` along `way`; returns the number of receivers.
 
         Raises DeferredMatchError if its document defers conditions; then nothing has happened.
         """
-        route = way.route
+        route = fan_out.channel_fan_out
         view = route.view
-        bound = route.bound
+        bound = route.traits
         targets = route.targets
         if route.has_predicates or route.groups:
             targets = self._choose(message, route)
@@ -192,16 +192,16 @@ class Router:
                 target = target.own  # noqa: PLW2901
             reached += 1
             if bound.keeps_order:
-                grant = view.ordered_grant(way.side, target.side, matching, bound.is_ordered)
+                grant = view.ordered_grant(fan_out.side, target.side, matching, bound.is_ordered)
             elif view.is_plain:
                 grant = DEFAULT_GRANT
             else:
-                grant = view.grant(way.side, target.side, matching)
+                grant = view.grant(fan_out.side, target.side, matching)
             if special is not None:
                 if target.receiver in special.skipped:
                     continue
-                if special.lift is not None and not bound.keeps_order:
-                    grant = special.lift(grant)
+                if special.adjust_grant is not None and not bound.keeps_order:
+                    grant = special.adjust_grant(grant)
             target.receiver.deliver(
                 message,
                 target.qos if target.qos < message.qos else message.qos,
@@ -214,13 +214,13 @@ class Router:
     def grant(self, message: Message, publisher: Entity, receiver: Entity) -> Grant:
         """Return the grant of one message to one receiver, for callers without a fan-out."""
         view = self.policies.view(message.channel)
-        bound = self.bound(message.channel)
+        bound = self.traits(message.channel)
         return self._decide(message, view, publisher, view.receiver(receiver), bound)
 
-    def query_grant(self, message: Message, publisher: Entity, asker: Entity) -> Grant:
+    def query_grant(self, message: Message, publisher: Entity, client: Entity) -> Grant:
         """Return the grant of one message to a client that queried it."""
         view = self.policies.view(message.channel)
-        return self._decide(message, view, publisher, view.query(asker))
+        return self._decide(message, view, publisher, view.query(client))
 
     def _decide(
         self,
@@ -228,14 +228,14 @@ class Router:
         view: ChannelPolicies,
         publisher: Entity,
         other: PolicySide,
-        bound: ChannelTraits = DEFAULT_TRAITS,
+        traits: ChannelTraits = DEFAULT_TRAITS,
     ) -> Grant:
-        if view.is_plain and not bound.keeps_order:
+        if view.is_plain and not traits.keeps_order:
             return DEFAULT_GRANT
         side = view.publisher(publisher)
         matching = self.matching_policies(message, view) if view.has_conditions else 0
-        if bound.keeps_order:
-            return view.ordered_grant(side, other, matching, bound.is_ordered)
+        if traits.keeps_order:
+            return view.ordered_grant(side, other, matching, traits.is_ordered)
         return view.grant(side, other, matching)
 
     def switch(self, policies: Policies) -> None:
@@ -243,7 +243,7 @@ class Router:
         self.policies = policies
         self.invalidate("#")
 
-    def place(self, subscription: RouterSubscription) -> bool:
+    def reindex(self, subscription: RouterSubscription) -> bool:
         """Move a predicate to the index part of its present importance; False if it is there."""
         predicate = subscription.predicate
         if predicate is None:
@@ -260,7 +260,7 @@ class Router:
 
     def deliveries(self) -> Iterator[tuple[str, Receiver]]:
         """Yield channel and receiver of all cached fan-outs."""
-        for channel, route in list(self._routes.items()):
+        for channel, route in list(self._fan_outs.items()):
             for target in route.targets:
                 yield channel, target.receiver
 
@@ -271,47 +271,47 @@ class Router:
             for each in subscriptions
             if "+" not in each.pattern
             and "#" not in each.pattern
-            and each.pattern not in self._routes
+            and each.pattern not in self._fan_outs
         ]
 
     def check_invariants(self) -> None:
-        for channel, route in self._routes.items():
+        for channel, route in self._fan_outs.items():
             assert route.is_valid
-            fresh = self._work_out(channel)
-            assert [target.facts() for target in fresh.targets] == [
-                target.facts() for target in route.targets
+            fresh = self._compute(channel)
+            assert [target.identity() for target in fresh.targets] == [
+                target.identity() for target in route.targets
             ]
             assert fresh.groups == route.groups
             assert fresh.has_predicates == route.has_predicates
             assert fresh.is_watched == route.is_watched
-            assert fresh.bound == route.bound
+            assert fresh.traits == route.traits
             assert fresh.has_runs == route.has_runs
 
-    def _choose(self, message: Message, route: FanOut) -> list[FanOutTarget]:
+    def _choose(self, message: Message, fan_out: FanOut) -> list[FanOutTarget]:
         """Return the targets of one message: matching predicates, and one member per group."""
-        matching = self._matching(message) if route.has_predicates else []
-        chosen, wanting = self._candidates(route, matching)
-        targets = merge(chosen, route.view)
+        matching = self._matching(message) if fan_out.has_predicates else []
+        chosen, wanting = self._candidates(fan_out, matching)
+        targets = merge(chosen, fan_out.view)
         for key, candidates in wanting.items():
             # A separate copy, which the receiver gets as a member of the group.
             (member,) = self._group(key).choose(candidates, 1)
-            targets.append(FanOutTarget(member, route.view))
+            targets.append(FanOutTarget(member, fan_out.view))
         return targets
 
     def _candidates(
-        self, route: FanOut, matching: Iterable[Hashable]
+        self, fan_out: FanOut, matching: Iterable[Hashable]
     ) -> tuple[list[RouterSubscription], dict[tuple[str, str], list[RouterSubscription]]]:
         """Return subscriptions that get a message matching `matching`, and candidates by group."""
-        channel = route.channel
-        if route.open_groups is None:
-            members = {key: self._group(key).members for key in route.groups}
-            route.open_groups = {
+        channel = fan_out.channel
+        if fan_out.open_groups is None:
+            members = {key: self._group(key).members for key in fan_out.groups}
+            fan_out.open_groups = {
                 key: found
                 for key, several in members.items()
                 if (found := [each for each in several if _is_open(each, channel)])
             }
-        chosen = list(route.subscriptions)
-        wanting = {key: list(members) for key, members in route.open_groups.items()}
+        chosen = list(fan_out.subscriptions)
+        wanting = {key: list(members) for key, members in fan_out.open_groups.items()}
         for each in matching:
             assert isinstance(each, RouterSubscription)
             if each.denied and each.denies(channel):
@@ -322,22 +322,24 @@ class Router:
                 chosen.append(each)
         return chosen, wanting
 
-    def fixed_selection(self, way: PublisherFanOut) -> Selection | None:
+    def fixed_selection(self, fan_out: PublisherFanOut) -> Selection | None:
         """Return the selection for all runs of `way`; None if it depends on the message."""
-        if way.route.has_predicates:
+        if fan_out.channel_fan_out.has_predicates:
             return None
-        selection = self.select(way, ())
+        selection = self.select(fan_out, ())
         if selection.mask or selection.needs_events:
             return None
         selection.only = selection.single()
         return selection
 
-    def select(self, way: PublisherFanOut, matching: tuple[RouterSubscription, ...]) -> Selection:
+    def select(
+        self, fan_out: PublisherFanOut, matching: tuple[RouterSubscription, ...]
+    ) -> Selection:
         """Return the selection of the messages of `way` in runs that match exactly `matching`."""
-        known = way.selections.get(matching)
+        known = fan_out.selections.get(matching)
         if known is not None:
             return known
-        route = way.route
+        route = fan_out.channel_fan_out
         chosen, groups = self._candidates(route, matching)
         targets = merge(chosen, route.view)
         taking_turns: list[tuple[SharedGroup, list[RouterSubscription]]] = []
@@ -346,14 +348,14 @@ class Router:
                 targets.append(FanOutTarget(members[0], route.view))
             else:
                 taking_turns.append((self._group(key), members))
-        selection = Selection(way, targets, taking_turns or None)
-        if len(way.selections) >= _REMEMBERED_SELECTIONS:
-            way.selections.clear()
-            way.distinct.clear()
+        selection = Selection(fan_out, targets, taking_turns or None)
+        if len(fan_out.selections) >= _REMEMBERED_SELECTIONS:
+            fan_out.selections.clear()
+            fan_out.distinct.clear()
         if selection.groups is None:
             received = tuple((each.receiver, each.rank, each.key) for each in selection.copies)
-            selection = way.distinct.setdefault(received, selection)
-        way.selections[matching] = selection
+            selection = fan_out.distinct.setdefault(received, selection)
+        fan_out.selections[matching] = selection
         return selection
 
     def _matching(self, message: Message) -> list[Hashable]:
@@ -375,9 +377,9 @@ class Router:
             self.unmatched_work += 1
         return found.keys
 
-    def match_frames(self, route: FanOut, data: bytes, spans: bytes) -> FrameMatches:
+    def match_frames(self, fan_out: FanOut, data: bytes, spans: bytes) -> FrameMatches:
         """Match predicates with messages whose properties are at `spans` of `data`."""
-        return self._index.match_frames(route.channel, data, spans, limit=self.match_limit)
+        return self._index.match_frames(fan_out.channel, data, spans, limit=self.match_limit)
 
     def matching_policies(self, message: Message, view: ChannelPolicies) -> int:
         """Return the bits of policy conditions that hold; malformed attributes match none."""
@@ -399,7 +401,7 @@ class Router:
         assert groups is not None
         return groups[group_key[1]]
 
-    def _work_out(self, channel: str) -> FanOut:
+    def _compute(self, channel: str) -> FanOut:
         route = FanOut(channel, self.policies.view(channel), self.channels.get(channel))
         for known in self._plain.select(channel):
             subscriptions = known.values() if isinstance(known, dict) else (known,)
@@ -413,24 +415,24 @@ class Router:
         route.has_predicates = bool(self._conditional.select(channel))
         route.is_kept_always = bool(self._kept.select(channel))
         route.is_watched = channel in self.watched
-        route.bound = self.bound(channel)
-        is_kept_here = route.bound.is_persistent and not route.bound.goes_up
+        route.traits = self.traits(channel)
+        is_kept_here = route.traits.is_persistent and not route.traits.goes_up
         route.is_kept = route.is_kept_always or is_kept_here
-        route.is_valid = not route.bound.problem  # so that each message is checked
+        route.is_valid = not route.traits.problem  # so that each message is checked
         route.has_runs = not (
             channel.startswith("$")
             or route.is_watched
-            or route.bound.is_ordered
-            or route.bound.keeps_order
-            or route.bound.is_persistent
-            or route.bound.goes_up
-            or route.bound.problem
+            or route.traits.is_ordered
+            or route.traits.keeps_order
+            or route.traits.is_persistent
+            or route.traits.goes_up
+            or route.traits.problem
             or any(target.receiver.is_remote for target in route.targets)
         )
         return route
 
 
-def _unbound(_: str) -> ChannelTraits:
+def _default_traits(_: str) -> ChannelTraits:
     return DEFAULT_TRAITS
 
 

@@ -33,19 +33,19 @@ class WaitingDestination:
         "bin",
         "cost",
         "due_ms",
-        "mark",
         "number",
         "owner",
         "queued_ms",
         "served",
         "served_bin",
+        "tag",
         "version",
     )
 
     def __init__(self, owner: object) -> None:
         self.owner = owner
         self.bin = -1  # -1 if not waiting
-        self.mark = 0
+        self.tag = 0
         self.number = 0  # of its only valid heap entry
         # Start of its next tag, valid for this bin and version of the strategy.
         self.served = 0
@@ -61,12 +61,12 @@ class _Waiting(Bin):
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        self.turns: list[tuple[int, int, WaitingDestination]] = []
+        self.heap: list[tuple[int, int, WaitingDestination]] = []
         self.size = 0  # valid entries
-        self.mark = 0
+        self.tag = 0
 
     def front(self) -> WaitingDestination | None:
-        turns = self.turns
+        turns = self.heap
         while turns:
             _, number, turn = turns[0]
             if turn.number == number:
@@ -74,11 +74,11 @@ class _Waiting(Bin):
             heappop(turns)
         return None
 
-    def tidy(self) -> None:
+    def prune(self) -> None:
         """Remove invalid entries from the heap once they outnumber the valid ones."""
-        if len(self.turns) > 2 * self.size + _FEW:
-            self.turns = [each for each in self.turns if each[2].number == each[1]]
-            heapify(self.turns)
+        if len(self.heap) > 2 * self.size + _FEW:
+            self.heap = [each for each in self.heap if each[2].number == each[1]]
+            heapify(self.heap)
 
 
 class Egress:
@@ -92,21 +92,29 @@ class Egress:
         self._chosen: Bin | None = None
 
     def put(
-        self, turn: WaitingDestination, head: QueueEntry, bytes_wanted: int, largest: int = NEVER
+        self,
+        destination: WaitingDestination,
+        head: QueueEntry,
+        bytes_wanted: int,
+        largest: int = NEVER,
     ) -> None:
-        """Let `turn` wait with `head`; it keeps its tag if that is of the same bin as before."""
+        """Let `destination` wait with `head`;
+
+        It keeps its tag if that is of the same bin as before.
+        """
         if self._version != self.discipline.version:
             self._sort()
         number = head.bin if head.bin >= 0 else 2 * head.importance + 1
-        turn.cost = head.part(bytes_wanted, largest)
-        turn.due_ms = due_ms(head)
-        turn.queued_ms = head.queued_ms
-        if turn.bin == number and (
-            not self._has_own_order() or turn.mark == self._mark(turn, self._bins[number])
+        destination.cost = head.part(bytes_wanted, largest)
+        destination.due_ms = due_ms(head)
+        destination.queued_ms = head.queued_ms
+        if destination.bin == number and (
+            not self._has_own_order()
+            or destination.tag == self._tag(destination, self._bins[number])
         ):
             return
-        self.remove(turn)
-        self._enter(turn, self._bins[number])
+        self.remove(destination)
+        self._enter(destination, self._bins[number])
 
     def take(self, gate: Gate | None = None) -> WaitingDestination | None:
         """The next destination; follow with `sent`, and with `put` if it has more.
@@ -143,7 +151,7 @@ class Egress:
         self.remove(turn)
         return turn
 
-    def sent(self, turn: WaitingDestination, size: int) -> None:
+    def sent(self, destination: WaitingDestination, size: int) -> None:
         """Charge the destination taken last for the bytes sent."""
         chosen = self._chosen
         assert isinstance(chosen, _Waiting)
@@ -152,55 +160,55 @@ class Egress:
         else:
             chosen.deficit = 0
         if not self._has_own_order():
-            chosen.mark = max(chosen.mark, turn.mark)
-            turn.served = turn.mark + size
-            turn.served_bin = chosen.bin
-            turn.version = self._version
+            chosen.tag = max(chosen.tag, destination.tag)
+            destination.served = destination.tag + size
+            destination.served_bin = chosen.bin
+            destination.version = self._version
         self._chosen = None
         self._active = []
 
-    def remove(self, turn: WaitingDestination) -> None:
+    def remove(self, destination: WaitingDestination) -> None:
         """Remove a destination that is blocked or has nothing to send."""
-        if turn.bin >= 0:
-            found = self._bins[turn.bin]
+        if destination.bin >= 0:
+            found = self._bins[destination.bin]
             found.size -= 1
             self.waiting -= 1
-            turn.bin = -1
-            turn.number = 0
-            found.tidy()
+            destination.bin = -1
+            destination.number = 0
+            found.prune()
 
-    def turns(self) -> list[WaitingDestination]:
+    def destinations(self) -> list[WaitingDestination]:
         """All waiting destinations."""
         return [
-            turn for each in self._bins for _, number, turn in each.turns if turn.number == number
+            turn for each in self._bins for _, number, turn in each.heap if turn.number == number
         ]
 
     def check_invariants(self) -> None:
         for each in self._bins:
-            turns = [turn for _, number, turn in each.turns if turn.number == number]
+            turns = [turn for _, number, turn in each.heap if turn.number == number]
             assert len(turns) == each.size
             assert all(turn.bin == each.bin for turn in turns)
         assert self.waiting == sum(each.size for each in self._bins)
 
-    def _enter(self, turn: WaitingDestination, found: _Waiting) -> None:
+    def _enter(self, destination: WaitingDestination, found: _Waiting) -> None:
         self._number += 1
-        turn.bin = found.bin
-        turn.number = self._number
-        turn.mark = self._mark(turn, found)
-        heappush(found.turns, (turn.mark, turn.number, turn))
+        destination.bin = found.bin
+        destination.number = self._number
+        destination.tag = self._tag(destination, found)
+        heappush(found.heap, (destination.tag, destination.number, destination))
         found.size += 1
         self.waiting += 1
 
-    def _mark(self, turn: WaitingDestination, found: _Waiting) -> int:
+    def _tag(self, destination: WaitingDestination, found: _Waiting) -> int:
         """The sort key of a destination; the smallest is next."""
         if self.discipline.strategy == LAXITY:
-            return turn.due_ms
+            return destination.due_ms
         if self.discipline.strategy == FIFO:
-            return turn.queued_ms
+            return destination.queued_ms
         # A destination earns no credit while it has nothing to send.
-        if turn.served_bin == found.bin and turn.version == self._version:
-            return max(turn.served, found.mark)
-        return found.mark
+        if destination.served_bin == found.bin and destination.version == self._version:
+            return max(destination.served, found.tag)
+        return found.tag
 
     def _has_own_order(self) -> bool:
         return self.discipline.strategy in (LAXITY, FIFO)
@@ -209,10 +217,10 @@ class Egress:
         """Recompute all tags after a change of strategy."""
         self._version = self.discipline.version
         for each in self._bins:
-            turns = [turn for _, number, turn in each.turns if turn.number == number]
-            each.turns = []
+            turns = [turn for _, number, turn in each.heap if turn.number == number]
+            each.heap = []
             each.size = 0
-            each.mark = 0
+            each.tag = 0
             each.deficit = 0
             for turn in turns:
                 self.waiting -= 1

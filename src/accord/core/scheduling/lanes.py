@@ -61,14 +61,14 @@ class Lane:
             looked_at += parcel.size
         return events * size // max(looked_at, 1)
 
-    def insert(self, parcel: QueueEntry) -> None:
+    def insert(self, entry: QueueEntry) -> None:
         """Add an entry in order of due time, after those due at the same time."""
         items = self.items
         low = self.head
         high = len(items)
-        due = due_ms(parcel)
+        due = due_ms(entry)
         if low == high or due_ms(items[high - 1]) <= due:
-            items.append(parcel)
+            items.append(entry)
             return
         while low < high:
             middle = (low + high) // 2
@@ -76,7 +76,7 @@ class Lane:
                 high = middle
             else:
                 low = middle + 1
-        items.insert(low, parcel)
+        items.insert(low, entry)
 
     def sort(self, by_due: bool) -> None:
         """Sort by due time, or back by arrival."""
@@ -135,12 +135,12 @@ class Lane:
         self._skip()
         return parcel
 
-    def put_first(self, parcel: QueueEntry) -> None:
+    def put_first(self, entry: QueueEntry) -> None:
         if self.head:
             self.head -= 1
-            self.items[self.head] = parcel
+            self.items[self.head] = entry
         else:
-            self.items.insert(0, parcel)
+            self.items.insert(0, entry)
 
     def pop_last(self) -> QueueEntry:
         items = self.items
@@ -157,39 +157,39 @@ class Lane:
             return self.pop_last()
         return self.pop_first()
 
-    def remove(self, parcel: QueueEntry) -> None:
+    def remove(self, entry: QueueEntry) -> None:
         """Remove an entry at any position."""
-        if parcel is self.items[self.head]:
+        if entry is self.items[self.head]:
             self.pop_first()
             return
-        if parcel is self.items[-1]:
+        if entry is self.items[-1]:
             self.pop_last()
             return
         void = self.void
         if void is None:
             void = self.void = set()
-        void.add(parcel)
+        void.add(entry)
         if len(void) >= _COMPACT_AFTER and len(void) * 2 >= len(self.items) - self.head:
             self._restart(self.waiting())
 
-    def relocate(self, parcel: QueueEntry, was_due_ms: int) -> None:
+    def relocate(self, entry: QueueEntry, was_due_ms: int) -> None:
         """Move an entry whose due time has changed."""
         items = self.items
         low = self.head
         high = len(items)
         while low < high:
             middle = (low + high) // 2
-            due = was_due_ms if items[middle] is parcel else due_ms(items[middle])
+            due = was_due_ms if items[middle] is entry else due_ms(items[middle])
             if due < was_due_ms:
                 low = middle + 1
             else:
                 high = middle
-        while items[low] is not parcel:
+        while items[low] is not entry:
             low += 1
         del items[low]
         # It may have stood between an end and void entries.
         self._restart(self.waiting())
-        self.insert(parcel)
+        self.insert(entry)
 
     def clear(self) -> list[QueueEntry]:
         waiting = self.waiting()
@@ -298,7 +298,7 @@ class Bin:
                 return untracked if difference < 0 else tracked
         return untracked if plain.queued_ms < promised.queued_ms else tracked
 
-    def look(self, window: int, by_due: bool, wanted: int) -> bool:
+    def refresh(self, window: int, by_due: bool, wanted: int) -> bool:
         """Update what strategies compare; False if nothing may be sent."""
         lane = self.open_lane(window, by_due)
         if lane is None:
@@ -309,14 +309,14 @@ class Bin:
         self.queued_ms = parcel.queued_ms
         return True
 
-    def settle(self) -> None:
+    def clear_deficit(self) -> None:
         """Clear the deficit of an empty bin: it saves nothing up."""
         if self.is_empty():
             self.deficit = 0
 
 
-def _arrival(parcel: QueueEntry) -> tuple[int, int]:
-    return (parcel.queued_ms, parcel.number)
+def _arrival(entry: QueueEntry) -> tuple[int, int]:
+    return (entry.queued_ms, entry.number)
 
 
 BINS: Final = 2 * IMPORTANCES

@@ -1,9 +1,9 @@
 """Estimates what a connection's link carries from the speed of acknowledgements, as BBR does.
 
 Bytes handed to the transport can't be reordered: an important event waits behind all of them. So no
-more is handed over than keeps the link busy. This send window (`allowance`) is the bandwidth-delay
-product with some slack (`_SLACK_US`, for the time until the next sample), plus two segments,
-because receivers acknowledge only every second one.
+more is handed over than keeps the link busy. This send window (`send_window`) is the
+bandwidth-delay product with some slack (`_SLACK_US`, for the time until the next sample), plus two
+segments, because receivers acknowledge only every second one.
 
 The rate comes from samples of the outstanding bytes: handed over and not yet acknowledged. Only
 periods in which the link was filled count: a sender with little to send reveals nothing about it.
@@ -45,9 +45,9 @@ _BURST_US: Final = 200_000
 _CLEAN_WINDOWS: Final = 16
 _MAX_MARGIN: Final = 8
 # Sampling interval: minimum, maximum, and maximum while nothing is acknowledged.
-_SOON_US: Final = 1_000
-_LATE_US: Final = 40_000
-_LATEST_US: Final = 500_000
+_MIN_INTERVAL_US: Final = 1_000
+_MAX_INTERVAL_US: Final = 40_000
+_STALLED_INTERVAL_US: Final = 500_000
 # A send window used up within this time was used up at once: there is more to send.
 _AT_ONCE_US: Final = 5_000
 # Outstanding bytes older than this may have been acknowledged.
@@ -62,49 +62,49 @@ class LinkEstimator:
         "_clean",
         "_empty_at",
         "_empty_us",
-        "_enough",
         "_held_at",
         "_is_dry",
-        "_looked_at",
         "_margin",
         "_min_rtt_us",
         "_progress_us",
+        "_rate_window",
         "_rates",
+        "_sampled_at",
         "_segment",
         "_window_acked",
         "_window_us",
-        "allowance",
         "gate",
-        "handed",
         "limit_bps",
-        "looked_us",
         "rate_bps",
         "room",
         "rtt_ms",
+        "sampled_us",
+        "send_window",
+        "sent_bytes",
         "wait_us",
     )
 
     def __init__(self) -> None:
         self.room = _FIRST_BYTES  # may be handed over before the next sample
-        self.allowance = _FIRST_BYTES  # may be outstanding: the send window
-        self.handed = 0  # bytes in total
+        self.send_window = _FIRST_BYTES  # may be outstanding: the send window
+        self.sent_bytes = 0  # bytes in total
         self.limit_bps = 0  # configured; 0: none
         self.gate: Gate | None = None  # the configured limits
         self.rate_bps = 0  # measured; 0: not yet
         self.rtt_ms = 0  # minimum, without queueing; 0: unknown
-        self.looked_us = 0  # time of the last sample
+        self.sampled_us = 0  # time of the last sample
         self.wait_us = 0  # after a sample without room: time until the next
         self._segment = _SEGMENT
         self._min_rtt_us = 0
         self._acked = 0
-        self._looked_at = 0  # bytes handed over at the last sample
+        self._sampled_at = 0  # bytes handed over at the last sample
         self._progress_us = 0
         # Bytes handed over when the send window was used up, -1 while it is not.
         self._held_at = -1
         # When nothing was outstanding last, and the bytes handed over until then.
         self._empty_us = 0
         self._empty_at = 0
-        self._enough = 0  # send window for the measured rate
+        self._rate_window = 0  # send window for the measured rate
         self._window_us = -1
         self._window_acked = 0
         self._is_dry = False
@@ -121,36 +121,36 @@ class LinkEstimator:
     @property
     def outstanding_bytes(self) -> int:
         """Bytes handed over and not acknowledged, as of the last sample."""
-        return self.handed - self._acked
+        return self.sent_bytes - self._acked
 
-    def route(self, segment_bytes: int, min_rtt_us: int) -> None:
+    def set_path(self, segment_bytes: int, min_rtt_us: int) -> None:
         """Set what the operating system knows of the path: segment size and minimum RTT."""
-        if self.handed == 0:
-            self.allowance = self.room = max(_FIRST_SEGMENTS * segment_bytes, 2 * _SEGMENT)
+        if self.sent_bytes == 0:
+            self.send_window = self.room = max(_FIRST_SEGMENTS * segment_bytes, 2 * _SEGMENT)
         self._segment = max(segment_bytes, 1)
         self._min_rtt_us = min_rtt_us
         self.rtt_ms = (min_rtt_us + 999) // 1000
 
     def sent(self, size: int) -> None:
         """Account for `size` bytes handed to the transport."""
-        self.handed += size
+        self.sent_bytes += size
         self.room -= size
 
-    def takes(self, size: int) -> bool:
+    def can_send(self, size: int) -> bool:
         """Whether `size` bytes are sent at once: there is room, and no limit or measured rate."""
         return self.room > size and self.gate is None and not (self.rate_bps or self.limit_bps)
 
-    def renew(self, now_us: int) -> None:
+    def expire_sample(self, now_us: int) -> None:
         """Require a new sample before sending, if the last is too old to judge deadlines by."""
-        if self.handed == self._acked:
+        if self.sent_bytes == self._acked:
             self._empty_us = now_us
-            self._empty_at = self.handed
-        elif now_us - self.looked_us > _STALE_US:
+            self._empty_at = self.sent_bytes
+        elif now_us - self.sampled_us > _STALE_US:
             self.room = 0
 
-    def look(self, now_us: int, outstanding: int) -> int:
+    def sample(self, now_us: int, outstanding: int) -> int:
         """Sample the outstanding bytes; returns the room, or 0: sample again in `wait_us`."""
-        acked = self.handed - outstanding
+        acked = self.sent_bytes - outstanding
         if self._held_at < 0:
             if not self._was_filled(now_us, acked):
                 self._window_us = -1
@@ -164,14 +164,14 @@ class LinkEstimator:
                 self._measure_burst(now_us, acked)
         if acked > self._acked or self._held_at < 0:
             self._progress_us = now_us
-        self.looked_us = now_us
-        self._looked_at = self.handed
+        self.sampled_us = now_us
+        self._sampled_at = self.sent_bytes
         self._acked = acked
         self._held_at = -1
         if outstanding == 0:
             self._empty_us = now_us
             self._empty_at = acked
-        room = self.allowance - self._ahead(now_us)
+        room = self.send_window - self._ahead(now_us)
         if room < self._portion():
             self.hold(now_us)
             return 0
@@ -181,24 +181,24 @@ class LinkEstimator:
     def hold(self, now_us: int) -> None:
         """The room returned by the last sample is used up."""
         self.room = 0
-        self._held_at = self.handed
-        excess = self._ahead(now_us) + self._portion() - self.allowance
+        self._held_at = self.sent_bytes
+        excess = self._ahead(now_us) + self._portion() - self.send_window
         rate = self._rates[0]
         wait_us = excess * 1_000_000 // rate if rate else self._min_rtt_us // 2
         stalled_us = now_us - self._progress_us - 2 * self._min_rtt_us
         self.wait_us = max(
-            min(max(wait_us, _SOON_US), _LATE_US),
-            min(stalled_us // 4, _LATEST_US),
+            min(max(wait_us, _MIN_INTERVAL_US), _MAX_INTERVAL_US),
+            min(stalled_us // 4, _STALLED_INTERVAL_US),
         )
 
     def sending_ms(self, size: int) -> int:
         """Time until `size` more bytes would have left the link; 0 if the rate is unknown."""
-        rate_bps = self.carries_bps()
+        rate_bps = self.capacity_bps()
         if rate_bps == 0:
             return 0
         return (self.outstanding_bytes + size) * 8_000 // rate_bps
 
-    def carries_bps(self) -> int:
+    def capacity_bps(self) -> int:
         """The smaller of the configured limit and the measured rate; 0 if neither is known."""
         if self.limit_bps and self.rate_bps:
             return min(self.limit_bps, self.rate_bps)
@@ -206,13 +206,13 @@ class LinkEstimator:
 
     def _portion(self) -> int:
         """Minimum room to send into: less is not worth a sample, nor a segment's headers."""
-        return max(self._segment, self.allowance >> 3)
+        return max(self._segment, self.send_window >> 3)
 
     def _ahead(self, now_us: int) -> int:
         """Bytes estimated to be still in flight, until the next acknowledgement."""
         rate = self._rates[0]
         likely = rate * (now_us - self._progress_us) // 1_000_000
-        return self.handed - self._acked - min(likely, 2 * self._segment)
+        return self.sent_bytes - self._acked - min(likely, 2 * self._segment)
 
     def _was_filled(self, now_us: int, acked: int) -> bool:
         """Whether the link was busy since the last sample although there was room.
@@ -220,25 +220,25 @@ class LinkEstimator:
         It was if some bytes outstanding then still are, and more in total than can be in flight:
         some of them were queued all the time. (So it is for a destination that waits for its turn.)
         """
-        elapsed_us = now_us - self.looked_us
+        elapsed_us = now_us - self.sampled_us
         if elapsed_us <= _AT_ONCE_US:
             return True
         under_way = (acked - self._acked) * self._min_rtt_us // elapsed_us
-        waiting = self.handed - acked - 2 * (under_way + self._segment)
-        return acked < self._looked_at and waiting > 0
+        waiting = self.sent_bytes - acked - 2 * (under_way + self._segment)
+        return acked < self._sampled_at and waiting > 0
 
     def _ran_dry(self) -> None:
         """All bytes outstanding when sending paused are acknowledged: enlarge the send window."""
         self._is_dry = True
-        ceiling = 4 * self._enough
+        ceiling = 4 * self._rate_window
         if ceiling == 0:
             # On a long path more than the slack may be in flight.
-            ceiling = _SLACK_BYTES + 2 * self.allowance * self._min_rtt_us // _SLACK_US
-        self.allowance = max(self.allowance, min(2 * self.allowance, ceiling))
+            ceiling = _SLACK_BYTES + 2 * self.send_window * self._min_rtt_us // _SLACK_US
+        self.send_window = max(self.send_window, min(2 * self.send_window, ceiling))
 
     def _measure(self, now_us: int, acked: int) -> None:
         if self._window_us < 0:
-            self._begin(now_us, acked)
+            self._start_window(now_us, acked)
             return
         elapsed_us = now_us - self._window_us
         size = acked - self._window_acked
@@ -247,7 +247,7 @@ class LinkEstimator:
             is_full and elapsed_us >= max(_WINDOW_US, self._min_rtt_us)
         ):
             self._adapt(max(size * 1_000_000 // elapsed_us, 1))
-            self._begin(now_us, acked)
+            self._start_window(now_us, acked)
 
     def _measure_burst(self, now_us: int, acked: int) -> None:
         """Measure the rate since the link was empty: what was acknowledged was also sent since.
@@ -262,7 +262,7 @@ class LinkEstimator:
             if self.rate_bps:
                 self.rate_bps = 8 * rate
 
-    def _begin(self, now_us: int, acked: int) -> None:
+    def _start_window(self, now_us: int, acked: int) -> None:
         self._window_us = now_us
         self._window_acked = acked
         self._is_dry = False
@@ -292,7 +292,7 @@ class LinkEstimator:
         slack = self._margin * fastest * max(_SLACK_US, rtt_us // 4) // 1_000_000
         if is_growing:
             rtt_us *= 2
-        self._enough = (
+        self._rate_window = (
             fastest * rtt_us // 1_000_000 + min(slack, _SLACK_BYTES) + _SEGMENTS * self._segment
         )
-        self.allowance = self._enough
+        self.send_window = self._rate_window

@@ -62,19 +62,19 @@ class Outbox(Queues):
     def is_empty(self) -> bool:
         return self.bytes == 0 and self.tracked == 0
 
-    def put(self, parcel: QueueEntry) -> list[QueueEntry] | None:
+    def put(self, entry: QueueEntry) -> list[QueueEntry] | None:
         """Queue an entry; returns what was shed for it, possibly the entry itself."""
-        size = parcel.size
+        size = entry.size
         if size > self.bytes_limit:
             # Nothing is evicted for an entry that could not be queued anyway.
-            return [parcel]
+            return [entry]
         found = self._last
-        if found is None or found.bin != parcel.bin:
-            found = self._bin(parcel)
+        if found is None or found.bin != entry.bin:
+            found = self._bin(entry)
         if self._by_due:
-            found.untracked.insert(parcel)
+            found.untracked.insert(entry)
         else:
-            found.untracked.items.append(parcel)
+            found.untracked.items.append(entry)
         found.bytes += size
         self.bytes += size
         if self.bytes <= self.bytes_limit:
@@ -82,7 +82,7 @@ class Outbox(Queues):
         return self._shed_untracked()
 
     def put_tracked(
-        self, parcel: QueueEntry, *, is_promised: bool = False
+        self, entry: QueueEntry, *, is_promised: bool = False
     ) -> list[QueueEntry] | None:
         """Queue an entry for acknowledged delivery; returns what was refused for it.
 
@@ -92,35 +92,35 @@ class Outbox(Queues):
         refused: list[QueueEntry] | None = None
         if not is_promised:
             # Making room for the newcomer suffices: promised entries may exceed the limits.
-            count = min(self.tracked + parcel.count - self.tracked_limit, parcel.count)
-            size = self.tracked_bytes + parcel.size - self.tracked_bytes_limit
+            count = min(self.tracked + entry.count - self.tracked_limit, entry.count)
+            size = self.tracked_bytes + entry.size - self.tracked_bytes_limit
             if count > 0 or size > 0:
-                refused = self._refuse_tracked(parcel, count, min(size, parcel.size))
-                if refused[0] is parcel:
-                    return self._put_first(parcel)
+                refused = self._refuse_tracked(entry, count, min(size, entry.size))
+                if refused[0] is entry:
+                    return self._put_first(entry)
         found = self._last
-        if found is None or found.bin != parcel.bin:
-            found = self._bin(parcel)
+        if found is None or found.bin != entry.bin:
+            found = self._bin(entry)
         if self._by_due:
-            found.tracked.insert(parcel)
+            found.tracked.insert(entry)
         else:
-            found.tracked.items.append(parcel)
-        found.tracked_bytes += parcel.size
-        self.tracked += parcel.count
-        self.tracked_bytes += parcel.size
+            found.tracked.items.append(entry)
+        found.tracked_bytes += entry.size
+        self.tracked += entry.count
+        self.tracked_bytes += entry.size
         return refused
 
-    def _put_first(self, parcel: QueueEntry) -> list[QueueEntry]:
+    def _put_first(self, entry: QueueEntry) -> list[QueueEntry]:
         """Queue as many events of a run as fit; returns the others."""
         room = self.tracked_limit - self.tracked
         room_bytes = self.tracked_bytes_limit - self.tracked_bytes
-        if parcel.count > 1 and room > 0 and isinstance(parcel, EventRun):
-            fitting = room_bytes * parcel.count // parcel.size  # assuming similar sizes
-            parts = parcel.split(parcel.size, min(room, fitting)) if fitting > 0 else None
+        if entry.count > 1 and room > 0 and isinstance(entry, EventRun):
+            fitting = room_bytes * entry.count // entry.size  # assuming similar sizes
+            parts = entry.split(entry.size, min(room, fitting)) if fitting > 0 else None
             if parts is not None and parts[0].size <= room_bytes:
                 self.put_tracked(parts[0])
                 return [parts[1]]
-        return [parcel]
+        return [entry]
 
     def take(self, bytes_wanted: int, window: int) -> list[QueueEntry]:
         """The next entries in the strategy's order, at least `bytes_wanted` if there are as many.
@@ -134,7 +134,7 @@ class Outbox(Queues):
         for each in self._bins:
             if not each.is_empty():
                 if only is not None:
-                    self._take_by_turns(bytes_wanted, window, taken)
+                    self._take_by_strategy(bytes_wanted, window, taken)
                     return taken
                 only = each
         if only is not None:
@@ -175,7 +175,7 @@ class Outbox(Queues):
             parcel = self._pop(chosen, lane, chosen.cost, window)
             if len(active) > 1:
                 self.discipline.current.charge(active, chosen, parcel.size)
-                chosen.settle()
+                chosen.clear_deficit()
             else:
                 chosen.deficit = 0
             taken.append(parcel)
@@ -199,22 +199,22 @@ class Outbox(Queues):
         lane = found.open_lane(window, self._by_due)
         return None if lane is None else lane.first()
 
-    def void(self, parcel: QueueEntry, is_tracked: bool) -> None:
+    def remove(self, entry: QueueEntry, is_tracked: bool) -> None:
         """Remove a queued entry, in constant time."""
-        found = self._bin(parcel)
+        found = self._bin(entry)
         if is_tracked:
-            found.tracked.remove(parcel)
-            found.tracked_bytes -= parcel.size
-            self.tracked -= parcel.count
-            self.tracked_bytes -= parcel.size
+            found.tracked.remove(entry)
+            found.tracked_bytes -= entry.size
+            self.tracked -= entry.count
+            self.tracked_bytes -= entry.size
         else:
-            found.untracked.remove(parcel)
-            found.bytes -= parcel.size
-            self.bytes -= parcel.size
-        found.settle()
+            found.untracked.remove(entry)
+            found.bytes -= entry.size
+            self.bytes -= entry.size
+        found.clear_deficit()
 
     def resize(
-        self, parcel: QueueEntry, size: int, is_tracked: bool, expires_ms: int = -1
+        self, entry: QueueEntry, size: int, is_tracked: bool, expires_ms: int = -1
     ) -> list[QueueEntry] | None:
         """Change the size of a queued entry, which keeps its position.
 
@@ -222,14 +222,14 @@ class Outbox(Queues):
         itself, like `put` and `put_tracked`.
         """
         assert size > 0
-        growth = size - parcel.size
-        was_due_ms = due_ms(parcel)
-        found = self._bin(parcel)
-        parcel.size = size
+        growth = size - entry.size
+        was_due_ms = due_ms(entry)
+        found = self._bin(entry)
+        entry.size = size
         if expires_ms >= 0:
-            parcel.expires_ms = expires_ms
-        if self._by_due and due_ms(parcel) != was_due_ms:
-            (found.tracked if is_tracked else found.untracked).relocate(parcel, was_due_ms)
+            entry.expires_ms = expires_ms
+        if self._by_due and due_ms(entry) != was_due_ms:
+            (found.tracked if is_tracked else found.untracked).relocate(entry, was_due_ms)
         if not is_tracked:
             found.bytes += growth
             self.bytes += growth
@@ -237,16 +237,16 @@ class Outbox(Queues):
                 return None
             if size <= self.bytes_limit:
                 return self._shed_untracked()
-            self.void(parcel, False)
-            return [parcel]
+            self.remove(entry, False)
+            return [entry]
         found.tracked_bytes += growth
         self.tracked_bytes += growth
         excess = min(self.tracked_bytes - self.tracked_bytes_limit, growth)
         if excess <= 0:
             return None
-        refused = self._refuse_tracked(parcel, 0, excess)
-        if refused[0] is parcel:
-            self.void(parcel, True)
+        refused = self._refuse_tracked(entry, 0, excess)
+        if refused[0] is entry:
+            self.remove(entry, True)
         return refused
 
     def expire(self, now_ms: int) -> list[QueueEntry]:
@@ -262,7 +262,7 @@ class Outbox(Queues):
                 self.tracked -= parcel.count
                 self.tracked_bytes -= parcel.size
                 expired.append(parcel)
-            each.settle()
+            each.clear_deficit()
         return expired
 
     def drop_tracked(self) -> list[QueueEntry]:
@@ -271,12 +271,12 @@ class Outbox(Queues):
         for each in self._bins:
             dropped += each.tracked.clear()
             each.tracked_bytes = 0
-            each.settle()
+            each.clear_deficit()
         self.tracked = 0
         self.tracked_bytes = 0
         return dropped
 
-    def tracked_parcels(self) -> list[QueueEntry]:
+    def tracked_entries(self) -> list[QueueEntry]:
         return [parcel for each in self._bins for parcel in each.tracked.waiting()]
 
     def drop_untracked(self) -> list[QueueEntry]:
@@ -285,7 +285,7 @@ class Outbox(Queues):
         for each in reversed(self._bins):
             dropped += each.untracked.clear()
             each.bytes = 0
-            each.settle()
+            each.clear_deficit()
         self.bytes = 0
         return dropped
 
@@ -324,7 +324,7 @@ class Outbox(Queues):
             each.cost = lane.first().part(wanted, largest)
         return active
 
-    def _take_by_turns(self, bytes_wanted: int, window: int, taken: list[QueueEntry]) -> None:
+    def _take_by_strategy(self, bytes_wanted: int, window: int, taken: list[QueueEntry]) -> None:
         strategy = self.discipline.current
         is_strict = self.discipline.strategy == STRICT
         active = self._active(window, bytes_wanted)
@@ -348,9 +348,9 @@ class Outbox(Queues):
             bytes_wanted -= parcel.size
             window -= tracked - self.tracked
             # Other bins are unchanged, unless the window has closed for them.
-            is_open = chosen.look(window, self._by_due, bytes_wanted)
+            is_open = chosen.refresh(window, self._by_due, bytes_wanted)
             if not is_open:
-                chosen.settle()
+                chosen.clear_deficit()
             if not is_open or (window == 0 and self.tracked < tracked):
                 active = self._active(window, bytes_wanted)
 
@@ -380,7 +380,7 @@ class Outbox(Queues):
             self.tracked_bytes -= got
             wanted -= got
         if chosen.deficit != 0:
-            chosen.settle()
+            chosen.clear_deficit()
         return bytes_wanted - wanted
 
     def _pop(self, chosen: Bin, lane: Lane, bytes_wanted: int, window: int) -> QueueEntry:
@@ -417,7 +417,7 @@ class Outbox(Queues):
         if count > 0 or size > 0:
             return [newcomer]
         for parcel in refused:
-            self.void(parcel, True)
+            self.remove(parcel, True)
         return refused
 
     def _has_more(self, each: Bin, newcomer: QueueEntry) -> bool:
@@ -450,7 +450,7 @@ class Outbox(Queues):
             chosen.bytes -= parcel.size
             self.bytes -= parcel.size
             shed.append(parcel)
-            chosen.settle()
+            chosen.clear_deficit()
         return shed
 
     def _shed_untracked(self) -> list[QueueEntry]:
@@ -464,7 +464,7 @@ class Outbox(Queues):
                 each.bytes -= parcel.size
                 self.bytes -= parcel.size
                 shed.append(parcel)
-            each.settle()
+            each.clear_deficit()
             if self.bytes <= self.bytes_limit:
                 break
         return shed

@@ -109,7 +109,7 @@ class Pacer:
         room_us = self._until_room_us(bin_, size + ahead)
         return room_us if is_borrowing else max(wait_us, room_us)
 
-    def keep_room(self, bin_: int, size: int) -> None:
+    def reserve_room(self, bin_: int, size: int) -> None:
         """Keep room for a large event that waits: others pass it only within bounds."""
         if self._kept_bin < 0 or self._now_us - self._kept_us > (_SLOTS + 1) * _SLOT_US:
             self._kept_bin = bin_
@@ -149,7 +149,7 @@ class Pacer:
             self._borrowed_us = max(self._borrowed_us, now_us - _CREDIT_US) + took_us
         self._is_large_next = False
 
-    def answered(self, size: int, now_us: int) -> None:
+    def sent_reply(self, size: int, now_us: int) -> None:
         """As `sent`, for replies, which are not scheduled: their debt to events is bounded.
 
         They do not cancel debts of events either: otherwise a client could evade its limit with
@@ -248,9 +248,9 @@ class Gate:
         for pacer in self.pacers:
             pacer.sent(size, now_us)
 
-    def answered(self, size: int, now_us: int) -> None:
+    def sent_reply(self, size: int, now_us: int) -> None:
         for pacer in self.pacers:
-            pacer.answered(size, now_us)
+            pacer.sent_reply(size, now_us)
 
     def _until_us(self, bin_: int, size: int, ahead: int) -> int:
         longest_us = 0
@@ -259,7 +259,7 @@ class Gate:
                 return 1  # sent alone, so that its debt is charged to no other
             wait_us = pacer.wait_us(bin_, size, ahead)
             if wait_us > 0 and size > pacer.large:
-                pacer.keep_room(bin_, size)
+                pacer.reserve_room(bin_, size)
             longest_us = max(longest_us, wait_us)
         return longest_us
 

@@ -91,10 +91,10 @@ def cost_in_parts(run: EventRun, wanted: int) -> int:
     return max(wanted, run.size // run.count)
 
 
-def due_ms(parcel: QueueEntry) -> int:
+def due_ms(entry: QueueEntry) -> int:
     """When an entry must have been sent.
 
     Not when sending must begin: that would change with each estimate of the link, and on one link
     earliest deadline first is optimal if all deadlines can be met.
     """
-    return parcel.expires_ms if parcel.expires_ms > 0 else NEVER
+    return entry.expires_ms if entry.expires_ms > 0 else NEVER

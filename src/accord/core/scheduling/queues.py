@@ -66,32 +66,32 @@ class Queues:
                         return parcel
         return None
 
-    def ahead_of(self, parcel: QueueEntry) -> tuple[list[int], list[int]]:
+    def ahead_of(self, entry: QueueEntry) -> tuple[list[int], list[int]]:
         """The events to be sent before a queued entry and their bytes, by importance.
 
         Under weighted fair less important ones may be sent before it, too, within their share.
         """
         events = [0] * IMPORTANCES
         sizes = [0] * IMPORTANCES
-        order = self._order(parcel)
+        order = self._order(entry)
         for each in self._bins:
             for lane in (each.untracked, each.tracked):
                 for other in lane.waiting():
-                    if other is parcel:
+                    if other is entry:
                         break
                     if self._order(other) <= order:
                         events[other.importance] += other.count
                         sizes[other.importance] += other.size
         return events, sizes
 
-    def _order(self, parcel: QueueEntry) -> tuple[int, int, int]:
+    def _order(self, entry: QueueEntry) -> tuple[int, int, int]:
         strategy = self.discipline.strategy
-        due = due_ms(parcel) if strategy == LAXITY else 0
-        return (due, 0 if strategy == FIFO else -parcel.bin, parcel.queued_ms)
+        due = due_ms(entry) if strategy == LAXITY else 0
+        return (due, 0 if strategy == FIFO else -entry.bin, entry.queued_ms)
 
-    def _bin(self, parcel: QueueEntry) -> Bin:
+    def _bin(self, entry: QueueEntry) -> Bin:
         """The bin of an entry, created if necessary."""
-        number = parcel.bin
+        number = entry.bin
         position = 0
         for found in self._bins:
             if found.bin == number:
@@ -101,7 +101,7 @@ class Queues:
                 break
             position += 1
         assert number < BINS
-        assert number >> 1 == parcel.importance
+        assert number >> 1 == entry.importance
         added = Bin(number)
         self._bins = (*self._bins[:position], added, *self._bins[position:])
         self._last = added
@@ -111,7 +111,7 @@ class Queues:
         """The bins from which something may be sent now."""
         active: list[Bin] = []
         for each in self._bins:
-            if each.look(window, self._by_due, wanted):
+            if each.refresh(window, self._by_due, wanted):
                 active.append(each)
         return active
 

@@ -147,22 +147,22 @@ class ImportanceRates:
     def sent(self, importance: int, size: int) -> None:
         self._bytes[importance] += size
 
-    def left_bps(
-        self, importance: int, carries_bps: int, discipline: Discipline, now_ms: int
+    def available_bps(
+        self, importance: int, capacity_bps: int, discipline: Discipline, now_ms: int
     ) -> int:
         """What the link leaves to `importance`, judged by the last one or two seconds."""
         self._advance(now_ms)
         if discipline.strategy == FIFO:
-            return carries_bps
+            return capacity_bps
         above_bps = sum(self._rates_bps[importance + 1 :])
-        left_bps = max(carries_bps - above_bps, carries_bps // _MIN_SHARE)
+        left_bps = max(capacity_bps - above_bps, capacity_bps // _MIN_SHARE)
         if discipline.strategy == WEIGHTED_FAIR:
             weights = discipline.weights
             active = weights[importance]
             for other in range(IMPORTANCES):
                 if other != importance and self._rates_bps[other]:
                     active += weights[other]
-            left_bps = max(left_bps, carries_bps * weights[importance] // active)
+            left_bps = max(left_bps, capacity_bps * weights[importance] // active)
         return left_bps
 
     def _advance(self, now_ms: int) -> None:

@@ -2,7 +2,7 @@
 
 The cost is time here instead of bytes, and a task's cost is estimated per channel. Otherwise tasks
 are queued like any entry. Promised tasks (`is_promised`) are queued regardless of the limits and
-never shed; callers check `is_pressed` before they accept more, so overload reaches unimportant
+never shed; callers check `should_pause` before they accept more, so overload reaches unimportant
 publishers as backpressure before anything is shed, and important ones last.
 """
 
@@ -58,7 +58,7 @@ class Task(QueueEntry):
     def run(self) -> None:
         raise NotImplementedError
 
-    def took(self, spent_us: int) -> None:
+    def record_cost(self, spent_us: int) -> None:
         """Learn from the time it has run."""
 
     def shed(self) -> None:
@@ -134,11 +134,11 @@ class Tasks(Queues):
             strategy.charge(active, chosen, chosen.cost)
         return self._pop(chosen)
 
-    def finished(self, channel: str, spent_us: int) -> None:
+    def record_cost(self, channel: str, spent_us: int) -> None:
         """Record the time a task of `channel` took."""
-        self.learned(channel).add(spent_us)
+        self.cost_estimate(channel).add(spent_us)
 
-    def learned(self, channel: str) -> CostEstimate:
+    def cost_estimate(self, channel: str) -> CostEstimate:
         """The cost estimate for `channel`; frequent callers keep it."""
         learned = self._costs.get(channel)
         if learned is None:
@@ -153,7 +153,7 @@ class Tasks(Queues):
         learned = self._costs.get(channel)
         return UNKNOWN_US if learned is None or not learned.is_known else int(learned.mean)
 
-    def is_pressed(self, importance: int) -> bool:
+    def should_pause(self, importance: int) -> bool:
         """Whether publishers of this importance should be paused."""
         share = importance + 1
         return (
@@ -161,7 +161,7 @@ class Tasks(Queues):
             or self.bytes * (IMPORTANCES + 1) > self.bytes_limit * share
         )
 
-    def may_resume(self, importance: int) -> bool:
+    def can_resume(self, importance: int) -> bool:
         """Whether paused publishers may resume: at half the threshold for pausing."""
         share = importance + 1
         return (
@@ -192,9 +192,9 @@ class Tasks(Queues):
         assert lane is not None
         task = lane.pop_first()
         assert isinstance(task, Task)
-        self._removed(task)
+        self._uncount(task)
         if chosen.deficit != 0:
-            chosen.settle()
+            chosen.clear_deficit()
         return task
 
     def _shed(self) -> list[Task]:
@@ -206,12 +206,12 @@ class Tasks(Queues):
             ):
                 task = lane.shed(self._by_due)
                 assert isinstance(task, Task)
-                self._removed(task)
+                self._uncount(task)
                 shed.append(task)
-            each.settle()
+            each.clear_deficit()
         return shed
 
-    def _removed(self, task: Task) -> None:
+    def _uncount(self, task: Task) -> None:
         self.waiting -= 1
         self.bytes -= task.size
         if task.is_promised:

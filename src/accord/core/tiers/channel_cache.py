@@ -36,10 +36,10 @@ _AGAIN_US: Final = 500_000
 
 
 class ChannelCache:
-    """The cache; `news` is set when a reply may have changed results of `bound`."""
+    """The cache; `has_changed` is set when a reply may have changed results of `bound`."""
 
     def __init__(self, options: TierOptions) -> None:
-        self.news = False
+        self.has_changed = False
         self.templates: dict[str, TemplateTraits] = {}
         self.definitions: dict[str, tuple[ChannelDefinition, str]] = {}  # with the defining node
         self.is_complete = False
@@ -104,14 +104,16 @@ class ChannelCache:
 
     # -------------------------------------------------------------------------------------- lookups
 
-    def want(self, channel: str, now_us: int) -> None:
+    def request(self, channel: str, now_us: int) -> None:
         """Request a channel's definition, unless it is known or requested already."""
         if self._is_known(channel) or len(self._wanted) >= _MOST:
             return
         self._wanted[channel] = True
         self._ask_us = min(self._ask_us, now_us)
 
-    def hear(self, parent: str, incarnation: int, directory: int, now_us: int) -> None:
+    def on_directory_version(
+        self, parent: str, incarnation: int, directory: int, now_us: int
+    ) -> None:
         """Apply the version of the active parent's directory; refetch if it has changed."""
         heard = (parent, incarnation, directory)
         is_old = self._fetched_us + self._options.refresh_us <= now_us
@@ -131,7 +133,7 @@ class ChannelCache:
         self._ask_us = now_us + _AGAIN_US if is_asking else NEVER_US
         return ChannelLookup(channels, self._after) if is_asking else None
 
-    def told(self, message: ChannelLookupReply, now_us: int) -> None:
+    def on_reply(self, message: ChannelLookupReply, now_us: int) -> None:
         if message.directory != self._directory[2]:
             return
         self.templates = message.templates
@@ -139,7 +141,7 @@ class ChannelCache:
             self._wanted.pop(channel, None)
             if definition is None or not problem_with_definition(definition):
                 self._found.put(channel, definition)
-                self.news = True
+                self.has_changed = True
         if message.after is not None and message.after == self._after:
             self._turn_page(message, now_us)
         if self._wanted or self._after is not None:
@@ -172,7 +174,7 @@ class ChannelCache:
         for each, _ in self.definitions.values():
             self._defined.set(each.name, each)
         self.is_complete = message.is_last and is_whole
-        self.news = True
+        self.has_changed = True
         self._page = []
         self._after = None
         self._fetched_us = now_us

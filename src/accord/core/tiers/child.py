@@ -66,9 +66,9 @@ class Child:
         self.sends: list[tuple[str, FromChild]] = []
         self.ready: list[str] = []
         self.deliveries: list[Carried] = []
-        self.losses: list[tuple[Carried, str]] = []
-        self.lookups = ChannelCache(options)
-        self.roles = ParentSelector(options, self._begin_turn)
+        self.drops: list[tuple[Carried, str]] = []
+        self.channel_cache = ChannelCache(options)
+        self.selector = ParentSelector(options, self._start_parent_epoch)
         self.tiers = TierLinks()  # links to the parents for services
         self.tiers.send = lambda parent, said: self.sends.append((parent, said))
         self.on_bound: list[Callable[[], None]] = []
@@ -79,10 +79,10 @@ class Child:
         self._names = 0  # event IDs assigned to local events
         # Version of the interests at the start of this parent epoch. Nothing is sent up until the
         # active parent has it: echoes for local clients would be missed.
-        self._turn_version = 0
+        self._epoch_version = 0
         self._options = options
         self._log = InterestLog(incarnation)
-        self.recalling = HistoryViaParent(name, incarnation, self._log, self._recall)
+        self.history = HistoryViaParent(name, incarnation, self._log, self._recall)
         self._inflow: InboundWindow[Carried] = InboundWindow()
         self._up: OutboundWindow[tuple[Carried, bool, int]] = (
             OutboundWindow()
@@ -94,25 +94,27 @@ class Child:
 
     # ------------------------------------------------------------------------------ for its clients
 
-    def need(self, pattern: str, condition: PredicateText, predicate: Predicate | None) -> None:
-        self._log.needs.add(pattern, condition, predicate)
+    def add_interest(
+        self, pattern: str, condition: PredicateText, predicate: Predicate | None
+    ) -> None:
+        self._log.interests.add(pattern, condition, predicate)
 
-    def unneed(self, pattern: str, condition: PredicateText) -> None:
-        self._log.needs.remove(pattern, condition)
+    def remove_interest(self, pattern: str, condition: PredicateText) -> None:
+        self._log.interests.remove(pattern, condition)
 
     def bound(self, channel: str, now_us: int) -> ChannelTraits:
         """Return what a channel requires of local publishers."""
-        found = self.lookups.bound(channel)
+        found = self.channel_cache.bound(channel)
         if found is not None:
             return found
-        self.lookups.want(channel, now_us)
-        return _UNSURE._replace(is_persistent=self.lookups.is_remembered(channel))
+        self.channel_cache.request(channel, now_us)
+        return _UNSURE._replace(is_persistent=self.channel_cache.is_remembered(channel))
 
-    def needs_widened(self) -> int:
+    def interests_aggregated(self) -> int:
         """Number of client filters announced in aggregated form, for lack of space."""
-        return self._log.needs.widened()
+        return self._log.interests.count_aggregated()
 
-    def new_name(self) -> EventId:
+    def new_event_id(self) -> EventId:
         """Return a new event ID, unique over all incarnations and increasing."""
         self._names += 1
         return self.name, self._incarnation * NUMBERS + self._names
@@ -128,18 +130,18 @@ class Child:
         Returns the event ID if it is assigned at once.
         """
         event = msgspec.structs.replace(event, source=self.name)
-        bound = self.lookups.bound(event.channel)
+        bound = self.channel_cache.bound(event.channel)
         if not self._fits(2):
-            self._lose(event)
+            self._drop(event)
         elif self._undecided or bound is None:
             self._undecided.append((event, now_us))
             self._undecided_bytes += _size(event)
-            self.lookups.want(event.channel, now_us)
+            self.channel_cache.request(event.channel, now_us)
         else:
             return self._decided(event, now_us, is_ordered=bound.is_ordered)
         return None
 
-    def answer(self, event: Carried, now_us: int) -> bool:
+    def send_feedback(self, event: Carried, now_us: int) -> bool:
         """Send feedback to the source of an event; False if there is no room."""
         if not self._fits(1):
             return False
@@ -150,7 +152,7 @@ class Child:
         """Whether local clients may publish more to the channel now."""
         if self._undecided:
             return False
-        if not self.lookups.keeps_all(channel):
+        if not self.channel_cache.keeps_all(channel):
             return True  # its events are shed if there is no room
         return self._fits(1)
 
@@ -158,20 +160,20 @@ class Child:
 
     def link_up(self, parent: str, rank: int, now_us: int) -> None:
         """Add a link to a parent; the lowest rank is preferred."""
-        self.roles.link_up(parent, rank, now_us)
+        self.selector.link_up(parent, rank, now_us)
         self._take_leave()
         self._look_at_links(now_us)
 
     def link_down(self, parent: str, now_us: int) -> None:
-        self.roles.link_down(parent, now_us)
+        self.selector.link_down(parent, now_us)
         self._take_leave()
         self._look_at_links(now_us)
 
     def receive(self, parent: str, message: object, now_us: int) -> None:
-        known = self.roles.parents.get(parent)
+        known = self.selector.parents.get(parent)
         if known is None or not known.is_linked:
             return
-        known.heard_us = now_us
+        known.received_us = now_us
         match message:
             case ParentHeartbeat():
                 self._served(known, message, now_us)
@@ -180,21 +182,22 @@ class Child:
             case Inventory():
                 self._offered(known, message, now_us)
             case RelayedHistoryReply():
-                self.recalling.recalled(message, now_us)
+                self.history.on_reply(message, now_us)
             case PeerListUpdate() if (
-                parent == self.roles.active and message.turn == self.roles.turn
+                parent == self.selector.active
+                and message.parent_epoch == self.selector.parent_epoch
             ):
-                self.recalling.told(message)
-            case ChannelLookupReply() if parent == self.roles.active:
-                self.lookups.told(message, now_us)
+                self.history.on_peer_list(message)
+            case ChannelLookupReply() if parent == self.selector.active:
+                self.channel_cache.on_reply(message, now_us)
                 self._decide(now_us)
             case TemplateMessage():
-                self.tiers.heard(parent, message, now_us)
+                self.tiers.on_message(parent, message, now_us)
 
     def take(self, parent: str, bytes_wanted: int, now_us: int) -> list[UpstreamEvent]:
         """Events to send to a parent next."""
-        active = self.roles.met()
-        if active is None or parent != active.name or active.version < self._turn_version:
+        active = self.selector.met()
+        if active is None or parent != active.name or active.version < self._epoch_version:
             return []
         taken = self._up.take(bytes_wanted, active.through)
         return [
@@ -209,46 +212,46 @@ class Child:
 
     def advance(self, now_us: int) -> None:
         self._log.update(now_us)
-        self.roles.choose(now_us, self._seen, self._log.version)
+        self.selector.choose(now_us, self._seen, self._log.version)
         self._take_leave()
         self._look_at_links(now_us)
-        active = self.roles.met()
-        if active is not None and self._roster < 0 and self.recalling.asker.recalls:
+        active = self.selector.met()
+        if active is not None and self._roster < 0 and self.history.client.replays:
             active.attend_by(now_us)  # request the peer list
-        for known in self.roles.used():
-            self._tell_needs(known, now_us)
+        for known in self.selector.used():
+            self._send_interests(known, now_us)
             if known.attend_us <= now_us:
                 self._attend(known, now_us)
         self._decide(now_us)
-        ask = None if active is None else self.lookups.ask(now_us)
+        ask = None if active is None else self.channel_cache.ask(now_us)
         if active is not None and ask is not None:
             self.sends.append((active.name, ask))
-        self.recalling.advance(now_us)
+        self.history.advance(now_us)
 
     def next_due_us(self) -> int | None:
-        if self._log.needs.has_changed():
+        if self._log.interests.has_changed():
             return 0
-        due_us = min(self.roles.next_due_us(), self._log.needs.next_due_us() or NEVER_US)
-        for known in self.roles.used():
-            if self._is_to_tell(known):
-                due_us = min(due_us, known.told_us + self._again_us(known))
-        if self.roles.met() is not None:
-            due_us = min(due_us, self.lookups.next_due_us())
+        due_us = min(self.selector.next_due_us(), self._log.interests.next_due_us() or NEVER_US)
+        for known in self.selector.used():
+            if self._has_delta_for(known):
+                due_us = min(due_us, known.delta_sent_us + self._again_us(known))
+        if self.selector.met() is not None:
+            due_us = min(due_us, self.channel_cache.next_due_us())
         if self._undecided:
             due_us = min(due_us, self._undecided[0][1] + self._options.decide_us)
-        recall_us = self.recalling.next_due_us()
+        recall_us = self.history.next_due_us()
         due_us = due_us if recall_us is None else min(due_us, recall_us)
         return None if due_us == NEVER_US else due_us
 
     def leave(self) -> None:
         """Notify the parents that this node leaves."""
-        self.roles.left += [each.name for each in self.roles.used()]
+        self.selector.left += [each.name for each in self.selector.used()]
         self._take_leave()
 
     def status(self) -> TierStatus:
         return TierStatus(
-            parents=tuple(self.roles.status()),
-            switches=self.roles.switches,
+            parents=tuple(self.selector.status()),
+            switches=self.selector.switches,
             waiting=len(self._up) + len(self._undecided),
             waiting_bytes=self._up.bytes + self._undecided_bytes,
             delivered=self._delivered,
@@ -261,45 +264,45 @@ class Child:
         self._up.check_invariants()
         self._inflow.check_invariants()
         self._seen.check_invariants()
-        self.lookups.check_invariants()
-        self.roles.check_invariants()
-        self.recalling.check_invariants()
+        self.channel_cache.check_invariants()
+        self.selector.check_invariants()
+        self.history.check_invariants()
         assert not self._inflow.first()
         assert len(self._undecided) <= 2 * self._options.up_events
         assert self._undecided_bytes == sum(_size(event) for event, _ in self._undecided)
 
     # ------------------------------------------------------------------------------------- parents
 
-    def _begin_turn(self, now_us: int) -> None:
+    def _start_parent_epoch(self, now_us: int) -> None:
         self._inflow = InboundWindow()
-        self._turn_version = self._log.version
-        self.recalling.begin_turn(now_us)
+        self._epoch_version = self._log.version
+        self.history.start_parent_epoch(now_us)
 
     def _take_leave(self) -> None:
-        for name in self.roles.left:
-            if self.roles.parents[name].is_linked:
+        for name in self.selector.left:
+            if self.selector.parents[name].is_linked:
                 left = ChildHeartbeat(
-                    self._incarnation, self.roles.turn, is_active=False, is_leaving=True
+                    self._incarnation, self.selector.parent_epoch, is_active=False, is_leaving=True
                 )
                 self.sends.append((name, left))
-        self.roles.left.clear()
+        self.selector.left.clear()
 
     def _attend(self, parent: ParentState, now_us: int) -> None:
-        is_active = parent.name == self.roles.active
+        is_active = parent.name == self.selector.active
         again_us = self._again_us(parent)
         parent.attend_us = now_us + self._options.pulse_us
         attend = ChildHeartbeat(
             self._incarnation,
-            self.roles.turn,
+            self.selector.parent_epoch,
             is_active,
             now_us,
             self._inflow.through if is_active else 0,
             self._inflow.missing(again_us, now_us) if is_active else (),
             self._up.base,
             self._up.sent,
-            has_other=len(self.roles.used()) > 1,
+            has_other=len(self.selector.used()) > 1,
             takes_us=_way_us(parent),
-            roster=self.recalling.wanted() if is_active else -1,
+            roster=self.history.wanted() if is_active else -1,
         )
         if is_active:
             self._roster = attend.roster
@@ -314,39 +317,49 @@ class Child:
     # --------------------------------------------------------------------------- received messages
 
     def _served(self, parent: ParentState, message: ParentHeartbeat, now_us: int) -> None:
-        life = parent.life
-        if message.child != self._incarnation or not self.roles.served(parent, message, now_us):
+        life = parent.session
+        if message.child != self._incarnation or not self.selector.served(parent, message, now_us):
             return
-        if parent.life != life:
+        if parent.session != life:
             self.tiers.drop(parent.name)  # the parent has lost the state of its services
             parent.floor = self._log.floor
         self._look_at_links(now_us)
         if message.version != parent.version:
             parent.version = message.version
-            parent.told_us = -NEVER_US
-            self._log.all_know(min(each.version for each in (parent, *self.roles.used())))
-        if parent.name == self.roles.active and message.turn == self.roles.turn:
+            parent.delta_sent_us = -NEVER_US
+            self._log.acknowledge_through(
+                min(each.version for each in (parent, *self.selector.used()))
+            )
+        if (
+            parent.name == self.selector.active
+            and message.parent_epoch == self.selector.parent_epoch
+        ):
             self._flows(parent, message, now_us)
 
     def _flows(self, parent: ParentState, message: ParentHeartbeat, now_us: int) -> None:
         """Apply what the active parent reports of both windows."""
-        self._inflow.hear(message.top)
-        self.recalling.served(message)
+        self._inflow.on_last_sent(message.top)
+        self.history.served(message)
         if self._inflow.lacks():
             parent.attend_by(now_us + self._options.soon_us)
-        if parent.turn != self.roles.turn:
-            parent.turn = self.roles.turn
+        if parent.parent_epoch != self.selector.parent_epoch:
+            parent.parent_epoch = self.selector.parent_epoch
             parent.through = message.through
             self._up.begin_anew(message.through)
         parent.through = max(parent.through, message.through)
         self._up.asked(message.missing)
-        self._up.confirm(message.settled)
+        self._up.confirm(message.confirmed)
         if self._up.has_more(parent.through):
             self.ready.append(parent.name)
-        self.lookups.hear(parent.name, message.incarnation, message.directory, now_us)
+        self.channel_cache.on_directory_version(
+            parent.name, message.incarnation, message.directory, now_us
+        )
 
     def _came(self, parent: ParentState, message: DownstreamEvent, now_us: int) -> None:
-        if parent.name != self.roles.active or message.turn != self.roles.turn:
+        if (
+            parent.name != self.selector.active
+            or message.parent_epoch != self.selector.parent_epoch
+        ):
             return
         on_way_us = int(parent.round_trip.mean_us) // 2
         aged = msgspec.structs.replace(message.event, age_us=message.event.age_us + on_way_us)
@@ -363,7 +376,7 @@ class Child:
             self._again += 1
 
     def _offered(self, parent: ParentState, message: Inventory, now_us: int) -> None:
-        if message.turn != self.roles.turn or not message.events:
+        if message.parent_epoch != self.selector.parent_epoch or not message.events:
             return
         places, lacking = [], []
         for place, node, number in message.events:
@@ -372,14 +385,14 @@ class Child:
             else:
                 lacking.append((node, number))
         last = message.events[-1][0]
-        had = InventoryReply(self._incarnation, self.roles.turn, last, tuple(places))
+        had = InventoryReply(self._incarnation, self.selector.parent_epoch, last, tuple(places))
         self.sends.append((parent.name, had))
-        if lacking and parent.name == self.roles.standby:
-            self.roles.offered(lacking, self._seen, now_us)
+        if lacking and parent.name == self.selector.standby:
+            self.selector.offered(lacking, self._seen, now_us)
 
     def _look_at_links(self, now_us: int) -> None:
         """Offer services the links to the parents in use that are alive."""
-        there = {each.name: each for each in self.roles.used() if each.is_usable()}
+        there = {each.name: each for each in self.selector.used() if each.is_usable()}
         for name in list(self.tiers.links):
             if name not in there:
                 self.tiers.drop(name)
@@ -389,35 +402,37 @@ class Child:
                 continue
             if name not in self.tiers.links:
                 parent.attend_by(now_us)  # so that the parent learns of the link, too
-            is_active = name == self.roles.active
+            is_active = name == self.selector.active
             delay_us = way_us if is_active else way_us + self._options.dead_us
             self.tiers.set(name, TierLink(delay_us, is_active))
 
     # ------------------------------------------------------------------------------------ interests
 
-    def _tell_needs(self, parent: ParentState, now_us: int) -> None:
-        if not self._is_to_tell(parent) or now_us < parent.told_us + self._again_us(parent):
+    def _send_interests(self, parent: ParentState, now_us: int) -> None:
+        if not self._has_delta_for(parent) or now_us < parent.delta_sent_us + self._again_us(
+            parent
+        ):
             return
-        parent.told_us = now_us
-        if not self._log.can_go_on(parent.version, parent.floor):
-            self.roles.left.append(parent.name)  # reset: a snapshot follows
+        parent.delta_sent_us = now_us
+        if not self._log.can_resume_from(parent.version, parent.floor):
+            self.selector.left.append(parent.name)  # reset: a snapshot follows
             self._take_leave()
             return
-        wants = self._log.since(parent.version, self._most_to_tell(parent))
+        wants = self._log.since(parent.version, self._newest_to_send(parent))
         if wants is not None:
             self.sends.append((parent.name, wants))
 
-    def _is_to_tell(self, parent: ParentState) -> bool:
-        return parent.is_known() and parent.version < self._most_to_tell(parent)
+    def _has_delta_for(self, parent: ParentState) -> bool:
+        return parent.is_known() and parent.version < self._newest_to_send(parent)
 
-    def _most_to_tell(self, parent: ParentState) -> int:
+    def _newest_to_send(self, parent: ParentState) -> int:
         """The newest version to announce; a standby is not ahead of the active parent."""
-        active = self.roles.met()
-        is_second = parent.name == self.roles.standby and active is not None
+        active = self.selector.met()
+        is_second = parent.name == self.selector.standby and active is not None
         return active.version if is_second and active is not None else self._log.version
 
     def _recall(self, node: str, question: HistoryRequest) -> None:
-        active = self.roles.met()
+        active = self.selector.met()
         if active is not None:
             self.sends.append(
                 (active.name, RelayedHistoryRequest(self._incarnation, node, question))
@@ -427,19 +442,19 @@ class Child:
 
     def _decide(self, now_us: int) -> None:
         """Process events that waited for their channel's definition."""
-        if self.lookups.news:
-            self.lookups.news = False
+        if self.channel_cache.has_changed:
+            self.channel_cache.has_changed = False
             for each in self.on_bound:
                 each()
         while self._undecided:
             event, since_us = self._undecided[0]
-            bound = self.lookups.bound(event.channel)
+            bound = self.channel_cache.bound(event.channel)
             if bound is None and now_us - since_us < self._options.decide_us:
                 return
             self._undecided.popleft()
             self._undecided_bytes -= _size(event)
             aged = msgspec.structs.replace(event, age_us=event.age_us + now_us - since_us)
-            is_kept = bound is None and self.lookups.is_remembered(event.channel)
+            is_kept = bound is None and self.channel_cache.is_remembered(event.channel)
             is_ordered = is_kept or (bound is not None and bound.is_ordered)
             self._decided(aged, now_us, is_ordered=is_ordered)
 
@@ -451,37 +466,37 @@ class Child:
         return event_id_of(named)
 
     def _named(self, event: Carried) -> Carried:
-        _, original = self.new_name()
+        _, original = self.new_event_id()
         return msgspec.structs.replace(event, source=self.name, origin=self.name, original=original)
 
     def _send_up(self, event: Carried, now_us: int, *, is_echoed: bool) -> None:
-        if self.lookups.is_local(event.channel):
+        if self.channel_cache.is_local(event.channel):
             return
         # Publishers of channels that must not lose events are paused, perhaps a little late.
-        is_promised = self.lookups.keeps_all(event.channel)
+        is_promised = self.channel_cache.keeps_all(event.channel)
         while not self._fits(2 if is_promised else 1):
             lesser = self._up.shed() if is_promised else self._up.shed(event.importance)
             if lesser is None:
-                self._lose(event)
+                self._drop(event)
                 return
-            self._lose(lesser[0])
-        self._put_up(event, now_us, is_echoed=is_echoed, is_loose=not is_promised)
+            self._drop(lesser[0])
+        self._put_up(event, now_us, is_echoed=is_echoed, is_droppable=not is_promised)
 
     def _put_up(
-        self, event: Carried, now_us: int, *, is_echoed: bool = False, is_loose: bool = False
+        self, event: Carried, now_us: int, *, is_echoed: bool = False, is_droppable: bool = False
     ) -> None:
         if not is_echoed:
             self._seen.is_new(event_id_of(event))
         up = (event, is_echoed, now_us)
-        self._up.put(up, _size(event), event.channel, event.importance, is_loose=is_loose)
-        active = self.roles.met()
+        self._up.put(up, _size(event), event.channel, event.importance, is_droppable=is_droppable)
+        active = self.selector.met()
         if active is not None and self._up.has_more(active.through):
             self.ready.append(active.name)
 
-    def _lose(self, event: Carried) -> None:
+    def _drop(self, event: Carried) -> None:
         self._lost[NO_ROOM] = self._lost.get(NO_ROOM, 0) + 1
-        if len(self.losses) < _LOSSES:
-            self.losses.append((event, NO_ROOM))
+        if len(self.drops) < _LOSSES:
+            self.drops.append((event, NO_ROOM))
 
     def _fits(self, times: int) -> bool:
         options = self._options

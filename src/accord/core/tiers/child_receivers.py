@@ -36,14 +36,17 @@ _PLAIN: Final = ("", "")
 
 
 class ChildReceivers:
-    """Router side of a parent; `wanted` holds the children that want the last published message."""
+    """Router side of a parent;
 
-    def __init__(self, router: Router, channels: Channels, answering: FeedbackRouter) -> None:
+    `interested` holds the children that want the last published message.
+    """
+
+    def __init__(self, router: Router, channels: Channels, feedback_router: FeedbackRouter) -> None:
         self.remotes = RemoteInterests(router)
-        self.wanted = self.remotes.wanted
+        self.interested = self.remotes.interested
         self._channels = channels
-        self._answering = answering
-        self._needs: dict[tuple[str, str], Interest] = {}
+        self._feedback_router = feedback_router
+        self._interests: dict[tuple[str, str], Interest] = {}
         self._seen = SeenEvents()
         self._sorted: tuple[int, list[ChannelDefinition]] = (-1, [])  # with the registry's version
         # Last event number by child, its incarnation, and channel.
@@ -51,19 +54,19 @@ class ChildReceivers:
         # Returns the incarnation of a child known here, otherwise 0.
         self.incarnation_of: Callable[[str], int] = lambda _: 0
 
-    def need(self, child: str, key: str, need: Interest | None) -> None:
+    def set_interest(self, child: str, key: str, interest: Interest | None) -> None:
         """Set or, with None, remove an interest of a child."""
         overlay = self._channels.overlay
-        known = self._needs.pop((child, key), None)
-        if need is not None:
-            self._needs[child, key] = need
-            predicate = predicate_of(need)
-            condition = _PLAIN if predicate is None else (need.where, need.xpath)
-            overlay.need(need.filter, condition, predicate)
+        known = self._interests.pop((child, key), None)
+        if interest is not None:
+            self._interests[child, key] = interest
+            predicate = predicate_of(interest)
+            condition = _PLAIN if predicate is None else (interest.where, interest.xpath)
+            overlay.add_interest(interest.filter, condition, predicate)
         if known is not None:
             condition = _PLAIN if predicate_of(known) is None else (known.where, known.xpath)
-            overlay.unneed(known.filter, condition)
-        self.remotes.need(child, key, need)
+            overlay.remove_interest(known.filter, condition)
+        self.remotes.set_interest(child, key, interest)
 
     def is_new(self, event: Carried) -> bool:
         """Whether an event is not a duplicate; only events of children can be.
@@ -87,45 +90,45 @@ class ChildReceivers:
             return event.original <= (self._latest.get(line) or 0)
         return event_id_of(event) in self._seen
 
-    def for_whom(self, event: Carried, *, is_echoed: bool = False) -> list[str]:
+    def receivers_of(self, event: Carried, *, is_echoed: bool = False) -> list[str]:
         """The interested children that get an event: all but the child that published it.
 
         The publishing child gets it, too, if the channel is ordered or persistent, or if it
         `is_echoed`.
         """
-        found = list(self.wanted)
-        self.wanted.clear()
+        found = list(self.interested)
+        self.interested.clear()
         if is_echoed or event.origin not in found:
             return found
         if self.incarnation_of(event.origin) not in (0, child_incarnation_of(event)):
             return found  # from another node of that name, or from an earlier incarnation
-        bound = self._channels.bound(event.channel)
+        bound = self._channels.channel_traits(event.channel)
         if bound.is_ordered or bound.is_persistent:
             return found
         return [child for child in found if child != event.origin]
 
-    def unsettled(self, channel: str) -> list[int]:
+    def unconfirmed(self, channel: str) -> list[int]:
         if channel == FEEDBACK:
-            return self._answering.unsettled()
-        return self._channels.unsettled(channel)
+            return self._feedback_router.unconfirmed()
+        return self._channels.unconfirmed(channel)
 
-    def patience_us(self, channel: str) -> int:
-        return NEVER_US if channel == FEEDBACK else self._channels.patience_us(channel)
+    def child_timeout_us(self, channel: str) -> int:
+        return NEVER_US if channel == FEEDBACK else self._channels.stall_timeout_us(channel)
 
-    def directory(self) -> int:
-        return self._channels.overlay.registry.version
+    def directory_version(self) -> int:
+        return self._channels.overlay.directory.version
 
-    def answer(self, ask: ChannelLookup) -> ChannelLookupReply:
-        registry = self._channels.overlay.registry
-        found = tuple((each, registry.look_up(each)) for each in ask.channels)
+    def look_up(self, request: ChannelLookup) -> ChannelLookupReply:
+        registry = self._channels.overlay.directory
+        found = tuple((each, registry.look_up(each)) for each in request.channels)
         if self._sorted[0] != registry.version:
             self._sorted = (registry.version, registry.all())
         definitions = self._sorted[1]
-        after = ask.after
+        after = request.after
         left = [] if after is None else [each for each in definitions if each.name > after]
         page = _page(left)
         names = dict.fromkeys([ROUTED, *(each.template for each in definitions)])
-        traits = {name: self._channels.trait(name) for name in names}
+        traits = {name: self._channels.template_traits(name) for name in names}
         return ChannelLookupReply(
             registry.version,
             {
@@ -142,7 +145,7 @@ class ChildReceivers:
     def check_invariants(self) -> None:
         self._seen.check_invariants()
         assert len(self._latest) <= LINES
-        assert not self.wanted
+        assert not self.interested
 
 
 def _page(definitions: list[ChannelDefinition]) -> list[ChannelDefinition]:

@@ -81,7 +81,7 @@ class CustodyEntry:
 class CustodyBuffer:
     """Custody buffer of one child; `top` is the last number sent.
 
-    `lost` and `losses` record what the child does not get, and why. `moved_us` is when the child
+    `lost` and `drops` record what the child does not get, and why. `moved_us` is when the child
     last confirmed something or the buffer was empty.
     """
 
@@ -89,12 +89,12 @@ class CustodyBuffer:
         self.entries: dict[int, CustodyEntry] = {}  # by place
         self.bytes = 0
         self.top = 0
-        self.turn = 0
+        self.parent_epoch = 0
         self.is_active = False
         self.moved_us = now_us
         self.passed = 0  # skipped, as the child has later ones
         self.lost: dict[str, int] = {}
-        self.losses: list[tuple[Carried, str]] = []
+        self.drops: list[tuple[Carried, str]] = []
         self._options = options
         self._place = now_us  # starts at the time, so that no place is reused
         self._whole = 0  # entries that still have their events
@@ -134,19 +134,20 @@ class CustodyBuffer:
         now_us: int,
         *,
         is_in_order: bool = True,
-        patience_us: int = 0,
+        child_timeout_us: int = 0,
         is_elsewhere: bool = False,
     ) -> None:
         """Add an event, evicting others if necessary.
 
-        `patience_us` is how long a child that does not advance is waited for, or 0 if events may be
-        lost. `is_elsewhere` means that the child may well get the event from its other parent.
+        `child_timeout_us` is how long a child that does not advance is waited for, or 0 if events
+        may be lost. `is_elsewhere` means that the child may well get the event from its other
+        parent.
         """
         was_full = self.is_full()
-        is_late = was_full and now_us - self.moved_us >= patience_us
+        is_late = was_full and now_us - self.moved_us >= child_timeout_us
         if not self._whole:
             self.moved_us = now_us
-        is_promised = patience_us > 0
+        is_promised = child_timeout_us > 0
         entry = CustodyEntry(event, now_us, is_in_order=is_in_order, is_promised=is_promised)
         self._place += 1
         self.entries[self._place] = entry
@@ -161,9 +162,9 @@ class CustodyBuffer:
                 break
             self._give_up(oldest, is_elsewhere=is_elsewhere)
 
-    def begin(self, turn: int, now_us: int, *, is_active: bool) -> None:
+    def begin(self, parent_epoch: int, now_us: int, *, is_active: bool) -> None:
         """Start a new parent epoch."""
-        self.turn = turn
+        self.parent_epoch = parent_epoch
         self.is_active = is_active
         self.moved_us = now_us
         self.top = self._through = 0
@@ -180,7 +181,7 @@ class CustodyBuffer:
 
     # ------------------------------------------------------------------------------- active parent
 
-    def heard(self, through: int, missing: Ranges, now_us: int) -> None:
+    def on_ack(self, through: int, missing: Ranges, now_us: int) -> None:
         """Apply a cumulative acknowledgement and nacks."""
         while self._through < min(through, self.top):
             self.moved_us = now_us
@@ -219,7 +220,7 @@ class CustodyBuffer:
             assert entry.event is not None
             age_us = entry.event.age_us + now_us - entry.at_us
             aged = msgspec.structs.replace(entry.event, age_us=age_us)
-            taken.append(DownstreamEvent(self.turn, number, aged))
+            taken.append(DownstreamEvent(self.parent_epoch, number, aged))
             size += entry.size
         return taken
 
@@ -247,9 +248,11 @@ class CustodyBuffer:
         self._wait_for_answers()
         return offers
 
-    def had(self, message: InventoryReply, now_us: int) -> None:
+    def on_inventory_reply(self, message: InventoryReply, now_us: int) -> None:
         """Remove what the child has, and what precedes it in the same line."""
-        if message.turn != self.turn or (self.is_active and message.last not in self._open):
+        if message.parent_epoch != self.parent_epoch or (
+            self.is_active and message.last not in self._open
+        ):
             return
         if self._open.pop(message.last, None) is not None:
             self._wait_for_answers()
@@ -321,7 +324,7 @@ class CustodyBuffer:
         """Inventories of all entries after a place."""
         names = [(place, *entry.key) for place, entry in self.entries.items() if place > after]
         return [
-            Inventory(self.turn, tuple(names[first : first + _OFFERED]))
+            Inventory(self.parent_epoch, tuple(names[first : first + _OFFERED]))
             for first in range(0, len(names), _OFFERED)
         ]
 
@@ -339,7 +342,7 @@ class CustodyBuffer:
             entry.channel,
             entry.event.importance,
             is_in_order=entry.line is not None,
-            is_loose=not entry.is_promised,
+            is_droppable=not entry.is_promised,
         )
 
     def _is_over(self) -> bool:
@@ -376,7 +379,7 @@ class CustodyBuffer:
     def _lose(self, place: int, cause: str) -> None:
         event = self.entries[place].event
         assert event is not None
-        self.losses.append((event, cause))
+        self.drops.append((event, cause))
         self._count(cause)
         self._forget(place)
 

@@ -31,17 +31,17 @@ class FeedbackRouter:
         store = self._overlay.store
         store.reserve(CHILD, _ROOM_BYTES)
         for origin, child, value in store.all(CHILD):
-            self._told(origin, child, value)
-        store.watch(CHILD, self._told)
+            self._on_record(origin, child, value)
+        store.watch(CHILD, self._on_record)
 
-    def joined(self, child: str, incarnation: int) -> None:
+    def on_joined(self, child: str, incarnation: int) -> None:
         """Announce that this node is a parent of `child`."""
         self._overlay.store.put(CHILD, child, msgspec.msgpack.encode(incarnation))
 
-    def left(self, child: str) -> None:
+    def on_left(self, child: str) -> None:
         self._overlay.store.drop(CHILD, child)
 
-    def ways(self, node: str) -> list[str]:
+    def destinations(self, node: str) -> list[str]:
         """Nodes that get feedback for `node`: itself, or its parents; none if it is unknown.
 
         Reachable parents are preferred: the others would not acknowledge soon.
@@ -61,9 +61,9 @@ class FeedbackRouter:
             if node != self._overlay.name:
                 self._channels.feedback(event, node, channel, now_us)
 
-    def unsettled(self) -> list[int]:
+    def unconfirmed(self) -> list[int]:
         """The `event` numbers of feedback that is not known to have arrived."""
-        waiting = self._overlay.sending.unacknowledged(FEEDBACK)
+        waiting = self._overlay.sender.unacknowledged(FEEDBACK)
         self._copies = {each: count for each, count in self._copies.items() if each in waiting}
         return [each for each, nodes in waiting.items() if not self._is_with_others(each, nodes)]
 
@@ -80,7 +80,7 @@ class FeedbackRouter:
         own = self._overlay.name
         return node == own or self._overlay.map.is_reachable(own, node)
 
-    def _told(self, parent: str, child: str, value: bytes | None) -> None:
+    def _on_record(self, parent: str, child: str, value: bytes | None) -> None:
         parents = self._parents.setdefault(child, {})
         if value is not None:
             parents[parent] = True

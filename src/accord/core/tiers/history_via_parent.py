@@ -42,25 +42,25 @@ from accord.core.tiers.messages import (
 
 SHED_US: Final = 1_000_000  # minimum interval between two full repeats
 _BREAK: Final = 1 << 64  # larger than any time
-_UNHEARD: Final = (0, 0)
+_NO_VERSION: Final = (0, 0)
 
 Ask = Callable[[str, HistoryRequest], None]
 
 
 class HistoryViaParent:
-    """Environment of the history client (`asker`) of a secondary node.
+    """Environment of the history client (`client`) of a secondary node.
 
-    `ask` sends a request to the active parent; `roster` is the version of the known peer list.
+    `ask` sends a request to the active parent; `peer_list` is the version of the known peer list.
     """
 
     def __init__(self, name: str, incarnation: int, log: InterestLog, ask: Ask) -> None:
-        self.asker = HistoryClient(name, incarnation, self)
+        self.client = HistoryClient(name, incarnation, self)
         self.roster = 0
         self._log = log
         self._ask = ask
         self._nodes: dict[str, PeerState] = {}
         self._changes = 0
-        self._heard: tuple[int, Stamp] = (0, _UNHEARD)  # interest version, parent's version
+        self._versions: tuple[int, Stamp] = (0, _NO_VERSION)  # interest version, parent's version
         self._come_us = 0
         self._shed: int | None = None
         self._breaks = 0
@@ -83,11 +83,11 @@ class HistoryViaParent:
         return known._replace(since=known.since + self._breaks * _BREAK)
 
     def noted(self) -> Stamp | None:
-        return None if self._log.needs.has_changed() else (0, self._log.version)
+        return None if self._log.interests.has_changed() else (0, self._log.version)
 
     def needed(self, noted: Stamp) -> Stamp | None:
-        version, heard = self._heard
-        return None if heard == _UNHEARD or version < noted[1] else heard
+        version, heard = self._versions
+        return None if heard == _NO_VERSION or version < noted[1] else heard
 
     def come_us(self, now_us: int) -> int:  # noqa: ARG002
         return self._come_us
@@ -97,42 +97,42 @@ class HistoryViaParent:
 
     # ----------------------------------------------------------------------------- from the parent
 
-    def begin_turn(self, now_us: int) -> None:
+    def start_parent_epoch(self, now_us: int) -> None:
         """Start a new parent epoch."""
         self.roster = 0
         self._nodes = {}
         self._changes += 1
-        self._heard = (0, _UNHEARD)
+        self._versions = (0, _NO_VERSION)
         self._come_us = 0
         self._shed = None
         self._is_broken = False
-        self.asker.need_anew(now_us)
+        self.client.reset_interests(now_us)
 
     def served(self, message: ParentHeartbeat) -> None:
-        if message.heard != _UNHEARD:
-            self._heard = (message.version, message.heard)
+        if message.record_version != _NO_VERSION:
+            self._versions = (message.version, message.record_version)
         if message.at_us:
             self._come_us = max(self._come_us, message.at_us - message.behind_us)
         if self._shed is not None and message.shed > self._shed:
             self._is_broken = True
         self._shed = message.shed
 
-    def told(self, roster: PeerListUpdate) -> None:
+    def on_peer_list(self, roster: PeerListUpdate) -> None:
         self.roster = roster.version
         self._nodes = dict(roster.nodes)
         self._changes += 1
 
-    def recalled(self, message: RelayedHistoryReply, now_us: int) -> None:
+    def on_reply(self, message: RelayedHistoryReply, now_us: int) -> None:
         if isinstance(message.answer, HistoryPage):
-            self.asker.take_page(message.node, message.answer, now_us)
+            self.client.on_page(message.node, message.answer, now_us)
         else:
-            self.asker.answered(message.node, message.answer, now_us)
+            self.client.on_reply(message.node, message.answer, now_us)
 
     # --------------------------------------------------------------------------------------- timers
 
     def wanted(self) -> int:
         """The peer list version to report to the parent; -1, dropping the list, if unused."""
-        if self.asker.recalls:
+        if self.client.replays:
             return self.roster
         self.roster = 0
         self._nodes = {}
@@ -144,17 +144,17 @@ class HistoryViaParent:
             self._break_us = now_us + SHED_US
             self._breaks += 1
             self._changes += 1
-        self.asker.look_if_due(now_us)
-        self.asker.go_on(now_us)
+        self.client.sample_if_due(now_us)
+        self.client.send_due(now_us)
 
     def next_due_us(self) -> int | None:
-        due_us = self.asker.next_due_us()
-        if self._is_broken and self.asker.recalls:
+        due_us = self.client.next_due_us()
+        if self._is_broken and self.client.replays:
             return self._break_us if due_us is None else min(due_us, self._break_us)
         return due_us
 
     def check_invariants(self) -> None:
-        self.asker.check_invariants()
+        self.client.check_invariants()
         assert self.roster or not self._nodes
 
 
@@ -169,10 +169,10 @@ class HistoryPort(Protocol):
     def relay(self, child: str, node: str, question: HistoryRequest, now_us: int) -> None:
         """Send a child's request to `node`."""
 
-    def heard(self) -> Stamp:
+    def interest_version(self) -> Stamp:
         """A version of this node's records that includes its children's interests; zeros before."""
 
-    def roster(self, now_us: int) -> tuple[int, Nodes]:
+    def peer_list(self, now_us: int) -> tuple[int, Nodes]:
         """The version of the peer list, and the nodes that may have history."""
 
 
@@ -182,7 +182,7 @@ class HistoryRelay:
     def __init__(self) -> None:
         self._pages: deque[RelayedHistoryReply] = deque()
         self._bytes = 0
-        self._told: tuple[int, int, int] = (0, 0, 0)  # parent epoch, version, time
+        self._sent: tuple[int, int, int] = (0, 0, 0)  # parent epoch, version, time
 
     def put(self, page: RelayedHistoryReply) -> None:
         size = _size(page)
@@ -210,13 +210,13 @@ class HistoryRelay:
         self, past: HistoryPort, attend: ChildHeartbeat, now_us: int
     ) -> PeerListUpdate | None:
         """The peer list update to send, if the child's version is outdated."""
-        version, nodes = past.roster(now_us)
-        turn, told, told_us = self._told
-        is_told = (turn, told) == (attend.turn, version) and now_us < told_us + AGAIN_US
+        version, nodes = past.peer_list(now_us)
+        turn, told, told_us = self._sent
+        is_told = (turn, told) == (attend.parent_epoch, version) and now_us < told_us + AGAIN_US
         if attend.roster == version or is_told:
             return None
-        self._told = (attend.turn, version, now_us)
-        return PeerListUpdate(attend.turn, version, nodes)
+        self._sent = (attend.parent_epoch, version, now_us)
+        return PeerListUpdate(attend.parent_epoch, version, nodes)
 
     def check_invariants(self) -> None:
         assert self._bytes == sum(_size(each) for each in self._pages)

@@ -2,9 +2,9 @@
 
 Two windows of numbered events run between a child and its active parent: *down* the events its
 clients want, *up* those they publish. The sender reports the last number sent (`top`), the receiver
-the number up to which it has everything, and what it misses below the top. `turn` is the parent
-epoch, the count of the child's choices of active parent; numbers of the downstream window are valid
-in one parent epoch only.
+the number up to which it has everything, and what it misses below the top. `parent_epoch` is the
+parent epoch, the count of the child's choices of active parent; numbers of the downstream window
+are valid in one parent epoch only.
 
 The active parent relays a child's history requests to other nodes, and the replies back. Either may
 be lost; the child retries.
@@ -45,7 +45,7 @@ class ChildHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag="attend")
     """
 
     incarnation: int
-    turn: int
+    parent_epoch: int
     is_active: bool
     at_us: int = 0  # by the child's clock
     through: int = 0
@@ -62,29 +62,29 @@ class ParentHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag="serve")
     """Reply of a parent to the heartbeat that the child sent at `at_us`.
 
     Down: `top` is the last sent, `waiting` the number of events in custody. Up: all up to `through`
-    was accepted, and all up to `settled` is confirmed by all members of reliable channels.
+    was accepted, and all up to `confirmed` is confirmed by all members of reliable channels.
     `version` is the last applied version of the child's interests; `directory` changes with the
     channel definitions.
 
-    For history: a node that has the version `heard` of the parent's state records knows that the
-    parent has the child's interests. The child has what arrived at the parent `behind_us` ago or
-    earlier, except `shed` events evicted for lack of space.
+    For history: a node that has the version `record_version` of the parent's state records knows
+    that the parent has the child's interests. The child has what arrived at the parent `behind_us`
+    ago or earlier, except `shed` events evicted for lack of space.
     """
 
     incarnation: int
-    birth: int  # start of the parent's state for this child
+    attached_us: int  # start of the parent's state for this child
     child: int  # the child's incarnation
-    turn: int
+    parent_epoch: int
     at_us: int = 0
     top: int = 0
     waiting: int = 0
     through: int = 0
     missing: Ranges = ()
-    settled: int = 0
+    confirmed: int = 0
     version: int = 0
     directory: int = 0
     lost: int = 0  # events lost for this child
-    heard: Stamp = (0, 0)
+    record_version: Stamp = (0, 0)
     behind_us: int = 0
     shed: int = 0
 
@@ -101,7 +101,7 @@ class InterestDelta(msgspec.Struct, frozen=True, array_like=True, tag="wants"):
 class Inventory(msgspec.Struct, frozen=True, array_like=True, tag="offer"):
     """Events in custody that were not sent: place in the buffer, node and number of each."""
 
-    turn: int
+    parent_epoch: int
     events: tuple[tuple[int, str, int], ...]
 
 
@@ -109,7 +109,7 @@ class InventoryReply(msgspec.Struct, frozen=True, array_like=True, tag="had"):
     """Of the inventory up to the place `last`, the child already has `places`."""
 
     incarnation: int
-    turn: int
+    parent_epoch: int
     last: int
     places: tuple[int, ...]
 
@@ -117,7 +117,7 @@ class InventoryReply(msgspec.Struct, frozen=True, array_like=True, tag="had"):
 class DownstreamEvent(msgspec.Struct, frozen=True, array_like=True, tag="down"):
     """An event for a child, numbered within a parent epoch."""
 
-    turn: int
+    parent_epoch: int
     number: int
     event: Carried
 
@@ -175,7 +175,7 @@ class RelayedHistoryReply(msgspec.Struct, frozen=True, array_like=True, tag="rec
 class PeerListUpdate(msgspec.Struct, frozen=True, array_like=True, tag="roster"):
     """The nodes that may have history."""
 
-    turn: int
+    parent_epoch: int
     version: int
     nodes: tuple[tuple[str, PeerState], ...]
 
@@ -258,7 +258,7 @@ class TierOptions(msgspec.Struct, frozen=True, kw_only=True):
     refresh_us: int = 30_000_000  # refresh interval of channel definitions
 
 
-_LIMITS: Final = DeltaLimits(changes=MAX_CHANGES, bytes=MAX_CHANGES_TEXT, gone=4_096)
+_LIMITS: Final = DeltaLimits(changes=MAX_CHANGES, bytes=MAX_CHANGES_TEXT, max_tombstones=4_096)
 BUDGET: Final = 16 << 20  # bytes of interests, no more than a parent accepts
 
 
@@ -267,19 +267,19 @@ class InterestLog(ChangeLog[str, Interest]):
 
     def __init__(self, incarnation: int) -> None:
         super().__init__(_LIMITS, lambda _, need: text_of(need))
-        self.needs = InterestTable(BUDGET)
+        self.interests = InterestTable(BUDGET)
         self._incarnation = incarnation
 
     def update(self, now_us: int) -> bool:
         """Log the changes of the table; return whether there are any."""
-        changes = self.needs.changes(now_us)
+        changes = self.interests.changes(now_us)
         for key, need in changes:
             self.put(key, need)
         return bool(changes)
 
     def since(self, version: int, most: int) -> InterestDelta | None:
         """The next delta for a parent at `version`, up to version `most`."""
-        last, changes = self.after(version, most)
+        last, changes = self.delta_after(version, most)
         if last <= version:
             return None
         told = tuple((key, need) for _, key, need in changes)
@@ -287,4 +287,4 @@ class InterestLog(ChangeLog[str, Interest]):
 
     def check_invariants(self, known: int = 0) -> None:
         super().check_invariants(known)
-        self.needs.check_invariants()
+        self.interests.check_invariants()

@@ -27,7 +27,7 @@ from accord.core.overlay.interests import Interest, size_of
 from accord.core.overlay.signalling import Carried, TemplateMessage
 from accord.core.overlay.status import ChildStatus
 from accord.core.overlay.tier_links import TierLink, TierLinks
-from accord.core.overlay.validation import problem_with_need
+from accord.core.overlay.validation import problem_with_interest
 from accord.core.router.rights import FEEDBACK
 from accord.core.tiers.custody import NO_ROOM, CustodyBuffer
 from accord.core.tiers.history_via_parent import HistoryPort, HistoryRelay
@@ -53,7 +53,7 @@ from accord.core.tiers.sliding_windows import WINDOW, InboundWindow
 _LOSSES: Final = 1_000  # losses held for the driver
 _PAUSES: Final = 8
 MAX_CHILDREN: Final = 1_024  # the maximum number of links
-_MAX_NEEDS: Final = 65_536
+_MAX_INTERESTS: Final = 65_536
 _NEEDS_BYTES: Final = 2 * BUDGET  # twice the budget, while interests are replaced
 _MAX_KEY: Final = 65_536
 _FEW: Final = 512  # buffer size up to which a new parent epoch is never rate limited
@@ -63,31 +63,31 @@ _TEXT_AT_ONCE: Final = 4_096  # characters of predicates per step: parsing takes
 class ParentHost(Protocol):
     """The services of its node that a parent uses."""
 
-    def joined(self, child: str, incarnation: int) -> None:
+    def on_joined(self, child: str, incarnation: int) -> None:
         """A child of that name has joined."""
 
-    def left(self, child: str) -> None:
+    def on_left(self, child: str) -> None:
         """The child has left; its interests were removed before."""
 
-    def need(self, child: str, key: str, need: Interest | None) -> None:
+    def on_interest(self, child: str, key: str, interest: Interest | None) -> None:
         """A child's interest was added, changed or, if None, removed."""
 
-    def take_up(self, event: Carried, *, is_echoed: bool) -> int | None:
+    def publish_event(self, event: Carried, *, is_echoed: bool) -> int | None:
         """Publish an event of a child's client; None if there is no room for it now.
 
-        Otherwise returns its number in `unsettled`; 0 if it is settled at once.
+        Otherwise returns its number in `unconfirmed`; 0 if it is settled at once.
         """
 
-    def unsettled(self, channel: str) -> list[int]:
+    def unconfirmed(self, channel: str) -> list[int]:
         """Numbers of the channel's events that some member may still lack."""
 
-    def patience_us(self, channel: str) -> int:
+    def child_timeout_us(self, channel: str) -> int:
         """How long a child that does not advance is waited for; 0 if events may be lost."""
 
-    def answer(self, ask: ChannelLookup) -> ChannelLookupReply:
+    def look_up(self, request: ChannelLookup) -> ChannelLookupReply:
         """Return the requested channel definitions."""
 
-    def directory(self) -> int:
+    def directory_version(self) -> int:
         """Version of the channel definitions."""
 
 
@@ -96,10 +96,10 @@ class _ChildState:
 
     def __init__(self, incarnation: int, options: TierOptions, now_us: int) -> None:
         self.incarnation = incarnation
-        self.birth_us = now_us
+        self.attached_us = now_us
         self.keeping = CustodyBuffer(options, now_us)
-        self.needs: dict[str, Interest] = {}
-        self.needs_bytes = 0
+        self.interests: dict[str, Interest] = {}
+        self.interests_bytes = 0
         self.version = 0
         self.changes: deque[tuple[str, Interest | None]] = deque()  # not applied yet
         self.next_version = 0  # version after applying them
@@ -107,11 +107,11 @@ class _ChildState:
         self._filters: ChannelMap[int] = ChannelMap()  # number of interests per filter
         # A child holds no more than that, unless some events are very large.
         self.up: InboundWindow[UpstreamEvent] = InboundWindow(most_bytes=4 * options.up_bytes)
-        self.unsettled: deque[tuple[int, str, int]] = deque()  # number, channel, `event`
-        self.settled = 0
-        self.heard_us = now_us
+        self.unconfirmed: deque[tuple[int, str, int]] = deque()  # number, channel, `event`
+        self.confirmed = 0
+        self.received_us = now_us
         self.at_us = 0
-        self.turned_us = now_us  # start of the parent epoch
+        self.epoch_start_us = now_us  # start of the parent epoch
         self.asked: ChannelLookup | None = None  # unanswered
         self.serve_us = NEVER_US
         self.relaying = HistoryRelay()
@@ -121,32 +121,33 @@ class _ChildState:
         return channel == FEEDBACK or bool(self._filters.select(channel))
 
     def has_room(self, key: str, need: Interest) -> bool:
-        known = self.needs.get(key)
+        known = self.interests.get(key)
         size = size_of(need) - (0 if known is None else size_of(known))
         is_one_more = known is None
         return (
-            len(self.needs) + is_one_more <= _MAX_NEEDS and self.needs_bytes + size <= _NEEDS_BYTES
+            len(self.interests) + is_one_more <= _MAX_INTERESTS
+            and self.interests_bytes + size <= _NEEDS_BYTES
         )
 
-    def need(self, key: str, need: Interest | None) -> None:
+    def set_interest(self, key: str, need: Interest | None) -> None:
         """Set an interest, or remove it if None."""
-        known = self.needs.pop(key, None)
+        known = self.interests.pop(key, None)
         if known is not None:
-            self.needs_bytes -= size_of(known)
+            self.interests_bytes -= size_of(known)
             count = (self._filters.get(known.filter) or 0) - 1
             if count:
                 self._filters.set(known.filter, count)
             else:
                 self._filters.remove(known.filter)
         if need is not None:
-            self.needs[key] = need
-            self.needs_bytes += size_of(need)
+            self.interests[key] = need
+            self.interests_bytes += size_of(need)
             self._filters.set(need.filter, (self._filters.get(need.filter) or 0) + 1)
 
     def check_invariants(self) -> None:
-        assert len(self.needs) <= _MAX_NEEDS
-        assert self.needs_bytes == sum(map(size_of, self.needs.values())) <= _NEEDS_BYTES
-        for need in self.needs.values():
+        assert len(self.interests) <= _MAX_INTERESTS
+        assert self.interests_bytes == sum(map(size_of, self.interests.values())) <= _NEEDS_BYTES
+        for need in self.interests.values():
             assert self._filters.get(need.filter)
 
 
@@ -168,17 +169,17 @@ class Parent:
         self.tiers.send = self._send
         self.sends: list[tuple[str, FromParent]] = []
         self.ready: list[str] = []
-        self.losses: list[tuple[Carried, str, str]] = []  # event, child, cause
-        self.past: HistoryPort | None = None  # None if channels cannot be persistent
+        self.drops: list[tuple[Carried, str, str]] = []  # event, child, cause
+        self.history: HistoryPort | None = None  # None if channels cannot be persistent
         self._incarnation = incarnation
         self._options = options
         self._port = port
         self._children: dict[str, _ChildState] = {}
         self._links: dict[str, bool] = {}
         self._offer_us = NEVER_US
-        self._settle_us = NEVER_US
+        self._confirm_us = NEVER_US
         self._pause_us = options.soon_us
-        self._most_unsettled = 2 * options.up_events + WINDOW  # of one child, at most
+        self._max_unconfirmed = 2 * options.up_events + WINDOW  # of one child, at most
 
     # ----------------------------------------------------------------------------- for its driver
 
@@ -186,7 +187,7 @@ class Parent:
         self._links[child] = True
         state = self._children.get(child)
         if state is not None:
-            state.heard_us = now_us
+            state.received_us = now_us
 
     def link_down(self, child: str, now_us: int) -> None:  # noqa: ARG002
         """Remove a link; the child's state stays until its lease ends."""
@@ -204,14 +205,14 @@ class Parent:
                 self._children[child].asked = message  # one at a time: the child retries
             return
         if isinstance(message, TemplateMessage):
-            self.tiers.heard(child, message, now_us)
+            self.tiers.on_message(child, message, now_us)
             return
         state = self._state(
             child, message.incarnation, now_us, is_new=isinstance(message, ChildHeartbeat)
         )
         if state is None:
             return
-        state.heard_us = now_us
+        state.received_us = now_us
         match message:
             case ChildHeartbeat():
                 self._attended(child, state, message, now_us)
@@ -219,14 +220,14 @@ class Parent:
                 self._wanted(child, state, message)
                 self._serve(child, state, now_us)
             case InventoryReply():
-                state.keeping.had(message, now_us)
+                state.keeping.on_inventory_reply(message, now_us)
                 self._is_ready(child, state.keeping)
             case RelayedHistoryRequest():
                 self._recalls(child, state, message, now_us)
             case UpstreamEvent():
                 event = message.event
                 state.up.put(message.number, message, len(event.payload) + len(event.block))
-                self._take_up(child, state, now_us)
+                self._publish_events(child, state, now_us)
 
     def put(self, child: str, event: Carried, now_us: int, *, is_in_order: bool) -> bool:
         """Take custody of an event for a child; False if there is no such child."""
@@ -238,15 +239,15 @@ class Parent:
             event,
             now_us,
             is_in_order=is_in_order,
-            patience_us=self._port.patience_us(event.channel),
+            child_timeout_us=self._port.child_timeout_us(event.channel),
             is_elsewhere=self._is_elsewhere(child, state, now_us),
         )
-        self._note_losses(child, keeping)
+        self._collect_drops(child, keeping)
         self._is_ready(child, keeping)
         self._offer_us = min(self._offer_us, now_us + self._options.offer_us)
         return True
 
-    def recalled(self, child: str, message: RelayedHistoryReply) -> None:
+    def on_history_reply(self, child: str, message: RelayedHistoryReply) -> None:
         """Forward a node's history reply to a child; live events go before pages."""
         state = self._children.get(child)
         if state is None or child not in self._links:
@@ -257,7 +258,7 @@ class Parent:
         else:
             self._send(child, message)
 
-    def takes(self, channel: str, events: int, events_bytes: int, now_us: int) -> bool:
+    def can_accept(self, channel: str, events: int, events_bytes: int, now_us: int) -> bool:
         """Whether all children have room for more of a channel, after so many pending events.
 
         A child that does not advance is waited for no longer than the channel's timeout.
@@ -268,7 +269,7 @@ class Parent:
                 keeping.is_full(events, events_bytes)
                 and state.wants(channel)
                 and not self._is_elsewhere(child, state, now_us)
-                and now_us - keeping.moved_us < self._port.patience_us(channel)
+                and now_us - keeping.moved_us < self._port.child_timeout_us(channel)
             ):
                 return False
         return True
@@ -284,30 +285,30 @@ class Parent:
 
     def advance(self, now_us: int) -> None:
         for child, state in list(self._children.items()):
-            if state.heard_us + self._options.lease_us <= now_us:
-                self._forget(child)
+            if state.received_us + self._options.lease_us <= now_us:
+                self._remove_child(child)
                 continue
-            if state.heard_us + self._options.quiet_us <= now_us:
+            if state.received_us + self._options.quiet_us <= now_us:
                 self.tiers.drop(child)
             if state.changes:
-                self._change_needs(child, state)
+                self._apply_interests(child, state)
                 state.serve_us = now_us
             if state.serve_us <= now_us:
                 self._serve(child, state, now_us)
             if state.asked is not None:
-                self._send(child, self._port.answer(state.asked))
+                self._send(child, self._port.look_up(state.asked))
                 state.asked = None
-        if self._settle_us <= now_us:
-            self._settle(now_us)
+        if self._confirm_us <= now_us:
+            self._check_confirmed(now_us)
         if self._offer_us <= now_us:
             self._offer(now_us)
 
     def next_due_us(self) -> int | None:
         options = self._options
-        due_us = min(self._offer_us, self._settle_us)
+        due_us = min(self._offer_us, self._confirm_us)
         for child, state in self._children.items():
             silent_us = options.quiet_us if child in self.tiers.links else options.lease_us
-            due_us = min(due_us, state.serve_us, state.heard_us + silent_us)
+            due_us = min(due_us, state.serve_us, state.received_us + silent_us)
             if state.asked is not None or state.changes:
                 return 0
         return None if due_us == NEVER_US else due_us
@@ -320,11 +321,11 @@ class Parent:
     def children(self) -> list[str]:
         return list(self._children)
 
-    def room_made(self, now_us: int) -> None:
+    def retry_upstream(self, now_us: int) -> None:
         """Retry the publication of events that waited for room."""
         for child, state in self._children.items():
             if len(state.up):
-                self._take_up(child, state, now_us)
+                self._publish_events(child, state, now_us)
 
     def status(self) -> list[ChildStatus]:
         return [
@@ -332,10 +333,10 @@ class Parent:
                 name=child,
                 is_linked=child in self._links,
                 is_active=state.keeping.is_active,
-                needs=len(state.needs),
+                needs=len(state.interests),
                 waiting=len(state.keeping),
                 waiting_bytes=state.keeping.bytes,
-                unsettled=len(state.unsettled),
+                unsettled=len(state.unconfirmed),
                 lost=dict(state.keeping.lost),
             )
             for child, state in self._children.items()
@@ -348,11 +349,11 @@ class Parent:
             state.up.check_invariants()
             state.relaying.check_invariants()
             state.check_invariants()
-            assert len(state.unsettled) <= self._most_unsettled
-            numbers = [number for number, _, _ in state.unsettled]
+            assert len(state.unconfirmed) <= self._max_unconfirmed
+            numbers = [number for number, _, _ in state.unconfirmed]
             assert numbers == sorted(numbers)
-            assert state.settled <= state.up.through
-            assert all(state.settled < number <= state.up.through for number in numbers)
+            assert state.confirmed <= state.up.through
+            assert all(state.confirmed < number <= state.up.through for number in numbers)
 
     # --------------------------------------------------------------------------- received messages
 
@@ -366,18 +367,18 @@ class Parent:
         if not is_new or (known is not None and known.incarnation > incarnation):
             return None
         if known is not None:
-            self._forget(child)
+            self._remove_child(child)
         elif len(self._children) >= MAX_CHILDREN and not self._make_room():
             return None
         state = self._children[child] = _ChildState(incarnation, self._options, now_us)
-        self._port.joined(child, incarnation)
+        self._port.on_joined(child, incarnation)
         return state
 
     def _make_room(self) -> bool:
         """Evict the child that has been silent longest, among those without a link."""
         away = [each for each in self._children if each not in self._links]
         if away:
-            self._forget(min(away, key=lambda each: self._children[each].heard_us))
+            self._remove_child(min(away, key=lambda each: self._children[each].received_us))
         return bool(away)
 
     def _attended(
@@ -385,36 +386,36 @@ class Parent:
     ) -> None:
         keeping = state.keeping
         if message.is_leaving:
-            self._forget(child)
+            self._remove_child(child)
             return
-        if message.turn < keeping.turn:
+        if message.parent_epoch < keeping.parent_epoch:
             return
-        if message.turn > keeping.turn:
+        if message.parent_epoch > keeping.parent_epoch:
             # A new parent epoch visits the whole buffer, so its rate is limited.
-            if len(keeping) > _FEW and now_us - state.turned_us < self._options.soon_us:
+            if len(keeping) > _FEW and now_us - state.epoch_start_us < self._options.soon_us:
                 return
-            state.turned_us = now_us
-            keeping.begin(message.turn, now_us, is_active=message.is_active)
+            state.epoch_start_us = now_us
+            keeping.begin(message.parent_epoch, now_us, is_active=message.is_active)
             self._offer_us = now_us
         state.has_other = message.has_other
         if message.takes_us > 0 and child in self._links:
             wait_us = 0 if message.is_active else self._options.dead_us
             delay_us = message.takes_us + wait_us
-            link = TierLink(delay_us, message.is_active, message.incarnation, message.turn)
+            link = TierLink(delay_us, message.is_active, message.incarnation, message.parent_epoch)
             self.tiers.set(child, link)
         if message.is_active:
-            keeping.heard(message.through, message.missing, now_us)
+            keeping.on_ack(message.through, message.missing, now_us)
             self._is_ready(child, keeping)
-            state.up.hear(message.top)
+            state.up.on_last_sent(message.top)
         through = message.base - 1
         if through > state.up.through:
             state.up.skip_to(through)
-        if through > state.settled:
-            self._settled(state, through)
+        if through > state.confirmed:
+            self._confirm_through(state, through)
         state.at_us = message.at_us
         self._serve(child, state, now_us)
-        if self.past is not None and message.is_active and message.roster >= 0:
-            roster = state.relaying.roster(self.past, message, now_us)
+        if self.history is not None and message.is_active and message.roster >= 0:
+            roster = state.relaying.roster(self.history, message, now_us)
             if roster is not None:
                 self._send(child, roster)
 
@@ -422,9 +423,9 @@ class Parent:
         if message.since == state.version < message.version and not state.changes:
             state.changes.extend(message.changes)
             state.next_version = message.version
-            self._change_needs(child, state)
+            self._apply_interests(child, state)
 
-    def _change_needs(self, child: str, state: _ChildState) -> None:
+    def _apply_interests(self, child: str, state: _ChildState) -> None:
         """Apply the next pending changes, and the version with the last of them."""
         left = _TEXT_AT_ONCE
         is_less = False
@@ -435,86 +436,86 @@ class Parent:
                 continue
             if need is not None:
                 left -= len(need.where) + len(need.xpath)
-                state.need(key, need)
-                self._port.need(child, key, need)
-            elif key in state.needs:
-                state.need(key, None)
-                self._port.need(child, key, None)
+                state.set_interest(key, need)
+                self._port.on_interest(child, key, need)
+            elif key in state.interests:
+                state.set_interest(key, None)
+                self._port.on_interest(child, key, None)
         if is_less:
             state.keeping.keep_only(state.wants)
         if not state.changes:
             state.version = state.next_version
 
-    def _take_up(self, child: str, state: _ChildState, now_us: int) -> None:
+    def _publish_events(self, child: str, state: _ChildState, now_us: int) -> None:
         before = state.up.through
         while (up := state.up.first()) is not None:
             event = msgspec.structs.replace(up.event, source=child, origin=child)
             number: int | None = 0
-            if len(state.unsettled) >= self._most_unsettled:
-                self._settle_us = min(self._settle_us, now_us + self._options.soon_us)
+            if len(state.unconfirmed) >= self._max_unconfirmed:
+                self._confirm_us = min(self._confirm_us, now_us + self._options.soon_us)
                 break
             try:
-                number = self._port.take_up(event, is_echoed=up.is_echoed)
+                number = self._port.publish_event(event, is_echoed=up.is_echoed)
             finally:  # also on an exception: the event must not be retried for ever
                 if number is not None:
                     state.up.take()
-                    state.unsettled.append((up.number, event.channel, number))
+                    state.unconfirmed.append((up.number, event.channel, number))
             if number is None:
-                self._settle_us = min(self._settle_us, now_us + self._options.soon_us)
+                self._confirm_us = min(self._confirm_us, now_us + self._options.soon_us)
                 break
         if state.up.through > before:
-            self._settle_us = min(self._settle_us, now_us + self._options.soon_us)
+            self._confirm_us = min(self._confirm_us, now_us + self._options.soon_us)
 
     def _recalls(
         self, child: str, state: _ChildState, message: RelayedHistoryRequest, now_us: int
     ) -> None:
-        if self.past is None:
+        if self.history is None:
             return
         question = message.question
         if isinstance(question, PageRequest) and state.relaying.has_page(message.node, question.id):
             self._send(child, RelayedHistoryReply(message.node, PageInProgress(question.id)))
         else:
-            self.past.relay(child, message.node, question, now_us)
+            self.history.relay(child, message.node, question, now_us)
 
     # -------------------------------------------------------------------------------------- timers
 
-    def _settle(self, now_us: int) -> None:
+    def _check_confirmed(self, now_us: int) -> None:
         """Find out which events are confirmed, and report them to the children."""
-        self._settle_us = NEVER_US
+        self._confirm_us = NEVER_US
         found: dict[str, dict[int, bool]] = {}
         has_moved = False
         for child, state in self._children.items():
-            before = state.settled
-            while state.unsettled:
-                number, channel, event = state.unsettled[0]
+            before = state.confirmed
+            while state.unconfirmed:
+                number, channel, event = state.unconfirmed[0]
                 if channel not in found:
-                    found[channel] = dict.fromkeys(self._port.unsettled(channel), True)
+                    found[channel] = dict.fromkeys(self._port.unconfirmed(channel), True)
                 if event in found[channel]:
-                    self._settle_us = now_us
+                    self._confirm_us = now_us
                     break
-                state.unsettled.popleft()
-                state.settled = number
-            if state.settled > before:
+                state.unconfirmed.popleft()
+                state.confirmed = number
+            if state.confirmed > before:
                 has_moved = True
                 self._serve(child, state, now_us)
         # Looking is expensive when much is in flight: back off while nothing moves.
         soon_us = self._options.soon_us
         pause_us = soon_us if has_moved else min(2 * self._pause_us, _PAUSES * soon_us)
         self._pause_us = pause_us
-        if self._settle_us == now_us:
-            self._settle_us = now_us + pause_us
+        if self._confirm_us == now_us:
+            self._confirm_us = now_us + pause_us
 
-    def _settled(self, state: _ChildState, through: int) -> None:
-        state.settled = through
-        while state.unsettled and state.unsettled[0][0] <= through:
-            state.unsettled.popleft()
+    def _confirm_through(self, state: _ChildState, through: int) -> None:
+        state.confirmed = through
+        while state.unconfirmed and state.unconfirmed[0][0] <= through:
+            state.unconfirmed.popleft()
 
     def _offer(self, now_us: int) -> None:
         self._offer_us = NEVER_US
         for child, state in self._children.items():
             keeping = state.keeping
             keeping.advance(now_us)
-            self._note_losses(child, keeping)
+            self._collect_drops(child, keeping)
             if not len(keeping):
                 continue
             self._offer_us = now_us + self._options.offer_us
@@ -527,35 +528,35 @@ class Parent:
         again_us = self._options.again_us
         serve = ParentHeartbeat(
             self._incarnation,
-            state.birth_us,
+            state.attached_us,
             state.incarnation,
-            keeping.turn,
+            keeping.parent_epoch,
             state.at_us,
             keeping.top,
             len(keeping),
             state.up.through,
             state.up.missing(again_us, now_us),
-            state.settled,
+            state.confirmed,
             state.version,
-            self._port.directory(),
+            self._port.directory_version(),
             sum(keeping.lost.values()),
-            (0, 0) if self.past is None else self.past.heard(),
+            (0, 0) if self.history is None else self.history.interest_version(),
             keeping.behind_us(now_us),
             keeping.lost.get(NO_ROOM, 0),
         )
         state.at_us = 0  # later replies are not round-trip samples
         state.serve_us = state.up.ask_us(again_us) or NEVER_US
-        self._note_losses(child, keeping)
+        self._collect_drops(child, keeping)
         self._send(child, serve)
 
-    def _note_losses(self, child: str, keeping: CustodyBuffer) -> None:
-        room = max(0, _LOSSES - len(self.losses))
-        self.losses += [(event, child, cause) for event, cause in keeping.losses[:room]]
-        keeping.losses.clear()
+    def _collect_drops(self, child: str, keeping: CustodyBuffer) -> None:
+        room = max(0, _LOSSES - len(self.drops))
+        self.drops += [(event, child, cause) for event, cause in keeping.drops[:room]]
+        keeping.drops.clear()
 
     def _is_elsewhere(self, child: str, state: _ChildState, now_us: int) -> bool:
         """Whether the child is silent here, and may well be served by its other parent."""
-        is_here = child in self._links and now_us - state.heard_us < self._options.dead_us
+        is_here = child in self._links and now_us - state.received_us < self._options.dead_us
         return state.has_other and not is_here
 
     def _is_ready(self, child: str, keeping: CustodyBuffer) -> None:
@@ -566,17 +567,17 @@ class Parent:
         if child in self._links:
             self.sends.append((child, message))
 
-    def _forget(self, child: str) -> None:
+    def _remove_child(self, child: str) -> None:
         """Remove a child with its interests and its custody buffer."""
         state = self._children.pop(child)
-        self.tiers.left(child)
-        for key in state.needs:
-            self._port.need(child, key, None)
-        self._port.left(child)
+        self.tiers.on_left(child)
+        for key in state.interests:
+            self._port.on_interest(child, key, None)
+        self._port.on_left(child)
 
 
 def _is_bad(key: str, need: Interest | None) -> bool:
     """Whether the change is invalid."""
     if not 0 < len(key) <= _MAX_KEY or need is None:
         return need is not None
-    return problem_with_need(need) is not None
+    return problem_with_interest(need) is not None

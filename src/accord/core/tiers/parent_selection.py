@@ -17,7 +17,7 @@ from accord.core.overlay.status import ParentStatus
 from accord.core.tiers.messages import EventId, ParentHeartbeat, TierOptions
 
 _MAX_DOUBLINGS: Final = 5
-_UNBORN: Final = (0, 0)
+_NO_SESSION: Final = (0, 0)
 
 
 class ParentState:
@@ -27,15 +27,15 @@ class ParentState:
         self.name = name
         self.rank = 0  # lower is preferred
         self.is_linked = False
-        self.is_sound = False  # not silent at the last check
-        self.heard_us = 0
-        self.life = _UNBORN  # its incarnation, and the start of its state for this child
+        self.is_alive = False  # not silent at the last check
+        self.received_us = 0
+        self.session = _NO_SESSION  # its incarnation, and the start of its state for this child
         self.version = 0  # acknowledged version of the interests
         self.floor = 0  # floor of the interest log when the parent had none of it
-        self.told_us = -NEVER_US  # time of the last interest delta
+        self.delta_sent_us = -NEVER_US  # time of the last interest delta
         self.attend_us = NEVER_US  # time of the next heartbeat
         self.through = 0  # acknowledged number upstream
-        self.turn = 0  # last parent epoch it has replied in
+        self.parent_epoch = 0  # last parent epoch it has replied in
         self.waiting = 0
         self.lost = 0
         self.failures = 0
@@ -43,31 +43,31 @@ class ParentState:
         self.round_trip = RttEstimator()
 
     def is_usable(self) -> bool:
-        return self.is_linked and self.is_sound
+        return self.is_linked and self.is_alive
 
     def is_known(self) -> bool:
         """Whether it has ever replied."""
-        return self.life != _UNBORN
+        return self.session != _NO_SESSION
 
     def attend_by(self, due_us: int) -> None:
         self.attend_us = min(self.attend_us, due_us)
 
 
 class ParentSelector:
-    """State machine of the choice; `turn` is the parent epoch, `on_turn` is called on each change.
+    """State machine of the choice; `on_parent_epoch` is called whenever `parent_epoch` changes.
 
     `left` lists parents that are no longer used and still have to be notified.
     """
 
-    def __init__(self, options: TierOptions, on_turn: Callable[[int], None]) -> None:
+    def __init__(self, options: TierOptions, on_parent_epoch: Callable[[int], None]) -> None:
         self.parents: dict[str, ParentState] = {}
         self.active = ""
         self.standby = ""
-        self.turn = 0
+        self.parent_epoch = 0
         self.switches = 0
         self.left: list[str] = []
         self._options = options
-        self._on_turn = on_turn
+        self._on_parent_epoch = on_parent_epoch
         self._lacks: tuple[EventId, int, int] | None = None  # event ID, since when, last reported
 
     def used(self) -> list[ParentState]:
@@ -77,18 +77,18 @@ class ParentSelector:
     def met(self) -> ParentState | None:
         """The active parent, if it has replied in this parent epoch."""
         active = self.parents.get(self.active)
-        return active if active is not None and active.turn == self.turn else None
+        return active if active is not None and active.parent_epoch == self.parent_epoch else None
 
     def link_up(self, parent: str, rank: int, now_us: int) -> None:
         known = self.parents.setdefault(parent, ParentState(parent))
         known.rank = rank
         known.is_linked = True
-        known.heard_us = known.steady_us = now_us
-        known.turn = 0
-        known.told_us = -NEVER_US
-        known.round_trip.begin_anew()
+        known.received_us = known.steady_us = now_us
+        known.parent_epoch = 0
+        known.delta_sent_us = -NEVER_US
+        known.round_trip.reset()
         if parent == self.active:
-            self._begin_turn(now_us)
+            self._start_parent_epoch(now_us)
         self.choose(now_us)
         if known in self.used():
             known.attend_us = now_us
@@ -102,16 +102,16 @@ class ParentSelector:
 
     def served(self, parent: ParentState, message: ParentHeartbeat, now_us: int) -> bool:
         """Apply a heartbeat; False if it is from before the parent's last restart."""
-        life = (message.incarnation, message.birth)
-        if life < parent.life:
+        life = (message.incarnation, message.attached_us)
+        if life < parent.session:
             return False
-        if life > parent.life:
+        if life > parent.session:
             was_known = parent.is_known()
-            parent.life = life
+            parent.session = life
             parent.version = parent.through = 0
             parent.steady_us = now_us
             if was_known and parent.name == self.active:
-                self._begin_elsewhere(parent, now_us)
+                self._on_parent_reset(parent, now_us)
         parent.waiting = message.waiting
         parent.lost = message.lost
         if message.at_us:
@@ -129,8 +129,8 @@ class ParentSelector:
         """Choose the active and the standby parent; `version` is that of the interests."""
         linked = [each for each in self.parents.values() if each.is_linked]
         for each in linked:
-            each.is_sound = now_us - each.heard_us < self._options.dead_us
-        linked.sort(key=lambda each: (not each.is_sound, each.rank, each.name))
+            each.is_alive = now_us - each.received_us < self._options.dead_us
+        linked.sort(key=lambda each: (not each.is_alive, each.rank, each.name))
         active = self.parents.get(self.active)
         if active is None or not active.is_usable():
             self._replace(active, linked, now_us)
@@ -148,8 +148,8 @@ class ParentSelector:
         for each in self.used():
             if each.is_linked:
                 due_us = min(due_us, each.attend_us)
-                if each.is_sound:
-                    due_us = min(due_us, each.heard_us + self._options.dead_us)
+                if each.is_alive:
+                    due_us = min(due_us, each.received_us + self._options.dead_us)
         return due_us
 
     def status(self) -> list[ParentStatus]:
@@ -173,12 +173,12 @@ class ParentSelector:
         for each in self.used():
             assert self.parents[each.name] is each
             assert each.is_linked
-            assert each.turn <= self.turn
+            assert each.parent_epoch <= self.parent_epoch
 
     def _replace(self, active: ParentState | None, linked: list[ParentState], now_us: int) -> None:
         """Choose another active parent after a failure, or a first one."""
         others = [each for each in linked if each is not active]
-        usable = [each for each in others if each.is_sound]
+        usable = [each for each in others if each.is_alive]
         ready = [each for each in usable if each.name == self.standby]
         found = ready or usable
         if not found and (active is None or not active.is_linked):
@@ -199,25 +199,25 @@ class ParentSelector:
             if before.is_linked:
                 self.standby = before.name
                 before.steady_us = now_us
-        self._begin_turn(now_us)
+        self._start_parent_epoch(now_us)
 
-    def _begin_turn(self, now_us: int) -> None:
+    def _start_parent_epoch(self, now_us: int) -> None:
         """Start a new parent epoch: the downstream window restarts."""
-        self.turn += 1
+        self.parent_epoch += 1
         self._lacks = None
         for each in self.used():
             each.attend_us = now_us
-        self._on_turn(now_us)
+        self._on_parent_epoch(now_us)
 
-    def _begin_elsewhere(self, active: ParentState, now_us: int) -> None:
+    def _on_parent_reset(self, active: ParentState, now_us: int) -> None:
         """Handle an active parent that has lost its state."""
         standby = self.parents.get(self.standby)
         # A parent that may have failed but has all events is preferred to one that surely has none.
-        if standby is not None and now_us - standby.heard_us < 2 * self._options.dead_us:
+        if standby is not None and now_us - standby.received_us < 2 * self._options.dead_us:
             active.failures += 1
             self._switch(standby.name, now_us)
         else:
-            self._begin_turn(now_us)
+            self._start_parent_epoch(now_us)
 
     def _set_standby(self, parent: str, now_us: int) -> None:
         before = self.parents.get(self.standby)
@@ -237,7 +237,7 @@ class ParentSelector:
         if not standby.is_usable() or standby.version != version or self._lacks is not None:
             standby.steady_us = now_us
         wait_us = self._options.return_us << min(standby.failures, _MAX_DOUBLINGS)
-        was_heard = now_us - standby.heard_us <= 2 * self._options.pulse_us
+        was_heard = now_us - standby.received_us <= 2 * self._options.pulse_us
         return was_heard and now_us - standby.steady_us >= wait_us
 
     def _is_behind(self, active: ParentState, seen: Container[EventId], now_us: int) -> bool:

@@ -35,15 +35,15 @@ class PriorityLanes:
         self._keys: dict[int, _Key] = {}  # by place
         self._lines: dict[_Key, _Line] = {}
         self._lanes: list[dict[_Key, bool]] = [{} for _ in range(IMPORTANCES)]
-        self._loose: list[dict[int, bool]] = [{} for _ in range(IMPORTANCES)]
+        self._droppable: list[dict[int, bool]] = [{} for _ in range(IMPORTANCES)]
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def put(
-        self, place: int, channel: str, importance: int, *, is_in_order: bool, is_loose: bool
+        self, place: int, channel: str, importance: int, *, is_in_order: bool, is_droppable: bool
     ) -> None:
-        """Add an event; with `is_loose`, it may be shed."""
+        """Add an event; with `is_droppable`, it may be shed."""
         importance = min(max(importance, 0), _MOST)
         key = (channel, _ORDERED if is_in_order else importance)
         line = self._lines.get(key)
@@ -54,8 +54,8 @@ class PriorityLanes:
         line.counts[importance] += 1
         if importance > line.lane:
             self._change_lane(key, line, importance)
-        if is_loose:
-            self._loose[importance][place] = True
+        if is_droppable:
+            self._droppable[importance][place] = True
 
     def take(self) -> int:
         """Remove the next event and return its place."""
@@ -75,7 +75,7 @@ class PriorityLanes:
             return
         line = self._lines[key]
         importance = line.places.pop(place)
-        self._loose[importance].pop(place, None)
+        self._droppable[importance].pop(place, None)
         line.counts[importance] -= 1
         lane = line.lane
         while lane >= 0 and not line.counts[lane]:
@@ -87,7 +87,7 @@ class PriorityLanes:
 
     def least(self, below: int = IMPORTANCES) -> int | None:
         """The event to shed: the oldest of the least important; None if none may be shed."""
-        for waiting in self._loose[: max(below, 0)]:
+        for waiting in self._droppable[: max(below, 0)]:
             for place in waiting:
                 return place
         return None
@@ -110,7 +110,7 @@ class PriorityLanes:
             for importance, count in enumerate(line.counts):
                 assert count == list(line.places.values()).count(importance)
         assert len(self._lines) == sum(len(lane) for lane in self._lanes)
-        assert all(place in self._keys for waiting in self._loose for place in waiting)
+        assert all(place in self._keys for waiting in self._droppable for place in waiting)
 
     def _change_lane(self, key: _Key, line: _Line, lane: int) -> None:
         if line.lane >= 0:

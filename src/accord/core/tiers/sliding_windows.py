@@ -44,7 +44,7 @@ class InboundWindow(Generic[T]):
         self.bytes += size
         return True
 
-    def hear(self, top: int) -> None:
+    def on_last_sent(self, top: int) -> None:
         """Apply the last number the sender reports as sent."""
         self.top = max(self.top, min(top, self.through + WINDOW))
 
@@ -134,12 +134,18 @@ class OutboundWindow(Generic[T]):
         self._waiting: dict[int, tuple[T, int]] = {}  # without a number yet, by place
 
     def put(
-        self, item: T, size: int, channel: str = "", importance: int = 0, *, is_loose: bool = False
+        self,
+        item: T,
+        size: int,
+        channel: str = "",
+        importance: int = 0,
+        *,
+        is_droppable: bool = False,
     ) -> None:
-        """Add an item; with `is_loose`, it may be shed."""
+        """Add an item; with `is_droppable`, it may be shed."""
         self.top += 1
         self._waiting[self.top] = (item, size)
-        self._lanes.put(self.top, channel, importance, is_in_order=True, is_loose=is_loose)
+        self._lanes.put(self.top, channel, importance, is_in_order=True, is_droppable=is_droppable)
         self.bytes += size
 
     def shed(self, below: int = IMPORTANCES) -> T | None:

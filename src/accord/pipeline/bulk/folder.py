@@ -33,7 +33,7 @@ class PredicateFolder:
 
     def publish(self, predicates: PredicateSet) -> int:
         """Publish `predicates` as the latest version; returns its number."""
-        durable_files.make_folder(self.path)
+        durable_files.make_directory(self.path)
         data = pack(predicates)
         number = self._latest() + 1
         while not durable_files.create(self._file(number), data):

@@ -19,7 +19,7 @@ class MemoryNetwork:
     """Addresses are any host and port; port 0 is replaced by a free one."""
 
     def __init__(self) -> None:
-        self._places: dict[tuple[str, int], Factory] = {}
+        self._listeners: dict[tuple[str, int], Factory] = {}
         self._ends: list[MemoryConnection] = []
         self._last_port = 50_000
         self.is_silent = False
@@ -28,19 +28,19 @@ class MemoryNetwork:
         if port == 0:
             self._last_port += 1
             port = self._last_port
-        if (host, port) in self._places:
+        if (host, port) in self._listeners:
             raise OSError(98, "Address already in use")
-        self._places[host, port] = factory
-        return _MemoryListener(self._places, host, port)
+        self._listeners[host, port] = factory
+        return _MemoryListener(self._listeners, host, port)
 
     async def dial(self, host: str, port: int, factory: Factory) -> None:
-        accept = self._places.get((host, port))
+        accept = self._listeners.get((host, port))
         if accept is None:
             raise ConnectionRefusedError(111, "Connection refused")
         dialer = MemoryConnection(self, f"{host}:{port}", factory())
         listener = MemoryConnection(self, "dialer", accept())
-        dialer.meet(listener)
-        listener.meet(dialer)
+        dialer.set_peer(listener)
+        listener.set_peer(dialer)
         self._ends += (dialer, listener)
         listener.start()
         dialer.start()
@@ -54,21 +54,21 @@ class MemoryNetwork:
         """Hold all data back, or release it again."""
         self.is_silent = is_silent
         for end in list(self._ends):
-            end.look()
+            end.schedule_read()
 
-    def forget(self, end: MemoryConnection) -> None:
+    def remove(self, end: MemoryConnection) -> None:
         if end in self._ends:
             self._ends.remove(end)
 
 
 class _MemoryListener:
     def __init__(self, places: dict[tuple[str, int], Factory], host: str, port: int) -> None:
-        self._places = places
+        self._listeners = places
         self.host = host
         self.port = port
 
     def close(self) -> None:
-        self._places.pop((self.host, self.port), None)
+        self._listeners.pop((self.host, self.port), None)
 
 
 class MemoryConnection(asyncio.Transport):
@@ -79,34 +79,34 @@ class MemoryConnection(asyncio.Transport):
         self._network = network
         self._protocol = protocol
         self._loop = asyncio.get_running_loop()
-        self._other: MemoryConnection | None = None
+        self._peer: MemoryConnection | None = None
         self._incoming: deque[bytes] = deque()  # an empty item means EOF
         self._waiting = 0
         self._high = _HIGH
         self._low = _HIGH // 4
         self._is_writing_paused = False
         self._is_reading = True
-        self._is_looking = False
+        self._is_read_due = False
         self._is_finished = False  # EOF was written
         self._is_closing = False
-        self._is_lost = False
+        self._is_disconnected = False
 
-    def meet(self, other: MemoryConnection) -> None:
-        self._other = other
+    def set_peer(self, other: MemoryConnection) -> None:
+        self._peer = other
 
     def start(self) -> None:
         self._protocol.connection_made(self)
 
     def write(self, data: Any) -> None:
-        other = self._other
-        if not data or other is None or self._is_finished or self._is_lost:
+        other = self._peer
+        if not data or other is None or self._is_finished or self._is_disconnected:
             return
-        if other._is_lost and not self._network.is_silent:
-            self._loop.call_soon(self._lose, ConnectionResetError("connection reset"))
+        if other._is_disconnected and not self._network.is_silent:
+            self._loop.call_soon(self._disconnect, ConnectionResetError("connection reset"))
             return
         self._waiting += len(data)
         other._incoming.append(bytes(data))
-        other.look()
+        other.schedule_read()
         if self._waiting > self._high and not self._is_writing_paused:
             self._is_writing_paused = True
             self._protocol.pause_writing()
@@ -118,11 +118,11 @@ class MemoryConnection(asyncio.Transport):
         return True
 
     def write_eof(self) -> None:
-        other = self._other
+        other = self._peer
         if not self._is_finished and other is not None:
             self._is_finished = True
             other._incoming.append(b"")
-            other.look()
+            other.schedule_read()
 
     def close(self) -> None:
         if not self._is_closing:
@@ -130,24 +130,24 @@ class MemoryConnection(asyncio.Transport):
             self._is_closing = True
             self._is_reading = False
             if self._waiting == 0:
-                self._loop.call_soon(self._lose, None)
+                self._loop.call_soon(self._disconnect, None)
 
     def abort(self) -> None:
-        other = self._other
+        other = self._peer
         self._is_closing = self._is_finished = True
-        self._loop.call_soon(self._lose, None)
+        self._loop.call_soon(self._disconnect, None)
         if other is not None and not self._network.is_silent:
-            self._loop.call_soon(other._lose, ConnectionResetError("connection reset"))
+            self._loop.call_soon(other._disconnect, ConnectionResetError("connection reset"))
 
     def is_closing(self) -> bool:
-        return self._is_closing or self._is_lost
+        return self._is_closing or self._is_disconnected
 
     def pause_reading(self) -> None:
         self._is_reading = False
 
     def resume_reading(self) -> None:
         self._is_reading = not self._is_closing
-        self.look()
+        self.schedule_read()
 
     def is_reading(self) -> bool:
         return self._is_reading
@@ -159,15 +159,15 @@ class MemoryConnection(asyncio.Transport):
         self._high = _HIGH if high is None else high
         self._low = self._high // 4 if low is None else low
 
-    def look(self) -> None:
+    def schedule_read(self) -> None:
         """Read what has arrived, at the end of this turn of the event loop."""
-        if not self._is_looking and self._incoming:
-            self._is_looking = True
+        if not self._is_read_due and self._incoming:
+            self._is_read_due = True
             self._loop.call_soon(self._read)
 
     def _read(self) -> None:
-        self._is_looking = False
-        if self._is_lost or self._network.is_silent:
+        self._is_read_due = False
+        if self._is_disconnected or self._network.is_silent:
             return
         if not self._is_reading and not self._is_closing:
             return
@@ -176,34 +176,34 @@ class MemoryConnection(asyncio.Transport):
         while self._incoming and self._incoming[0] and size < _READ_BYTES:
             pieces.append(self._incoming.popleft())
             size += len(pieces[-1])
-        other = self._other
+        other = self._peer
         if size and other is not None:
-            other._taken(size)
+            other._on_peer_read(size)
             if not self._is_closing:
                 self._protocol.data_received(b"".join(pieces))
         elif self._incoming:
             self._incoming.popleft()
             if not self._protocol.eof_received() or self._is_closing:
                 self.close()
-                self._lose(None)
-        self.look()
+                self._disconnect(None)
+        self.schedule_read()
 
-    def _taken(self, size: int) -> None:
+    def _on_peer_read(self, size: int) -> None:
         self._waiting -= size
         if self._is_writing_paused and self._waiting <= self._low:
             self._is_writing_paused = False
             self._loop.call_soon(self._resume_writing)
         if self._is_closing and self._waiting == 0:
-            self._loop.call_soon(self._lose, None)
+            self._loop.call_soon(self._disconnect, None)
 
     def _resume_writing(self) -> None:
-        if not self._is_lost:
+        if not self._is_disconnected:
             self._protocol.resume_writing()
 
-    def _lose(self, error: Exception | None) -> None:
-        if self._is_lost:
+    def _disconnect(self, error: Exception | None) -> None:
+        if self._is_disconnected:
             return
-        self._is_lost = True
+        self._is_disconnected = True
         self._incoming.clear()
-        self._network.forget(self)
+        self._network.remove(self)
         self._protocol.connection_lost(error)

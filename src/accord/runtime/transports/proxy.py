@@ -7,7 +7,7 @@ import base64
 from typing import Final, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
-_ANSWER_BYTES: Final = 16 << 10
+_REPLY_BYTES: Final = 16 << 10
 _END: Final = b"\r\n\r\n"
 _PORT: Final = 3128
 
@@ -32,7 +32,7 @@ async def connect_through(proxy: SplitResult, host: str, port: int) -> asyncio.T
         await loop.create_connection(lambda: asking, proxy.hostname, proxy.port or _PORT)
         return await asking.connected
     except BaseException:
-        asking.give_up()
+        asking.abandon()
         raise
 
 
@@ -41,7 +41,7 @@ class _Asking(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self.connected: asyncio.Future[asyncio.Transport] = loop.create_future()
         self._request = request
-        self._answer = b""
+        self._reply = b""
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -49,12 +49,12 @@ class _Asking(asyncio.Protocol):
         self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        self._answer += data
-        head, end, rest = self._answer.partition(_END)
+        self._reply += data
+        head, end, rest = self._reply.partition(_END)
         if self.connected.done() or self._transport is None:
             return
         if not end:
-            if len(self._answer) > _ANSWER_BYTES:
+            if len(self._reply) > _REPLY_BYTES:
                 self._fail("the proxy answers no HTTP")
             return
         words = head.split(b"\r\n", 1)[0].split(None, 2)
@@ -71,7 +71,7 @@ class _Asking(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002
         self._fail("the proxy closed the connection")
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         self.connected.cancel()
         if self._transport is not None:
             self._transport.abort()

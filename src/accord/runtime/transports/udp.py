@@ -106,14 +106,14 @@ class MulticastEndpoint(DatagramEndpoint):
         self.sent = 0
         self.failed = 0  # datagrams refused by the network or a full buffer
         self.receive: Callable[[bytes, str], None] | None = None
-        self._place = (group, port)
+        self._destination = (group, port)
 
     def send(self, datagram: bytes) -> None:
         if self.is_full:
             self.failed += 1  # lost, as datagrams may be
             return
         try:
-            self._transport.sendto(datagram, self._place)
+            self._transport.sendto(datagram, self._destination)
             self.sent += 1
         except (OSError, ValueError):
             self.failed += 1

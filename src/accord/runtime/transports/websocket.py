@@ -55,8 +55,8 @@ class UpgradeLimiter(Protocol):
     @property
     def path(self) -> str: ...
 
-    def came(self, accepting: AcceptedWebSocket) -> bool: ...
-    def went(self, accepting: AcceptedWebSocket, *, is_open: bool) -> None: ...
+    def begin_upgrade(self, accepting: AcceptedWebSocket) -> bool: ...
+    def end_upgrade(self, accepting: AcceptedWebSocket, *, is_open: bool) -> None: ...
 
 
 class WebSocketAdapter(asyncio.Transport):
@@ -85,10 +85,10 @@ class WebSocketAdapter(asyncio.Transport):
 
     def write_eof(self) -> None:
         """Send a close frame; the other side's reply closes the connection."""
-        self._owner.say_goodbye()
+        self._owner.send_close()
 
     def close(self) -> None:
-        self._owner.say_goodbye()
+        self._owner.send_close()
         self._raw.close()
 
     def abort(self) -> None:
@@ -130,7 +130,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._socket.receive_data(data)
         for event in self._socket.events_received():
             if not isinstance(event, Frame):
-                self._shaken(event)
+                self._on_handshake(event)
             elif event.opcode in (Opcode.BINARY, Opcode.CONT):
                 if self.inner is not None and event.data:
                     self.inner.data_received(bytes(event.data))
@@ -169,7 +169,7 @@ class WebSocketConnection(asyncio.Protocol):
                 self._socket.send_binary(view[at : at + _WRITTEN_BYTES])
         self._send()
 
-    def say_goodbye(self) -> None:
+    def send_close(self) -> None:
         if self._socket.state is OPEN:
             self._socket.send_close(1000)
             self._send()
@@ -178,7 +178,7 @@ class WebSocketConnection(asyncio.Protocol):
         if self._raw is not None:
             self._raw.abort()
 
-    def _shaken(self, event: Any) -> None:
+    def _on_handshake(self, event: Any) -> None:
         """Handle the other side's part of the upgrade."""
         raise NotImplementedError
 
@@ -227,7 +227,7 @@ class AcceptedWebSocket(WebSocketConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._is_pending = self._upgrades.came(self)
+        self._is_pending = self._upgrades.begin_upgrade(self)
         if self._is_pending:
             self._set_timer(_UPGRADE_S)
         else:
@@ -235,9 +235,9 @@ class AcceptedWebSocket(WebSocketConnection):
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
-        self._settle(is_open=False)
+        self._end_pending(is_open=False)
 
-    def _shaken(self, event: Any) -> None:
+    def _on_handshake(self, event: Any) -> None:
         socket = self._server_side
         if not isinstance(event, Request) or socket.eof_sent:
             return  # input after the request was already a reason to refuse it
@@ -251,13 +251,13 @@ class AcceptedWebSocket(WebSocketConnection):
         socket.send_response(response)
         self._send()
         if is_open and self._raw is not None and not self._raw.is_closing():
-            self._settle(is_open=True)
+            self._end_pending(is_open=True)
             self._open(is_forwarded=_is_forwarded(event.headers))
 
-    def _settle(self, *, is_open: bool) -> None:
+    def _end_pending(self, *, is_open: bool) -> None:
         if self._is_pending:
             self._is_pending = False
-            self._upgrades.went(self, is_open=is_open)
+            self._upgrades.end_upgrade(self, is_open=is_open)
 
 
 class DialledWebSocket(WebSocketConnection):
@@ -283,11 +283,11 @@ class DialledWebSocket(WebSocketConnection):
         super().connection_lost(error)
         self._fail("the connection was closed during the upgrade")
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         self.opened.cancel()
         self.abort()
 
-    def _shaken(self, event: Any) -> None:
+    def _on_handshake(self, event: Any) -> None:
         socket = self._client_side
         if socket.handshake_exc is not None:
             status = getattr(event, "status_code", 0)
@@ -353,12 +353,12 @@ class WebSocketTransport:
             await self._connect(dialing, host, port)
             await dialing.opened
         except BaseException:
-            dialing.give_up()
+            dialing.abandon()
             raise
 
     # Called by pending upgrades.
 
-    def came(self, accepting: AcceptedWebSocket) -> bool:
+    def begin_upgrade(self, accepting: AcceptedWebSocket) -> bool:
         """Register a pending upgrade; False if there are too many."""
         if len(self._pending) >= _PENDING:
             self.refused += 1
@@ -366,7 +366,7 @@ class WebSocketTransport:
         self._pending[accepting] = None
         return True
 
-    def went(self, accepting: AcceptedWebSocket, *, is_open: bool) -> None:
+    def end_upgrade(self, accepting: AcceptedWebSocket, *, is_open: bool) -> None:
         self._pending.pop(accepting, None)
         self.refused += not is_open
 

@@ -39,11 +39,11 @@ class Alone:
     def __init__(self) -> None:
         overlay = Overlay("me", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)
         self.exchange = Channels(overlay).serve(
-            SERVICE, lambda context: HistoryProtocol(context, overlay.store, overlay.needs)
+            SERVICE, lambda context: HistoryProtocol(context, overlay.store, overlay.interests)
         )
         self.posted: list[object] = []
         self._number = 0
-        self.exchange.letters.post = self._post  # type: ignore[method-assign]
+        self.exchange.letters.send = self._post  # type: ignore[method-assign]
 
     def _post(self, to: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
         self.posted.append(bodies.decode(body))
@@ -67,7 +67,7 @@ def test_pages_are_read_a_few_at_a_time_and_none_twice() -> None:
     assert (alone.exchange.answers.refused, len(alone.exchange.orders)) == (1, most)
     order = alone.exchange.orders[0]
     assert isinstance(order, ReadPage)
-    alone.exchange.no_page(order, "gone", 0)
+    alone.exchange.on_page_failed(order, "gone", 0)
     alone.hear(PageRequest(99, HistorySelector("chat"), 0, 10, "", 100, 1_000))
     assert len(alone.exchange.orders) == most + 1
 
@@ -85,7 +85,7 @@ def test_a_cut_is_ordered_from_who_drives() -> None:
     alone = Alone()
     alone.hear(CutRequest(5))
     assert alone.exchange.orders == [MakeCut("other", 5)]
-    alone.exchange.cut_made(MakeCut("other", 5), 7, 8, 0)
+    alone.exchange.on_cut(MakeCut("other", 5), 7, 8, 0)
     (made,) = alone.posted
     assert (made.round, made.offset, made.number, made.incarnation) == (5, 7, 8, 1)  # type: ignore[attr-defined]
 
@@ -115,23 +115,23 @@ def test_nonsense_is_counted() -> None:
     alone = Alone()
     alone.exchange.said("other", "", b"\xc1", 0)
     alone.exchange.said("other", "", encode(UnicastMessage("other", 1, 1, "me", b"\xc1")), 0)
-    alone.exchange.page_came(Carried("other", 1, 1, (), SERVICE, b"\xc1"), 0)
+    alone.exchange.on_page_event(Carried("other", 1, 1, (), SERVICE, b"\xc1"), 0)
     assert alone.exchange.dropped == 3
     page = encode(HistoryPage(7, ()))
-    alone.exchange.page_came(Carried("other", 1, 1, (), SERVICE, page), 0)  # nobody asked
+    alone.exchange.on_page_event(Carried("other", 1, 1, (), SERVICE, page), 0)  # nobody asked
     assert alone.exchange.dropped == 3
 
 
 def test_places_outlive_a_node() -> None:
     alone = Alone()
     alone.exchange.restore({"other": (40, [5, 6])})
-    assert alone.exchange.places() == {"other": (40, [5, 6])}
+    assert alone.exchange.watermarks() == {"other": (40, [5, 6])}
     recall = alone.exchange.resume(HistorySelector("chat"), lambda: (1, 1), None, 0)
     assert recall.sources["other"].start == 40
     assert recall.sources["other"].had == {5: True, 6: True}
-    fresh = alone.exchange.recall(HistorySelector("chat"), lambda: (1, 1), 0)
+    fresh = alone.exchange.start_replay(HistorySelector("chat"), lambda: (1, 1), 0)
     assert "other" not in fresh.sources  # nobody has heard of it yet
-    alone.exchange.arrived("other", 1, 7, 0)
+    alone.exchange.on_live_event("other", 1, 7, 0)
     assert fresh.sources["other"].start == 0
     alone.exchange.end(recall)
     alone.exchange.end(fresh)
@@ -144,13 +144,13 @@ def room() -> tuple[int, int]:
 
 def test_with_the_last_subscription_nodes_are_forgotten() -> None:
     exchange = Alone().exchange
-    recall = exchange.recall(HistorySelector("chat"), room, 0)
-    exchange.arrived("other", 1, 7, 0)
-    assert exchange.places() == {"other": (0, [7])}
+    recall = exchange.start_replay(HistorySelector("chat"), room, 0)
+    exchange.on_live_event("other", 1, 7, 0)
+    assert exchange.watermarks() == {"other": (0, [7])}
     exchange.end(recall)
-    assert (exchange.places(), exchange.peers) == ({}, {})
-    again = exchange.recall(HistorySelector("chat"), room, 0)
-    exchange.arrived("other", 1, 8, 0)
+    assert (exchange.watermarks(), exchange.peers) == ({}, {})
+    again = exchange.start_replay(HistorySelector("chat"), room, 0)
+    exchange.on_live_event("other", 1, 8, 0)
     assert again.sources["other"].start == 0
     exchange.check_invariants()
 
@@ -162,18 +162,18 @@ def test_nodes_that_are_gone_for_good_are_forgotten() -> None:
     del recall.sources["done"]  # it had become a live one there
     recall.lived["done"] = True
     exchange.advance(FORGET_US - 1)
-    assert sorted(exchange.places()) == ["done", "owing"]
+    assert sorted(exchange.watermarks()) == ["done", "owing"]
     exchange.advance(FORGET_US + LOOK_US)
-    assert exchange.places() == {"owing": (40, [5])}  # which may still come back with its past
+    assert exchange.watermarks() == {"owing": (40, [5])}  # which may still come back with its past
     assert "done" not in recall.lived
     exchange.check_invariants()
 
 
 def test_so_many_nodes_that_are_gone_are_remembered() -> None:
     exchange = Alone().exchange
-    recall = exchange.recall(HistorySelector("chat"), room, 0)
+    recall = exchange.start_replay(HistorySelector("chat"), room, 0)
     for number in range(MAX_GONE + 100):
-        exchange.arrived(f"n{number}", 1, 7, number)
+        exchange.on_live_event(f"n{number}", 1, 7, number)
         exchange.advance((number + 1) * LOOK_US)
     gone = [name for name in exchange.peers if name != "me"]
     assert gone == [f"n{number}" for number in range(100, MAX_GONE + 100)]
@@ -184,7 +184,7 @@ def test_so_many_nodes_that_are_gone_are_remembered() -> None:
 def test_what_makes_no_sense_is_not_relayed() -> None:
     alone = Alone()
     answers: list[object] = []
-    alone.exchange.on_answer = lambda *each: answers.append(each[:3])
+    alone.exchange.on_child_reply = lambda *each: answers.append(each[:3])
     odd = msgspec.structs.replace(ASKED, cursor=20_000_000 * "c")
     alone.exchange.relay("x", "me", odd, 0)
     assert answers == [("x", "me", PageUnavailable(1, problem_with_question(odd)))]

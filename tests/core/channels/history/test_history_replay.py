@@ -59,7 +59,7 @@ class World:
         return found
 
     def live(self, name: str, number: int) -> bool:
-        return self.recall.live(name, number, f"{name}{number}", 10, self.now_us)
+        return self.recall.on_live_event(name, number, f"{name}{number}", 10, self.now_us)
 
     def go_live(self) -> list[str]:
         """As quickly as that can be, without anything new."""
@@ -68,7 +68,7 @@ class World:
             source = self.recall.sources[name]
             if source.phase == ASKING:
                 self.cut(name, source.start, source.number)
-        assert self.recall.waiting() is not None
+        assert self.recall.buffered() is not None
         items: list[str] = self.recall.go_live(self.now_us)
         return items
 
@@ -98,7 +98,7 @@ def test_what_comes_live_waits_and_what_was_read_does_not_come_again() -> None:
     assert not world.live("a", 4)
     world.page("a", (2, 20), (3, 30))
     assert world.take() == [2, 3]
-    assert world.recall.waiting() == (2, 20)
+    assert world.recall.buffered() == (2, 20)
     assert world.recall.go_live(world.now_us) == ["a4"]
 
 
@@ -108,10 +108,10 @@ def test_more_than_may_wait_is_read_instead(monkeypatch: pytest.MonkeyPatch) -> 
     world.cut("a", 0, 0)
     world.step(KNOWN_US)
     world.cut("a", 0, 0)
-    assert world.recall.waiting() == (0, 0)
+    assert world.recall.buffered() == (0, 0)
     for number in (1, 2, 3):
         assert not world.live("a", number)
-    assert world.recall.waiting() is None
+    assert world.recall.buffered() is None
     assert world.recall.sources["a"].phase == ASKING
     world.step(KNOWN_US)
     world.cut("a", 3, 3)
@@ -160,7 +160,7 @@ def test_when_all_is_safe_it_is_calm_until_something_may_be_lost() -> None:
         peer.is_mark_wanted = True
         world.step(SETTLED_US)
         world.cut("a", 1, 1)
-    assert world.recall.is_calm
+    assert world.recall.is_caught_up
     assert world.live("a", 2)
     peer.arrived(2)
     assert peer.look(True, 2, world.now_us)
@@ -196,11 +196,11 @@ def test_an_event_of_a_secondary_node_counts_once_whoever_kept_it() -> None:
     one, other = world.recall.next(world.now_us), world.recall.next(world.now_us)
     assert one is not None
     assert other is not None
-    assert [(each.node, each.is_again) for each in (one, other)] == [("a", False), ("b", True)]
+    assert [(each.node, each.is_duplicate) for each in (one, other)] == [("a", False), ("b", True)]
     assert other.after is not None  # its page is over all the same
     assert world.recall.handed == 1
     assert world.go_live() == []
-    live = world.recall.live
+    live = world.recall.on_live_event
     assert not live("b", 21, "x7", 10, world.now_us, original=("x", 7))
     assert live("b", 22, "x8", 10, world.now_us, original=("x", 8))
     assert not live("a", 30, "x8", 10, world.now_us, original=("x", 8))

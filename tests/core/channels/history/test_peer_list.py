@@ -90,15 +90,15 @@ def test_what_comes_right_after_a_loss_was_seen_goes_to_who_has_a_past_first() -
     fake = Fake()
     fake.put("n", HERE)
     asker = HistoryClient("me", 1, fake)
-    recall = asker.recall(HistorySelector("chat"), lambda: (1, 1), 0)
-    asker.arrived("n", 5, 1, 0)
+    recall = asker.start_replay(HistorySelector("chat"), lambda: (1, 1), 0)
+    asker.on_live_event("n", 5, 1, 0)
     recall.sources.clear()
-    recall.lived, recall.is_calm = {"n": True}, True  # it was live for long
+    recall.lived, recall.is_caught_up = {"n": True}, True  # it was live for long
     asker.active.clear()
     asker.has_woken = False
-    assert not asker.arrived("n", 5, 2, S)
+    assert not asker.on_live_event("n", 5, 2, S)
     fake.put("n", HERE._replace(since=S))
-    asker.look_if_due(S)
+    asker.sample_if_due(S)
     assert recall in asker.active
-    assert asker.arrived("n", 5, 3, S)  # as long as nobody has noticed
+    assert asker.on_live_event("n", 5, 3, S)  # as long as nobody has noticed
     assert recall.sources["n"].had == {1: True, 2: True}

@@ -18,16 +18,16 @@ def known() -> KnownTrees:
 
 def test_next_to_and_beyond() -> None:
     trees = known()
-    assert trees.next_to(DIGEST, 0) == ("a", "c", "d")
+    assert trees.neighbours(DIGEST, 0) == ("a", "c", "d")
     assert trees.beyond(DIGEST, "a") == ["a"]
-    assert KnownTrees("a").next_to(DIGEST, 0) is None
+    assert KnownTrees("a").neighbours(DIGEST, 0) is None
     other = KnownTrees("a")
     other.learn(TREE, DIGEST, 0)
     assert other.beyond(DIGEST, "b") == ["b", "c", "d"]
-    assert other.towards(DIGEST, "d") == "b"
-    assert trees.towards(DIGEST, "d") == "d"
-    assert trees.towards(DIGEST, "nobody") == ""
-    assert trees.towards(b"nothing", "d") == ""
+    assert other.next_hop(DIGEST, "d") == "b"
+    assert trees.next_hop(DIGEST, "d") == "d"
+    assert trees.next_hop(DIGEST, "nobody") == ""
+    assert trees.next_hop(b"nothing", "d") == ""
 
 
 def test_a_tree_is_attached_until_it_is_confirmed() -> None:
@@ -36,7 +36,7 @@ def test_a_tree_is_attached_until_it_is_confirmed() -> None:
     trees.confirm("c", DIGEST, 1)
     assert trees.to_attach("c", DIGEST, 2) is None
     assert trees.to_attach("d", DIGEST, 2) == TREE
-    trees.lack("c", DIGEST)
+    trees.unconfirm("c", DIGEST)
     assert trees.to_attach("c", DIGEST, 3) == TREE
 
 
@@ -49,9 +49,9 @@ def test_a_neighbour_is_not_believed_to_know_what_was_not_used_for_long() -> Non
 def test_what_is_not_used_is_forgotten() -> None:
     trees = known()
     trees.confirm("c", DIGEST, 0)
-    trees.forget(IDLE_US - 1)
-    assert trees.next_to(DIGEST, IDLE_US - 1) is not None
-    trees.forget(2 * IDLE_US)
+    trees.expire(IDLE_US - 1)
+    assert trees.neighbours(DIGEST, IDLE_US - 1) is not None
+    trees.expire(2 * IDLE_US)
     assert len(trees) == 0
     trees.confirm("c", DIGEST, 2 * IDLE_US)  # of a tree nobody knows
     assert len(trees) == 0
@@ -82,7 +82,7 @@ def test_large_trees_are_known_less_many(monkeypatch: pytest.MonkeyPatch) -> Non
     for digest in digests:
         trees.learn(TREE, digest, 0)
         trees.check_invariants()
-    assert [trees.next_to(digest, 0) is not None for digest in digests] == [
+    assert [trees.neighbours(digest, 0) is not None for digest in digests] == [
         False,
         False,
         True,
@@ -91,7 +91,7 @@ def test_large_trees_are_known_less_many(monkeypatch: pytest.MonkeyPatch) -> Non
     large = Tree(tuple(f"n{number}" for number in range(20)), tuple(range(19)))
     trees.learn(large, b"large", 0)
     trees.check_invariants()
-    assert trees.next_to(b"large", 0) is not None
-    trees.forget(IDLE_US)
+    assert trees.neighbours(b"large", 0) is not None
+    trees.expire(IDLE_US)
     trees.check_invariants()
     assert len(trees) == 0

@@ -23,7 +23,7 @@ def test_a_tree_stays_while_it_is_good() -> None:
     net.set_link("a", "b", 10, 0.0, False, 0.0)
     other = growing.tree("a", ("a", "b"), 1.5, 2)
     assert other.tree.links() == [("a", "d"), ("d", "c"), ("c", "b")]
-    assert growing.grown == 2
+    assert growing.built == 2
     growing.check_invariants()
 
 
@@ -40,7 +40,7 @@ def test_it_is_grown_anew_after_a_while_and_forgotten_if_nobody_asks() -> None:
     growing = TreeCache(a_map("ab"))
     tree = growing.tree("a", ("b",), 1.5, 0)
     assert growing.tree("a", ("b",), 1.5, REFRESH_US) is not tree
-    growing.forget(2 * REFRESH_US)
+    growing.expire(2 * REFRESH_US)
     assert len(growing) == 1
-    growing.forget(3 * REFRESH_US)
+    growing.expire(3 * REFRESH_US)
     assert len(growing) == 0

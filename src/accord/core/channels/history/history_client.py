@@ -85,7 +85,7 @@ class HistoryClient:
         self.name = name
         self.peers: dict[str, PeerWatermarks] = {}
         self.originals = ChildEventLog()
-        self.recalls: dict[HistoryReplay, Room] = {}
+        self.replays: dict[HistoryReplay, Room] = {}
         self.active: dict[HistoryReplay, Room] = {}  # replays that are not finished
         self.has_woken = False
         self._around = around
@@ -97,7 +97,7 @@ class HistoryClient:
 
     # --------------------------------------------------------------------------- for its node
 
-    def recall(self, wanted: HistorySelector, room: Room, now_us: int) -> HistoryReplay:
+    def start_replay(self, wanted: HistorySelector, room: Room, now_us: int) -> HistoryReplay:
         """Start the replay of a new subscription; all present nodes are asked."""
         recall = self._add(wanted, room)
         self.look(now_us)
@@ -124,13 +124,13 @@ class HistoryClient:
 
     def end(self, recall: HistoryReplay) -> None:
         recall.end()
-        self.recalls.pop(recall, None)
+        self.replays.pop(recall, None)
         self.active.pop(recall, None)
         self._asked = {key: each for key, each in self._asked.items() if each[0] is not recall}
-        if not self.recalls:
+        if not self.replays:
             self.peers.clear()  # the next subscription reads everything
 
-    def arrived(
+    def on_live_event(
         self,
         node: str,
         incarnation: int,
@@ -144,14 +144,14 @@ class HistoryClient:
         `original` is its ID at a secondary node, if it goes to clients now. Returns whether live
         subscriptions have to replay history first, which they did not before.
         """
-        if not self.recalls:
+        if not self.replays:
             return False
         peer = self.peers.get(node)
         if peer is None:
             peer = self.peers[node] = PeerWatermarks(node)
         if not peer.has_sent:
             peer.has_sent = True
-            for recall, room in self.recalls.items():
+            for recall, room in self.replays.items():
                 recall.add(peer, now_us)
                 self._go_on_with(recall, room)
         if peer.has_begun_anew(incarnation, now_us):
@@ -161,10 +161,10 @@ class HistoryClient:
             self.originals.came(original)
         return self.has_woken
 
-    def has_kept(self) -> None:
+    def announce_history(self) -> None:
         """Announce that this node has history, if other nodes can read it."""
 
-    def places(self) -> dict[str, tuple[int, list[int]]]:
+    def watermarks(self) -> dict[str, tuple[int, list[int]]]:
         """By node, the watermark and the numbers received after it, to be saved for a restart."""
         return {
             name: (peer.safe_offset, list(peer.seen))
@@ -197,9 +197,9 @@ class HistoryClient:
                 peer.gone_us = now_us
         self._forget(now_us)
 
-    def go_on(self, now_us: int) -> None:
+    def send_due(self, now_us: int) -> None:
         """Send due requests; to be called as well when clients may have room again."""
-        if not self.recalls:
+        if not self.replays:
             return
         self._asked = {
             number: each for number, each in self._asked.items() if each[1].page == number
@@ -212,7 +212,7 @@ class HistoryClient:
                 recall.needed = self._around.needed(recall.noted)
             recall.step(self.peers, now_us)
             self._ask_for_pages(recall, room, now_us)
-            if recall.is_calm:
+            if recall.is_caught_up:
                 del self.active[recall]
                 recall.met.begin_spell()
         for peer in self.peers.values():
@@ -220,16 +220,16 @@ class HistoryClient:
                 self._last = max(self._last, round_)
                 self._around.ask(peer.name, CutRequest(round_), now_us)
 
-    def need_anew(self, now_us: int) -> None:
+    def reset_interests(self, now_us: int) -> None:
         """Restart interest tracking: no node knows the interests by the new path yet."""
-        for recall in self.recalls:
+        for recall in self.replays:
             recall.needed = None
-        if self.recalls:
+        if self.replays:
             self.look(now_us)
 
     # ------------------------------------------------------------------------------------ replies
 
-    def answered(
+    def on_reply(
         self, node: str, answer: CutReply | PageUnavailable | PageInProgress, now_us: int
     ) -> None:
         if isinstance(answer, CutReply):
@@ -245,7 +245,7 @@ class HistoryClient:
         else:
             source.put_off(answer.problem, now_us)
 
-    def take_page(self, node: str, page: HistoryPage, now_us: int) -> None:
+    def on_page(self, node: str, page: HistoryPage, now_us: int) -> None:
         recall, source = self._asked.get(page.id, (None, None))
         if recall is None or source is None or source.node != node:
             return
@@ -255,12 +255,12 @@ class HistoryClient:
 
     # --------------------------------------------------------------------------------------- timers
 
-    def look_if_due(self, now_us: int) -> None:
-        if self.recalls and (now_us >= self._look_us or self._version != self._around.version()):
+    def sample_if_due(self, now_us: int) -> None:
+        if self.replays and (now_us >= self._look_us or self._version != self._around.version()):
             self.look(now_us)
 
     def next_due_us(self) -> int | None:
-        if not self.recalls:
+        if not self.replays:
             return None
         dues = [self._look_us]
         dues += [due for each in self.active if (due := each.next_due_us(self.peers)) is not None]
@@ -269,7 +269,7 @@ class HistoryClient:
 
     def left(self) -> dict[str, int]:
         return {
-            "recalls": len(self.recalls),
+            "recalls": len(self.replays),
             "pages asked for": len(self._asked),
             "bytes waiting": self._budget.bytes,
         }
@@ -278,18 +278,18 @@ class HistoryClient:
         assert len(self._asked) <= MAX_ASKED
         for peer in self.peers.values():
             peer.check_invariants()
-        for recall in self.recalls:
+        for recall in self.replays:
             recall.check_invariants()
-            assert recall.is_calm or recall in self.active
+            assert recall.is_caught_up or recall in self.active
         for number, (recall, source) in self._asked.items():
-            assert recall in self.recalls
+            assert recall in self.replays
             assert source.page in (number, 0)
 
     # ----------------------------------------------------------------------------------- internals
 
     def _add(self, wanted: HistorySelector, room: Room) -> HistoryReplay:
         recall = HistoryReplay(wanted, self.name, self._budget, self.originals)
-        self.recalls[recall] = self.active[recall] = room
+        self.replays[recall] = self.active[recall] = room
         return recall
 
     def _forget(self, now_us: int) -> None:
@@ -301,23 +301,23 @@ class HistoryClient:
         for place, (since_us, name) in enumerate(sorted(gone)):
             is_over = since_us + FORGET_US <= now_us
             if place < too_many or (
-                is_over and not any(each.awaits(name) for each in self.recalls)
+                is_over and not any(each.awaits(name) for each in self.replays)
             ):
                 del self.peers[name]
-                for recall in self.recalls:
+                for recall in self.replays:
                     recall.forget(name, now_us)
 
     def _lose(self, peer: PeerWatermarks, now_us: int) -> None:
         if peer.name == self.name:
             return
         had = dict(peer.seen)
-        for recall, room in self.recalls.items():
+        for recall, room in self.replays.items():
             recall.lose(peer, had, now_us)
             self._go_on_with(recall, room)
 
     def _go_on_with(self, recall: HistoryReplay, room: Room) -> None:
         """Mark a replay as active again unless it is finished."""
-        if not recall.is_calm:
+        if not recall.is_caught_up:
             self.has_woken = self.has_woken or recall not in self.active
             self.active[recall] = room
             recall.met.end_spell()

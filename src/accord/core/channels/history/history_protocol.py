@@ -58,7 +58,8 @@ OnAnswer = Callable[[str, str, HistoryReply, int], None]  # (child, node, reply,
 class HistoryProtocol(HistoryClient, Template):
     """History client and server of a backbone node.
 
-    `dropped` counts invalid messages. `on_answer` is called with replies for children of this node.
+    `dropped` counts invalid messages. `on_child_reply` is called with replies for children of this
+    node.
     """
 
     def __init__(self, context: Context, store: StateStore, needs: InterestTable) -> None:
@@ -69,7 +70,7 @@ class HistoryProtocol(HistoryClient, Template):
         )
         self.answers = JournalReads(self._post)
         self.orders = self.answers.orders
-        self.on_answer: OnAnswer = lambda *_: None
+        self.on_child_reply: OnAnswer = lambda *_: None
         self._roster = PeerList(self)
         self.dropped = 0
         self.sent = 0  # history events sent to other nodes
@@ -87,10 +88,10 @@ class HistoryProtocol(HistoryClient, Template):
 
     def standing(self, node: str) -> PeerState:
         has_kept = self._store.get(node, HISTORY, "") is not None
-        return PeerState(node in self._reached(), self._store.stamp(node)[0], has_kept)
+        return PeerState(node in self._reached(), self._store.version_of(node)[0], has_kept)
 
     def noted(self) -> Stamp | None:
-        return None if self._needs.has_changed() else self._store.stamp(self.name)
+        return None if self._needs.has_changed() else self._store.version_of(self.name)
 
     def needed(self, noted: Stamp) -> Stamp | None:
         return noted
@@ -106,34 +107,34 @@ class HistoryProtocol(HistoryClient, Template):
 
     # --------------------------------------------------------------------------- for its node
 
-    def has_kept(self) -> None:
+    def announce_history(self) -> None:
         """Announce that this node has history."""
         self._store.put(HISTORY, "", b"")
 
     def relay(self, child: str, node: str, question: HistoryRequest, now_us: int) -> None:
         """Relay the request of a child to `node`."""
         if isinstance(question, PageRequest) and (problem := problem_with_question(question)):
-            self.on_answer(child, node, PageUnavailable(question.id, problem), now_us)
+            self.on_child_reply(child, node, PageUnavailable(question.id, problem), now_us)
         elif node in self._reached():
             self._post(node, msgspec.structs.replace(question, child=child), now_us)
 
-    def heard(self) -> Stamp:
+    def interest_version(self) -> Stamp:
         """The version of this node's records that includes all its interests; zeros before."""
         return self.noted() or (0, 0)
 
-    def roster(self, now_us: int) -> tuple[int, Nodes]:
+    def peer_list(self, now_us: int) -> tuple[int, Nodes]:
         """The peer list for secondary nodes, and its version."""
         self._roster.ask(now_us)
         return self._roster.version, self._roster.nodes
 
     # --------------------------------------------------------------------- results of the driver
 
-    def cut_made(self, order: MakeCut, offset: int, number: int, now_us: int) -> None:
-        heard = self._store.stamp(order.to)
+    def on_cut(self, order: MakeCut, offset: int, number: int, now_us: int) -> None:
+        heard = self._store.version_of(order.to)
         made = CutReply(order.round, self.context.incarnation, offset, number, heard, order.child)
         self._post(order.to, made, now_us)
 
-    def page_made(self, order: ReadPage, page: HistoryPage, now_us: int) -> None:
+    def on_page_read(self, order: ReadPage, page: HistoryPage, now_us: int) -> None:
         self.answers.done(order)
         if order.asked.child:
             page = msgspec.structs.replace(page, child=order.asked.child)
@@ -146,12 +147,12 @@ class HistoryProtocol(HistoryClient, Template):
         )
         self.context.carry(event, [order.to], _ANYHOW)
 
-    def no_page(self, order: ReadPage, problem: str, now_us: int) -> None:
+    def on_page_failed(self, order: ReadPage, problem: str, now_us: int) -> None:
         self.answers.done(order)
         asked = order.asked
         self._post(order.to, PageUnavailable(asked.id, problem[:500], asked.child), now_us)
 
-    def page_came(self, event: Carried, now_us: int) -> None:
+    def on_page_event(self, event: Carried, now_us: int) -> None:
         """Handle a page from another node."""
         page = decode_or_none(pages, event.payload)
         if page is None:
@@ -166,14 +167,14 @@ class HistoryProtocol(HistoryClient, Template):
         if message is None:
             self.dropped += 1
         elif isinstance(message, UnicastMessage):
-            self.letters.came(neighbour, channel, message, now_us)
+            self.letters.on_message(neighbour, channel, message, now_us)
         else:
-            self.letters.got(neighbour, message)
+            self.letters.on_ack(neighbour, message)
 
     def advance(self, now_us: int) -> None:
-        self.look_if_due(now_us)
+        self.sample_if_due(now_us)
         self._roster.look_if_due(now_us)
-        self.go_on(now_us)
+        self.send_due(now_us)
         self.letters.advance(now_us)
 
     def next_due_us(self) -> int | None:
@@ -199,7 +200,7 @@ class HistoryProtocol(HistoryClient, Template):
     # --------------------------------------------------------------------------------- internals
 
     def _post(self, to: str, body: Body, now_us: int) -> None:
-        self.letters.post(to, "", encode(body), now_us)
+        self.letters.send(to, "", encode(body), now_us)
 
     def _say(self, neighbour: str, channel: str, message: UnicastMessage | HopAck) -> None:
         self.context.say(neighbour, channel, encode(message))
@@ -215,12 +216,12 @@ class HistoryProtocol(HistoryClient, Template):
                 self.answers.page_asked(origin, message, now_us)
             case CutReply() | PageUnavailable() | PageInProgress():
                 if message.child:
-                    self.on_answer(message.child, origin, message, now_us)
+                    self.on_child_reply(message.child, origin, message, now_us)
                 else:
-                    self.answered(origin, message, now_us)
+                    self.on_reply(origin, message, now_us)
 
     def _take(self, node: str, page: HistoryPage, now_us: int) -> None:
         if page.child:
-            self.on_answer(page.child, node, page, now_us)
+            self.on_child_reply(page.child, node, page, now_us)
         else:
-            self.take_page(node, page, now_us)
+            self.on_page(node, page, now_us)

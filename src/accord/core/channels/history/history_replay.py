@@ -40,14 +40,14 @@ class ReplayedEvent(msgspec.Struct, frozen=True):
     """A history event, from a page that started at `before`.
 
     `after`, on the last event of a page, is the position to resume from at its node once the client
-    has the event. With `is_again` it is a duplicate from another node, and not for the client.
+    has the event. With `is_duplicate` it is a duplicate from another node, and not for the client.
     """
 
     node: str
     event: HistoryEvent
     before: Position
     after: Position | None
-    is_again: bool = False
+    is_duplicate: bool = False
 
 
 class HistoryGap(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class HistoryReplay:
         self.needed: Stamp | None = None  # version that nodes must have to know the interest
         self.sources: dict[str, PeerReplay] = {}
         self.lived: dict[str, bool] = {}  # nodes it has been live at for long
-        self.is_calm = False  # it is live at all reachable nodes
+        self.is_caught_up = False  # it is live at all reachable nodes
         self.has_gone_live = False
         self.notices: list[HistoryGap] = []
         self.handed = 0  # history events delivered
@@ -108,7 +108,7 @@ class HistoryReplay:
 
     # ----------------------------------------------------------------------------------- events
 
-    def live(  # noqa: PLR0913 (an event has these)
+    def on_live_event(  # noqa: PLR0913 (an event has these)
         self,
         node: str,
         number: int,
@@ -119,7 +119,7 @@ class HistoryReplay:
         original: ChildEventId | None = None,
     ) -> bool:
         """Handle a live event of `node`; True if it is to be delivered now."""
-        if self.is_calm:
+        if self.is_caught_up:
             original = None  # live periods record it for all subscriptions
         if original is not None and original in self.met:
             self.dropped += 1
@@ -177,7 +177,7 @@ class HistoryReplay:
                 best = source
         return best
 
-    def waiting(self) -> tuple[int, int] | None:
+    def buffered(self) -> tuple[int, int] | None:
         """Number and bytes of buffered live events if history is complete, otherwise None."""
         phases = [each.phase for each in self.sources.values() if not each.is_missing]
         if READ not in phases or any(each in (ASKING, READING) for each in phases):
@@ -216,7 +216,7 @@ class HistoryReplay:
         if is_begun and all(
             _is_done(each, peers[each.node], now_us) for each in self.sources.values()
         ):
-            self.is_calm = True
+            self.is_caught_up = True
             for name, source in list(self.sources.items()):
                 if source.phase == LIVE:
                     self.lived[name] = True
@@ -226,7 +226,7 @@ class HistoryReplay:
         """Add a node that may have history."""
         if peer.name not in self.lived and peer.name not in self.sources:
             self.sources[peer.name] = self._begin(peer.name, now_us)
-            self.is_calm = False
+            self.is_caught_up = False
 
     def resume(self, peer: PeerWatermarks, position: Position | None, now_us: int) -> None:
         """Resume at a saved position or, if it was live, at the watermark."""
@@ -244,9 +244,9 @@ class HistoryReplay:
         source = self.sources.get(peer.name)
         if source is not None:
             source.lose(now_us, peer.safe_offset, had)
-            self.is_calm = False
+            self.is_caught_up = False
         elif self.lived.pop(peer.name, False):
-            self.is_calm = False
+            self.is_caught_up = False
             position = (peer.safe_offset, peer.safe_offset, "")
             self.sources[peer.name] = PeerReplay(peer.name, position, now_us=now_us, had=had)
         else:
@@ -286,7 +286,7 @@ class HistoryReplay:
         assert len(self._waiting) <= MAX_WAITING
         assert self._waiting_bytes == sum(each.size for each in self._waiting)
         assert self._waiting_bytes <= self._budget.bytes
-        assert not self.is_calm or all(each.is_missing for each in self.sources.values())
+        assert not self.is_caught_up or all(each.is_missing for each in self.sources.values())
         assert not self.lived.keys() & self.sources.keys()
         for name, source in self.sources.items():
             assert source.node == name

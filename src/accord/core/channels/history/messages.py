@@ -249,7 +249,7 @@ class JournalReads:
         """Release the quota of a page that was read or failed."""
         who = self._reading.pop((order.to, order.asked.child, order.asked.id), None)
         if who is not None:
-            self._shares.give_back(who)
+            self._shares.release(who)
 
     def check_invariants(self) -> None:
         assert len(self._reading) == self._shares.count

@@ -17,21 +17,21 @@ Epoch = tuple[int, str, int]  # count, sequencer, its incarnation
 OrderPosition = tuple[int, str, int, int]  # epoch, index in it
 
 NO_EPOCH: Final[Epoch] = (0, "", 0)
-MAX_PLACES: Final = 64  # per grant
+MAX_GRANT: Final = 64  # per grant
 MAX_EPOCH: Final = 1 << 61  # largest epoch accepted by a node that knows none
-FAR: Final = 1 << 32  # largest accepted jump: epochs are counted one by one
-MAX_PLACE: Final = (1 << 63) - 1  # also bounds incarnations and request numbers
+MAX_EPOCH_JUMP: Final = 1 << 32  # largest accepted jump: epochs are counted one by one
+MAX_INDEX: Final = (1 << 63) - 1  # also bounds incarnations and request numbers
 MAX_HELD: Final = 2_048  # ranges of earlier epochs: a window has no more events
 MAX_SHOWN: Final = 64  # sources per message
-MAX_LOST: Final = 4_096  # nodes
+MAX_SUSPECTED: Final = 4_096  # nodes
 
 
-def epoch_of(stamp: OrderPosition) -> Epoch:
-    return stamp[:3]
+def epoch_of(position: OrderPosition) -> Epoch:
+    return position[:3]
 
 
-def stamp_of(epoch: Epoch, place: int) -> OrderPosition:
-    return (*epoch, place)
+def position_at(epoch: Epoch, index: int) -> OrderPosition:
+    return (*epoch, index)
 
 
 class PositionRange(msgspec.Struct, frozen=True, array_like=True):
@@ -50,8 +50,8 @@ class PositionRange(msgspec.Struct, frozen=True, array_like=True):
             first = max(first, low[3] + 1)
         if epoch_of(high) == self.epoch:
             last = min(last, high[3] - 1)
-        is_after = low is None or stamp_of(self.epoch, last) > low
-        return first <= last and is_after and stamp_of(self.epoch, first) < high
+        is_after = low is None or position_at(self.epoch, last) > low
+        return first <= last and is_after and position_at(self.epoch, first) < high
 
 
 class PositionRequest(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
@@ -73,24 +73,25 @@ class PositionGrant(msgspec.Struct, frozen=True, array_like=True, tag="grant"):
 class PrepareEpoch(msgspec.Struct, frozen=True, array_like=True, tag="collect"):
     """A new epoch starts; a node that replies accepts no more positions of earlier ones.
 
-    The nodes in `lost` are excluded unless a replying node has contact with them.
+    The nodes in `suspected` are excluded unless a replying node has contact with them.
     """
 
     epoch: Epoch
-    lost: tuple[str, ...] = ()
+    suspected: tuple[str, ...] = ()
 
 
 class EpochPromise(msgspec.Struct, frozen=True, array_like=True, tag="collected"):
     """The positions a node holds from earlier epochs, and the latest epoch it had seen before.
 
-    `lost` repeats the request's; `in_touch` are those of them that the node has contact with.
+    `suspected` repeats the request's; `in_contact` are those of them that the node has contact
+    with.
     """
 
     epoch: Epoch
     latest: Epoch
     held: tuple[PositionRange, ...]
-    lost: tuple[str, ...] = ()
-    in_touch: tuple[str, ...] = ()
+    suspected: tuple[str, ...] = ()
+    in_contact: tuple[str, ...] = ()
 
 
 class CurrentEpoch(msgspec.Struct, frozen=True, array_like=True, tag="reign"):
@@ -109,17 +110,17 @@ class HolderQuery(msgspec.Struct, frozen=True, array_like=True, tag="between"):
 
 
 class HolderReply(msgspec.Struct, frozen=True, array_like=True, tag="holders"):
-    """Holders whose names come after `after`: all of them (`is_all`), or the first ones.
+    """Holders whose names come after `after`: all of them (`is_complete`), or the first ones.
 
-    The sequencer does not know the positions of earlier epochs held by nodes in `left_out`.
+    The sequencer does not know the positions of earlier epochs held by nodes in `excluded`.
     """
 
     low: OrderPosition | None
     high: OrderPosition
     after: str
     held: tuple[PositionRange, ...]
-    is_all: bool
-    left_out: tuple[str, ...] = ()
+    is_complete: bool
+    excluded: tuple[str, ...] = ()
 
 
 class PositionQuery(msgspec.Struct, frozen=True, array_like=True, tag="yours"):
@@ -144,10 +145,10 @@ class PositionVoid(msgspec.Struct, frozen=True, array_like=True, tag="void"):
     held: PositionRange
 
 
-def merged(places: Iterable[PositionRange]) -> list[PositionRange]:
+def merged(ranges: Iterable[PositionRange]) -> list[PositionRange]:
     """One range per source, incarnation and epoch, sorted."""
     found: dict[tuple[Epoch, str, int], PositionRange] = {}
-    for each in places:
+    for each in ranges:
         key = (each.epoch, each.source, each.incarnation)
         known = found.get(key, each)
         found[key] = msgspec.structs.replace(
@@ -173,9 +174,9 @@ encode: Final = msgspec.msgpack.Encoder().encode
 bodies: Final[msgspec.msgpack.Decoder[Body]] = msgspec.msgpack.Decoder(Body)
 
 
-def is_sane(body: Body, latest: Epoch = NO_EPOCH) -> bool:
+def is_plausible(body: Body, latest: Epoch = NO_EPOCH) -> bool:
     """Whether the message is plausible to a node that knows `latest`."""
-    return all(is_epoch(each, latest) for each in _epochs(body)) and _is_sound(body)
+    return all(is_epoch(each, latest) for each in _epochs(body)) and _is_valid(body)
 
 
 def is_epoch(epoch: Epoch, latest: Epoch = NO_EPOCH) -> bool:
@@ -183,12 +184,12 @@ def is_epoch(epoch: Epoch, latest: Epoch = NO_EPOCH) -> bool:
 
     An invented epoch could otherwise leave no numbers for later ones.
     """
-    most = latest[0] + FAR if latest[0] else MAX_EPOCH
-    return 0 <= epoch[0] <= most and 0 <= epoch[2] <= MAX_PLACE
+    most = latest[0] + MAX_EPOCH_JUMP if latest[0] else MAX_EPOCH
+    return 0 <= epoch[0] <= most and 0 <= epoch[2] <= MAX_INDEX
 
 
-def is_stamp(stamp: OrderPosition, latest: Epoch = NO_EPOCH) -> bool:
-    return is_epoch(epoch_of(stamp), latest) and 0 <= stamp[3] <= MAX_PLACE
+def is_valid_position(position: OrderPosition, latest: Epoch = NO_EPOCH) -> bool:
+    return is_epoch(epoch_of(position), latest) and 0 <= position[3] <= MAX_INDEX
 
 
 def _epochs(body: Body) -> list[Epoch]:
@@ -214,27 +215,27 @@ def _ends(body: HolderQuery | HolderReply) -> list[Epoch]:
     return [epoch_of(each) for each in (body.low, body.high) if each is not None]
 
 
-def _is_sound(body: Body) -> bool:
+def _is_valid(body: Body) -> bool:
     match body:
         case PositionRequest():
-            return all(0 <= each <= MAX_PLACE for each in (body.incarnation, body.request))
+            return all(0 <= each <= MAX_INDEX for each in (body.incarnation, body.request))
         case PositionGrant() | PositionQuery() | PositionPending() | PositionVoid():
-            return _is_held(body.held)
+            return _is_valid_range(body.held)
         case PrepareEpoch():
-            return len(body.lost) <= MAX_LOST
+            return len(body.suspected) <= MAX_SUSPECTED
         case EpochPromise():
-            most = max(len(body.lost), len(body.in_touch))
-            return most <= MAX_LOST and _are_held(body.held)
+            most = max(len(body.suspected), len(body.in_contact))
+            return most <= MAX_SUSPECTED and _are_valid_ranges(body.held)
         case HolderReply():
-            return len(body.left_out) <= MAX_LOST and _are_held(body.held)
+            return len(body.excluded) <= MAX_SUSPECTED and _are_valid_ranges(body.held)
         case HolderQuery():
-            return all(each is None or 0 <= each[3] <= MAX_PLACE for each in (body.low, body.high))
+            return all(each is None or 0 <= each[3] <= MAX_INDEX for each in (body.low, body.high))
     return True
 
 
-def _are_held(places: tuple[PositionRange, ...]) -> bool:
-    return len(places) <= MAX_HELD and all(map(_is_held, places))
+def _are_valid_ranges(ranges: tuple[PositionRange, ...]) -> bool:
+    return len(ranges) <= MAX_HELD and all(map(_is_valid_range, ranges))
 
 
-def _is_held(held: PositionRange) -> bool:
-    return 1 <= held.first <= held.last <= MAX_PLACE
+def _is_valid_range(held: PositionRange) -> bool:
+    return 1 <= held.first <= held.last <= MAX_INDEX

@@ -33,11 +33,11 @@ from accord.core.channels.ordering.messages import (
     PositionVoid,
     epoch_of,
 )
-from accord.core.channels.streams.source_stream import HELD_US, BufferedEvent
+from accord.core.channels.streams.source_stream import RETRY_US, BufferedEvent
 from accord.core.model.units import NEVER_US
 
-FIRST_ASK_US: Final = 100_000
-ASK_US: Final = 400_000
+FIRST_QUERY_US: Final = 100_000
+QUERY_US: Final = 400_000
 _SOURCES: Final = 4_096
 
 
@@ -47,7 +47,7 @@ class Gap:
     The sequencer lists its holders in several replies, ordered by source.
     """
 
-    __slots__ = ("after", "asked_us", "high", "is_known", "low", "outstanding")
+    __slots__ = ("after", "high", "is_known", "low", "outstanding", "queried_us")
 
     def __init__(self, low: OrderPosition | None, high: OrderPosition, now_us: int) -> None:
         self.low = low
@@ -55,29 +55,29 @@ class Gap:
         self.after = ""  # last source received so far
         self.is_known = False  # all holders have been received
         self.outstanding: list[PositionRange] = []
-        self.asked_us = now_us + FIRST_ASK_US - ASK_US
+        self.queried_us = now_us + FIRST_QUERY_US - QUERY_US
 
 
 class OrderedReceiver:
-    """Queue of waiting events by position; none waits longer than `patience_us`."""
+    """Queue of waiting events by position; none waits longer than `timeout_us`."""
 
-    def __init__(self, patience_us: int, position: OrderPosition | None = None) -> None:
+    def __init__(self, timeout_us: int, position: OrderPosition | None = None) -> None:
         self.position = position
-        self.patience_us = patience_us
-        self.held_us = NEVER_US  # when to check again whether this node has room
+        self.timeout_us = timeout_us
+        self.retry_us = NEVER_US  # when to check again whether this node has room
         self.gap: Gap | None = None
         self._waiting: dict[OrderPosition, tuple[BufferedEvent, int]] = {}  # with time of arrival
         self._heap: list[OrderPosition] = []
-        self._hurry: OrderPosition | None = None  # positions up to here wait for nothing
+        self._no_wait_through: OrderPosition | None = None  # positions up to here wait for nothing
         self._had_no_room_us = 0  # when this node last had no room
         self._incarnations: dict[str, int] = {}  # by source
 
-    def put(self, stamp: OrderPosition, kept: BufferedEvent, now_us: int) -> bool:
+    def put(self, position: OrderPosition, kept: BufferedEvent, now_us: int) -> bool:
         """Queue an event; False if it is too late or its position is taken."""
-        if stamp in self._waiting or (self.position is not None and stamp <= self.position):
+        if position in self._waiting or (self.position is not None and position <= self.position):
             return False
-        self._waiting[stamp] = (kept, now_us)
-        heappush(self._heap, stamp)
+        self._waiting[position] = (kept, now_us)
+        heappush(self._heap, position)
         return True
 
     def ready(self, now_us: int, most: int = 1 << 62) -> list[BufferedEvent]:
@@ -97,16 +97,22 @@ class OrderedReceiver:
 
     def hold(self, now_us: int) -> None:
         """Note that this node has no room; the time without room does not count as waiting."""
-        self.held_us = now_us + HELD_US if self._heap else NEVER_US
+        self.retry_us = now_us + RETRY_US if self._heap else NEVER_US
         self._had_no_room_us = now_us
 
-    def hurry(self, stamp: OrderPosition) -> None:
-        """Stop waiting before `stamp`: its source no longer waits for this member."""
-        self._hurry = stamp if self._hurry is None else max(self._hurry, stamp)
+    def stop_waiting_before(self, position: OrderPosition) -> None:
+        """Stop waiting before `position`: its source no longer waits for this member."""
+        self._no_wait_through = (
+            position if self._no_wait_through is None else max(self._no_wait_through, position)
+        )
 
-    def is_in_a_hurry(self) -> bool:
+    def must_not_wait(self) -> bool:
         """Whether the next event must be delivered without waiting."""
-        return bool(self._heap) and self._hurry is not None and self._heap[0] <= self._hurry
+        return (
+            bool(self._heap)
+            and self._no_wait_through is not None
+            and self._heap[0] <= self._no_wait_through
+        )
 
     def is_outdated(self, kept: BufferedEvent) -> bool:
         """Whether an event of a later incarnation of its source was delivered before."""
@@ -119,7 +125,7 @@ class OrderedReceiver:
         self._incarnations[source] = incarnation
         return False
 
-    def holders(self, message: HolderReply, others: Iterable[PositionRange] = ()) -> None:
+    def on_holders(self, message: HolderReply, others: Iterable[PositionRange] = ()) -> None:
         """Apply the sequencer's reply; `others` are ranges of sources that it excluded."""
         gap = self.gap
         if gap is None or gap.is_known:
@@ -127,43 +133,47 @@ class OrderedReceiver:
         if (gap.low, gap.high, gap.after) != (message.low, message.high, message.after):
             return
         gap.outstanding += message.held
-        gap.is_known = message.is_all
-        if message.is_all:
+        gap.is_known = message.is_complete
+        if message.is_complete:
             gap.outstanding += others
-        if message.held and not message.is_all:
+        if message.held and not message.is_complete:
             gap.after = message.held[-1].source
-            gap.asked_us -= ASK_US  # request the next part at once
+            gap.queried_us -= QUERY_US  # request the next part at once
 
-    def void(self, message: PositionVoid) -> None:
+    def on_void(self, message: PositionVoid) -> None:
         """Apply a source's reply: no event will arrive at these positions."""
         if self.gap is not None:
             left = [_without(held, message.held) for held in self.gap.outstanding]
             self.gap.outstanding = [held for held in left if held.first <= held.last]
 
-    def wait_less(self, is_lost: Callable[[str], bool]) -> None:
+    def skip_suspected(self, is_suspected: Callable[[str], bool]) -> None:
         """Stop waiting for suspected sources."""
         gap = self.gap
         if gap is not None:
-            gap.outstanding = [held for held in gap.outstanding if not is_lost(held.source)]
+            gap.outstanding = [held for held in gap.outstanding if not is_suspected(held.source)]
 
-    def question(self, latest: Epoch, now_us: int) -> HolderQuery | None:
+    def holder_query(self, latest: Epoch, now_us: int) -> HolderQuery | None:
         """The query to send to the sequencer now, if any."""
         gap = self.gap
-        if gap is None or gap.is_known or now_us - gap.asked_us < ASK_US:
+        if gap is None or gap.is_known or now_us - gap.queried_us < QUERY_US:
             return None
-        gap.asked_us = now_us
+        gap.queried_us = now_us
         return HolderQuery(gap.low, gap.high, latest, gap.after)
 
-    def questions(self, now_us: int) -> list[PositionRange]:
+    def position_queries(self, now_us: int) -> list[PositionRange]:
         """The ranges to query at their sources now."""
         gap = self.gap
-        if gap is None or not gap.is_known or now_us - gap.asked_us < ASK_US:
+        if gap is None or not gap.is_known or now_us - gap.queried_us < QUERY_US:
             return []
-        gap.asked_us = now_us
+        gap.queried_us = now_us
         return self._missing(gap)[:MAX_SHOWN]
 
     def next_due_us(self) -> int:
-        return self.held_us if self.gap is None else min(self.held_us, self.gap.asked_us + ASK_US)
+        return (
+            self.retry_us
+            if self.gap is None
+            else min(self.retry_us, self.gap.queried_us + QUERY_US)
+        )
 
     def leave(self) -> list[BufferedEvent]:
         """Stop waiting; return the waiting events in no particular order."""
@@ -171,8 +181,8 @@ class OrderedReceiver:
         self._waiting.clear()
         self._heap.clear()
         self.gap = None
-        self._hurry = None
-        self.held_us = NEVER_US
+        self._no_wait_through = None
+        self.retry_us = NEVER_US
         return waiting
 
     def __contains__(self, stamp: OrderPosition) -> bool:
@@ -199,7 +209,7 @@ class OrderedReceiver:
     def _has_to_wait(self, lowest: OrderPosition, now_us: int) -> bool:
         """Whether an event before `lowest` may still arrive, as far as is known."""
         since_us = max(self._waiting[lowest][1], self._had_no_room_us)
-        if self.is_in_a_hurry() or now_us - since_us >= self.patience_us:
+        if self.must_not_wait() or now_us - since_us >= self.timeout_us:
             return False
         gap = self.gap
         if gap is None or lowest > gap.high:
@@ -214,7 +224,7 @@ class OrderedReceiver:
 
 
 def _without(held: PositionRange, void: PositionRange) -> PositionRange:
-    """Remove `void` from `held`; an empty result has `first` > `last`."""
+    """Remove `on_void` from `held`; an empty result has `first` > `last`."""
     of = (held.epoch, held.source, held.incarnation)
     if of == (void.epoch, void.source, void.incarnation) and void.first <= held.first <= void.last:
         return msgspec.structs.replace(held, first=void.last + 1)

@@ -20,9 +20,9 @@ from itertools import chain, islice
 from typing import Final
 
 from accord.core.channels.ordering.messages import (
-    MAX_LOST,
-    MAX_PLACES,
+    MAX_GRANT,
     MAX_SHOWN,
+    MAX_SUSPECTED,
     Epoch,
     EpochPromise,
     HolderQuery,
@@ -36,7 +36,7 @@ from accord.core.channels.ordering.messages import (
 
 _HELD: Final = 1_024  # recent grants, also pending requests
 _SOURCES: Final = 4_096  # sources with ranges of older grants
-COLLECT_US: Final = 500_000
+PREPARE_US: Final = 500_000
 
 
 class Sequencer:
@@ -45,15 +45,15 @@ class Sequencer:
     def __init__(self, name: str, incarnation: int, now_us: int) -> None:
         self.epoch: Epoch = (0, name, incarnation)
         self.waiting: dict[str, bool] = {}  # nodes that have not promised yet
-        self.left_out: dict[str, bool] = {}  # excluded nodes; True: to be informed now
-        self._answered: dict[str, bool] = {}
-        self.asked_us = 0
+        self.excluded: dict[str, bool] = {}  # excluded nodes; True: to be informed now
+        self._promised: dict[str, bool] = {}
+        self.prepared_us = 0
         self.used_us = now_us
         self._next = 1
         self._held: deque[PositionRange] = deque()
         self._older: dict[str, list[PositionRange]] = {}  # by source, one range per epoch
         self._grants: dict[tuple[str, int], PositionGrant] = {}
-        self._wishes: dict[str, PositionRequest] = {}  # requests that came before it was ready
+        self._requests: dict[str, PositionRequest] = {}  # requests that came before it was ready
 
     @property
     def is_ready(self) -> bool:
@@ -62,142 +62,144 @@ class Sequencer:
     @property
     def is_busy(self) -> bool:
         """Whether it waits for promises or holds requests."""
-        return bool(self.waiting or self._wishes)
+        return bool(self.waiting or self._requests)
 
-    def begin(self, latest: Epoch, nodes: list[str]) -> None:
+    def start_epoch(self, latest: Epoch, nodes: list[str]) -> None:
         """Start an epoch after `latest`; all `nodes` must report positions of earlier ones."""
         self.epoch = (max(latest[0], self.epoch[0]) + 1, *self.epoch[1:])
         self.waiting = dict.fromkeys(nodes, True)
-        self.left_out = {}
-        self._answered = {}
-        self.asked_us = 0
+        self.excluded = {}
+        self._promised = {}
+        self.prepared_us = 0
         while self._held:
-            self._blur()
+            self._merge_oldest()
         self._grants.clear()
         self._next = 1
 
-    def collected(self, node: str, message: EpochPromise) -> bool:
+    def on_promise(self, node: str, message: EpochPromise) -> bool:
         """Apply a promise; False if the node has seen a later epoch than this one."""
         if message.epoch != self.epoch:
             return True
         if message.latest > self.epoch:
             return False
         was_ready = self.is_ready
-        if node in self.left_out:
-            del self.left_out[node]
+        if node in self.excluded:
+            del self.excluded[node]
             self.waiting[node] = True
         if node not in self.waiting:
             return True
         self._remember(node, [held for held in message.held if held.source == node])
         if not was_ready:
-            self.found(message.in_touch)
-        if was_ready or {*self.lost} <= {*message.lost}:
+            self.on_reachable(message.in_contact)
+        if was_ready or {*self.suspected} <= {*message.suspected}:
             del self.waiting[node]
-            self._answered[node] = True
+            self._promised[node] = True
         return True
 
-    def leave_out(self, is_lost: Callable[[str], bool]) -> None:
+    def exclude(self, is_suspected: Callable[[str], bool]) -> None:
         """Exclude suspected nodes; the others must promise again with the new exclusions."""
-        lost = [each for each in self.waiting if is_lost(each)]
+        lost = [each for each in self.waiting if is_suspected(each)]
         if lost:
-            others = self._answered | self.waiting
-            self.left_out |= dict.fromkeys(lost, False)
-            self.waiting = {each: True for each in others if each not in self.left_out}
-            self._answered = {}
-        for each, is_found in self.left_out.items():
-            self.left_out[each] = is_found and not is_lost(each)
+            others = self._promised | self.waiting
+            self.excluded |= dict.fromkeys(lost, False)
+            self.waiting = {each: True for each in others if each not in self.excluded}
+            self._promised = {}
+        for each, is_found in self.excluded.items():
+            self.excluded[each] = is_found and not is_suspected(each)
 
-    def found(self, nodes: Iterable[str]) -> None:
+    def on_reachable(self, nodes: Iterable[str]) -> None:
         """Note nodes that are reachable: wait for excluded ones again or, if ready, inform them."""
-        for each in [each for each in dict.fromkeys(nodes) if each in self.left_out]:
+        for each in [each for each in dict.fromkeys(nodes) if each in self.excluded]:
             if self.is_ready:
-                self.left_out[each] = True
+                self.excluded[each] = True
             else:
-                del self.left_out[each]
+                del self.excluded[each]
                 self.waiting[each] = True
 
     def join(self, nodes: Iterable[str]) -> None:
         """Add nodes that were unknown when the epoch began."""
-        others = [each for each in nodes if each not in self._answered | self.waiting]
-        self.left_out |= dict.fromkeys(others, False)
-        self.found(others)
+        others = [each for each in nodes if each not in self._promised | self.waiting]
+        self.excluded |= dict.fromkeys(others, False)
+        self.on_reachable(others)
 
     @property
-    def lost(self) -> tuple[str, ...]:
+    def suspected(self) -> tuple[str, ...]:
         """Excluded nodes, to be confirmed by the others."""
-        return tuple(islice(self.left_out, MAX_LOST))
+        return tuple(islice(self.excluded, MAX_SUSPECTED))
 
     @property
-    def is_asking(self) -> bool:
-        return bool(self.waiting) or any(self.left_out.values())
+    def is_preparing(self) -> bool:
+        return bool(self.waiting) or any(self.excluded.values())
 
-    def to_ask(self) -> list[str]:
+    def awaited(self) -> list[str]:
         """Nodes whose promise is awaited."""
-        return [*self.waiting, *[each for each, is_found in self.left_out.items() if is_found]]
+        return [*self.waiting, *[each for each, is_found in self.excluded.items() if is_found]]
 
-    def wish(self, source: str, ask: PositionRequest) -> None:
+    def hold_request(self, source: str, request: PositionRequest) -> None:
         """Hold a request until the sequencer is ready."""
-        if len(self._wishes) < _HELD:
-            self._wishes[source] = ask
+        if len(self._requests) < _HELD:
+            self._requests[source] = request
 
-    def take_wishes(self) -> list[tuple[str, PositionRequest]]:
+    def take_requests(self) -> list[tuple[str, PositionRequest]]:
         """Remove and return the held requests; none before it is ready."""
         if not self.is_ready:
             return []
-        wishes, self._wishes = self._wishes, {}
+        wishes, self._requests = self._requests, {}
         return list(wishes.items())
 
-    def grant(self, source: str, ask: PositionRequest, now_us: int) -> PositionGrant:
+    def grant(self, source: str, request: PositionRequest, now_us: int) -> PositionGrant:
         assert self.is_ready
         self.used_us = now_us
-        key = (source, ask.incarnation)
+        key = (source, request.incarnation)
         known = self._grants.get(key)
-        if known is not None and known.request >= ask.request:
+        if known is not None and known.request >= request.request:
             return known
-        count = max(1, min(ask.count, MAX_PLACES))
+        count = max(1, min(request.count, MAX_GRANT))
         held = PositionRange(
-            self.epoch, self._next, self._next + count - 1, source, ask.incarnation
+            self.epoch, self._next, self._next + count - 1, source, request.incarnation
         )
         self._next += count
         self._held.append(held)
         if len(self._held) > _HELD:
-            self._blur()
+            self._merge_oldest()
         while len(self._grants) >= _HELD:
             del self._grants[next(iter(self._grants))]
-        grant = self._grants[key] = PositionGrant(ask.request, held)
+        grant = self._grants[key] = PositionGrant(request.request, held)
         return grant
 
-    def holders(self, ask: HolderQuery) -> HolderReply:
+    def holders(self, query: HolderQuery) -> HolderReply:
         """Holders of the positions between two, for the next sources by name."""
         known = chain(*self._older.values(), self._held)
         found = [
-            each for each in known if each.source > ask.after and each.is_between(ask.low, ask.high)
+            each
+            for each in known
+            if each.source > query.after and each.is_between(query.low, query.high)
         ]
         sources = sorted({each.source: True for each in found})
         shown = dict.fromkeys(sources[:MAX_SHOWN], True)
         held = merged(each for each in found if each.source in shown)
         is_all = len(shown) == len(sources)
-        is_of_earlier = ask.low is None or epoch_of(ask.low) < self.epoch
-        left_out = self.lost if is_of_earlier else ()
-        return HolderReply(ask.low, ask.high, ask.after, tuple(held), is_all, left_out)
+        is_of_earlier = query.low is None or epoch_of(query.low) < self.epoch
+        left_out = self.suspected if is_of_earlier else ()
+        return HolderReply(query.low, query.high, query.after, tuple(held), is_all, left_out)
 
     def check_invariants(self) -> None:
-        assert not self.waiting.keys() & self.left_out.keys()
-        assert not self._answered.keys() & (self.waiting.keys() | self.left_out.keys())
+        assert not self.waiting.keys() & self.excluded.keys()
+        assert not self._promised.keys() & (self.waiting.keys() | self.excluded.keys())
         assert len(self._held) <= _HELD
         assert len(self._older) <= _SOURCES
         for source, older in self._older.items():
             assert older
             assert older == merged(older)
             assert all(each.source == source and each.epoch <= self.epoch for each in older)
-        assert len(self._wishes) <= _HELD
+        assert len(self._requests) <= _HELD
         last = 0
         for held in self._held:
             assert held.epoch == self.epoch
             assert last < held.first <= held.last < self._next
             last = held.last
 
-    def _blur(self) -> None:
+    def _merge_oldest(self) -> None:
         """Merge the oldest grant into the range of its source."""
         held = self._held.popleft()
         older = self._older.get(held.source, ())
@@ -205,9 +207,9 @@ class Sequencer:
         current = [each for each in older if each.incarnation >= held.incarnation]
         self._remember(held.source, [*current, held])
 
-    def _remember(self, source: str, places: list[PositionRange]) -> None:
+    def _remember(self, source: str, ranges: list[PositionRange]) -> None:
         self._older.pop(source, None)
-        if places:
+        if ranges:
             while len(self._older) >= _SOURCES:
                 del self._older[next(iter(self._older))]
-            self._older[source] = merged(places)
+            self._older[source] = merged(ranges)

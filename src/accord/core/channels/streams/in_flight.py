@@ -12,34 +12,34 @@ from typing import Final
 
 from accord.core.model.bounded import FairQuota
 
-ENOUGH: Final = 65_536
-ENOUGH_BYTES: Final = 256 << 20
+MAX_EVENTS: Final = 65_536
+MAX_BYTES: Final = 256 << 20
 _MORE: Final = 2  # hard limit, for publishers that were not paused in time
 
 
 class InFlightBudget:
     """Number and bytes of unconfirmed events by channel."""
 
-    def __init__(self, most: int = ENOUGH, most_bytes: int = ENOUGH_BYTES) -> None:
-        self._shares = FairQuota(most, most_bytes)
+    def __init__(self, most: int = MAX_EVENTS, most_bytes: int = MAX_BYTES) -> None:
+        self._quota = FairQuota(most, most_bytes)
 
     @property
     def total(self) -> tuple[int, int]:
-        return self._shares.count, self._shares.bytes
+        return self._quota.count, self._quota.bytes
 
     def of(self, channel: str) -> tuple[int, int]:
-        return self._shares.held(channel)
+        return self._quota.held(channel)
 
     def has_room(self, channel: str) -> bool:
         is_free = self.of(channel)[0] == 0 and not self.is_overfull()
-        return is_free or self._shares.has_room(channel)
+        return is_free or self._quota.has_room(channel)
 
     def is_overfull(self) -> bool:
-        shares = self._shares
+        shares = self._quota
         return shares.count >= _MORE * shares.most or shares.bytes >= _MORE * shares.most_bytes
 
-    def settle(self, channel: str, count: int, size: int) -> None:
+    def set_usage(self, channel: str, count: int, size: int) -> None:
         """Set a channel's usage."""
         held, held_bytes = self.of(channel)
         if (count, size) != (held, held_bytes):
-            self._shares.change(channel, count - held, size - held_bytes)
+            self._quota.change(channel, count - held, size - held_bytes)

@@ -16,75 +16,77 @@ from accord.core.channels.streams.source_stream import SourceStream, StreamCheck
 from accord.core.channels.streams.stream_relay import QUIET_US
 from accord.core.model.bounded import find_evictable
 
-MOST: Final = 16_384
+MAX_STREAMS: Final = 16_384
 _MORE: Final = 8  # as many checkpoints as streams
-_LOOKED_AT: Final = 16  # candidates for eviction per call
+_SCANNED: Final = 16  # candidates for eviction per call
 
 
 class InboundStreams(dict[tuple[str, str], SourceStream]):
     """Streams by channel and source, in order of last use or examination.
 
-    `past` holds the checkpoints of evicted streams.
+    `checkpoints` holds the checkpoints of evicted streams.
     """
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MAX_STREAMS) -> None:
         super().__init__()
-        self.past: dict[tuple[str, str], StreamCheckpoint] = {}
+        self.checkpoints: dict[tuple[str, str], StreamCheckpoint] = {}
         self._most = most
 
-    def hear(self, channel: str, key: StreamId, base: int, now_us: int) -> SourceStream | None:
+    def get_or_create(
+        self, channel: str, key: StreamId, window_base: int, now_us: int
+    ) -> SourceStream | None:
         """Get or create a source's stream, perhaps with another key; None if there is no room."""
         place = (channel, key.source)
         known = self.pop(place, None)
         if known is None:
-            past = self.past.get(place)
+            past = self.checkpoints.get(place)
             if past is not None and past.key.is_after(key):
                 return None
             if len(self) >= self._most and not self._make_room(now_us):
                 return None
-            known = SourceStream(channel, key, base, now_us)
-            past = self.past.pop(place, None)
+            known = SourceStream(channel, key, window_base, now_us)
+            past = self.checkpoints.pop(place, None)
             if past is not None and past.key == key:
-                known.go_on(past)
+                known.restore(past)
         self[place] = known
         return known
 
-    def forget(self, stream: SourceStream) -> None:
+    def evict(self, stream: SourceStream) -> None:
         """Replace a stream by its checkpoint."""
         place = (stream.channel, stream.key.source)
         del self[place]
-        while len(self.past) >= _MORE * self._most:
-            del self.past[next(iter(self.past))]
-        self.past[place] = stream.past()
+        while len(self.checkpoints) >= _MORE * self._most:
+            del self.checkpoints[next(iter(self.checkpoints))]
+        self.checkpoints[place] = stream.checkpoint()
 
-    def forget_past(self, nodes: Container[str]) -> None:
+    def prune_checkpoints(self, nodes: Container[str]) -> None:
         """Drop the checkpoints of sources that are not in `nodes`."""
-        for place in [each for each in self.past if each[1] not in nodes]:
-            del self.past[place]
+        for place in [each for each in self.checkpoints if each[1] not in nodes]:
+            del self.checkpoints[place]
 
-    def left(self, is_member: Callable[[str], bool]) -> None:
-        """Clear `is_wanted` where this node left: events that pass meanwhile are not missed."""
+    def on_left(self, is_member: Callable[[str], bool]) -> None:
+        """Clear `was_member` where this node left: events that pass meanwhile are not missed."""
         for stream in self.values():
-            stream.is_wanted = stream.is_wanted and is_member(stream.channel)
-        for place, past in self.past.items():
-            if past.is_wanted and not is_member(place[0]):
-                self.past[place] = past._replace(is_wanted=False)
+            stream.was_member = stream.was_member and is_member(stream.channel)
+        for place, past in self.checkpoints.items():
+            if past.was_member and not is_member(place[0]):
+                self.checkpoints[place] = past._replace(was_member=False)
 
     def check_invariants(self) -> None:
         assert len(self) <= self._most
-        assert len(self.past) <= _MORE * self._most
+        assert len(self.checkpoints) <= _MORE * self._most
         for place, stream in self.items():
             assert place == (stream.channel, stream.key.source)
-            assert place not in self.past
+            assert place not in self.checkpoints
             stream.check_invariants()
 
     def _make_room(self, now_us: int) -> bool:
         def is_free(stream: SourceStream) -> bool:
-            is_quiet = not stream.lacks() and now_us - stream.heard_us >= QUIET_US
-            return is_quiet or stream.has_nothing_to_do()
+            is_quiet = not stream.is_incomplete() and now_us - stream.received_us >= QUIET_US
+            return is_quiet or stream.is_idle()
 
-        place = find_evictable(self, is_free, _LOOKED_AT)
+        place = find_evictable(self, is_free, _SCANNED)
         if place is None:
             return False
-        self.forget(self[place])
+        self.evict(self[place])
         return True

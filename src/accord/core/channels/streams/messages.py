@@ -23,15 +23,15 @@ class StreamId(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StreamState(msgspec.Struct, frozen=True, array_like=True):
-    """The sender's view of a stream: all below `base` is confirmed, `top` is the last number.
+    """State of a stream at its sender: all below `window_base` is confirmed, up to `top` sent.
 
-    `turn` counts the trees that the source has chosen for the stream; `digest` is the latest.
+    `tree_epoch` counts the trees that the source has chosen for the stream; `digest` is the latest.
     """
 
     key: StreamId
-    base: int
-    top: int
-    turn: int
+    window_base: int
+    last_sent: int
+    tree_epoch: int
     digest: Digest
     tree: Tree | None = None
 
@@ -41,18 +41,18 @@ class StreamHeader(msgspec.Struct, frozen=True, array_like=True):
 
     state: StreamState
     deadline_us: int = 0
-    stamp: Stamp | None = None
+    position: Stamp | None = None
 
 
 class StreamHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag="sync"):
     """Down the tree: the extent of the stream; the receiver replies with an `Ack`.
 
-    `said_us` is the sender's clock; `took_us` is the response time it has measured recently.
+    `sent_us` is the sender's clock; `response_us` is the response time it has measured recently.
     """
 
     state: StreamState
-    said_us: int = 0
-    took_us: int = 0
+    sent_us: int = 0
+    response_us: int = 0
 
 
 class Nack(msgspec.Struct, frozen=True, array_like=True, tag="nack"):
@@ -65,13 +65,13 @@ class Nack(msgspec.Struct, frozen=True, array_like=True, tag="nack"):
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
     """One hop towards the source: cumulative acks of the sender and all nodes beyond it.
 
-    `base` is the sender's. `said_us` echoes the `StreamHeartbeat` being answered, or is 0.
+    `window_base` is the sender's. `sent_us` echoes the `StreamHeartbeat` being answered, or is 0.
     """
 
     key: StreamId
-    base: int
-    through: dict[str, int]
-    said_us: int = 0
+    window_base: int
+    acked_through: dict[str, int]
+    echo_us: int = 0
 
 
 class Have(msgspec.Struct, frozen=True, array_like=True, tag="have"):
@@ -86,5 +86,5 @@ Message = StreamHeartbeat | Nack | Ack | Have
 NOTHING: Final = StreamState(StreamId("", 0, 0), 1, 0, 0, b"")  # until the event is sent
 
 encode: Final = msgspec.msgpack.Encoder().encode
-notes: Final = msgspec.msgpack.Decoder(StreamHeader)
+headers: Final = msgspec.msgpack.Decoder(StreamHeader)
 messages: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)

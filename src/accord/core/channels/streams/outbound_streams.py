@@ -13,22 +13,22 @@ from accord.core.channels.streams.messages import StreamId
 from accord.core.channels.streams.stream_sender import StreamSender
 from accord.core.model.bounded import find_evictable
 
-MOST: Final = 16_384
-_TELLING: Final = 1_024  # idle streams kept for dropped members
-_LOOKED_AT: Final = 64
+MAX_STREAMS: Final = 16_384
+_MAX_UNACKED: Final = 1_024  # idle streams kept for dropped members
+_SCANNED: Final = 64
 
 
 class OutboundStreams(dict[str, StreamSender]):
     """Senders by channel, in order of last use or examination."""
 
-    def __init__(self, node: str, incarnation: int, most: int = MOST) -> None:
+    def __init__(self, node: str, incarnation: int, most: int = MAX_STREAMS) -> None:
         super().__init__()
         self._node = node
         self._incarnation = incarnation
         self._most = most
         self._serial = 0
 
-    def use(self, channel: str, now_us: int) -> StreamSender:
+    def get_or_create(self, channel: str, now_us: int) -> StreamSender:
         sender = self.pop(channel, None)
         if sender is None:
             if len(self) >= self._most:
@@ -40,11 +40,11 @@ class OutboundStreams(dict[str, StreamSender]):
         self[channel] = sender
         return sender
 
-    def forget_idle(self, now_us: int) -> None:
+    def expire_idle(self, now_us: int) -> None:
         idle = [each for each in self.values() if each.is_idle(now_us)]
-        telling = [each for each in idle if each.is_to_tell()]
+        telling = [each for each in idle if each.has_unacked()]
         telling.sort(key=lambda each: each.used_us)
-        for sender in [each for each in idle if not each.is_to_tell()] + telling[:-_TELLING]:
+        for sender in [each for each in idle if not each.has_unacked()] + telling[:-_MAX_UNACKED]:
             del self[sender.stream.channel]
 
     def check_invariants(self) -> None:
@@ -53,10 +53,10 @@ class OutboundStreams(dict[str, StreamSender]):
             sender.check_invariants()
 
     def _make_room(self) -> None:
-        channel = find_evictable(self, _is_free, _LOOKED_AT)
+        channel = find_evictable(self, _is_free, _SCANNED)
         if channel is not None:
             del self[channel]
 
 
 def _is_free(sender: StreamSender) -> bool:
-    return sender.is_done() and not sender.is_to_tell() and not sender.stream.paces
+    return sender.is_confirmed() and not sender.has_unacked() and not sender.stream.heartbeats

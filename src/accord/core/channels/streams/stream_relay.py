@@ -24,7 +24,7 @@ from accord.core.channels.streams.messages import (
     encode,
 )
 from accord.core.channels.streams.source_stream import (
-    MAX_ASKED,
+    MAX_NACKED,
     BufferedEvent,
     HeartbeatBackoff,
     SourceStream,
@@ -40,7 +40,7 @@ _ACK_US: Final = 40_000
 _MERGE_US: Final = 15_000
 _MANY: Final = 64  # events after which an ack is sent at once
 _MIN_SYNC_US: Final = 80_000
-_REMIND_US: Final = 2_000_000  # even to a neighbour whose events all wait for its link
+_MAX_SILENCE_US: Final = 2_000_000  # even to a neighbour whose events all wait for its link
 
 
 class StreamRelay:
@@ -49,204 +49,212 @@ class StreamRelay:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.trees = KnownTrees(context.name)
-        self.answering = ResponseTimes()
+        self.response_times = ResponseTimes()
 
-    def follow(self, neighbour: str, stream: SourceStream, state: StreamState, now_us: int) -> None:
+    def adopt_tree(
+        self, neighbour: str, stream: SourceStream, state: StreamState, now_us: int
+    ) -> None:
         """Switch to the tree that the source has chosen last."""
         if state.tree is not None:
             if problem_with_tree(state.tree) or state.tree.digest() != state.digest:
                 return
             self.trees.learn(state.tree, state.digest, now_us)
             self.trees.confirm(neighbour, state.digest, now_us)
-            self._say(neighbour, stream.channel, Have(state.digest))
-        is_known = self.trees.next_to(state.digest, now_us) is not None
+            self._send(neighbour, stream.channel, Have(state.digest))
+        is_known = self.trees.neighbours(state.digest, now_us) is not None
         if not is_known:
-            self._say(neighbour, stream.channel, Have(state.digest, is_missing=True))
-        is_other = state.turn > stream.turn or not stream.parent
+            self._send(neighbour, stream.channel, Have(state.digest, is_missing=True))
+        is_other = state.tree_epoch > stream.tree_epoch or not stream.parent
         if is_other:
-            stream.turn = state.turn
+            stream.tree_epoch = state.tree_epoch
             stream.parent = neighbour  # until the tree is known
             stream.digest = state.digest
-            stream.paces.clear()
-            stream.in_vain = 0
-            stream.nack_us = min(stream.nack_us, now_us) if stream.lacks() else NEVER_US
-        if is_known and state.turn == stream.turn:
-            stream.parent = self.trees.towards(stream.digest, stream.key.source) or neighbour
+            stream.heartbeats.clear()
+            stream.failed_nacks = 0
+            stream.nack_us = min(stream.nack_us, now_us) if stream.is_incomplete() else NEVER_US
+        if is_known and state.tree_epoch == stream.tree_epoch:
+            stream.parent = self.trees.next_hop(stream.digest, stream.key.source) or neighbour
         if is_other or neighbour == stream.parent:
-            stream.heard_us = now_us
+            stream.received_us = now_us
         if is_known:
-            self.watch_over(stream, now_us, is_other=is_other)
+            self.start_heartbeats(stream, now_us, is_new_tree=is_other)
 
-    def watch_over(self, stream: SourceStream, now_us: int, *, is_other: bool) -> None:
+    def start_heartbeats(self, stream: SourceStream, now_us: int, *, is_new_tree: bool) -> None:
         """Start heartbeats to neighbours that may lack events, at once if the tree has changed."""
-        for each in self.trees.next_to(stream.digest, now_us) or ():
-            is_watched = each == stream.parent or each in stream.paces
-            if not is_watched and not self._is_complete(stream, each, stream.top):
-                pause_us = self._sync_us(each, now_us)
-                stream.paces[each] = HeartbeatBackoff(
-                    now_us if is_other else now_us + pause_us, pause_us
+        for each in self.trees.neighbours(stream.digest, now_us) or ():
+            is_watched = each == stream.parent or each in stream.heartbeats
+            if not is_watched and not self._is_complete(stream, each, stream.last_sent):
+                pause_us = self._heartbeat_us(each, now_us)
+                stream.heartbeats[each] = HeartbeatBackoff(
+                    now_us if is_new_tree else now_us + pause_us, pause_us
                 )
 
-    def spread(
+    def forward(
         self, stream: SourceStream, number: int, kept: BufferedEvent, origin: str, now_us: int
     ) -> None:
         """Forward an event to all neighbours farther from its source."""
-        for each in self.trees.next_to(stream.digest, now_us) or ():
+        for each in self.trees.neighbours(stream.digest, now_us) or ():
             if each not in (origin, stream.parent):
-                self._pass_on(each, stream, number, kept, now_us)
+                self._send_event(each, stream, number, kept, now_us)
 
-    def came(self, stream: SourceStream, now_us: int) -> None:
+    def on_event(self, stream: SourceStream, now_us: int) -> None:
         """Schedule the acknowledgement of an event that has arrived."""
         stream.unacked += 1
         due_us = now_us if stream.unacked >= _MANY else now_us + _ACK_US
         stream.ack_us = min(stream.ack_us, due_us)
-        stream.seek(now_us)
+        stream.schedule_nack(now_us)
 
-    def synced(
+    def on_heartbeat(
         self, neighbour: str, stream: SourceStream, message: StreamHeartbeat, now_us: int
     ) -> None:
         """Handle a heartbeat; it is acknowledged at once."""
-        stream.seek(now_us)
+        stream.schedule_nack(now_us)
         stream.ack_us = now_us
-        self.answering.told(neighbour, message.took_us, now_us)
+        self.response_times.on_report(neighbour, message.response_us, now_us)
         if neighbour == stream.parent:
-            stream.asked_us = message.said_us
+            stream.echo_us = message.sent_us
 
-    def asked(self, neighbour: str, stream: SourceStream, message: Nack, now_us: int) -> None:
+    def on_nack(self, neighbour: str, stream: SourceStream, message: Nack, now_us: int) -> None:
         """Retransmit the events that a neighbour lacks."""
-        left = MAX_ASKED
-        ranges = message.ranges[:MAX_ASKED]
-        if any(first < stream.base for first, _ in ranges):
-            self._tell_base(neighbour, stream, now_us)
+        left = MAX_NACKED
+        ranges = message.ranges[:MAX_NACKED]
+        if any(first < stream.window_base for first, _ in ranges):
+            self._announce_base(neighbour, stream, now_us)
         for first, last in ranges:
-            begin = max(first, stream.base)
-            for number in range(begin, min(last + 1, stream.top + 1, begin + left)):
+            begin = max(first, stream.window_base)
+            for number in range(begin, min(last + 1, stream.last_sent + 1, begin + left)):
                 kept = stream.events.get(number)
-                if kept is not None and not self._is_waiting(neighbour, stream, number):
+                if kept is not None and not self._is_queued(neighbour, stream, number):
                     left -= 1
-                    self._pass_on(neighbour, stream, number, kept, now_us)
+                    self._send_event(neighbour, stream, number, kept, now_us)
 
-    def acknowledged(self, neighbour: str, stream: SourceStream, message: Ack, now_us: int) -> None:
+    def on_ack(self, neighbour: str, stream: SourceStream, message: Ack, now_us: int) -> None:
         """Merge an acknowledgement and schedule passing it on."""
-        if message.said_us:
-            self.answering.answered(neighbour, message.said_us, now_us)
+        if message.echo_us:
+            self.response_times.on_reply(neighbour, message.echo_us, now_us)
         beyond = self.trees.beyond(stream.digest, neighbour)
-        is_news = stream.report(message.through, beyond)
-        if message.base > stream.bases.get(neighbour, 0):
-            stream.bases[neighbour] = message.base
-        if self._is_complete(stream, neighbour, stream.top):
-            stream.paces.pop(neighbour, None)
+        is_news = stream.merge_acks(message.acked_through, beyond)
+        if message.window_base > stream.bases.get(neighbour, 0):
+            stream.bases[neighbour] = message.window_base
+        if self._is_complete(stream, neighbour, stream.last_sent):
+            stream.heartbeats.pop(neighbour, None)
         elif is_news:
-            pause_us = self._sync_us(neighbour, now_us)
-            stream.paces[neighbour] = HeartbeatBackoff(now_us + pause_us, pause_us)
+            pause_us = self._heartbeat_us(neighbour, now_us)
+            stream.heartbeats[neighbour] = HeartbeatBackoff(now_us + pause_us, pause_us)
         if is_news and stream.parent:
             stream.ack_us = min(stream.ack_us, now_us + _MERGE_US)
 
-    def tend(self, stream: SourceStream, now_us: int) -> None:
+    def run_due(self, stream: SourceStream, now_us: int) -> None:
         """Run expired timers of a stream."""
         if stream.nack_us <= now_us:
-            self._nack(stream, now_us)
+            self._send_nack(stream, now_us)
         if stream.ack_us <= now_us:
-            self._ack(stream, now_us)
-        if stream.parent and now_us - stream.heard_us >= QUIET_US:
-            stream.paces.clear()
-        for neighbour, pace in list(stream.paces.items()):
+            self._send_ack(stream, now_us)
+        if stream.parent and now_us - stream.received_us >= QUIET_US:
+            stream.heartbeats.clear()
+        for neighbour, pace in list(stream.heartbeats.items()):
             if pace.due_us > now_us:
                 continue
-            if self._is_complete(stream, neighbour, stream.top):
-                del stream.paces[neighbour]
+            if self._is_complete(stream, neighbour, stream.last_sent):
+                del stream.heartbeats[neighbour]
                 continue
-            pace.slow_down(now_us)
-            top = self._last_sent(neighbour, stream)
-            if now_us - pace.said_us >= _REMIND_US or self._is_to_tell(stream, neighbour, top):
-                pace.said_us = now_us
+            pace.back_off(now_us)
+            top = self._sent_through(neighbour, stream)
+            if now_us - pace.sent_us >= _MAX_SILENCE_US or self._needs_heartbeat(
+                stream, neighbour, top
+            ):
+                pace.sent_us = now_us
                 state = self._state_for(neighbour, stream, top, now_us)
-                took_us = self.answering.took_us(neighbour, now_us)
-                self._say(neighbour, stream.channel, StreamHeartbeat(state, now_us, took_us))
+                took_us = self.response_times.estimate_us(neighbour, now_us)
+                self._send(neighbour, stream.channel, StreamHeartbeat(state, now_us, took_us))
 
-    def _tell_base(self, neighbour: str, stream: SourceStream, now_us: int) -> None:
+    def _announce_base(self, neighbour: str, stream: SourceStream, now_us: int) -> None:
         """Schedule a heartbeat to a neighbour that requests events below the base."""
-        if neighbour in (self.trees.next_to(stream.digest, now_us) or ()):
+        if neighbour in (self.trees.neighbours(stream.digest, now_us) or ()):
             stream.bases.pop(neighbour, None)
-            stream.paces[neighbour] = HeartbeatBackoff(now_us, self._sync_us(neighbour, now_us))
+            stream.heartbeats[neighbour] = HeartbeatBackoff(
+                now_us, self._heartbeat_us(neighbour, now_us)
+            )
 
-    def _pass_on(
+    def _send_event(
         self, neighbour: str, stream: SourceStream, number: int, kept: BufferedEvent, now_us: int
     ) -> None:
-        state = self._state_for(neighbour, stream, stream.top, now_us)
+        state = self._state_for(neighbour, stream, stream.last_sent, now_us)
         event = msgspec.structs.replace(
             kept.event,
             number=number,
             deadline_us=0,  # checked on delivery: a stream has no holes
             age_us=kept.event.age_us + now_us - kept.at_us,
-            note=encode(msgspec.structs.replace(kept.note, state=state)),
+            note=encode(msgspec.structs.replace(kept.header, state=state)),
         )
         self.context.pass_on(neighbour, event)
-        pause_us = self._sync_us(neighbour, now_us)
-        stream.paces[neighbour] = HeartbeatBackoff(now_us + pause_us, pause_us, said_us=now_us)
+        pause_us = self._heartbeat_us(neighbour, now_us)
+        stream.heartbeats[neighbour] = HeartbeatBackoff(now_us + pause_us, pause_us, sent_us=now_us)
 
     def _state_for(
         self, neighbour: str, stream: SourceStream, top: int, now_us: int
     ) -> StreamState:
         tree = self.trees.to_attach(neighbour, stream.digest, now_us)
-        return StreamState(stream.key, stream.base, top, stream.turn, stream.digest, tree)
+        return StreamState(
+            stream.key, stream.window_base, top, stream.tree_epoch, stream.digest, tree
+        )
 
-    def _last_sent(self, neighbour: str, stream: SourceStream) -> int:
+    def _sent_through(self, neighbour: str, stream: SourceStream) -> int:
         """The last event that is no longer queued for the link."""
-        number = stream.top
-        while number >= stream.base and self._is_waiting(neighbour, stream, number):
+        number = stream.last_sent
+        while number >= stream.window_base and self._is_queued(neighbour, stream, number):
             number -= 1
         return number
 
-    def _is_to_tell(self, stream: SourceStream, neighbour: str, top: int) -> bool:
+    def _needs_heartbeat(self, stream: SourceStream, neighbour: str, top: int) -> bool:
         """Whether the neighbour may lack events up to `top`, those not queued for its link.
 
         If all events are queued no heartbeat is needed: each event carries the stream's state.
         """
-        if top == stream.top:
+        if top == stream.last_sent:
             return True
-        return top >= stream.base and not self._is_complete(stream, neighbour, top)
+        return top >= stream.window_base and not self._is_complete(stream, neighbour, top)
 
-    def _is_waiting(self, neighbour: str, stream: SourceStream, number: int) -> bool:
+    def _is_queued(self, neighbour: str, stream: SourceStream, number: int) -> bool:
         return self.context.is_waiting(neighbour, stream.channel, stream.key.source, number)
 
     def _is_complete(self, stream: SourceStream, neighbour: str, top: int) -> bool:
         """Whether a neighbour and all nodes beyond it have everything up to `top`."""
-        if stream.bases.get(neighbour, 0) < stream.base:
+        if stream.bases.get(neighbour, 0) < stream.window_base:
             return False
         reports = stream.reports
         return all(
             reports.get(each, -1) >= top for each in self.trees.beyond(stream.digest, neighbour)
         )
 
-    def _nack(self, stream: SourceStream, now_us: int) -> None:
+    def _send_nack(self, stream: SourceStream, now_us: int) -> None:
         ranges = stream.missing()
         if ranges:
-            self._say(stream.parent, stream.channel, Nack(stream.key, ranges))
-            pause_us = self.answering.pause_us(stream.parent, now_us)
-            stream.sought(max(3 * self._latency_us(stream.parent), pause_us), now_us)
+            self._send(stream.parent, stream.channel, Nack(stream.key, ranges))
+            pause_us = self.response_times.retransmit_us(stream.parent, now_us)
+            stream.back_off_nack(max(3 * self._latency_us(stream.parent), pause_us), now_us)
         else:
             stream.nack_us = NEVER_US
 
-    def _ack(self, stream: SourceStream, now_us: int) -> None:
+    def _send_ack(self, stream: SourceStream, now_us: int) -> None:
         stream.ack_us = NEVER_US
         stream.unacked = 0
-        through = {self.context.name: stream.done}
-        for each in self.trees.next_to(stream.digest, now_us) or ():
+        through = {self.context.name: stream.acked_through}
+        for each in self.trees.neighbours(stream.digest, now_us) or ():
             if each != stream.parent:
                 for node in self.trees.beyond(stream.digest, each):
                     if node in stream.reports:
                         through[node] = stream.reports[node]
-        ack = Ack(stream.key, stream.base, through, stream.asked_us)
-        stream.asked_us = 0
-        self._say(stream.parent, stream.channel, ack)
+        ack = Ack(stream.key, stream.window_base, through, stream.echo_us)
+        stream.echo_us = 0
+        self._send(stream.parent, stream.channel, ack)
 
-    def _sync_us(self, neighbour: str, now_us: int) -> int:
+    def _heartbeat_us(self, neighbour: str, now_us: int) -> int:
         pause_us = 3 * self._latency_us(neighbour) + _ACK_US
-        return max(_MIN_SYNC_US, pause_us, self.answering.pause_us(neighbour, now_us))
+        return max(_MIN_SYNC_US, pause_us, self.response_times.retransmit_us(neighbour, now_us))
 
     def _latency_us(self, neighbour: str) -> int:
         return self.context.map.latency_us(self.context.name, neighbour) or 0
 
-    def _say(self, neighbour: str, channel: str, message: Message) -> None:
+    def _send(self, neighbour: str, channel: str, message: Message) -> None:
         self.context.say(neighbour, channel, encode(message))

@@ -51,8 +51,8 @@ class StreamSender:
         self.members: dict[str, MemberProgress] = {}
         self.backlog: deque[tuple[Carried, StreamHeader, int]] = deque()
         self.used_us = now_us
-        self.seen = (-1, -1)  # versions of members and map it was last adapted to
-        self.patience_us = 0  # from the channel's definition at that time
+        self.versions = (-1, -1)  # versions of members and map it was last adapted to
+        self.stall_timeout_us = 0  # from the channel's definition at that time
         self._bytes = 0  # in the window
         self._backlog_bytes = 0
 
@@ -67,12 +67,12 @@ class StreamSender:
         """How many of the events fit into the window now."""
         return fitting(events, len(self.stream.events), self._bytes)
 
-    def put(self, event: Carried, note: StreamHeader, now_us: int) -> bool:
+    def put(self, event: Carried, header: StreamHeader, now_us: int) -> bool:
         """Queue an event; False at the hard limit."""
         self.used_us = now_us
         if self._is_overfull():
             return False
-        self.backlog.append((event, note, now_us))
+        self.backlog.append((event, header, now_us))
         self._backlog_bytes += size_of(event)
         return True
 
@@ -85,19 +85,19 @@ class StreamSender:
             self._backlog_bytes -= size_of(event)
             self._bytes += size_of(event)
             for progress in self.members.values():
-                if progress.acked >= stream.top:
+                if progress.acked >= stream.last_sent:
                     progress.since_us = now_us
-            number = stream.top + 1
+            number = stream.last_sent + 1
             stream.put(number, BufferedEvent(event, note, came_us), _ANY)
-            if note.stamp is not None:
-                stream.held_back[note.stamp] = number  # until delivered at this node, too
+            if note.position is not None:
+                stream.undelivered[note.position] = number  # until delivered at this node, too
             stream.ready()
             numbers.append(number)
         return numbers
 
     def set_members(self, members: tuple[str, ...], now_us: int) -> list[Carried]:
         """Set the members to wait for; return events that dropped members miss."""
-        base = self.stream.base
+        base = self.stream.window_base
         wanted = dict.fromkeys(members, True)
         for gone in [each for each in self.members if each not in wanted]:
             del self.members[gone]
@@ -116,11 +116,11 @@ class StreamSender:
                 progress.since_us = now_us
                 progress.is_dropped = False  # it misses what is below the base
         waited_for = [each.acked for each in self.members.values() if not each.is_dropped]
-        base = max(stream.base, min([stream.done, *waited_for]) + 1)
+        base = max(stream.window_base, min([stream.acked_through, *waited_for]) + 1)
         given_up = [each.acked for each in self.members.values() if each.is_dropped]
         lacked = min(given_up, default=base) + 1  # first number that a dropped member lacks
         missed = []
-        for number in range(stream.base, base):
+        for number in range(stream.window_base, base):
             event = stream.events[number].event
             self._bytes -= size_of(event)
             if number >= lacked:
@@ -128,14 +128,16 @@ class StreamSender:
         stream.advance_base(base)
         return missed
 
-    def laggards(self, patience_us: int, away: Mapping[str, int], now_us: int) -> list[str]:
-        """Members without progress for the timeout, also counting the time they were `away`."""
+    def slow_members(
+        self, timeout_us: int, unreachable: Mapping[str, int], now_us: int
+    ) -> list[str]:
+        """Members without progress for the timeout, including the time they were `unreachable`."""
         return [
             member
             for member, progress in self.members.items()
             if not progress.is_dropped
-            and progress.acked < self.stream.top
-            and now_us - min(progress.since_us, away.get(member, now_us)) >= patience_us
+            and progress.acked < self.stream.last_sent
+            and now_us - min(progress.since_us, unreachable.get(member, now_us)) >= timeout_us
         ]
 
     def drop(self, member: str, now_us: int) -> list[Carried]:
@@ -143,38 +145,38 @@ class StreamSender:
         self.members[member].is_dropped = True
         return self.advance(now_us)
 
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether any member is waited for."""
         return any(not each.is_dropped for each in self.members.values())
 
-    def is_to_tell(self) -> bool:
+    def has_unacked(self) -> bool:
         """Whether some member has not acknowledged the top of the stream."""
-        return any(each.acked < self.stream.top for each in self.members.values())
+        return any(each.acked < self.stream.last_sent for each in self.members.values())
 
-    def notes_after(self, number: int) -> list[StreamHeader]:
+    def headers_after(self, number: int) -> list[StreamHeader]:
         """Headers of all unconfirmed events after that number."""
         events = self.stream.events.items()
-        window = [kept.note for each, kept in events if each > number]
+        window = [kept.header for each, kept in events if each > number]
         return window + [note for _, note, _ in self.backlog]
 
-    def waiting(self) -> list[int]:
+    def unconfirmed(self) -> list[int]:
         """The `event` numbers of events that some member may lack."""
         window = [kept.event.event for kept in self.stream.events.values()]
         return window + [event.event for event, _, _ in self.backlog]
 
-    def is_done(self) -> bool:
+    def is_confirmed(self) -> bool:
         """Whether all events are confirmed."""
         return not self.stream.events and not self.backlog
 
     def is_idle(self, now_us: int) -> bool:
-        return self.is_done() and now_us - self.used_us >= IDLE_US
+        return self.is_confirmed() and now_us - self.used_us >= IDLE_US
 
     def check_invariants(self) -> None:
         self.stream.check_invariants()
         stream = self.stream
-        assert stream.through == stream.top
+        assert stream.received_through == stream.last_sent
         assert len(self.backlog) <= _MORE * _BACKLOG
-        assert len(stream.events) == stream.top - stream.base + 1
+        assert len(stream.events) == stream.last_sent - stream.window_base + 1
         assert self._bytes == sum(size_of(kept.event) for kept in stream.events.values())
         assert self._backlog_bytes == sum(size_of(event) for event, _, _ in self.backlog)
 
@@ -206,11 +208,11 @@ _HALF_US: Final = 5_000_000  # half-life of an estimate
 
 
 class _Learnt(NamedTuple):
-    took_us: int
+    response_us: int
     at_us: int
 
     def now(self, now_us: int) -> int:
-        return int(self.took_us * 0.5 ** (max(now_us - self.at_us, 0) / _HALF_US))
+        return int(self.response_us * 0.5 ** (max(now_us - self.at_us, 0) / _HALF_US))
 
 
 _NOTHING: Final = _Learnt(0, 0)
@@ -221,31 +223,31 @@ class ResponseTimes:
 
     def __init__(self) -> None:
         self._measured: dict[str, _Learnt] = {}
-        self._told: dict[str, _Learnt] = {}
+        self._reported: dict[str, _Learnt] = {}
 
-    def answered(self, neighbour: str, asked_us: int, now_us: int) -> None:
-        took_us = _within(now_us - asked_us)
+    def on_reply(self, neighbour: str, sent_us: int, now_us: int) -> None:
+        took_us = _within(now_us - sent_us)
         if neighbour in self._measured:
-            usual_us = self.took_us(neighbour, now_us)
+            usual_us = self.estimate_us(neighbour, now_us)
             took_us = usual_us + (took_us - usual_us) // _SHARE
         self._measured[neighbour] = _Learnt(took_us, now_us)
 
-    def told(self, neighbour: str, took_us: int, now_us: int) -> None:
+    def on_report(self, neighbour: str, response_us: int, now_us: int) -> None:
         """Store the response time that a neighbour has measured for its own requests."""
-        self._told[neighbour] = _Learnt(_within(took_us), now_us)
+        self._reported[neighbour] = _Learnt(_within(response_us), now_us)
 
-    def took_us(self, neighbour: str, now_us: int) -> int:
+    def estimate_us(self, neighbour: str, now_us: int) -> int:
         """Current estimate of the response time."""
         return self._measured.get(neighbour, _NOTHING).now(now_us)
 
-    def pause_us(self, neighbour: str, now_us: int) -> int:
+    def retransmit_us(self, neighbour: str, now_us: int) -> int:
         """Time to wait before a retransmission."""
-        told_us = self._told.get(neighbour, _NOTHING).now(now_us)
-        return max(self.took_us(neighbour, now_us), told_us) * 3 // 2
+        told_us = self._reported.get(neighbour, _NOTHING).now(now_us)
+        return max(self.estimate_us(neighbour, now_us), told_us) * 3 // 2
 
-    def forget(self, nodes: Container[str]) -> None:
+    def prune(self, nodes: Container[str]) -> None:
         """Drop neighbours that are not in `nodes`."""
-        for known in (self._measured, self._told):
+        for known in (self._measured, self._reported):
             for neighbour in [each for each in known if each not in nodes]:
                 del known[neighbour]
 

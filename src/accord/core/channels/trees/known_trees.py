@@ -20,11 +20,11 @@ _CONFIRMED: Final = 16_384
 
 
 class _Known:
-    __slots__ = ("around", "beyond", "tree", "used_us")
+    __slots__ = ("adjacency", "beyond", "tree", "used_us")
 
     def __init__(self, tree: Tree, now_us: int) -> None:
         self.tree = tree
-        self.around = tree.around()
+        self.adjacency = tree.adjacency()
         self.beyond: dict[str, list[str]] = {}
         self.used_us = now_us
 
@@ -49,13 +49,13 @@ class KnownTrees:
         self._known[digest] = _Known(tree, now_us)
         self._nodes += more
 
-    def next_to(self, digest: Digest, now_us: int) -> tuple[str, ...] | None:
+    def neighbours(self, digest: Digest, now_us: int) -> tuple[str, ...] | None:
         """Tree neighbours of this node; None if the tree is unknown."""
         known = self._known.get(digest)
         if known is None:
             return None
         known.used_us = now_us
-        return known.around.get(self._name, ())
+        return known.adjacency.get(self._name, ())
 
     def beyond(self, digest: Digest, neighbour: str) -> list[str]:
         """All nodes whose path from here starts with that neighbour."""
@@ -67,17 +67,17 @@ class KnownTrees:
             beyond = known.beyond[neighbour] = self._walk(known, neighbour)
         return beyond
 
-    def towards(self, digest: Digest, node: str) -> str:
+    def next_hop(self, digest: Digest, node: str) -> str:
         """The next hop to a node on the tree; "" if there is none."""
         known = self._known.get(digest)
-        around = () if known is None else known.around.get(self._name, ())
+        around = () if known is None else known.adjacency.get(self._name, ())
         return next((each for each in around if node in self.beyond(digest, each)), "")
 
     def _walk(self, known: _Known, neighbour: str) -> list[str]:
         found = [neighbour]
         came = {self._name: True, neighbour: True}
         for node in found:  # breadth first: `found` grows during the loop
-            for each in known.around.get(node, ()):
+            for each in known.adjacency.get(node, ()):
                 if each not in came:
                     came[each] = True
                     found.append(each)
@@ -100,11 +100,11 @@ class KnownTrees:
                 del self._confirmed[next(iter(self._confirmed))]
             self._confirmed[neighbour, digest] = now_us
 
-    def lack(self, neighbour: str, digest: Digest) -> None:
+    def unconfirm(self, neighbour: str, digest: Digest) -> None:
         """Record that the neighbour does not have the tree."""
         self._confirmed.pop((neighbour, digest), None)
 
-    def forget(self, now_us: int) -> None:
+    def expire(self, now_us: int) -> None:
         """Expire unused trees and acknowledgements."""
         for digest, known in list(self._known.items()):
             if now_us - known.used_us >= IDLE_US:

@@ -28,7 +28,7 @@ from typing import Final
 import msgspec
 
 from accord.core.overlay.link_state import LinkStateMap
-from accord.core.overlay.state_messages import is_name
+from accord.core.overlay.state_messages import is_valid_name
 
 FACTOR: Final = 1.5
 DOWN: Final = 1 << 44
@@ -46,7 +46,7 @@ def graph_of(net: LinkStateMap) -> Graph:
     for source, target, link in net.links():
         length = max(1, 2 * link.latency_us)
         back = net.link(target, source)
-        if link.counts and back is not None:
+        if link.is_usable and back is not None:
             length = max(1, link.latency_us + back.latency_us)
         else:
             length += DOWN
@@ -127,7 +127,7 @@ class Tree(msgspec.Struct, frozen=True, array_like=True):
     def digest(self) -> Digest:
         return blake2b(msgspec.msgpack.encode(self), digest_size=8).digest()
 
-    def around(self) -> dict[str, tuple[str, ...]]:
+    def adjacency(self) -> dict[str, tuple[str, ...]]:
         """Neighbours of each node."""
         found: dict[str, list[str]] = {name: [] for name in self.nodes}
         for place, parent in enumerate(self.parents, start=1):
@@ -147,7 +147,7 @@ def problem_with_tree(tree: Tree) -> str | None:
     """Return why the tree is invalid, or None."""
     if not 0 < len(tree.nodes) <= MAX_NODES:
         return f"expected 1 to {MAX_NODES} nodes, got {len(tree.nodes)}"
-    if not all(map(is_name, tree.nodes)):
+    if not all(map(is_valid_name, tree.nodes)):
         return "expected names of nodes"
     if len(dict.fromkeys(tree.nodes)) != len(tree.nodes):
         return "expected each node once"
@@ -197,7 +197,7 @@ class OfficialTree:
             reachable = sorted(self._map.distances(self._name).costs) or [self._name]
             root = reachable[0]
             self._tree = build_tree(spanner(graph_of(self._map), self._factor), root, reachable)
-            self._next_to = self._tree.around().get(self._name, ())
+            self._next_to = self._tree.adjacency().get(self._name, ())
         return self._tree
 
     def next_to(self) -> tuple[str, ...]:

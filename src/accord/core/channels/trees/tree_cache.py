@@ -21,13 +21,13 @@ _Key = tuple[str, tuple[str, ...], float]
 class CachedTree:
     """A tree, and the version of the map for which it was last valid."""
 
-    __slots__ = ("digest", "grown_us", "missing", "tree", "version")
+    __slots__ = ("built_us", "digest", "missing", "tree", "version")
 
     def __init__(self, tree: Tree, members: tuple[str, ...], version: int, now_us: int) -> None:
         self.tree = tree
         self.digest: Digest = tree.digest()
         self.version = version
-        self.grown_us = now_us
+        self.built_us = now_us
         known = dict.fromkeys(tree.nodes, True)
         self.missing = tuple(each for each in members if each not in known)
 
@@ -36,7 +36,7 @@ class TreeCache:
     """Trees by root, members and stretch factor, and spanners by factor."""
 
     def __init__(self, net: LinkStateMap) -> None:
-        self.grown = 0  # trees computed so far
+        self.built = 0  # trees computed so far
         self._map = net
         self._trees: dict[_Key, CachedTree] = {}
         self._spanners: dict[float, Graph] = {}
@@ -46,10 +46,10 @@ class TreeCache:
         """The tree from `root` over all `members` reachable from there."""
         key = (root, members, factor)
         known = self._trees.get(key)
-        if known is not None and self._is_good(known, now_us):
+        if known is not None and self._is_usable(known, now_us):
             known.version = self._map.version
             return known
-        self.grown += 1
+        self.built += 1
         tree = build_tree(self._spanner(factor), root, members)
         self._trees.pop(key, None)
         while len(self._trees) >= _TREES:
@@ -57,15 +57,15 @@ class TreeCache:
         grown = self._trees[key] = CachedTree(tree, members, self._map.version, now_us)
         return grown
 
-    def known(self, root: str, members: tuple[str, ...], factor: float) -> Tree | None:
+    def cached(self, root: str, members: tuple[str, ...], factor: float) -> Tree | None:
         """The cached tree, without computing or refreshing it."""
         grown = self._trees.get((root, members, factor))
         return None if grown is None else grown.tree
 
-    def forget(self, now_us: int) -> None:
+    def expire(self, now_us: int) -> None:
         """Expire trees that were not requested since they were due for recomputation."""
         for key, grown in list(self._trees.items()):
-            if now_us - grown.grown_us >= 2 * REFRESH_US:
+            if now_us - grown.built_us >= 2 * REFRESH_US:
                 del self._trees[key]
 
     def __len__(self) -> int:
@@ -77,8 +77,8 @@ class TreeCache:
             assert grown.tree.nodes[0] == root
             assert all(each in grown.tree.nodes or each in grown.missing for each in members)
 
-    def _is_good(self, grown: CachedTree, now_us: int) -> bool:
-        if now_us - grown.grown_us >= REFRESH_US:
+    def _is_usable(self, grown: CachedTree, now_us: int) -> bool:
+        if now_us - grown.built_us >= REFRESH_US:
             return False
         if grown.version == self._map.version:
             return True
