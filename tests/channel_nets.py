@@ -13,14 +13,14 @@ from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.interests import Interest
 from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.route_manager import Requirement
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 
 LATENCY_US = 10_000
 CHANNEL = "chat"
 
 
-def event(text: str, channel: str = CHANNEL, **more: Any) -> Carried:
-    return Carried("", 0, 0, (), channel, text.encode(), **more)
+def event(text: str, channel: str = CHANNEL, **more: Any) -> TransitEvent:
+    return TransitEvent("", 0, 0, (), channel, text.encode(), **more)
 
 
 class FakeContext:
@@ -31,7 +31,7 @@ class FakeContext:
         self.incarnation = incarnation
         self.map = LinkStateMap()
         self.got: list[str] = []
-        self.delivered: list[Carried] = []
+        self.delivered: list[TransitEvent] = []
         self.lost: list[str] = []
         self.room = 1 << 62  # for so many events
         self.waiting: set[tuple[str, str, str, int]] = set()  # for their links
@@ -41,27 +41,29 @@ class FakeContext:
     def neighbours(self) -> list[str]:
         return self.map.neighbours(self.name)
 
-    def say(self, neighbour: str, channel: str, body: bytes) -> None:
+    def send_message(self, neighbour: str, channel: str, body: bytes) -> None:
         self._net.send(self.name, neighbour, (channel, body))
 
-    def pass_on(self, neighbour: str, event: Carried) -> None:
+    def forward(self, neighbour: str, event: TransitEvent) -> None:
         self._net.send(self.name, neighbour, event)
 
-    def is_waiting(self, neighbour: str, channel: str, source: str, number: int) -> bool:
+    def is_queued(self, neighbour: str, channel: str, source: str, number: int) -> bool:
         return (neighbour, channel, source, number) in self.waiting
 
-    def carry(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
+    def send_routed(
+        self, event: TransitEvent, destinations: list[str], requirement: Requirement
+    ) -> None:
         raise NotImplementedError
 
-    def takes(self, channel: str) -> bool:  # noqa: ARG002
+    def can_accept(self, channel: str) -> bool:  # noqa: ARG002
         return self.room > 0
 
-    def deliver(self, event: Carried) -> None:
+    def deliver(self, event: TransitEvent) -> None:
         self.room -= 1
         self.got.append(event.payload.decode())
         self.delivered.append(event)
 
-    def lose(self, event: Carried, cause: str, count: int = 1) -> None:  # noqa: ARG002
+    def report_dropped(self, event: TransitEvent, cause: str, count: int = 1) -> None:  # noqa: ARG002
         self.lost += [cause] * count
 
     def definition(self, channel: str) -> ChannelDefinition | None:  # noqa: ARG002
@@ -136,7 +138,7 @@ class Net:
         del self.nodes[name]
 
     def publish(self, name: str, text: str, **more: Any) -> None:
-        self.nodes[name].published(event(text, **more), [], self.definition, self.now_us)
+        self.nodes[name].on_published(event(text, **more), [], self.definition, self.now_us)
 
     def send(self, source: str, target: str, message: Any) -> None:
         self.sent.append((source, target, message))
@@ -171,11 +173,11 @@ class Net:
         node = self.nodes.get(target)
         if node is None:
             return
-        if isinstance(message, Carried):
-            node.carried(source, message, self.now_us)
+        if isinstance(message, TransitEvent):
+            node.on_event(source, message, self.now_us)
         else:
             channel, body = message
-            node.said(source, channel, body, self.now_us)
+            node.on_message(source, channel, body, self.now_us)
 
     def _tell(self, name: str, member: str) -> None:
         for watcher in self.contexts[name].watchers:

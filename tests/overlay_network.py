@@ -15,7 +15,7 @@ from accord.core.overlay.interests import Interest
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Message, Overlay
 from accord.core.overlay.route_manager import Requirement
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.overlay.status import NetStatus
 from accord.core.overlay.status_snapshot import net_status
 
@@ -66,7 +66,7 @@ class OverlayNetwork:
         required = Requirement()
         if found is not None:
             required = Requirement(found.max_delay_us, found.paths, found.resiliency)
-        overlay.publish(Carried("", 0, 0, (), channel, b"x", qos=qos), [target], required)
+        overlay.publish(TransitEvent("", 0, 0, (), channel, b"x", qos=qos), [target], required)
 
     def run(self, until: Callable[[], bool], *, most_s: int = 60) -> None:
         """Until something is so; it has to be some time."""

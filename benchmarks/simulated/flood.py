@@ -8,10 +8,10 @@ import msgspec
 
 from accord.core.channels.template import Context, Template
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.duplicate_filter import Duplicates
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.duplicate_filter import DuplicateFilter
+from accord.core.overlay.signalling import TransitEvent
 
-_decoder: Final = msgspec.msgpack.Decoder(Carried)
+_decoder: Final = msgspec.msgpack.Decoder(TransitEvent)
 
 
 class Flood(Template):
@@ -22,11 +22,11 @@ class Flood(Template):
         self.copies = 0
         self.bytes = 0
         self._published = 0
-        self._duplicates = Duplicates()
+        self._duplicates = DuplicateFilter()
 
-    def published(
+    def on_published(
         self,
-        event: Carried,
+        event: TransitEvent,
         destinations: list[str],  # noqa: ARG002
         definition: ChannelDefinition,  # noqa: ARG002
         now_us: int,  # noqa: ARG002
@@ -36,7 +36,7 @@ class Flood(Template):
         self._duplicates.is_new(sent.source, 0, sent.number)
         self._pass_on("", event.channel, msgspec.msgpack.encode(sent))
 
-    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
+    def on_message(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
         event = _decoder.decode(body)
         if self._duplicates.is_new(event.source, 0, event.number):
             self.context.deliver(event)
@@ -45,6 +45,6 @@ class Flood(Template):
     def _pass_on(self, origin: str, channel: str, body: bytes) -> None:
         for neighbour in self.context.neighbours():
             if neighbour != origin:
-                self.context.say(neighbour, channel, body)
+                self.context.send_message(neighbour, channel, body)
                 self.copies += 1
                 self.bytes += len(body)

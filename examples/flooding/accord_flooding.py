@@ -16,14 +16,14 @@ import msgspec
 
 from accord.templates import (
     BEST_EFFORT,
-    ONCE,
-    Carried,
+    NO_DUPLICATES,
     ChannelDefinition,
     Check,
     Context,
-    Duplicates,
+    DuplicateFilter,
     Members,
     Template,
+    TransitEvent,
     whole_number,
 )
 
@@ -31,18 +31,18 @@ FAR: Final = 16
 
 
 class Flooded(Template):
-    promises: ClassVar[tuple[str, ...]] = (ONCE, BEST_EFFORT)
+    promises: ClassVar[tuple[str, ...]] = (NO_DUPLICATES, BEST_EFFORT)
     options: ClassVar[Mapping[str, Check]] = {"hops": whole_number(1, 255)}
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.members = Members(context.watch)
-        self._seen = Duplicates()
+        self._seen = DuplicateFilter()
         self._number = 0
 
-    def published(
+    def on_published(
         self,
-        event: Carried,
+        event: TransitEvent,
         destinations: list[str],  # noqa: ARG002 - the others are on the way to them
         definition: ChannelDefinition,
         now_us: int,  # noqa: ARG002
@@ -57,25 +57,25 @@ class Flooded(Template):
         self._seen.is_new(event.source, event.incarnation, event.number)
         self._spread(event, "", hops_of(definition))
 
-    def carried(self, neighbour: str, event: Carried, now_us: int) -> None:  # noqa: ARG002
-        if len(event.note) != 1 or event.source == self.context.name:
+    def on_event(self, neighbour: str, event: TransitEvent, now_us: int) -> None:  # noqa: ARG002
+        if len(event.header) != 1 or event.source == self.context.name:
             return
         if not self._seen.is_new(event.source, event.incarnation, event.number):
             return
         if self.members.has(event.channel, self.context.name):
             self.context.deliver(event)
-        self._spread(event, neighbour, event.note[0] - 1)
+        self._spread(event, neighbour, event.header[0] - 1)
 
     def check_invariants(self) -> None:
         self.members.check_invariants()
         self._seen.check_invariants()
 
-    def _spread(self, event: Carried, origin: str, hops: int) -> None:
+    def _spread(self, event: TransitEvent, origin: str, hops: int) -> None:
         if hops > 0:
-            event = msgspec.structs.replace(event, note=bytes((hops,)))
+            event = msgspec.structs.replace(event, header=bytes((hops,)))
             for neighbour in self.context.neighbours():
                 if neighbour != origin:
-                    self.context.pass_on(neighbour, event)
+                    self.context.forward(neighbour, event)
 
 
 def hops_of(definition: ChannelDefinition) -> int:

@@ -1,18 +1,21 @@
-"""What the author of a template builds on; `accord.sim.check_template` tries it out.
+"""The interface for authors of templates; `accord.sim.check_template` tests one.
 
-from accord.templates import Carried, ChannelDefinition, Template
+from accord.templates import ChannelDefinition, Template, TransitEvent
 
 class Mine(Template):
-    def published(self, event, destinations, definition, now_us): ...
+    def on_published(self, event, destinations, definition, now_us): ...
 """
+
+import warnings
+from typing import Any, Final
 
 from accord.core.channels.members import Members
 from accord.core.channels.rendezvous import Rendezvous
 from accord.core.channels.template import (
-    ALL,
     BEST_EFFORT,
+    COMPLETE,
     IN_ORDER,
-    ONCE,
+    NO_DUPLICATES,
     SAME_ORDER,
     Check,
     Context,
@@ -23,25 +26,40 @@ from accord.core.channels.template import (
 )
 from accord.core.channels.trees.tree import OfficialTree
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.duplicate_filter import Duplicates
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.duplicate_filter import DuplicateFilter
+from accord.core.overlay.signalling import TransitEvent
 
 __all__ = [
-    "ALL",
     "BEST_EFFORT",
+    "COMPLETE",
     "IN_ORDER",
-    "ONCE",
+    "NO_DUPLICATES",
     "SAME_ORDER",
-    "Carried",
     "ChannelDefinition",
     "Check",
     "Context",
-    "Duplicates",
+    "DuplicateFilter",
     "Members",
     "OfficialTree",
     "Rendezvous",
     "Template",
+    "TransitEvent",
     "number",
     "one_of",
     "whole_number",
 ]
+
+_RENAMED: Final = {
+    "ALL": "COMPLETE",
+    "ONCE": "NO_DUPLICATES",
+    "Carried": "TransitEvent",
+    "Duplicates": "DuplicateFilter",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    new = _RENAMED[name]
+    warnings.warn(f"accord.templates.{name} is now {new}", DeprecationWarning, stacklevel=2)
+    return globals()[new]

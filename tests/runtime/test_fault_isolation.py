@@ -11,7 +11,7 @@ from tests.runtime.test_overlay_service import in_two_nodes, net_of, node, until
 
 import accord
 from accord.core.channels.template import Context, Template
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.runtime.fault_isolation import FAILED, FaultIsolation
 from accord.runtime.logs import get_log
 from accord.runtime.node import Node
@@ -44,7 +44,7 @@ def test_an_event_that_can_not_be_handed_over_comes_once(
             net = net_of(a)
             arrived = net.bridge.on_event
 
-            def poisoned(event: Carried) -> None:
+            def poisoned(event: TransitEvent) -> None:
                 if event.payload == b"poison":
                     raise BrokenError
                 arrived(event)
@@ -52,7 +52,7 @@ def test_an_event_that_can_not_be_handed_over_comes_once(
             net.bridge.on_event = poisoned  # type: ignore[method-assign]
             async with client.subscribe("uav") as events:
                 for payload in (b"poison", b"poison", b"sane"):
-                    net.overlay.deliveries.append(Carried("b", 1, 1, (), "uav", payload))
+                    net.overlay.deliveries.append(TransitEvent("b", 1, 1, (), "uav", payload))
                 net.turn()
                 assert not net.overlay.deliveries
                 assert (await anext(events)).payload == b"sane"
@@ -111,7 +111,7 @@ def test_a_part_of_the_node_that_fails_keeps_no_other_from_its_turn() -> None:
 
 
 class Failing(Template):
-    def published(self, *_: object) -> None:
+    def on_published(self, *_: object) -> None:
         raise BrokenError
 
 

@@ -25,7 +25,7 @@ from accord.core.channels.history.peer_replay import Position
 from accord.core.model.channels import filter_selects
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.router.fan_out import RouterSubscription
 from accord.core.router.message import Message
 from accord.sim.machine import Publication, Start, Wish, number_of
@@ -133,10 +133,10 @@ class Host:
     def now_us(self) -> int:
         raise NotImplementedError
 
-    def came(self, event: Carried) -> None:
+    def came(self, event: TransitEvent) -> None:
         """An event of another node is about to be handed over."""
         self.source, self.numbered = event.source, event.event
-        self.original = (event.origin, event.original) if event.origin else None
+        self.original = (event.child, event.child_number) if event.child else None
         self.asker.on_live_event(
             event.source, event.incarnation, event.event, self.now_us, original=self.original
         )

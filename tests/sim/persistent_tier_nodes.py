@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from accord.core.channels.history.messages import HistoryReply
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.router.message import Message
 from accord.core.tiers.messages import (
     DownstreamEvent,
@@ -23,8 +23,8 @@ from tests.sim.persistent_nodes import Ground, Host, PersistentNode
 from tests.sim.tier_nodes import BackboneNode, SecondaryNode, is_child
 
 _parcel: Final[
-    msgspec.msgpack.Decoder[Carried | DownstreamEvent | UpstreamEvent | RelayedHistoryReply]
-] = msgspec.msgpack.Decoder(Carried | DownstreamEvent | UpstreamEvent | RelayedHistoryReply)
+    msgspec.msgpack.Decoder[TransitEvent | DownstreamEvent | UpstreamEvent | RelayedHistoryReply]
+] = msgspec.msgpack.Decoder(TransitEvent | DownstreamEvent | UpstreamEvent | RelayedHistoryReply)
 
 
 class ParentNode(PersistentNode, BackboneNode):
@@ -46,7 +46,7 @@ class ParentNode(PersistentNode, BackboneNode):
     def _answer(self, child: str, node: str, answer: HistoryReply, now_us: int) -> None:  # noqa: ARG002
         self.parent.on_history_reply(child, RelayedHistoryReply(node, answer))
 
-    def publish_event(self, event: Carried, *, is_echoed: bool) -> int | None:
+    def publish_event(self, event: TransitEvent, *, is_echoed: bool) -> int | None:
         if not self.channels.has_room(event.channel):
             return None
         has_come = self.children.has_seen(event)
@@ -54,7 +54,7 @@ class ParentNode(PersistentNode, BackboneNode):
         if has_come and is_ordered:
             return 0
         publication = self.ground.sent[number_of(event.payload)]
-        original = (event.origin, event.original)
+        original = (event.child, event.child_number)
         if has_come:
             self.number += 1
         else:
@@ -70,8 +70,8 @@ class ParentNode(PersistentNode, BackboneNode):
             self._publish_here(own, is_echoed=is_echoed)
         return own.event
 
-    def came(self, event: Carried) -> None:
-        if event.origin and self.children.has_seen(event):  # by another parent
+    def came(self, event: TransitEvent) -> None:
+        if event.child and self.children.has_seen(event):  # by another parent
             self.asker.on_live_event(event.source, event.incarnation, event.event, self.now_us)
         else:
             super().came(event)

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from accord.core.channels.channels import SHIPPED
 from accord.core.channels.reliable import Reliable
-from accord.core.channels.template import ALL, ONCE, SAME_ORDER, Context, Template
+from accord.core.channels.template import COMPLETE, NO_DUPLICATES, SAME_ORDER, Context, Template
 from accord.core.channels.total_order import TotalOrder
 from accord.core.channels.tree_multicast import SingleSource, Unreliable
 from accord.core.channels.trees.tree import Graph
 from accord.core.channels.trees.tree_cache import TreeCache
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.sim import RunFailedError, check_template
 from accord.sim.faults import NodeDown, NodeUp, Timed
 from accord.sim.run_outcome import Outcome
@@ -80,10 +80,10 @@ class _Forgetful(Reliable):
 
 
 class _Repeating(SingleSource):
-    promises = (ONCE,)
+    promises = (NO_DUPLICATES,)
 
-    def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
-        super().carried(neighbour, event, now_us)
+    def on_event(self, neighbour: str, event: TransitEvent, now_us: int) -> None:
+        super().on_event(neighbour, event, now_us)
         if self.members.has(event.channel, self.context.name):
             self.context.deliver(event)
 
@@ -97,35 +97,35 @@ class _Hasty(SingleSource):
 class _Hoarding(Template):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.kept: list[Carried] = []
+        self.kept: list[TransitEvent] = []
 
-    def published(
+    def on_published(
         self,
-        event: Carried,
+        event: TransitEvent,
         destinations: list[str],  # noqa: ARG002
         definition: ChannelDefinition,  # noqa: ARG002
         now_us: int,  # noqa: ARG002
     ) -> None:
         self.kept.append(event)
 
-    def left(self) -> dict[str, int]:
+    def retained_state(self) -> dict[str, int]:
         return {"events": len(self.kept)}
 
 
 class _Lazy(SingleSource):
     """Loses more than links do."""
 
-    def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
+    def on_event(self, neighbour: str, event: TransitEvent, now_us: int) -> None:
         if event.number % 3:
-            super().carried(neighbour, event, now_us)
+            super().on_event(neighbour, event, now_us)
 
 
 class _Leaky(Unreliable):
     """Loses a tenth of what links let through."""
 
-    def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
+    def on_event(self, neighbour: str, event: TransitEvent, now_us: int) -> None:
         if (event.number + ord(self.context.name[-1])) % 10:
-            super().carried(neighbour, event, now_us)
+            super().on_event(neighbour, event, now_us)
 
 
 class _Cheap(TreeCache):
@@ -149,7 +149,7 @@ class _Roundabout(SingleSource):
 
 
 class _Silent(Template):
-    promises = (ALL,)
+    promises = (COMPLETE,)
 
 
 @pytest.mark.parametrize(
@@ -186,10 +186,10 @@ def test_who_loses_a_little_more_or_takes_detours_is_found_out(
 
 
 class _Raising(SingleSource):
-    def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
+    def on_event(self, neighbour: str, event: TransitEvent, now_us: int) -> None:
         if event.number == 3:
             raise KeyError("beyond repair")
-        super().carried(neighbour, event, now_us)
+        super().on_event(neighbour, event, now_us)
 
 
 def test_who_raises_an_exception_is_found_out() -> None:

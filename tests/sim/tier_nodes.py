@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.policy.policies import Entity, Policies
 from accord.core.policy.policy_set import PolicySet
 from accord.core.predicates.predicate import parse
@@ -31,8 +31,8 @@ from accord.sim.node import OverlayNode, _Event, recording_subscriber
 CHILD: Final = "x"  # how the names of secondary nodes begin
 ANSWERS: Final = "to/"
 
-_parcel: Final[msgspec.msgpack.Decoder[Carried | DownstreamEvent | UpstreamEvent]] = (
-    msgspec.msgpack.Decoder(Carried | DownstreamEvent | UpstreamEvent)
+_parcel: Final[msgspec.msgpack.Decoder[TransitEvent | DownstreamEvent | UpstreamEvent]] = (
+    msgspec.msgpack.Decoder(TransitEvent | DownstreamEvent | UpstreamEvent)
 )
 _encode: Final = msgspec.msgpack.Encoder().encode
 
@@ -86,7 +86,7 @@ class BackboneNode(OverlayNode):
     def directory_version(self) -> int:
         return self.children.directory_version()
 
-    def publish_event(self, event: Carried, *, is_echoed: bool) -> int | None:
+    def publish_event(self, event: TransitEvent, *, is_echoed: bool) -> int | None:
         if event.channel == FEEDBACK:
             self._bring(event, is_again=not self.children.is_new(event))
             return event.event
@@ -102,7 +102,7 @@ class BackboneNode(OverlayNode):
             self.channels.publish(event, nodes, self._now_us)
         return event.event
 
-    def _bring(self, event: Carried, *, is_again: bool = False) -> None:
+    def _bring(self, event: TransitEvent, *, is_again: bool = False) -> None:
         """An answer that has to find its node."""
         node = _answered(event)
         nodes = [] if node == self.name else self.answering.destinations(node)
@@ -110,7 +110,7 @@ class BackboneNode(OverlayNode):
             self._answered_here(event)
         self.answering.send(event, nodes, "room", self._now_us)
 
-    def _answered_here(self, event: Carried) -> None:
+    def _answered_here(self, event: TransitEvent) -> None:
         """An answer that has found its node, or a parent of it."""
         node = _answered(event)
         if node == self.name:
@@ -120,7 +120,7 @@ class BackboneNode(OverlayNode):
         else:
             self.parent.put(node, event, self._now_us, is_in_order=False)
 
-    def _publish_here(self, event: Carried, *, is_echoed: bool) -> None:
+    def _publish_here(self, event: TransitEvent, *, is_echoed: bool) -> None:
         self._route(_message(event, self._now_us))
         nodes = list(self.remotes.interested)
         self.remotes.interested.clear()
@@ -128,7 +128,7 @@ class BackboneNode(OverlayNode):
         if nodes:
             self.channels.publish(event, nodes, self._now_us)
 
-    def _give(self, event: Carried, children: list[str]) -> None:
+    def _give(self, event: TransitEvent, children: list[str]) -> None:
         is_in_order = self.channels.is_in_order(event.channel)
         for child in children:
             self.parent.put(child, event, self._now_us, is_in_order=is_in_order)
@@ -295,11 +295,11 @@ class SecondaryNode:
         self.router.publish(message, way)
 
 
-def carried(publication: Publication) -> Carried:
+def carried(publication: Publication) -> TransitEvent:
     channel, block = publication.channel, publication.attributes
     if channel.startswith(ANSWERS):
         channel, block = FEEDBACK, {"to": channel.removeprefix(ANSWERS)}
-    return Carried(
+    return TransitEvent(
         "",
         0,
         0,
@@ -314,13 +314,13 @@ def carried(publication: Publication) -> Carried:
     )
 
 
-def _answered(event: Carried) -> str:
+def _answered(event: TransitEvent) -> str:
     """The node that an answer is for."""
     node: str = msgspec.msgpack.decode(event.block)["to"]
     return node
 
 
-def _message(event: Carried, now_us: int) -> Message:
+def _message(event: TransitEvent, now_us: int) -> Message:
     channel = event.channel
     if channel == FEEDBACK:
         channel = ANSWERS + _answered(event)

@@ -6,7 +6,7 @@ from typing import Any
 
 from accord.core.overlay.interests import Interest
 from accord.core.overlay.options import OverlayOptions
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.quality.overlay_negotiation import TierNegotiation
 from accord.core.tiers.child import Child
 from accord.core.tiers.messages import ChannelLookup, ChannelLookupReply, TierOptions
@@ -33,7 +33,7 @@ class NoEvents:
     def on_interest(self, child: str, key: str, need: Interest | None) -> None:
         pass
 
-    def publish_event(self, event: Carried, *, is_echoed: bool) -> int | None:  # noqa: ARG002
+    def publish_event(self, event: TransitEvent, *, is_echoed: bool) -> int | None:  # noqa: ARG002
         return 0
 
     def unconfirmed(self, channel: str) -> list[int]:  # noqa: ARG002

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from accord.core.monitoring.counters import Counters
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.runtime.logs import Log
 
 FAILED: Final = "could not be handed over"
@@ -37,7 +37,7 @@ class FaultIsolation:
             self._log.failure(what, error, **fields)
 
     def deliver(
-        self, events: list[Carried], hand: Callable[[Carried], None], counters: Counters
+        self, events: list[TransitEvent], hand: Callable[[TransitEvent], None], counters: Counters
     ) -> None:
         """Pass on each item once: all are removed first, and one that fails is shed."""
         taken = list(events)

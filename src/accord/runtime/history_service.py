@@ -20,7 +20,7 @@ from accord.core.channels.history.history_client import HistoryClient
 from accord.core.channels.history.history_protocol import HistoryProtocol
 from accord.core.channels.history.messages import SERVICE, MakeCut, ReadPage, is_persistent
 from accord.core.overlay.channel_directory import CHANNEL
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.runtime.connection_writer import clock_us
 from accord.runtime.durability import EVENTS, Durability
 from accord.runtime.history_pages import HistoryPages, PageUnavailableError
@@ -240,7 +240,7 @@ class HistoryService(HistoryDriver):
             else:
                 self._spawn(self._read(order))
 
-    def _on_page(self, event: Carried) -> None:
+    def _on_page(self, event: TransitEvent) -> None:
         self.exchange.on_page_event(event, clock_us())
 
     def _cut(self, order: MakeCut) -> None:

@@ -18,7 +18,7 @@ from accord.core.broker.broker import Broker
 from accord.core.broker.overlay_bridge import OverlayBridge
 from accord.core.channels.channels import SHIPPED, Channels
 from accord.core.channels.history.messages import SERVICE as PAST
-from accord.core.channels.template import ALL
+from accord.core.channels.template import COMPLETE
 from accord.core.links.codec import LinkCodec
 from accord.core.links.handshake import LinkPeer, LocalIdentity, SharedKey
 from accord.core.links.messages import SECONDARY
@@ -28,7 +28,7 @@ from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.neighbour_outbox import MulticastEvent
 from accord.core.overlay.options import OverlayOptions, TransportRule, TransportSelector
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.overlay.status import ChannelStatus, MissingLinkStatus, NetStatus
 from accord.core.overlay.status_snapshot import channel_statuses, net_status
 from accord.core.overlay.tier_links import TierLinks
@@ -105,7 +105,7 @@ class OverlayService:
         self.overlay.outboxes.transport_selector = TransportSelector(options.carry, self._repairs)
         self.tiers = TierLinks()  # links to secondary nodes, for services
         self.after: list[Callable[[], None]] = []  # called when messages may have arrived or be due
-        self.on_page: Callable[[Carried], None] | None = None  # receives history pages
+        self.on_page: Callable[[TransitEvent], None] | None = None  # receives history pages
         self._broker = broker
         self._server = server
         self._clock = clock
@@ -268,7 +268,7 @@ class OverlayService:
         self.overlay.receive_multicast(neighbour, message, now_us)
         self._run_after()
 
-    def _encoded(self, neighbour: str, events: list[Carried]) -> list[bytes]:
+    def _encoded(self, neighbour: str, events: list[TransitEvent]) -> list[bytes]:
         if events:
             self._broker.context.now_ms = self._clock.now_ms()
             for event in events:
@@ -284,7 +284,7 @@ class OverlayService:
     def _repairs(self, template: str) -> bool:
         """Whether a template retransmits events lost on links."""
         found = self.channels.templates.get(template)
-        return found is not None and ALL in found.promises
+        return found is not None and COMPLETE in found.promises
 
     def _run_after(self) -> None:
         self._log_failures()
@@ -319,7 +319,7 @@ class OverlayService:
         self._isolation.deliver(self.overlay.deliveries, self._deliver, counters)
         self._server.due()
 
-    def _deliver(self, event: Carried) -> None:
+    def _deliver(self, event: TransitEvent) -> None:
         if event.channel == PAST:
             if self.on_page is not None:
                 self.on_page(event)

@@ -198,7 +198,7 @@ class LeakChecker(Checker):
             return
         for name, machine in world.machines().items():
             template = self._template_of(machine)
-            for what, count in (template.left() if template is not None else {}).items():
+            for what, count in (template.retained_state() if template is not None else {}).items():
                 if count:
                     self.find(now_us, name, f"{count} {what} left")
 

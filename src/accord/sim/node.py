@@ -13,7 +13,7 @@ from accord.core.model.values import Value
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Control, Overlay
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.policy.policies import Entity, Grant, Policies
 from accord.core.policy.policy_set import PolicySet
 from accord.core.predicates.predicate import parse, parse_xpath
@@ -24,7 +24,7 @@ from accord.core.router.router import Router
 from accord.core.scheduling.outbox import EventRun
 from accord.sim.machine import Delivery, Make, Publication, Start, Wish
 
-_decoder: Final = msgspec.msgpack.Decoder(Carried)
+_decoder: Final = msgspec.msgpack.Decoder(TransitEvent)
 
 
 class _Event(Message):
@@ -150,7 +150,7 @@ class OverlayNode:
             wanted = list(self.remotes.interested)
             self.remotes.interested.clear()
         if wanted or is_held:
-            event = Carried(
+            event = TransitEvent(
                 "",
                 0,
                 0,

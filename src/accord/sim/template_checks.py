@@ -20,7 +20,14 @@ from typing import Final
 from accord.core.channels.channels import ROUTED, SHIPPED, Channels
 from accord.core.channels.members import Members
 from accord.core.channels.rendezvous import rendezvous
-from accord.core.channels.template import ALL, BEST_EFFORT, IN_ORDER, ONCE, SAME_ORDER, Template
+from accord.core.channels.template import (
+    BEST_EFFORT,
+    COMPLETE,
+    IN_ORDER,
+    NO_DUPLICATES,
+    SAME_ORDER,
+    Template,
+)
 from accord.core.channels.tree_multicast import SingleSource, TreeMulticast, Unreliable, factor_of
 from accord.core.channels.trees.tree import Tree
 from accord.core.overlay.channel_directory import ChannelDefinition
@@ -213,10 +220,10 @@ def _checkers(promises: tuple[str, ...], world: TemplateScenario) -> list[Checke
     found: list[Checker] = [
         LeakChecker(lambda machine: getattr(machine, "template", None), world.end_us)
     ]
-    if ONCE in promises:
+    if NO_DUPLICATES in promises:
         found.append(NoDuplicatesChecker())
     is_ordered = SAME_ORDER in promises
-    if ALL in promises:
+    if COMPLETE in promises:
         parted_us = world.settle_us if is_ordered else None
         found.append(CompletenessChecker(_members_of, CHANNELS, partition_us=parted_us))
     if IN_ORDER in promises:

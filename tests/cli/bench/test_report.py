@@ -68,7 +68,10 @@ def test_for_people() -> None:
         (report(result(cpu_share=0.97)), "it may have been the limit"),
         (report(result(), host="example.org"), "The tool runs on this machine and used 50%"),
         (report(result(), node_cpu_s=1.5), "The node used 0.75 µs of CPU per event delivered."),
-        (report(result(), asked_hz=600_000.0), "The rate asked for, 600,000/s, was not reached."),
+        (
+            report(result(), requested_hz=600_000.0),
+            "The rate asked for, 600,000/s, was not reached.",
+        ),
     ],
 )
 def test_what_else_there_is_to_say(given: BenchReport, line: str) -> None:

@@ -6,7 +6,7 @@ from tests.core.broker.tier_net import TierNet
 
 from accord.core.channels.channels import UNKNOWN
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 
 
 def test_what_can_not_be_published_counts_by_one_cause() -> None:
@@ -15,6 +15,8 @@ def test_what_can_not_be_published_counts_by_one_cause() -> None:
     node = net.nodes["a"]
     node.overlay.directory.create(ChannelDefinition("odd/#", template="nowhere"))
     for number in range(3):
-        event = Carried("x", 1, number, (), f"odd/{number}", b"", origin="x", original=number)
+        event = TransitEvent(
+            "x", 1, number, (), f"odd/{number}", b"", child="x", child_number=number
+        )
         assert net.children_of("a").publish_event(event, is_echoed=False) == 0
     assert node.broker.context.counters.shed_causes.counts == {UNKNOWN: 3}

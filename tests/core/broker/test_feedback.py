@@ -24,7 +24,7 @@ from accord.core.mqtt.codes import V311, Reason
 from accord.core.mqtt.packets import Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel, Will
 from accord.core.mqtt.properties import Properties, forwarded_block, read_block
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.policy.policies import Policies
 from accord.core.policy.policy_set import parse_policy_set
 from accord.core.router.limits import Limits
@@ -416,7 +416,7 @@ def test_a_receipt_of_a_node_that_is_none_goes_nowhere() -> None:
     assert not net.nodes["b"].overlay.sender.buffers
 
 
-def on_the_way(net: Net, node: str, neighbour: str) -> Carried:
+def on_the_way(net: Net, node: str, neighbour: str) -> TransitEvent:
     carried = net.nodes[node].overlay.take(neighbour, 1 << 20, net.now_us)
     assert [each.channel for each in carried] == [FEEDBACK]
     return carried[0]

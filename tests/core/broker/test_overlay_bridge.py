@@ -21,7 +21,7 @@ from accord.core.mqtt.properties import Properties
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.overlay.validation import DAMAGED
 from accord.core.policy.policies import Entity
 from accord.core.router.limits import Limits
@@ -239,7 +239,7 @@ def test_local_channels_stay() -> None:
 @pytest.mark.parametrize("channel", ["", "uav/#", "$SYS/uptime", "a\0b"])
 def test_nonsense_from_another_node_is_counted(channel: str) -> None:
     node = Net("a").nodes["a"]
-    node.bridge.on_event(Carried("b", 1, 1, (1,), channel, b""))
+    node.bridge.on_event(TransitEvent("b", 1, 1, (1,), channel, b""))
     assert node.broker.context.counters.shed_causes.counts == {DAMAGED: 1}
 
 
@@ -247,14 +247,14 @@ def test_nonsense_from_another_node_is_counted(channel: str) -> None:
 @pytest.mark.parametrize("block", [b"\xff\xff", b"\x23\0\7", b"\x0b\5", b"\2\0\0\0\x09"])
 def test_properties_that_are_not_for_receivers_are_counted(block: bytes) -> None:
     node = Net("a").nodes["a"]
-    node.bridge.on_event(Carried("b", 1, 1, (1,), "uav", b"", block))
+    node.bridge.on_event(TransitEvent("b", 1, 1, (1,), "uav", b"", block))
     assert node.broker.context.counters.shed_causes.counts == {DAMAGED: 1}
 
 
 def test_how_many_were_missed_stands_in_the_ledger() -> None:
     node = Node("boston", lambda: 0)
     node.broker.context.ledger.take()
-    node.bridge.on_dropped(Carried("athens", 1, 0, (), "chat", b""), "missed", 1_000)
+    node.bridge.on_dropped(TransitEvent("athens", 1, 0, (), "chat", b""), "missed", 1_000)
     batch = node.broker.context.ledger.take()
     assert batch is not None
     assert [(row[2], row[3], row[12]) for row in batch.rows] == [(1_000, "chat", "missed")]
@@ -265,7 +265,7 @@ def test_how_many_were_missed_stands_in_the_ledger() -> None:
 )
 def test_what_no_node_can_have_sent_is_counted_and_not_noted(changes: dict[str, Any]) -> None:
     node = Net("a").nodes["a"]
-    event = Carried("b", 1, 1, (1,), "uav", b"")
+    event = TransitEvent("b", 1, 1, (1,), "uav", b"")
     node.bridge.on_event(msgspec.structs.replace(event, **changes))
     node.bridge.on_dropped(msgspec.structs.replace(event, **changes), "link down")
     assert node.broker.context.counters.shed_causes.counts == {DAMAGED: 1}

@@ -25,7 +25,7 @@ from accord.core.mqtt.event_mapping import EVENT_NAMES
 from accord.core.mqtt.packets import Publish
 from accord.core.mqtt.properties import Properties
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.tiers.child import Child
 from accord.core.tiers.messages import (
     ChannelLookupReply,
@@ -132,8 +132,8 @@ class Secondary:
         self.kept.append(_kept(number, origin, original))
         payload = _text(number).encode()
         self.downs += 1
-        event = Carried(
-            "a", 0, 0, (), CHAT, payload, qos=1, event=number, origin=origin, original=original
+        event = TransitEvent(
+            "a", 0, 0, (), CHAT, payload, qos=1, event=number, child=origin, child_number=original
         )
         self.child.receive(
             "a", DownstreamEvent(self.child.selector.parent_epoch, self.downs, event), self.now_us
@@ -186,11 +186,11 @@ def test_what_clients_say_comes_back_from_who_keeps_it_and_is_not_kept_here() ->
     assert up.is_echoed
     assert heard(ada) == []
     assert x.table.hub.kept == []
-    x.publish_at_parent("x", up.event.original)
+    x.publish_at_parent("x", up.event.child_number)
     x.run(1)
     assert heard(ada) == ["event 1"]
     # Another parent has kept it, too.
-    x.kept.append(_kept(2, "x", up.event.original))
+    x.kept.append(_kept(2, "x", up.event.child_number))
     x.child.history.start_parent_epoch(x.now_us)
     x.run(4)
     assert heard(ada) == []
@@ -204,7 +204,7 @@ def test_what_a_secondary_node_has_on_disk_has_the_name_that_went_up() -> None:
     for number in range(3):
         bob.publish("other/a", str(number).encode(), 1)
     x.run(1)
-    sent = {each.event.payload: (each.event.origin, each.event.original) for each in x.ups}
+    sent = {each.event.payload: (each.event.child, each.event.child_number) for each in x.ups}
     assert len({*sent.values()}) == 3
     after, restored = x.table.after_crash(x.table.log)
     assert restored.problems == []
@@ -221,10 +221,10 @@ def test_what_a_secondary_node_keeps_has_the_name_that_went_up(channel: str) -> 
     assert isinstance(kept, MqttMessage)
     (up,) = [each.event for each in x.ups]
     record = decode_event(encode_event(kept))
-    assert journalled_id(record.attributes) == (up.origin, up.original) == ("x", up.original)
+    assert journalled_id(record.attributes) == (up.child, up.child_number) == ("x", up.child_number)
     # And it is the same after a crash, without what was noted besides.
     again = kept_message(record)
-    assert (again.event_node, again.event_number) == ("x", up.original)
+    assert (again.event_node, again.event_number) == ("x", up.child_number)
     assert not again.properties.user
 
 

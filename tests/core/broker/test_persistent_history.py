@@ -32,7 +32,7 @@ from accord.core.mqtt.properties import EVENT, NODE, RECEIVED, Properties
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.policy.policies import Policies
 from accord.core.policy.policy_set import parse_policy_set
 
@@ -369,7 +369,7 @@ def test_unsubscribing_and_leaving_end_it() -> None:
     eve = world.join("b", "eve").subscribe("chat/#", qos=1)
     eve.drop()
     world.settle()
-    left = world.sites["b"].exchange.left()
+    left = world.sites["b"].exchange.retained_state()
     assert not any(left.values()), left
     assert isinstance(ada.hear()[0], Suback)
 
@@ -402,8 +402,8 @@ def test_a_durable_session_goes_on_where_it_was_after_a_crash() -> None:
 
 def give_up(site: Site, number: int, word: str, channel: str = CHAT) -> None:
     """A client of the secondary node x has published, and x gives that to one of its parents."""
-    event = Carried(
-        "x", 1, 0, (), channel, word.encode(), qos=1, publisher="cy", origin="x", original=number
+    event = TransitEvent(
+        "x", 1, 0, (), channel, word.encode(), qos=1, publisher="cy", child="x", child_number=number
     )
     children = site.bridge.children
     assert children is not None

@@ -16,7 +16,7 @@ from accord.core.monitoring.ledger import OUTCOMES
 from accord.core.mqtt.codes import Reason
 from accord.core.mqtt.packets import Puback, Publish
 from accord.core.mqtt.properties import Properties
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.policy.policies import Policies
 from accord.core.policy.policy_set import parse_policy_set
 from accord.core.router.rights import FEEDBACK
@@ -194,7 +194,7 @@ def test_a_child_that_has_left_is_not_known_any_more() -> None:
     assert shed(net.tables["a"]) == {UNKNOWN_NODE: 1}
 
 
-def _passed_on(net: TierNet, receiver: Peer, event: Publish) -> Carried:
+def _passed_on(net: TierNet, receiver: Peer, event: Publish) -> TransitEvent:
     """An answer as c gives it to its neighbour."""
     receiver.publish(answer_topic(event), b"seen", 1)
     overlay = net.nodes["c"].overlay
@@ -222,7 +222,9 @@ def test_answers_are_refused_where_there_is_no_room_on_the_way_up() -> None:
 @pytest.mark.parametrize("block", [b"", b"\xff"])
 def test_what_a_child_damages_is_counted(block: bytes) -> None:
     net = tiers()
-    event = Carried("x", 0, 0, (), FEEDBACK, b"", block, 7, origin="x", original=-5, importance=99)
+    event = TransitEvent(
+        "x", 0, 0, (), FEEDBACK, b"", block, 7, child="x", child_number=-5, importance=99
+    )
     assert net.children_of("a").publish_event(event, is_echoed=False)
     assert shed(net.tables["a"]) == {DAMAGED: 1}
 

@@ -12,9 +12,9 @@ from accord.core.overlay.channel_directory import DEFAULT_TRAITS, ChannelDefinit
 from accord.core.overlay.interests import Interest
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Control, Overlay
-from accord.core.overlay.signalling import Carried, TemplateMessage
+from accord.core.overlay.signalling import TemplateMessage, TransitEvent
 
-EVENT = Carried("", 0, 0, (), "uav/imagery", b"pixels")
+EVENT = TransitEvent("", 0, 0, (), "uav/imagery", b"pixels")
 
 
 class Flood(Template):
@@ -24,25 +24,25 @@ class Flood(Template):
         super().__init__(context)  # type: ignore[arg-type]
         self.seen: dict[bytes, bool] = {}
 
-    def published(
+    def on_published(
         self,
-        event: Carried,
+        event: TransitEvent,
         destinations: list[str],  # noqa: ARG002
         definition: ChannelDefinition,  # noqa: ARG002
         now_us: int,  # noqa: ARG002
     ) -> None:
         self._pass_on("", event.channel, event.payload)
 
-    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
+    def on_message(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
         if body not in self.seen:
-            self.context.deliver(Carried("", 0, 0, (), channel, body))
+            self.context.deliver(TransitEvent("", 0, 0, (), channel, body))
             self._pass_on(neighbour, channel, body)
 
     def _pass_on(self, origin: str, channel: str, body: bytes) -> None:
         self.seen[body] = True
         for neighbour in self.context.neighbours():
             if neighbour != origin:
-                self.context.say(neighbour, channel, body)
+                self.context.send_message(neighbour, channel, body)
 
 
 def a_node(name: str, template: str = "routed", installed: Mapping[str, Load] = NONE) -> Channels:
@@ -79,7 +79,7 @@ def test_local_channels_stay_where_they_are() -> None:
 
 def test_channels_without_definition_are_routed() -> None:
     node = a_node("a", "local")
-    node.publish(Carried("", 0, 0, (), "sea", b""), ["b"], 0)
+    node.publish(TransitEvent("", 0, 0, (), "sea", b""), ["b"], 0)
     assert [flow.destination for flow in node.overlay.routes.flows.values()] == ["b"]
 
 
@@ -93,8 +93,8 @@ def test_a_template_that_is_not_installed_is_told() -> None:
 def test_what_a_template_loses_is_counted_by_cause() -> None:
     node = a_node("a")
     context = node.templates["reliable"].context
-    context.lose(EVENT, "missed", 1_000)
-    context.lose(EVENT, "missed")
+    context.report_dropped(EVENT, "missed", 1_000)
+    context.report_dropped(EVENT, "missed")
     assert node.overlay.dropped == {"missed": 1_001}
     assert node.overlay.drops == [(EVENT, "missed", 1_000), (EVENT, "missed", 1)]
 
@@ -121,7 +121,7 @@ def test_a_service_talks_to_its_like_and_no_channel_uses_it() -> None:
     nodes = [a_node("a"), a_node("b")]
     services = [node.serve("$gossip", Flood) for node in nodes]
     exchange(nodes, [("a", "b")])
-    services[0].context.say("b", "", b"news")
+    services[0].context.send_message("b", "", b"news")
     exchange(nodes, [])
     assert list(services[1].seen) == [b"news"]
     assert "$gossip" not in nodes[0].templates
@@ -131,7 +131,7 @@ def test_what_was_kept_goes_to_one_node_whatever_the_template() -> None:
     node = a_node("a", "reliable")
     node.replay(EVENT, ["b"], 0)
     assert [flow.destination for flow in node.overlay.routes.flows.values()] == ["b"]
-    assert not any(node.templates["reliable"].left().values())
+    assert not any(node.templates["reliable"].retained_state().values())
 
 
 def test_events_of_a_template_travel_as_data_and_come_to_it() -> None:
@@ -141,7 +141,7 @@ def test_events_of_a_template_travel_as_data_and_come_to_it() -> None:
     exchange(nodes, [])
     nodes[0].publish(EVENT, ["b"], 80_000)
     (carried,) = nodes[0].overlay.take("b", 10_000, 80_000)
-    assert (carried.template, carried.may_be_lost) == ("single_source", True)
+    assert (carried.template, carried.is_droppable) == ("single_source", True)
     nodes[1].overlay.receive("a", carried, 81_000)
     assert [each.payload for each in nodes[1].overlay.deliveries] == [b"pixels"]
 
@@ -149,7 +149,7 @@ def test_events_of_a_template_travel_as_data_and_come_to_it() -> None:
 def test_events_of_a_template_that_is_not_installed_end() -> None:
     nodes = [a_node("a"), a_node("b")]
     exchange(nodes, [("a", "b")])
-    foreign = Carried("a", 1, 1, (), "uav/imagery", b"", template="telepathy")
+    foreign = TransitEvent("a", 1, 1, (), "uav/imagery", b"", template="telepathy")
     nodes[1].overlay.receive("a", foreign, 50_000)
     assert [cause for _, cause, _ in nodes[1].overlay.drops] == [UNKNOWN]
 
@@ -224,11 +224,11 @@ def test_the_node_counts_what_it_has_not_handed_over_yet() -> None:
     node.overlay.on_can_accept = takes
     context = node.templates["reliable"].context
     context.deliver(EVENT)
-    context.takes("uav/imagery")
+    context.can_accept("uav/imagery")
     node.overlay.deliveries.clear()
-    context.takes("uav/imagery")
+    context.can_accept("uav/imagery")
     context.deliver(EVENT)
-    context.takes("uav/imagery")
+    context.can_accept("uav/imagery")
     assert asked == [(1, 6), (0, 0), (1, 6)]
 
 

@@ -24,7 +24,7 @@ class Mail(Template):
             context.name, context.incarnation, context.map, self._say, self._letter
         )
 
-    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
+    def on_message(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
         message = msgspec.msgpack.decode(body, type=UnicastMessage | HopAck)
         if isinstance(message, UnicastMessage):
             self.letters.on_message(neighbour, channel, message, now_us)
@@ -41,7 +41,7 @@ class Mail(Template):
         self.letters.check_invariants()
 
     def _say(self, neighbour: str, channel: str, message: UnicastMessage | HopAck) -> None:
-        self.context.say(neighbour, channel, msgspec.msgpack.encode(message))
+        self.context.send_message(neighbour, channel, msgspec.msgpack.encode(message))
 
     def _letter(self, origin: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
         self.got.append((origin, body))

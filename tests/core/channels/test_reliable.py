@@ -27,7 +27,7 @@ from accord.core.channels.streams.stream_relay import StreamRelay
 from accord.core.channels.streams.stream_sender import StreamSender
 from accord.core.model.units import NEVER_US
 from accord.core.overlay.neighbour_outbox import EXPIRED
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 
 S = 1_000_000
 TEXTS = [str(number) for number in range(20)]
@@ -36,7 +36,7 @@ TEXTS = [str(number) for number in range(20)]
 def said(net: Net, kind: type) -> list[tuple[str, str, Any]]:
     found = []
     for source, target, message in net.sent:
-        if not isinstance(message, Carried):
+        if not isinstance(message, TransitEvent):
             body = messages.decode(message[1])
             if isinstance(body, kind):
                 found.append((source, target, body))
@@ -91,7 +91,7 @@ def test_what_is_missing_is_asked_for_one_hop_up_only() -> None:
     net = Net(Reliable, "ab bc")
     net.join("c")
     net.loses = lambda source, target, message: (
-        isinstance(message, Carried) and (source, target, message.payload) == ("b", "c", b"1")
+        isinstance(message, TransitEvent) and (source, target, message.payload) == ("b", "c", b"1")
     )
     for text in "012":
         net.publish("a", text)
@@ -101,13 +101,13 @@ def test_what_is_missing_is_asked_for_one_hop_up_only() -> None:
     net.run(S)
     assert net.got("c") == ["0", "1", "2"]
     assert {(source, target) for source, target, _ in said(net, Nack)} == {("c", "b")}
-    assert sum(target == "b" for _, target, each in net.sent if isinstance(each, Carried)) == 3
+    assert sum(target == "b" for _, target, each in net.sent if isinstance(each, TransitEvent)) == 3
 
 
 def test_a_lost_end_is_noticed() -> None:
     net = Net(Reliable, "ab")
     net.join("b")
-    net.loses = lambda _, __, message: isinstance(message, Carried)
+    net.loses = lambda _, __, message: isinstance(message, TransitEvent)
     net.publish("a", "1")
     net.run(50_000)
     net.loses = lambda *_: False
@@ -358,7 +358,7 @@ def test_options_can_be_changed_while_a_channel_is_in_use() -> None:
 def behind_a_gap(net: Net) -> None:
     """The last events of a source that got to `b`: all but one."""
     net.join("b")
-    net.loses = lambda _, __, message: isinstance(message, Carried) and message.payload == b"1"
+    net.loses = lambda _, __, message: isinstance(message, TransitEvent) and message.payload == b"1"
     for text in "012":
         net.publish("a", text)
     net.run(S)
@@ -383,7 +383,7 @@ def test_or_does_not_come_back() -> None:
     net.run(EXPIRE_US + 20 * S)
     assert net.got("b") == ["0", "2"]
     assert net.contexts["b"].lost == [GONE]
-    assert not any(net.nodes["b"].left().values())
+    assert not any(net.nodes["b"].retained_state().values())
 
 
 def test_but_not_while_its_source_may_wait() -> None:
@@ -488,15 +488,15 @@ def test_nothing_is_kept_when_members_have_left() -> None:
     net.run(S)
     net.leave("b", "c")
     net.run(EXPIRE_US + 20 * S)
-    assert not any(count for node in net.nodes.values() for count in node.left().values())
+    assert not any(count for node in net.nodes.values() for count in node.retained_state().values())
     assert all(node.next_due_us() is None for node in net.nodes.values())
 
 
 def test_nonsense_is_ignored() -> None:
     net = Net(Reliable, "ab")
-    net.nodes["b"].said("a", CHANNEL, b"?", 0)
-    net.nodes["b"].carried("a", Carried("a", 1, 1, (), CHANNEL, b"", note=b"?"), 0)
-    assert not any(net.nodes["b"].left().values())
+    net.nodes["b"].on_message("a", CHANNEL, b"?", 0)
+    net.nodes["b"].on_event("a", TransitEvent("a", 1, 1, (), CHANNEL, b"", header=b"?"), 0)
+    assert not any(net.nodes["b"].retained_state().values())
 
 
 def test_what_a_node_does_not_take_holds_its_source_back_and_no_other_member() -> None:
@@ -545,7 +545,7 @@ def test_nothing_is_said_of_what_waits_for_its_link() -> None:
     net.publish("a", "0")
     net.run(S)
     net.sent.clear()
-    net.loses = lambda _, __, message: isinstance(message, Carried)
+    net.loses = lambda _, __, message: isinstance(message, TransitEvent)
     net.contexts["a"].waiting = {("b", CHANNEL, "a", number) for number in (2, 3)}
     net.publish("a", "1")
     net.publish("a", "2")
@@ -554,7 +554,7 @@ def test_nothing_is_said_of_what_waits_for_its_link() -> None:
     told = [body.state.top for _, _, body in said(net, StreamHeartbeat)]
     assert told == [1] * len(told)
     assert 5 < len(told) < 15
-    assert sum(isinstance(message, Carried) for _, _, message in net.sent) == 2
+    assert sum(isinstance(message, TransitEvent) for _, _, message in net.sent) == 2
     net.loses = lambda *_: False
     net.contexts["a"].waiting.clear()  # as if they had been sent, and lost
     net.run(S)
@@ -568,14 +568,16 @@ def test_what_waits_for_its_link_is_not_sent_twice() -> None:
     is_late = True
 
     def loses(_: str, target: str, message: object) -> bool:
-        return target == "b" and is_late and isinstance(message, Carried) and message.number < 3
+        return (
+            target == "b" and is_late and isinstance(message, TransitEvent) and message.number < 3
+        )
 
     net.loses = loses
     net.contexts["a"].waiting = {("b", CHANNEL, "a", 2)}
     for text in "012":
         net.publish("a", text)
     net.run(20 * S)
-    sent = [message.number for _, _, message in net.sent if isinstance(message, Carried)]
+    sent = [message.number for _, _, message in net.sent if isinstance(message, TransitEvent)]
     assert sent.count(2) == 1
     assert sent.count(1) > 10, "as it is missing"
     asked = len(said(net, Nack))
@@ -640,7 +642,9 @@ def test_only_what_is_due_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Net(Reliable, "ab")
     net.wanted = "#"
     net.join("b")
-    net.loses = lambda _, __, message: isinstance(message, Carried) and message.channel == "lost"
+    net.loses = lambda _, __, message: (
+        isinstance(message, TransitEvent) and message.channel == "lost"
+    )
     for number in range(100):
         net.publish("a", "", channel=str(number))
     net.publish("a", "", channel="lost")
@@ -670,7 +674,7 @@ def test_who_answers_late_is_asked_less_often() -> None:
             net.run(S)
         net.run(30 * S)
         assert net.got("b") == [str(number) for number in range(20)]
-        carried = sum(isinstance(message, Carried) for _, _, message in net.sent)
+        carried = sum(isinstance(message, TransitEvent) for _, _, message in net.sent)
         return len(said(net, StreamHeartbeat)), carried
 
     at_once, at_once_carried = asked(0)
@@ -707,7 +711,7 @@ def test_who_was_late_once_is_not_for_ever() -> None:
         net.publish("a", "in time")
         net.run(S)
     is_lost = [True]
-    net.loses = lambda _, __, message: isinstance(message, Carried) and any(is_lost)
+    net.loses = lambda _, __, message: isinstance(message, TransitEvent) and any(is_lost)
     net.publish("a", "last")
     net.run(10_000)
     is_lost.clear()
@@ -720,13 +724,13 @@ def test_of_a_burst_on_a_slow_link_little_is_sent_twice() -> None:
     net = Net(Reliable, "ab")
     net.join("b")
     context = net.contexts["a"]
-    queue: list[Carried] = []
+    queue: list[TransitEvent] = []
 
-    def pass_on(neighbour: str, event: Carried) -> None:
+    def pass_on(neighbour: str, event: TransitEvent) -> None:
         queue.append(event)
         context.waiting.add((neighbour, event.channel, event.source, event.number))
 
-    context.pass_on = pass_on  # type: ignore[method-assign]
+    context.forward = pass_on  # type: ignore[method-assign]
     for number in range(WINDOW + 100):
         net.publish("a", str(number))
     while queue:
@@ -736,7 +740,7 @@ def test_of_a_burst_on_a_slow_link_little_is_sent_twice() -> None:
         net.run(20_000)
     net.run(S)
     assert net.got("b") == [str(number) for number in range(WINDOW + 100)]
-    assert sum(isinstance(message, Carried) for _, _, message in net.sent) < 1.2 * WINDOW
+    assert sum(isinstance(message, TransitEvent) for _, _, message in net.sent) < 1.2 * WINDOW
 
 
 def test_streams_that_are_stuck_do_not_keep_others_out() -> None:
@@ -745,7 +749,7 @@ def test_streams_that_are_stuck_do_not_keep_others_out() -> None:
     net.wanted = "#"
     net.join("e")
     net.loses = lambda source, _, message: (
-        source == "a" and isinstance(message, Carried) and message.number == 1
+        source == "a" and isinstance(message, TransitEvent) and message.number == 1
     )
     for number in range(16):
         net.publish("a", "", channel=f"stuck{number}")
@@ -777,9 +781,9 @@ def test_nor_do_senders_that_have_something_to_tell() -> None:
     assert len(reliable(net, "a").senders) <= 110
 
 
-def late_copy(net: Net, number: int) -> Carried:
+def late_copy(net: Net, number: int) -> TransitEvent:
     """Of what a has published to a channel `p`, which everybody has forgotten at once."""
-    events = [message for _, _, message in net.sent if isinstance(message, Carried)]
+    events = [message for _, _, message in net.sent if isinstance(message, TransitEvent)]
     return next(each for each in events if (each.channel, each.number) == ("p", number))
 
 

@@ -9,9 +9,9 @@ from accord.core.channels.template import Context, Template
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.signalling import Carried, TemplateMessage
+from accord.core.overlay.signalling import TemplateMessage, TransitEvent
 
-EVENT = Carried("", 0, 0, (), "uav/imagery", b"pixels")
+EVENT = TransitEvent("", 0, 0, (), "uav/imagery", b"pixels")
 
 
 class Odd(Template):
@@ -29,16 +29,16 @@ class Odd(Template):
         if method == type(self).fails:
             raise KeyError(method)
 
-    def published(self, *_: object) -> None:
+    def on_published(self, *_: object) -> None:
         self._try("published")
 
-    def feedback(self, *_: object) -> None:
+    def send_feedback(self, *_: object) -> None:
         self._try("feedback")
 
-    def carried(self, *_: object) -> None:
+    def on_event(self, *_: object) -> None:
         self._try("carried")
 
-    def said(self, *_: object) -> None:
+    def on_message(self, *_: object) -> None:
         self._try("said")
 
     def advance(self, now_us: int) -> None:  # noqa: ARG002
@@ -53,7 +53,7 @@ class Odd(Template):
         self._try("has_room")
         return True
 
-    def unsettled(self, channel: str) -> list[int]:  # noqa: ARG002
+    def unconfirmed(self, channel: str) -> list[int]:  # noqa: ARG002
         self._try("unsettled")
         return []
 
@@ -81,7 +81,7 @@ def use(channels: Channels) -> None:
     channels.publish(EVENT, ["b"], 1)
     channels.feedback(EVENT, "b", "uav/imagery", 1)
     overlay = channels.overlay
-    overlay.receive("b", Carried("b", 1, 1, (), "uav/imagery", b"", template="odd"), 1)
+    overlay.receive("b", TransitEvent("b", 1, 1, (), "uav/imagery", b"", template="odd"), 1)
     overlay.receive("b", TemplateMessage("odd", "uav/imagery", b""), 1)
     overlay.store.put("need", "1", b"")
     channels.next_due_us()

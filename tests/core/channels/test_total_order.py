@@ -36,7 +36,7 @@ from accord.core.channels.streams.stream_sender import MAX_BYTES
 from accord.core.channels.total_order import MAX_CHANNELS, TOO_LATE, TOO_MANY, TotalOrder
 from accord.core.model.errors import decode_or_none
 from accord.core.overlay.interests import Interest
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 
 S = 1_000_000
 
@@ -195,14 +195,14 @@ def test_nothing_is_kept_when_members_have_left() -> None:
     net.run(S)
     net.leave(*net.names)
     net.run(2 * EXPIRE_US)
-    assert not any(count for each in net.nodes.values() for count in each.left().values())
+    assert not any(count for each in net.nodes.values() for count in each.retained_state().values())
     assert all(each.next_due_us() is None for each in net.nodes.values())
 
 
 def test_without_members_nothing_is_done() -> None:
     net = Net(TotalOrder, "ab")
     net.publish("a", "1")
-    assert not any(node(net, "a").left().values())
+    assert not any(node(net, "a").retained_state().values())
     assert net.sent == []
 
 
@@ -275,7 +275,7 @@ def test_what_the_own_part_has_published_is_not_missed_when_parts_meet() -> None
     net.run(5 * S)
     (begun,) = {each[1] for each in latest(net) if each[0] == 2}
     net.loses = lambda _, target, message: (
-        (target == member and isinstance(message, Carried) and message.source == source)
+        (target == member and isinstance(message, TransitEvent) and message.source == source)
         or letter_between(source, begun, message)
     )
     net.publish(source, "late")
@@ -326,7 +326,7 @@ def test_one_that_others_are_in_touch_with_is_not_left_out() -> None:
     for other in members:  # it takes all its links for failed
         net.contexts[lonely].map.set_link(lonely, other, 10_000, 0.0, False, 0.0)
     net.loses = lambda _, target, message: (
-        (target == first and isinstance(message, Carried) and message.source == lonely)
+        (target == first and isinstance(message, TransitEvent) and message.source == lonely)
         or letter_between(first, lonely, message)
     )
     talk(net, 10, S, first + lonely)
@@ -399,7 +399,7 @@ def test_a_member_does_not_go_back_when_a_channel_was_quiet_for_long() -> None:
     talk(net, 3)
     net.run(2 * EXPIRE_US)
     for name in net.names:
-        left = node(net, name).left()
+        left = node(net, name).retained_state()
         assert {what for what, count in left.items() if count} == {"positions"}
     talk(net, 3)
     net.run(5 * S)
@@ -415,7 +415,7 @@ def test_a_member_does_not_go_back_when_a_channel_was_quiet_for_long() -> None:
     assert net.contexts["a"].lost == [TOO_LATE]
     net.leave(*net.names)
     net.run(2 * EXPIRE_US)
-    assert not any(any(node(net, name).left().values()) for name in net.names)
+    assert not any(any(node(net, name).retained_state().values()) for name in net.names)
 
 
 def test_an_epoch_is_never_begun_again() -> None:
@@ -517,7 +517,7 @@ def test_letters_about_many_channels_are_not_remembered_without_end() -> None:
 def a_channel(net: Net, name: str, channel: str) -> None:
     """Something is published to another channel, which everybody wants."""
     sent = msgspec.structs.replace(event("x"), channel=channel)
-    net.nodes[name].published(sent, [], net.definition, net.now_us)
+    net.nodes[name].on_published(sent, [], net.definition, net.now_us)
 
 
 def want_all(net: Net) -> None:
@@ -722,14 +722,14 @@ def test_where_nobody_wants_an_event_no_order_is_remembered_for_it() -> None:
     net = Net(TotalOrder, "ab")
     late = msgspec.structs.replace(event("late"), source="a", incarnation=1)
     node(net, "b").on_ready(BufferedEvent(late, StreamHeader(NOTHING, 0, (1, "a", 1, 1)), 0), 0)
-    assert not any(node(net, "b").left().values())
+    assert not any(node(net, "b").retained_state().values())
 
 
 def test_nonsense_is_ignored() -> None:
     net = Net(TotalOrder, "ab")
-    net.nodes["b"].said("a", CHANNEL, b"?", 0)
+    net.nodes["b"].on_message("a", CHANNEL, b"?", 0)
     node(net, "b").unicast.send("b", CHANNEL, b"?", 0)
-    assert not any(net.nodes["b"].left().values())
+    assert not any(net.nodes["b"].retained_state().values())
 
 
 @pytest.mark.parametrize("count", [2**64 - 1, 2**63, 2**40])

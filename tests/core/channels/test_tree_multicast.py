@@ -16,17 +16,17 @@ from accord.core.channels.tree_multicast import (
 )
 from accord.core.channels.trees.tree import FACTOR
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 
 S = 1_000_000
 
 
-def events(net: Net) -> list[tuple[str, str, Carried]]:
-    return [each for each in net.sent if isinstance(each[2], Carried)]
+def events(net: Net) -> list[tuple[str, str, TransitEvent]]:
+    return [each for each in net.sent if isinstance(each[2], TransitEvent)]
 
 
-def has_tree(carried: Carried) -> bool:
-    return msgspec.msgpack.decode(carried.note, type=TreeHeader).tree is not None
+def has_tree(carried: TransitEvent) -> bool:
+    return msgspec.msgpack.decode(carried.header, type=TreeHeader).tree is not None
 
 
 @pytest.mark.parametrize("template", [SingleSource, Unreliable])
@@ -91,7 +91,7 @@ def test_who_can_not_be_reached_is_told() -> None:
     net = Net(SingleSource, "ab bc")
     net.join("b", "c")
     net.break_link("b", "c")
-    net.nodes["a"].published(event("1"), ["b", "c"], net.definition, 0)
+    net.nodes["a"].on_published(event("1"), ["b", "c"], net.definition, 0)
     net.run(S)
     assert net.got("b") == ["1"]
     assert net.contexts["a"].lost == [NO_PATH]
@@ -103,7 +103,7 @@ def test_sources_that_are_members_share_one_tree() -> None:
     for name in net.names:
         net.publish(name, name)
     net.run(S)
-    notes = [msgspec.msgpack.decode(each.note, type=TreeHeader) for _, _, each in events(net)]
+    notes = [msgspec.msgpack.decode(each.header, type=TreeHeader) for _, _, each in events(net)]
     assert len({note.digest for note in notes}) == 1
     assert [sorted(net.got(name)) for name in "ab"] == [["b", "c", "d"], ["a", "c", "d"]]
 
@@ -114,12 +114,12 @@ def test_the_tree_of_what_was_published_can_be_asked_for() -> None:
     source = net.nodes["a"]
     assert isinstance(source, SingleSource)
     assert source.tree(CHANNEL) is None
-    assert source.left() == {"trees": 0, "grown": 0}  # asking makes none
+    assert source.retained_state() == {"trees": 0, "grown": 0}  # asking makes none
     net.publish("a", "1")
     (_, _, carried), *_ = events(net)
     told = source.tree(CHANNEL)
     assert told is not None
-    assert told == msgspec.msgpack.decode(carried.note, type=TreeHeader).tree
+    assert told == msgspec.msgpack.decode(carried.header, type=TreeHeader).tree
     assert told.links() == [("a", "b"), ("b", "c")]
     net.leave("c")
     assert source.tree(CHANNEL) is None
@@ -130,10 +130,10 @@ def test_nothing_is_kept_of_what_is_not_used() -> None:
     net.join("c")
     net.publish("a", "1")
     net.run(S)
-    assert any(net.nodes["b"].left().values())
+    assert any(net.nodes["b"].retained_state().values())
     net.leave("c")
     net.run(200 * S)
-    assert not any(count for node in net.nodes.values() for count in node.left().values())
+    assert not any(count for node in net.nodes.values() for count in node.retained_state().values())
     assert net.nodes["a"].next_due_us() is None
 
 
@@ -141,16 +141,16 @@ def test_nonsense_is_ignored() -> None:
     net = Net(SingleSource, "ab")
     net.join("b")
     bad: list[Any] = [
-        msgspec.structs.replace(event("x"), note=b"?"),
+        msgspec.structs.replace(event("x"), header=b"?"),
         msgspec.structs.replace(
-            event("x"), note=msgspec.msgpack.encode((b"12345678", (("a", "b"), (5,))))
+            event("x"), header=msgspec.msgpack.encode((b"12345678", (("a", "b"), (5,))))
         ),
     ]
     for each in bad:
-        net.nodes["b"].carried("a", each, 0)
-    net.nodes["b"].said("a", CHANNEL, b"?", 0)
+        net.nodes["b"].on_event("a", each, 0)
+    net.nodes["b"].on_message("a", CHANNEL, b"?", 0)
     assert net.got("b") == []
-    assert net.nodes["b"].left()["trees"] == 0
+    assert net.nodes["b"].retained_state()["trees"] == 0
 
 
 @pytest.mark.parametrize(

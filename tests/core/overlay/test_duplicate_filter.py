@@ -4,18 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.overlay.duplicate_filter import WINDOW, Duplicates
+from accord.core.overlay.duplicate_filter import WINDOW, DuplicateFilter
 
 
 def test_the_first_copy_is_new() -> None:
-    duplicates = Duplicates()
+    duplicates = DuplicateFilter()
     assert [duplicates.is_new("a", 1, number) for number in (1, 2, 2, 1, 4, 3, 4, 3)] == [
         True, True, False, False, True, True, False, False,
     ]  # fmt: skip
 
 
 def test_sources_and_their_starts_count_for_themselves() -> None:
-    duplicates = Duplicates()
+    duplicates = DuplicateFilter()
     assert duplicates.is_new("a", 1, 7)
     assert duplicates.is_new("b", 1, 7)
     assert duplicates.is_new("a", 2, 7)
@@ -24,7 +24,7 @@ def test_sources_and_their_starts_count_for_themselves() -> None:
 
 
 def test_what_is_far_behind_counts_as_seen() -> None:
-    duplicates = Duplicates()
+    duplicates = DuplicateFilter()
     assert duplicates.is_new("a", 1, 100_000)
     assert not duplicates.is_new("a", 1, 100_000 - WINDOW)
     assert duplicates.is_new("a", 1, 100_001 - WINDOW)
@@ -32,7 +32,7 @@ def test_what_is_far_behind_counts_as_seen() -> None:
 
 
 def test_a_jump_ahead_leaves_the_old_behind() -> None:
-    duplicates = Duplicates()
+    duplicates = DuplicateFilter()
     assert duplicates.is_new("a", 1, 5)
     assert duplicates.is_new("a", 1, 10**12)
     assert not duplicates.is_new("a", 1, 6)
@@ -41,14 +41,14 @@ def test_a_jump_ahead_leaves_the_old_behind() -> None:
 
 
 def test_numbers_that_share_a_place_are_told_apart() -> None:
-    duplicates = Duplicates()
+    duplicates = DuplicateFilter()
     for number in range(0, 5 * WINDOW, WINDOW // 2):
         assert duplicates.is_new("a", 1, number)
         assert not duplicates.is_new("a", 1, number)
 
 
 def test_every_number_of_a_long_run_is_new_once() -> None:
-    duplicates = Duplicates()
+    duplicates = DuplicateFilter()
     for number in range(WINDOW + 10_000):
         assert duplicates.is_new("a", 1, number)
     assert not any(duplicates.is_new("a", 1, number) for number in range(WINDOW + 10_000))
@@ -56,32 +56,32 @@ def test_every_number_of_a_long_run_is_new_once() -> None:
 
 
 def test_the_source_that_was_silent_longest_is_forgotten() -> None:
-    duplicates = Duplicates(2)
+    duplicates = DuplicateFilter(2)
     assert duplicates.is_new("a", 1, 1)
     assert duplicates.is_new("b", 1, 1)
     assert not duplicates.is_new("a", 1, 1)
     assert duplicates.is_new("c", 1, 1)
     assert not duplicates.is_new("a", 1, 1)
-    assert duplicates.forgotten == 1
+    assert duplicates.evicted == 1
     assert duplicates.is_new("b", 1, 1)
     duplicates.check_invariants()
 
 
 def test_a_source_can_be_forgotten_on_purpose() -> None:
-    duplicates = Duplicates()
+    duplicates = DuplicateFilter()
     assert duplicates.is_new("a", 1, 1)
     assert duplicates.is_new("a", 2, 1)
     assert duplicates.is_new("b", 1, 1)
-    duplicates.forget("a")
+    duplicates.remove("a")
     assert len(duplicates) == 1
     assert duplicates.is_new("a", 2, 1)
     assert not duplicates.is_new("b", 1, 1)
-    assert duplicates.forgotten == 0
+    assert duplicates.evicted == 0
 
 
 def test_room_for_nobody_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="most_sources: expected at least 1, got 0"):
-        Duplicates(0)
+        DuplicateFilter(0)
 
 
 class Model:
@@ -113,7 +113,7 @@ def steps() -> st.SearchStrategy[int]:
     st.integers(-10, 10**9),
 )
 def test_a_set_of_all_numbers_says_the_same(moves: list[tuple[str, int, int]], start: int) -> None:
-    duplicates, model = Duplicates(), Model()
+    duplicates, model = DuplicateFilter(), Model()
     at = dict.fromkeys([(source, incarnation) for source in "abc" for incarnation in (1, 2)], start)
     for source, incarnation, step in moves:
         number = at[source, incarnation] = at[source, incarnation] + step

@@ -17,7 +17,7 @@ from accord.core.overlay.liveness import (
 )
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 
 MS = 1_000
 S = 1_000_000
@@ -173,7 +173,7 @@ class Hub:
                 self._answers.remove(due)
                 self.overlay.receive(due[1], due[2], self.now_us)
             if self.used:
-                self.overlay.forward(self.used, Carried("hub", 1, 1, (), "uav", b"x"))
+                self.overlay.forward(self.used, TransitEvent("hub", 1, 1, (), "uav", b"x"))
                 self.overlay.take(self.used, 10_000, self.now_us)
             self.overlay.advance(self.now_us)
             self._send()

@@ -16,18 +16,18 @@ from accord.core.overlay.neighbour_outbox import (
 )
 from accord.core.overlay.options import MULTICAST, OverlayOptions, TransportRule, TransportSelector
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 
-EVENT = Carried("a", 1, 1, (), "video", b"frame")
+EVENT = TransitEvent("a", 1, 1, (), "video", b"frame")
 
 
 class Given:
     """Copies that went the usual way."""
 
     def __init__(self) -> None:
-        self.copies: list[tuple[str, Carried]] = []
+        self.copies: list[tuple[str, TransitEvent]] = []
 
-    def __call__(self, neighbour: str, event: Carried, due_us: int, arrived_us: int) -> None:
+    def __call__(self, neighbour: str, event: TransitEvent, due_us: int, arrived_us: int) -> None:
         assert due_us >= 0
         assert arrived_us >= 0
         self.copies.append((neighbour, event))
@@ -39,8 +39,12 @@ def shared_transit(*reached: str, message_bytes: int = 1_100) -> MulticastOutbox
     return shared
 
 
-def copy(*routes: int, note: bytes = b"", number: int = 1, payload: bytes = b"frame") -> Carried:
-    return msgspec.structs.replace(EVENT, routes=routes, note=note, number=number, payload=payload)
+def copy(
+    *routes: int, note: bytes = b"", number: int = 1, payload: bytes = b"frame"
+) -> TransitEvent:
+    return msgspec.structs.replace(
+        EVENT, routes=routes, header=note, number=number, payload=payload
+    )
 
 
 def test_copies_of_one_event_are_sent_once_with_the_share_of_each() -> None:
@@ -60,7 +64,7 @@ def test_copies_of_one_event_are_sent_once_with_the_share_of_each() -> None:
     assert shared.is_empty()
     at_c = copy_for(first, "c")
     assert at_c is not None
-    assert (at_c.routes, at_c.note, at_c.payload) == ((3,), b"tree", b"frame")
+    assert (at_c.routes, at_c.header, at_c.payload) == ((3,), b"tree", b"frame")
     assert copy_for(first, "d") is None
     shared.check_invariants()
 
@@ -152,7 +156,7 @@ def test_an_overlay_shares_and_takes_its_share() -> None:
         return made
 
     one, other = overlay("a"), overlay("b")
-    came: list[tuple[str, Carried]] = []
+    came: list[tuple[str, TransitEvent]] = []
     other.on_template_event = lambda neighbour, event, _: came.append((neighbour, event))
     for neighbour in ("b", "c", "d"):
         one.link_up(neighbour, 0)
@@ -160,11 +164,11 @@ def test_an_overlay_shares_and_takes_its_share() -> None:
     assert one.take_multicast(10_000, 0) == []
     one.set_group_reach(["b", "c"], 1_100)
     for neighbour in ("b", "c"):
-        one.forward(neighbour, msgspec.structs.replace(EVENT, template="own", note=b"n"))
+        one.forward(neighbour, msgspec.structs.replace(EVENT, template="own", header=b"n"))
     (event,) = one.take_multicast(10_000, 0)
     other.receive_multicast("a", event, 0)
     other.receive_multicast("stranger", event, 0)
-    assert [(neighbour, each.note) for neighbour, each in came] == [("a", b"n")]
+    assert [(neighbour, each.header) for neighbour, each in came] == [("a", b"n")]
     overlay("z").receive_multicast("a", event, 0)
     for neighbour in ("b", "c"):
         one.forward(neighbour, msgspec.structs.replace(EVENT, template="own", number=2))

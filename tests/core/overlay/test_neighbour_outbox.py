@@ -3,11 +3,11 @@ from __future__ import annotations
 import msgspec
 
 from accord.core.overlay.neighbour_outbox import NeighbourOutbox
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 
 MS = 1_000
 S = 1_000_000
-EVENT = Carried("seattle", 1, 1, (7,), "uav/imagery", b"pixels")
+EVENT = TransitEvent("seattle", 1, 1, (7,), "uav/imagery", b"pixels")
 
 
 def waited(transit: NeighbourOutbox, times: int, wait_us: int, now_us: int) -> int:
@@ -42,8 +42,8 @@ def test_waiting_for_a_link_that_is_not_there_tells_nothing_of_it() -> None:
     assert transit.queueing_delay_us(now_us) == 0
 
 
-def passed(number: int) -> Carried:
-    return Carried("a", 1, number, (), "chat", bytes(1_000), template="reliable")
+def passed(number: int) -> TransitEvent:
+    return TransitEvent("a", 1, number, (), "chat", bytes(1_000), template="reliable")
 
 
 def waiting(transit: NeighbourOutbox) -> list[int]:

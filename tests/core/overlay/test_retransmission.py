@@ -11,11 +11,11 @@ from accord.core.overlay.retransmission import (
     RetransmissionBuffer,
     UnackedEvent,
 )
-from accord.core.overlay.signalling import Acknowledge, Carried, DeliverySequence
+from accord.core.overlay.signalling import Acknowledge, DeliverySequence, TransitEvent
 
 
-def event(number: int, size: int = 10) -> Carried:
-    return Carried("a", 1, number, (), "uav", bytes(size), qos=1)
+def event(number: int, size: int = 10) -> TransitEvent:
+    return TransitEvent("a", 1, number, (), "uav", bytes(size), qos=1)
 
 
 def acknowledge(incoming: ReceiveWindow) -> Acknowledge:

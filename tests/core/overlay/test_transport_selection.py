@@ -11,13 +11,15 @@ from accord.core.overlay.options import (
     TransportRule,
     TransportSelector,
 )
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.overlay.status import TransportStatus
 
 
-def event(channel: str, *, qos: int = 0, may_be_lost: bool = False, template: str = "") -> Carried:
-    return Carried(
-        "a", 1, 1, (), channel, b"x", qos=qos, may_be_lost=may_be_lost, template=template
+def event(
+    channel: str, *, qos: int = 0, may_be_lost: bool = False, template: str = ""
+) -> TransitEvent:
+    return TransitEvent(
+        "a", 1, 1, (), channel, b"x", qos=qos, is_droppable=may_be_lost, template=template
     )
 
 

@@ -11,13 +11,13 @@ from accord.core.channels.members import Members
 from accord.core.overlay.interests import Interest, InterestTable
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.signalling import Carried, DeliverySequence, Establish
+from accord.core.overlay.signalling import DeliverySequence, Establish, TransitEvent
 from accord.core.overlay.state_messages import StateDelta, StateRecord
 from accord.core.overlay.status_snapshot import net_status
 from accord.core.overlay.validation import DAMAGED, problem_with_event, problem_with_interest
 from accord.core.predicates.predicate import parse
 
-SANE = Carried(
+SANE = TransitEvent(
     "b", 1, 1, (1,), "uav", b"", qos=2, publisher="ä" * 32_767, importance=7, event=2**63 - 1,
     expiry_s=2**32 - 1, age_us=1, deadline_us=(2**32 - 1) * 1_000_000, trail=(("b", 1),),
 )  # fmt: skip
@@ -52,7 +52,7 @@ INSANE: list[dict[str, Any]] = [
 
 def test_what_a_node_can_send() -> None:
     assert problem_with_event(SANE) is None
-    assert problem_with_event(Carried("b", 0, 0, (), "uav", b"")) is None
+    assert problem_with_event(TransitEvent("b", 0, 0, (), "uav", b"")) is None
 
 
 @pytest.mark.parametrize("changes", INSANE, ids=lambda each: str(each)[:40])

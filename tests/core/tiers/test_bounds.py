@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.core.tiers.test_pairs import OPTIONS, Port, event
 
 from accord.core.overlay.interests import Interest
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.tiers import parent as parents
 from accord.core.tiers.messages import (
     MAX_ASKED,
@@ -79,7 +79,7 @@ def test_as_much_as_a_child_says_is_heard() -> None:
 
 
 class FailingPort(Port):
-    def publish_event(self, event: Carried, *, is_echoed: bool) -> int | None:
+    def publish_event(self, event: TransitEvent, *, is_echoed: bool) -> int | None:
         if event.event == 2:
             raise KeyError(event.event)
         return super().publish_event(event, is_echoed=is_echoed)

@@ -11,7 +11,7 @@ from accord.core.overlay.interests import Interest
 from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.overlay.state_store import StateStore
 from accord.core.policy.policies import Policies
 from accord.core.policy.policy_set import PolicySet
@@ -32,9 +32,11 @@ def children(template: str) -> ChildReceivers:
     return ChildReceivers(Router([], Policies(PolicySet())), channels, FeedbackRouter(channels))
 
 
-def event(incarnation: int, number: int) -> Carried:
+def event(incarnation: int, number: int) -> TransitEvent:
     original = incarnation * NUMBERS + number
-    return Carried("kid", 1, 0, (), "room", b"x", event=original, origin="kid", original=original)
+    return TransitEvent(
+        "kid", 1, 0, (), "room", b"x", event=original, child="kid", child_number=original
+    )
 
 
 @pytest.mark.parametrize("template", ["reliable", "total_order", "routed"])

@@ -6,7 +6,7 @@ from accord.core.channels.channels import SHIPPED, Channels
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.policy.policies import Policies
 from accord.core.policy.policy_set import PolicySet
 from accord.core.router.router import Router
@@ -22,8 +22,8 @@ def children() -> ChildReceivers:
     return ChildReceivers(Router([], Policies(PolicySet())), channels, FeedbackRouter(channels))
 
 
-def event(original: int, channel: str) -> Carried:
-    return Carried("b", 1, 0, (), channel, b"", origin="x", original=original)
+def event(original: int, channel: str) -> TransitEvent:
+    return TransitEvent("b", 1, 0, (), channel, b"", child="x", child_number=original)
 
 
 def test_the_channels_in_use_are_remembered_longest() -> None:

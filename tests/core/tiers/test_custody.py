@@ -3,7 +3,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from accord.core.overlay.neighbour_outbox import EXPIRED
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.tiers.custody import NO_ROOM, CustodyBuffer
 from accord.core.tiers.messages import InventoryReply, TierOptions
 
@@ -19,8 +19,8 @@ def event(
     deadline_us: int = 0,
     importance: int = 0,
     size: int = 10,
-) -> Carried:
-    return Carried(
+) -> TransitEvent:
+    return TransitEvent(
         source,
         1,
         0,

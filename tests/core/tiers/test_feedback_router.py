@@ -5,7 +5,7 @@ from __future__ import annotations
 from accord.core.channels.channels import Channels
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.router.rights import FEEDBACK
 from accord.core.tiers.feedback_router import CHILD, FeedbackRouter
 
@@ -63,12 +63,14 @@ def test_an_answer_is_safe_when_those_that_are_left_have_it() -> None:
     at = overlay()
     answering = FeedbackRouter(Channels(at))
     link(at, "b")
-    event = Carried("x", 0, 0, (), FEEDBACK, b"", qos=1, event=7, origin="x", original=1)
+    event = TransitEvent("x", 0, 0, (), FEEDBACK, b"", qos=1, event=7, child="x", child_number=1)
     answering.send(event, ["a", "b"], "uav", 0)
     assert answering.unconfirmed() == [7]
     at.map.drop_link("a", "b")
     assert answering.unconfirmed() == [], "a has it, and b has failed"
-    answering.send(Carried("x", 0, 0, (), FEEDBACK, b"", qos=1, event=8, origin="x"), ["b"], "u", 0)
+    answering.send(
+        TransitEvent("x", 0, 0, (), FEEDBACK, b"", qos=1, event=8, child="x"), ["b"], "u", 0
+    )
     assert answering.unconfirmed() == [8], "nobody has it"
     assert at.store.of("a", CHILD) == {}
     answering.check_invariants()

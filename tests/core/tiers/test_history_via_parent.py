@@ -17,7 +17,7 @@ from accord.core.channels.history.messages import (
     Stamp,
 )
 from accord.core.channels.history.peer_list import Nodes
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.tiers.child import Child
 from accord.core.tiers.history_via_parent import (
     AGAIN_US,
@@ -196,7 +196,7 @@ def test_pages_wait_behind_events_and_are_not_read_again_meanwhile() -> None:
     parent.link_up("x", 0)
     parent.receive("x", ChildHeartbeat(5, 1, is_active=True), S)
     parent.on_history_reply("x", page(4))
-    parent.put("x", Carried("s", 1, 0, (), "chat", b"x", event=1), S, is_in_order=True)
+    parent.put("x", TransitEvent("s", 1, 0, (), "chat", b"x", event=1), S, is_in_order=True)
     parent.sends.clear()
     parent.receive("x", RelayedHistoryRequest(5, "n", ASKED), S)
     assert parent.sends == [("x", RelayedHistoryReply("n", PageInProgress(4)))]

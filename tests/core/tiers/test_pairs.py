@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from accord.core.overlay.change_log import DeltaLimits
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.interests import Interest
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.router.rights import FEEDBACK
 from accord.core.tiers import messages
 from accord.core.tiers.child import NO_ROOM, Child
@@ -34,8 +34,8 @@ TRAITS = {
 }
 
 
-def event(number: int, channel: str = "room", source: str = "s") -> Carried:
-    return Carried(source, 1, 0, (), channel, b"x", event=number)
+def event(number: int, channel: str = "room", source: str = "s") -> TransitEvent:
+    return TransitEvent(source, 1, 0, (), channel, b"x", event=number)
 
 
 class Port:
@@ -62,10 +62,10 @@ class Port:
         else:
             self.needs[child, key] = need
 
-    def publish_event(self, event: Carried, *, is_echoed: bool) -> int | None:
+    def publish_event(self, event: TransitEvent, *, is_echoed: bool) -> int | None:
         if self.busy:
             return None
-        self.taken.append((event.origin, event.event, is_echoed))
+        self.taken.append((event.child, event.event, is_echoed))
         return event.event
 
     def unconfirmed(self, channel: str) -> list[int]:
@@ -339,8 +339,8 @@ def test_what_is_not_with_everybody_goes_to_the_next_parent() -> None:
     world.unlink("a")
     world.run()
     assert world.ports["b"].taken == [("x", 2, False), ("x", 3, False)]
-    originals = {up.event.event: up.event.original for up in world.ups}
-    assert len({up.event.original for up in world.ups}) == 3
+    originals = {up.event.event: up.event.child_number for up in world.ups}
+    assert len({up.event.child_number for up in world.ups}) == 3
     assert originals[1] < originals[2] < originals[3]
 
 

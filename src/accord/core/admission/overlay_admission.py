@@ -129,7 +129,7 @@ class OverlayAdmission(NetworkedAdmission, Template):
 
     # --------------------------------------------------------------------------- for its driver
 
-    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
+    def on_message(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
         message = decode_or_none(_message, body)
         if message is None:
             self.dropped += 1
@@ -179,7 +179,7 @@ class OverlayAdmission(NetworkedAdmission, Template):
 
     def _send(self) -> None:
         for neighbour, message in drain(self.admission.sends):
-            self.context.say(neighbour, "", _encode(message))
+            self.context.send_message(neighbour, "", _encode(message))
         for child, message in drain(self.child_reservations.sends):
             self._tiers.send_message(child, SERVICE, _encode(message))
 

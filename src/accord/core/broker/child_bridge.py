@@ -22,7 +22,7 @@ from accord.core.channels.history.messages import SERVICE, HistoryReply
 from accord.core.model.errors import EventError
 from accord.core.model.units import IMPORTANCES
 from accord.core.overlay.interests import Interest
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.overlay.tier_links import TierLinks
 from accord.core.overlay.validation import DAMAGED
 from accord.core.policy.policies import Entity
@@ -85,14 +85,14 @@ class ChildBridge:
         for child in self._children.receivers_of(event, is_echoed=self._is_echoed):
             self.put(child, event)
 
-    def is_new(self, event: Carried) -> bool:
+    def is_new(self, event: TransitEvent) -> bool:
         """Whether the event has not arrived through another parent of the secondary node."""
         return self._children.is_new(event)
 
-    def put(self, child: str, event: Carried, *, is_kept: bool = False) -> bool:
+    def put(self, child: str, event: TransitEvent, *, is_kept: bool = False) -> bool:
         """Take custody of the event until the child confirms it; False if the child is unknown."""
         is_in_order = not is_kept and self._channels.is_in_order(event.channel)
-        clean = msgspec.structs.replace(event, routes=(), receipts=(), template="", note=b"")
+        clean = msgspec.structs.replace(event, routes=(), sequences=(), template="", header=b"")
         return self.parent.put(child, clean, self._clock_us(), is_in_order=is_in_order)
 
     def _on_history_reply(self, child: str, node: str, answer: HistoryReply, now_us: int) -> None:  # noqa: ARG002
@@ -117,7 +117,7 @@ class ChildBridge:
                 event = self._bridge.transit_event(message, 0)
                 self.put(child, msgspec.structs.replace(event, source=hub.node), is_kept=True)
 
-    def publish_event(self, event: Carried, *, is_echoed: bool) -> int | None:
+    def publish_event(self, event: TransitEvent, *, is_echoed: bool) -> int | None:
         if event.channel == FEEDBACK:
             return self._forward_feedback(event)
         if not self._channels.has_room(event.channel):
@@ -125,11 +125,11 @@ class ChildBridge:
         hub = self._broker.context
         message = message_of(event, hub.now_ms)
         if message is None or 0 < event.deadline_us <= event.age_us:
-            hub.counters.count_shed(DAMAGED if message is None else "expired", event.origin)
+            hub.counters.count_shed(DAMAGED if message is None else "expired", event.child)
             return 0
-        way = self._broker.fan_out_for(Entity(event.publisher, node=event.origin), event.channel)
+        way = self._broker.fan_out_for(Entity(event.publisher, node=event.child), event.channel)
         if way.channel_fan_out.traits.problem:
-            hub.counters.count_shed(UNKNOWN, event.origin)
+            hub.counters.count_shed(UNKNOWN, event.child)
             return 0
         is_ordered = way.channel_fan_out.traits.is_ordered
         has_come = self._children.has_seen(event)
@@ -137,8 +137,8 @@ class ChildBridge:
         if is_ordered and has_come and not is_kept:
             return 0  # it already has its position
         hub.assign_number(message, way.channel_fan_out.counts)
-        message.event_node, message.event_number = event.origin, event.original
-        self._bridge.child, self._bridge.child_number = event.origin, event.original
+        message.event_node, message.event_number = event.child, event.child_number
+        self._bridge.child, self._bridge.child_number = event.child, event.child_number
         self._is_echoed = is_echoed
         kept = hub.appended
         try:
@@ -169,11 +169,11 @@ class ChildBridge:
             message.event()
             hub.keep(journal_form(message))
 
-    def _forward_feedback(self, event: Carried) -> int:
+    def _forward_feedback(self, event: TransitEvent) -> int:
         """Forward feedback of a child's client to the source of an event, at any node."""
         hub, feedback = self._broker.context, self._broker.feedback
         if feedback is None:
-            hub.counters.count_shed(DAMAGED, event.origin)
+            hub.counters.count_shed(DAMAGED, event.child)
             return 0
         hub.number += 1
         importance = min(max(event.importance, 0), IMPORTANCES - 1)

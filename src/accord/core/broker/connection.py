@@ -46,6 +46,7 @@ from accord.core.mqtt.packets import (
     Unsubscribe,
 )
 from accord.core.native import acknowledged, single
+from accord.core.router.fan_out import Selection
 
 _FROM_SERVERS: Final = (
     PacketType.CONNACK,
@@ -127,11 +128,13 @@ class Connection(MqttHandshake):
         found = single(data, version == V5, self._topics[qos])
         if found is None:
             return None
-        selection, expiry_s, packet_id = found
+        selection: Selection = found[0]
+        _, expiry_s, packet_id = found
         copy = selection.only
         if copy is None or selection.fan_out.pending:
             return None
-        receiver = copy.receiver
+        # Only sessions take frames.
+        receiver: MqttSession = copy.receiver  # type: ignore[assignment]
         line = receiver.connection
         outbox = receiver.outbox
         if (
@@ -140,7 +143,7 @@ class Connection(MqttHandshake):
             or receiver.dialect != version
             or outbox.bytes
             or outbox.tracked
-            or not line.link.takes(size)
+            or not line.link.can_send(size)
             or expiry_s == 0
         ):
             return None

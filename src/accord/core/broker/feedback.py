@@ -39,7 +39,7 @@ from accord.core.mqtt.properties import (
     forwarded_block,
 )
 from accord.core.mqtt.wire import string_bytes
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.policy.policies import Entity, Grant
 from accord.core.router.rights import FEEDBACK, FEEDBACK_PREFIX, Rights
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from accord.core.broker.broker import Broker
 
 # Forwards feedback to the node of its receipt; False if that node is unknown.
-ForwardFeedback = Callable[[Carried, Receipt], bool]
+ForwardFeedback = Callable[[TransitEvent, Receipt], bool]
 
 TOPIC: Final = string_bytes(FEEDBACK)
 
@@ -118,7 +118,12 @@ class FeedbackHandler:
         return self._send_remote(going, answered, session.entity, rights)
 
     def on_remote_feedback(
-        self, event: Carried, now_ms: int, forward: ForwardFeedback, *, is_duplicate: bool = False
+        self,
+        event: TransitEvent,
+        now_ms: int,
+        forward: ForwardFeedback,
+        *,
+        is_duplicate: bool = False,
     ) -> None:
         """Accept feedback from another node; `forward` forwards what is for a further node.
 
@@ -134,7 +139,7 @@ class FeedbackHandler:
             if not forward(event, answered):
                 self._refuse(message, _unknown_node(answered.node))
         elif not is_duplicate:
-            self._deliver(message, Entity(event.publisher, node=event.origin or event.source))
+            self._deliver(message, Entity(event.publisher, node=event.child or event.source))
 
     def _transit_form(self, message: MqttMessage, answered: str, receipt: str) -> MqttMessage:
         """The feedback in the form that travels between nodes."""
@@ -270,7 +275,7 @@ def _source_properties(properties: Properties, receipt: Receipt, sender: Entity)
     )
 
 
-def _message(event: Carried, now_ms: int) -> MqttMessage | None:
+def _message(event: TransitEvent, now_ms: int) -> MqttMessage | None:
     """None if malformed: messages of other nodes are validated."""
     properties = properties_of_transit_event(event)
     if properties is None or not (properties.response_topic or "").startswith(FEEDBACK_PREFIX):

@@ -21,7 +21,7 @@ from accord.core.mqtt.codes import V5, ProtocolError
 from accord.core.mqtt.event_mapping import to_event, to_values
 from accord.core.mqtt.properties import EVENT, NO_PROPERTIES, NODE, Properties, read_forwarded
 from accord.core.mqtt.wire import string_bytes, varint_bytes
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.overlay.validation import problem_with_event
 from accord.core.router.message import Message
 from accord.core.scheduling.shaping_decision import ShapingTarget
@@ -203,7 +203,7 @@ class MqttMessage(Message):
         return varint_bytes(len(block)) + block
 
 
-def properties_of_transit_event(event: Carried) -> Properties | None:
+def properties_of_transit_event(event: TransitEvent) -> Properties | None:
     """The event's properties with its expiry; None if no node could have sent such an event."""
     if problem_with_event(event) is not None:
         return None

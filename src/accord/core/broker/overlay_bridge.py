@@ -25,7 +25,7 @@ from accord.core.mqtt.wire import string_bytes
 from accord.core.overlay.channel_directory import CHANNEL
 from accord.core.overlay.interests import Interest
 from accord.core.overlay.neighbour_outbox import EXPIRED
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.overlay.validation import DAMAGED, problem_with_event
 from accord.core.policy.policies import Entity
 from accord.core.router.fan_out import RouterSubscription
@@ -59,7 +59,7 @@ class OverlayBridge:
         self.feedback_router: FeedbackRouter | None = None  # feedback to sources at other nodes
         self.is_delivering = False
         self.source, self.incarnation = "", 0  # of the transit event being delivered
-        self.event: Carried | None = None  # that transit event itself
+        self.event: TransitEvent | None = None  # that transit event itself
         self._is_alone = False
         self.children: ChildBridge | None = None  # secondary nodes, if it may have some
         self.child, self.child_number = "", 0  # of an event published at a child
@@ -153,7 +153,7 @@ class OverlayBridge:
         )
         return "" if self.send_feedback(event, receipt) else UNKNOWN_NODE
 
-    def send_feedback(self, event: Carried, receipt: Receipt) -> bool:
+    def send_feedback(self, event: TransitEvent, receipt: Receipt) -> bool:
         """Send feedback to the node of its receipt or its parents; False if none is known."""
         if self.feedback_router is None:
             return False
@@ -163,7 +163,7 @@ class OverlayBridge:
         self.feedback_router.send(event, nodes, receipt.channel, self._clock_us())
         return bool(nodes)
 
-    def _deliver_to_child(self, event: Carried, receipt: Receipt) -> bool:
+    def _deliver_to_child(self, event: TransitEvent, receipt: Receipt) -> bool:
         """Pass feedback to a child of this node; False if there is none of that name."""
         return self.children is not None and self.children.put(receipt.node, event)
 
@@ -185,15 +185,15 @@ class OverlayBridge:
         """The event ID from a secondary node of the event being published, if it has one."""
         event = self.event
         origin, original = (
-            (self.child, self.child_number) if event is None else (event.origin, event.original)
+            (self.child, self.child_number) if event is None else (event.child, event.child_number)
         )
         return (origin, original) if origin else None
 
-    def transit_event(self, message: MqttMessage, importance: int) -> Carried:
+    def transit_event(self, message: MqttMessage, importance: int) -> TransitEvent:
         hub = self.broker.context
         age_ms = max(0, hub.now_ms - message.received_ms)
         deadline_ms = message.expires_ms - message.received_ms if message.expires_ms else 0
-        return Carried(
+        return TransitEvent(
             "",
             0,
             0,
@@ -209,25 +209,25 @@ class OverlayBridge:
             message.expiry_s,
             0 if message.is_retained else age_ms * 1_000,
             max(deadline_ms, 1) * 1_000 if message.expires_ms else 0,
-            origin=self.child,
-            original=self.child_number,
+            child=self.child,
+            child_number=self.child_number,
         )
 
-    def on_sent(self, neighbour: str, event: Carried) -> None:
+    def on_sent(self, neighbour: str, event: TransitEvent) -> None:
         """Record a hop: each node's ledger has the hops that start there."""
         came_us = event.trail[-1][1] if event.trail else 0
         self._record_outcome(
             event, f"node {neighbour}", DELIVERED, event.age_us - came_us, trail_text(event)
         )
 
-    def on_dropped(self, event: Carried, cause: str, count: int = 1) -> None:
+    def on_dropped(self, event: TransitEvent, cause: str, count: int = 1) -> None:
         """Record that a copy of an event, or of `count` like it, ends at this node."""
         outcome = EXPIRED_OUTCOME if cause == EXPIRED else SHED
         self._record_outcome(event, "other nodes", outcome, 0, cause, count)
 
     def _record_outcome(
         self,
-        event: Carried,
+        event: TransitEvent,
         destination: str,
         outcome: int,
         waited_us: int,
@@ -254,7 +254,7 @@ class OverlayBridge:
                 0,
             )
 
-    def on_event(self, event: Carried) -> None:
+    def on_event(self, event: TransitEvent) -> None:
         """Deliver a remote event, or a local one that now has its position, to local clients."""
         broker = self.broker
         hub = broker.context
@@ -271,12 +271,12 @@ class OverlayBridge:
         if message is None:
             hub.counters.count_shed(DAMAGED, event.source)
             return
-        is_own = hub.node in (event.source, event.origin)
+        is_own = hub.node in (event.source, event.child)
         if event.is_retained and not is_own:
             known = broker.retained.get(event.channel)
             if known is not None and _is_same(known, event):
                 return  # repeated after a restart of either node
-        publisher = Entity(event.publisher, node=event.origin or event.source)
+        publisher = Entity(event.publisher, node=event.child or event.source)
         way = broker.fan_out_for(publisher, event.channel)
         message.counts = way.channel_fan_out.counts
         message.number = event.event
@@ -306,19 +306,19 @@ class OverlayBridge:
             }
 
 
-def _is_same(known: Message, event: Carried) -> bool:
+def _is_same(known: Message, event: TransitEvent) -> bool:
     """Whether both are the same event; numbers are per node, so they are not sufficient."""
     return (known.number, known.publisher, known.payload) == (
         event.event, event.publisher, event.payload,
     )  # fmt: skip
 
 
-def trail_text(event: Carried) -> str:
+def trail_text(event: TransitEvent) -> str:
     """The nodes on the event's path so far, each with the event's age there."""
     return "by " + ", ".join(f"{node} {age_us / 1_000:.1f} ms" for node, age_us in event.trail)
 
 
-def message_of(event: Carried, now_ms: int) -> MqttMessage | None:
+def message_of(event: TransitEvent, now_ms: int) -> MqttMessage | None:
     """None if malformed: events of other nodes are validated."""
     if problem_with_channel(event.channel) or event.channel.startswith("$"):
         return None

@@ -63,8 +63,8 @@ class ParentBridge(OverlayBridge):
             event = msgspec.structs.replace(
                 self.transit_event(message, importance),
                 source=message.event_node,
-                origin=message.event_node,
-                original=message.event_number,
+                child=message.event_node,
+                child_number=message.event_number,
             )
             self._child.publish(event, self._clock_us())
 

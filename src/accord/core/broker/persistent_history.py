@@ -32,7 +32,7 @@ from accord.core.model.channels import filter_selects, problem_with_channel
 from accord.core.model.errors import EventError
 from accord.core.monitoring.ledger import SHED
 from accord.core.mqtt.codes import ProtocolError
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.overlay.validation import MAX_NUMBER, MAX_QOS, problem_with_name
 from accord.core.policy.policies import Entity, Grant
 from accord.core.queries.messages import QueryHit
@@ -404,7 +404,7 @@ class HistorySubscriptions:
             )
         return False
 
-    def on_duplicate(self, event: Carried) -> None:
+    def on_duplicate(self, event: TransitEvent) -> None:
         """Note a duplicate of a secondary node's event, received through another parent."""
         if self.broker.router.fan_out(event.channel).traits.is_persistent:
             self.client.on_live_event(event.source, event.incarnation, event.event, self.clock_us())

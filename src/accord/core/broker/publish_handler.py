@@ -137,7 +137,7 @@ class PublishHandler(ReplyQueue):
         if qos:
             self._check_receive_maximum(session)
         count = frames.count
-        ways = frames.ways
+        ways: list[Selection | PublisherFanOut] = frames.ways
         counters.publishes_received[qos] += count
         session.published += count
         selection = ways[0]
@@ -309,7 +309,7 @@ class PublishHandler(ReplyQueue):
         router = self.broker.router
         route = fan_out.channel_fan_out
         spans = frames.spans(0)
-        selections = []
+        selections: list[Selection] = []
         which = np.zeros(frames.count, "I")
         if route.has_predicates:
             found = router.match_frames(route, frames.data, spans)
@@ -340,7 +340,7 @@ class PublishHandler(ReplyQueue):
             different, inverse = np.unique(both, return_inverse=True)
             which = inverse.astype("I")
             selections = [
-                selections[each // len(met)].under(met[each % len(met)])
+                selections[each // len(met)].for_conditions(met[each % len(met)])
                 for each in different.tolist()
             ]
         return selections, which

@@ -17,7 +17,13 @@ import msgspec
 from accord.core.channels.history.messages import is_persistent
 from accord.core.channels.reliable import SLOW_MEMBERS, Reliable, stall_timeout_us
 from accord.core.channels.routed import Local, Routed
-from accord.core.channels.template import ALL, IN_ORDER, Context, Template, problem_with_options
+from accord.core.channels.template import (
+    COMPLETE,
+    IN_ORDER,
+    Context,
+    Template,
+    problem_with_options,
+)
 from accord.core.channels.total_order import TotalOrder
 from accord.core.channels.tree_multicast import SingleSource, Unreliable
 from accord.core.model.channels import MAX_CHANNEL_BYTES, filter_selects
@@ -27,7 +33,7 @@ from accord.core.overlay.channel_directory import ChannelDefinition, ChannelTrai
 from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.route_manager import Requirement
-from accord.core.overlay.signalling import Carried, TemplateMessage
+from accord.core.overlay.signalling import TemplateMessage, TransitEvent
 
 FAILED: Final = "template failed"
 PAUSE_US: Final = 1_000_000
@@ -149,7 +155,7 @@ class Channels:
         self._timed = self._find_timed()
         return service
 
-    def publish(self, event: Carried, destinations: list[str], now_us: int) -> None:
+    def publish(self, event: TransitEvent, destinations: list[str], now_us: int) -> None:
         """Send an event of a local client to the nodes that are interested in it."""
         self.overlay.now_us = now_us
         self.is_touched = True
@@ -159,24 +165,24 @@ class Channels:
             self._drop(event, definition.template)
             return
         try:
-            template.published(event, destinations, definition, now_us)
+            template.on_published(event, destinations, definition, now_us)
         except Exception as error:
             self._on_failure(definition.template, error)
             self.overlay.drop(event, FAILED)
 
-    def replay(self, event: Carried, destinations: list[str], now_us: int) -> None:
+    def replay(self, event: TransitEvent, destinations: list[str], now_us: int) -> None:
         """Send a stored event to these nodes only, over routes, whatever the template."""
         self.overlay.now_us = now_us
         definition = self.overlay.directory.look_up(event.channel) or _UNDEFINED
-        self.templates[ROUTED].published(event, destinations, definition, now_us)
+        self.templates[ROUTED].on_published(event, destinations, definition, now_us)
 
-    def feedback(self, event: Carried, node: str, channel: str, now_us: int) -> None:
+    def feedback(self, event: TransitEvent, node: str, channel: str, now_us: int) -> None:
         """Send a local client's feedback on an event of `channel` to its source at `node`."""
         self.overlay.now_us = now_us
         definition = self.overlay.directory.look_up(channel) or _UNDEFINED
         template = self._template(definition.template) or self.templates[ROUTED]
         try:
-            template.feedback(event, node, definition, now_us)
+            template.send_feedback(event, node, definition, now_us)
         except Exception as error:
             self._on_failure(definition.template, error)
             self.overlay.drop(event, FAILED)
@@ -232,7 +238,7 @@ class Channels:
         except Exception as error:
             self._on_failure(definition.template, error)
             return True
-        return ALL not in template.promises or self.overlay.can_accept(channel)
+        return COMPLETE not in template.promises or self.overlay.can_accept(channel)
 
     def unconfirmed(self, channel: str) -> list[int]:
         """Return the `event` numbers of local events that are not confirmed by all members.
@@ -242,7 +248,7 @@ class Channels:
         found = list(self.overlay.sender.unacknowledged(channel))
         for name, template in list(self.templates.items()):
             try:
-                found += template.unsettled(channel)
+                found += template.unconfirmed(channel)
             except Exception as error:
                 self._on_failure(name, error)
         return found
@@ -251,7 +257,7 @@ class Channels:
         """How long a member that does not advance is waited for; 0 if events may be lost."""
         definition = self.overlay.directory.look_up(channel) or _UNDEFINED
         template = self._template(definition.template)
-        is_promised = template is not None and ALL in template.promises
+        is_promised = template is not None and COMPLETE in template.promises
         if not is_promised:
             return 0
         return (
@@ -344,19 +350,19 @@ class Channels:
             self._timed = self._find_timed()
             self._announce_templates()
 
-    def _drop(self, event: Carried, template: str) -> None:
+    def _drop(self, event: TransitEvent, template: str) -> None:
         self.overlay.drop(event, FAILED if template in self.failures.disabled else UNKNOWN)
 
     def _announce_templates(self) -> None:
         self.overlay.store.put(TEMPLATE, "", msgspec.msgpack.encode(self.names()))
 
-    def _on_event(self, neighbour: str, event: Carried, now_us: int) -> None:
+    def _on_event(self, neighbour: str, event: TransitEvent, now_us: int) -> None:
         template = self._template(event.template)
         if template is None:
             self._drop(event, event.template)
             return
         try:
-            template.carried(neighbour, event, now_us)
+            template.on_event(neighbour, event, now_us)
         except Exception as error:
             self._on_failure(event.template, error)
             self.overlay.drop(event, FAILED)
@@ -366,14 +372,14 @@ class Channels:
         if listener is None or len(said.channel) > MAX_CHANNEL_BYTES:
             return
         try:
-            listener.said(neighbour, said.channel, said.body, now_us)
+            listener.on_message(neighbour, said.channel, said.body, now_us)
         except Exception as error:
             self._on_failure(said.template, error)
 
 
 def _can_be_full(template: Template) -> bool:
     """Whether publishers may be paused."""
-    return ALL in template.promises or type(template).has_room is not Template.has_room
+    return COMPLETE in template.promises or type(template).has_room is not Template.has_room
 
 
 class _Context:
@@ -399,25 +405,27 @@ class _Context:
     def neighbours(self) -> list[str]:
         return self._overlay.used_neighbours()
 
-    def say(self, neighbour: str, channel: str, body: bytes) -> None:
+    def send_message(self, neighbour: str, channel: str, body: bytes) -> None:
         self._overlay.send_message(neighbour, TemplateMessage(self._template, channel, body))
 
-    def pass_on(self, neighbour: str, event: Carried) -> None:
+    def forward(self, neighbour: str, event: TransitEvent) -> None:
         self._overlay.forward(neighbour, msgspec.structs.replace(event, template=self._template))
 
-    def is_waiting(self, neighbour: str, channel: str, source: str, number: int) -> bool:
+    def is_queued(self, neighbour: str, channel: str, source: str, number: int) -> bool:
         return self._overlay.is_waiting(neighbour, (self._template, channel, source, number))
 
-    def carry(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
+    def send_routed(
+        self, event: TransitEvent, destinations: list[str], requirement: Requirement
+    ) -> None:
         self._overlay.publish(event, destinations, requirement)
 
-    def takes(self, channel: str) -> bool:
+    def can_accept(self, channel: str) -> bool:
         return self._overlay.can_accept(channel)
 
-    def deliver(self, event: Carried) -> None:
+    def deliver(self, event: TransitEvent) -> None:
         self._overlay.deliver(event)
 
-    def lose(self, event: Carried, cause: str, count: int = 1) -> None:
+    def report_dropped(self, event: TransitEvent, cause: str, count: int = 1) -> None:
         self._overlay.drop(event, cause, count)
 
     def definition(self, channel: str) -> ChannelDefinition | None:

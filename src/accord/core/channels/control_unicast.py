@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from accord.core.channels.trees.tree import Graph, distances, graph_of
-from accord.core.overlay.duplicate_filter import Duplicates
+from accord.core.overlay.duplicate_filter import DuplicateFilter
 from accord.core.overlay.link_state import LinkStateMap
 
 _TIMEOUT_US: Final = 5_000_000
@@ -100,7 +100,7 @@ class ControlUnicast:
         self._number = 0
         self._waiting: dict[_Key, _Waiting] = {}
         self._bytes = 0
-        self._duplicates = Duplicates()
+        self._duplicates = DuplicateFilter()
         self._graph_version: tuple[int, int] = (-1, 0)  # version of the map, time
         self._graph: Graph = {}  # of all links, up or down
         self._nearest: dict[str, list[str]] = {}  # neighbours by path length, per destination

@@ -38,9 +38,9 @@ from accord.core.channels.streams.source_stream import BufferedEvent, SourceStre
 from accord.core.channels.streams.stream_relay import StreamRelay
 from accord.core.channels.streams.stream_sender import StreamSender
 from accord.core.channels.template import (
-    ALL,
+    COMPLETE,
     IN_ORDER,
-    ONCE,
+    NO_DUPLICATES,
     Check,
     Context,
     Template,
@@ -54,7 +54,7 @@ from accord.core.model.units import NEVER_US
 from accord.core.overlay.anti_entropy import earlier
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.neighbour_outbox import EXPIRED
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.overlay.validation import MAX_DEADLINE_US
 from accord.core.scheduling.timers import Timer, Timers
 
@@ -81,7 +81,7 @@ _UNDEFINED: Final = ChannelDefinition(name="#")
 class Reliable(Template):
     """Template `reliable`: sequence numbers, nacks and cumulative acks along a tree per source."""
 
-    promises: ClassVar[tuple[str, ...]] = (ONCE, ALL, IN_ORDER)
+    promises: ClassVar[tuple[str, ...]] = (NO_DUPLICATES, COMPLETE, IN_ORDER)
     options: ClassVar[Mapping[str, Check]] = {
         **TreeMulticast.options,
         SLOW_MEMBERS: one_of("drop", "wait"),
@@ -106,26 +106,26 @@ class Reliable(Template):
 
     # ---------------------------------------------------------------------------------- template
 
-    def published(
+    def on_published(
         self,
-        event: Carried,
+        event: TransitEvent,
         destinations: list[str],  # noqa: ARG002
         definition: ChannelDefinition,  # noqa: ARG002
         now_us: int,
     ) -> None:
         if self.load.is_overfull():
-            self.context.lose(event, QUEUE_FULL)
+            self.context.report_dropped(event, QUEUE_FULL)
         else:
             self.send(event, StreamHeader(NOTHING, event.deadline_us), now_us)
 
-    def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
-        note = decode_or_none(headers, event.note)
+    def on_event(self, neighbour: str, event: TransitEvent, now_us: int) -> None:
+        note = decode_or_none(headers, event.header)
         if note is None or not self.is_valid_header(event.channel, note):
             return
         stream = self._on_state(neighbour, event.channel, note.state, now_us)
         if stream is None:
             return
-        event = msgspec.structs.replace(event, deadline_us=note.deadline_us, note=b"")
+        event = msgspec.structs.replace(event, deadline_us=note.deadline_us, header=b"")
         kept = BufferedEvent(event, note, now_us)
         is_new = stream.put(event.number, kept)
         self._deliver_ready(stream, now_us)
@@ -138,7 +138,7 @@ class Reliable(Template):
         """Whether the header is valid for an event of that channel."""
         return 0 <= header.deadline_us <= MAX_DEADLINE_US
 
-    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
+    def on_message(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
         message = decode_or_none(messages, body)
         if message is not None:
             self.on_stream_message(neighbour, channel, message, now_us)
@@ -159,11 +159,11 @@ class Reliable(Template):
         sender = self.senders.get(channel)
         return self.load.has_room(channel) and (sender is None or sender.has_room())
 
-    def unsettled(self, channel: str) -> list[int]:
+    def unconfirmed(self, channel: str) -> list[int]:
         sender = self.senders.get(channel)
         return [] if sender is None else sender.unconfirmed()
 
-    def left(self) -> dict[str, int]:
+    def retained_state(self) -> dict[str, int]:
         return {
             "trees": len(self.relay.trees),
             "grown": len(self.tree_cache),
@@ -187,14 +187,14 @@ class Reliable(Template):
 
     # ----------------------------------------------------------------------------- extension points
 
-    def send(self, event: Carried, header: StreamHeader, now_us: int) -> bool:
+    def send(self, event: TransitEvent, header: StreamHeader, now_us: int) -> bool:
         """Send an event of this node to all members; False if there is no room for it."""
         sender = self.senders.get_or_create(event.channel, now_us)
         event = msgspec.structs.replace(
             event, source=self.context.name, incarnation=self.context.incarnation
         )
         if not sender.put(event, header, now_us):
-            self.context.lose(event, QUEUE_FULL)
+            self.context.report_dropped(event, QUEUE_FULL)
             return False
         self._schedule_sweep(now_us)
         self._update_sender(sender, now_us)
@@ -234,18 +234,18 @@ class Reliable(Template):
 
     def can_accept(self, channel: str) -> bool:
         """Whether `on_ready` accepts more events of a channel now."""
-        return self.context.takes(channel)
+        return self.context.can_accept(channel)
 
     def on_ready(self, kept: BufferedEvent, now_us: int) -> None:
         """Handle an event that is next in its stream."""
         self.deliver(kept.event, kept.at_us, now_us)
 
-    def deliver(self, event: Carried, received_us: int, now_us: int) -> None:
+    def deliver(self, event: TransitEvent, received_us: int, now_us: int) -> None:
         """Deliver an event to local clients unless there are none or its deadline has passed."""
         age_us = event.age_us + now_us - received_us
         aged = msgspec.structs.replace(event, age_us=age_us)
         if 0 < event.deadline_us <= age_us:
-            self.context.lose(aged, EXPIRED)
+            self.context.report_dropped(aged, EXPIRED)
         elif self.members.has(event.channel, self.context.name):
             self.context.deliver(aged)
 
@@ -297,8 +297,8 @@ class Reliable(Template):
         stream.hold(now_us)
         if stream.skipped > before and stream.was_member:
             key = stream.key
-            missed = Carried(key.source, key.incarnation, 0, (), stream.channel, b"")
-            self.context.lose(missed, cause, min(stream.skipped - before, _MAX_MISSED))
+            missed = TransitEvent(key.source, key.incarnation, 0, (), stream.channel, b"")
+            self.context.report_dropped(missed, cause, min(stream.skipped - before, _MAX_MISSED))
         stream.was_member = stream.was_member or self._is_member(stream.channel)
 
     def _is_member(self, channel: str) -> bool:
@@ -362,7 +362,7 @@ class Reliable(Template):
             if not sender.is_waiting():
                 missed += sender.advance(now_us)
         for event in missed:
-            self.context.lose(event, SLOW_MEMBER)
+            self.context.report_dropped(event, SLOW_MEMBER)
         self.update_load(stream.channel)
         self.relay.run_due(stream, now_us)
         self._schedule(stream)
@@ -409,7 +409,7 @@ class Reliable(Template):
             self._sweep_us = now_us + _NEXT_SWEEP_US
             return
         self._expire_unused(now_us)
-        self._sweep_us = now_us + _SWEEP_US if any(self.left().values()) else 0
+        self._sweep_us = now_us + _SWEEP_US if any(self.retained_state().values()) else 0
 
     def _expire_unused(self, now_us: int) -> None:
         """Expire unused state."""

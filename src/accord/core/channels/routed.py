@@ -13,7 +13,7 @@ import msgspec
 from accord.core.channels.template import Check, Template, one_of
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.route_manager import Requirement
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 
 DATAGRAMS: Final = "datagrams"  # option: QoS 0 events of the channel may be lost
 
@@ -23,17 +23,17 @@ class Routed(Template):
 
     options: ClassVar[Mapping[str, Check]] = {DATAGRAMS: one_of("true", "false")}
 
-    def published(
+    def on_published(
         self,
-        event: Carried,
+        event: TransitEvent,
         destinations: list[str],
         definition: ChannelDefinition,
         now_us: int,  # noqa: ARG002
     ) -> None:
         requirement = Requirement(definition.max_delay_us, definition.paths, definition.resiliency)
         if event.qos == 0 and definition.options.get(DATAGRAMS) == "true":
-            event = msgspec.structs.replace(event, may_be_lost=True)
-        self.context.carry(event, destinations, requirement)
+            event = msgspec.structs.replace(event, is_droppable=True)
+        self.context.send_routed(event, destinations, requirement)
 
 
 class Local(Template):

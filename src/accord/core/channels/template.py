@@ -23,7 +23,7 @@ from accord.core.channels.history.messages import problem_with as problem_with_p
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.route_manager import Requirement
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 
 # Returns the expected value, or "" if the value is valid.
 Check = Callable[[str], str]
@@ -82,9 +82,9 @@ def _unknown(name: str, known: list[str]) -> str:
 
 
 # Guarantees of a template; `accord.sim.check_template` tests them.
-ONCE: Final = "once"  # no member gets an event twice
+NO_DUPLICATES: Final = "once"  # no member gets an event twice
 BEST_EFFORT: Final = "best effort"  # only links lose events
-ALL: Final = "all"  # every member that stays gets every event
+COMPLETE: Final = "all"  # every member that stays gets every event
 IN_ORDER: Final = "in order"  # events of one source arrive in publication order
 SAME_ORDER: Final = "same order"  # all members deliver in the same order
 
@@ -99,33 +99,35 @@ class Context(Protocol):
     def neighbours(self) -> list[str]:
         """Neighbours whose links are up."""
 
-    def say(self, neighbour: str, channel: str, body: bytes) -> None:
+    def send_message(self, neighbour: str, channel: str, body: bytes) -> None:
         """Send a template message to the same template at a neighbour."""
 
-    def pass_on(self, neighbour: str, event: Carried) -> None:
-        """Send an event to the same template at a neighbour, with a header in `note`."""
+    def forward(self, neighbour: str, event: TransitEvent) -> None:
+        """Send an event to the same template at a neighbour, with a header in `header`."""
 
-    def is_waiting(self, neighbour: str, channel: str, source: str, number: int) -> bool:
+    def is_queued(self, neighbour: str, channel: str, source: str, number: int) -> bool:
         """Whether a passed-on event is still queued here because the link is busy.
 
         Events sent to several neighbours at once by multicast are not tracked.
         """
 
-    def carry(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
+    def send_routed(
+        self, event: TransitEvent, destinations: list[str], requirement: Requirement
+    ) -> None:
         """Send an event over routes that meet `requirement`, on several paths if required."""
 
-    def takes(self, channel: str) -> bool:
+    def can_accept(self, channel: str) -> bool:
         """Whether this node accepts more of a channel now.
 
-        A template that promises `ALL` checks this before each `deliver`. It buffers what cannot be
-        delivered yet within bounds, applies backpressure to the source, and checks again after a
-        while.
+        A template that promises `COMPLETE` checks this before each `deliver`. It buffers what
+        cannot be delivered yet within bounds, applies backpressure to the source, and checks again
+        after a while.
         """
 
-    def deliver(self, event: Carried) -> None:
+    def deliver(self, event: TransitEvent) -> None:
         """Deliver an event to the local clients that want it."""
 
-    def lose(self, event: Carried, cause: str, count: int = 1) -> None:
+    def report_dropped(self, event: TransitEvent, cause: str, count: int = 1) -> None:
         """Record that `count` copies of an event end here; operators can look up the cause."""
 
     def definition(self, channel: str) -> ChannelDefinition | None:
@@ -138,43 +140,62 @@ class Context(Protocol):
         """
 
 
+_RENAMED: Final = {
+    "published": "on_published",
+    "feedback": "send_feedback",
+    "carried": "on_event",
+    "said": "on_message",
+    "unsettled": "unconfirmed",
+    "left": "retained_state",
+}
+
+
 class Template:
     """Base of all templates; one object per node and template.
 
-    Methods do nothing by default, except `feedback`: it sends feedback over routes that meet the
-    requirement of the channel.
+    Methods do nothing by default, except `send_feedback`: it sends feedback over routes that meet
+    the requirement of the channel.
     """
 
     promises: ClassVar[tuple[str, ...]] = ()
     # Options of its channels besides `persistent`, each with its check.
     options: ClassVar[Mapping[str, Check]] = {}
     # Whether the template also delivers to clients of the publishing node. Otherwise the node's
-    # router has done so before `published` is called.
+    # router has done so before `on_published` is called.
     delivers_own: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        """Refuse methods by their former names, which would never be called."""
+        for former in _RENAMED.keys() & vars(cls).keys():
+            raise TypeError(f"{cls.__name__}.{former} is now called {_RENAMED[former]}")
 
     def __init__(self, context: Context) -> None:
         self.context = context
 
-    def published(
-        self, event: Carried, destinations: list[str], definition: ChannelDefinition, now_us: int
+    def on_published(
+        self,
+        event: TransitEvent,
+        destinations: list[str],
+        definition: ChannelDefinition,
+        now_us: int,
     ) -> None:
         """Send a local client's event to `destinations`, the nodes that are interested in it."""
 
-    def feedback(
+    def send_feedback(
         self,
-        event: Carried,
+        event: TransitEvent,
         node: str,
         definition: ChannelDefinition,
         now_us: int,  # noqa: ARG002
     ) -> None:
         """Send a local client's feedback on an event to the event's source at `node`."""
         requirement = Requirement(definition.max_delay_us, definition.paths, definition.resiliency)
-        self.context.carry(event, [node], requirement)
+        self.context.send_routed(event, [node], requirement)
 
-    def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
+    def on_event(self, neighbour: str, event: TransitEvent, now_us: int) -> None:
         """Handle an event passed on by the same template at a neighbour."""
 
-    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
+    def on_message(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
         """Handle a message of the same template at a neighbour."""
 
     def advance(self, now_us: int) -> None:
@@ -187,11 +208,11 @@ class Template:
         """Whether local clients may publish more to the channel now."""
         return True
 
-    def unsettled(self, channel: str) -> list[int]:  # noqa: ARG002
+    def unconfirmed(self, channel: str) -> list[int]:  # noqa: ARG002
         """Return the `event` numbers of local events that some member may still lack."""
         return []
 
-    def left(self) -> dict[str, int]:
+    def retained_state(self) -> dict[str, int]:
         """Sizes of the template's state by kind; all zero some time after all members have left."""
         return {}
 

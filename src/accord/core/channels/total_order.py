@@ -61,7 +61,7 @@ from accord.core.channels.template import SAME_ORDER, Context
 from accord.core.model.errors import decode_or_none
 from accord.core.model.units import NEVER_US
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 
 TOO_LATE: Final = "others were before it"
 TOO_MANY: Final = "too many channels in use"
@@ -95,9 +95,9 @@ class TotalOrder(Reliable):
 
     # ---------------------------------------------------------------------------------- template
 
-    def published(
+    def on_published(
         self,
-        event: Carried,
+        event: TransitEvent,
         destinations: list[str],  # noqa: ARG002
         definition: ChannelDefinition,  # noqa: ARG002
         now_us: int,
@@ -105,16 +105,16 @@ class TotalOrder(Reliable):
         if not self.members.of(event.channel):
             return
         if not self._open(event.channel, now_us):
-            self.context.lose(event, TOO_MANY)
+            self.context.report_dropped(event, TOO_MANY)
             return
         desk = self.queues[event.channel]
         if self.load.is_overfull() or not desk.put(event, now_us):
-            self.context.lose(event, QUEUE_FULL)
+            self.context.report_dropped(event, QUEUE_FULL)
             return
         self.update_load(event.channel)
         self._request_positions(event.channel, desk, now_us)
 
-    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
+    def on_message(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
         message = decode_or_none(_messages, body)
         match message:
             case None:
@@ -151,7 +151,7 @@ class TotalOrder(Reliable):
             self._enqueue(kept, now_us)
             self._deliver_ordered(channel, now_us)
         else:
-            self.context.lose(kept.event, TOO_MANY)
+            self.context.report_dropped(kept.event, TOO_MANY)
 
     def _record_contact(
         self, source: str, channel: str, position: OrderPosition, now_us: int
@@ -201,14 +201,14 @@ class TotalOrder(Reliable):
         desk = self.queues.get(channel)
         return (count, size) if desk is None else (count + len(desk.pending), size + desk.bytes)
 
-    def unsettled(self, channel: str) -> list[int]:
+    def unconfirmed(self, channel: str) -> list[int]:
         desk = self.queues.get(channel)
         pending = [] if desk is None else [event.event for event, _ in desk.pending]
-        return super().unsettled(channel) + pending
+        return super().unconfirmed(channel) + pending
 
-    def left(self) -> dict[str, int]:
+    def retained_state(self) -> dict[str, int]:
         return {
-            **super().left(),
+            **super().retained_state(),
             "letters": len(self.unicast),
             "desks": len(self.queues),
             "ordered": len(self.receivers),
@@ -270,7 +270,7 @@ class TotalOrder(Reliable):
         self.unicast.send(to, channel, encode(body), now_us)
 
     def _send_hop(self, neighbour: str, channel: str, message: UnicastMessage | HopAck) -> None:
-        self.context.say(neighbour, channel, encode(message))
+        self.context.send_message(neighbour, channel, encode(message))
 
     # --------------------------------------------------------------------------------------- source
 
@@ -393,7 +393,7 @@ class TotalOrder(Reliable):
     def _resolve_gap(self, channel: str, receiver: OrderedReceiver, now_us: int) -> None:
         contacts = self.manager.detector
         receiver.timeout_us = self._wait_timeout_us(channel)
-        if self.context.takes(channel):
+        if self.context.can_accept(channel):
             receiver.skip_suspected(lambda source: contacts.is_suspected(source, now_us))
         self._deliver_ordered(channel, now_us)
         question = receiver.holder_query(self.queues[channel].latest, now_us)
@@ -446,7 +446,7 @@ class TotalOrder(Reliable):
             if stream is not None and event.number >= stream.window_base:
                 stream.undelivered[stamp] = event.number
             return
-        self.context.lose(event, TOO_LATE)
+        self.context.report_dropped(event, TOO_LATE)
         self._release(kept, now_us)
         desk = self.queues[channel]
         if epoch_of(stamp) < desk.latest and desk.may_send_notice(now_us):
@@ -457,14 +457,14 @@ class TotalOrder(Reliable):
         if member is None:
             return
         member.retry_us = NEVER_US
-        while self.context.takes(channel) or member.must_not_wait():
+        while self.context.can_accept(channel) or member.must_not_wait():
             found = member.ready(now_us, 1)
             if not found:
                 return
             for kept in found:
                 self._release(kept, now_us)
                 if member.is_outdated(kept):
-                    self.context.lose(kept.event, TOO_LATE)
+                    self.context.report_dropped(kept.event, TOO_LATE)
                 else:
                     self.deliver(kept.event, kept.at_us, now_us)
         member.hold(now_us)

@@ -14,14 +14,21 @@ import msgspec
 
 from accord.core.channels.members import Members
 from accord.core.channels.rendezvous import Rendezvous
-from accord.core.channels.template import BEST_EFFORT, ONCE, Check, Context, Template, number
+from accord.core.channels.template import (
+    BEST_EFFORT,
+    NO_DUPLICATES,
+    Check,
+    Context,
+    Template,
+    number,
+)
 from accord.core.channels.trees.known_trees import KnownTrees
 from accord.core.channels.trees.tree import FACTOR, Digest, Tree, problem_with_tree
 from accord.core.channels.trees.tree_cache import TreeCache
 from accord.core.model.errors import decode_or_none
 from accord.core.overlay.channel_directory import ChannelDefinition
-from accord.core.overlay.duplicate_filter import Duplicates
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.duplicate_filter import DuplicateFilter
+from accord.core.overlay.signalling import TransitEvent
 
 SPANNER: Final = "spanner"  # option: allowed stretch of paths
 MAX_FACTOR: Final = 1_000.0
@@ -51,7 +58,7 @@ _acks: Final = msgspec.msgpack.Decoder(TreeAck)
 class TreeMulticast(Template):
     """Common base of `single_source` and `unreliable`; they differ in the root of the tree."""
 
-    promises: ClassVar[tuple[str, ...]] = (ONCE, BEST_EFFORT)
+    promises: ClassVar[tuple[str, ...]] = (NO_DUPLICATES, BEST_EFFORT)
     options: ClassVar[Mapping[str, Check]] = {SPANNER: number(1, MAX_FACTOR)}
 
     def __init__(self, context: Context) -> None:
@@ -60,16 +67,16 @@ class TreeMulticast(Template):
         self.rendezvous = Rendezvous(context.name, context.map)
         self.tree_cache = TreeCache(context.map)
         self.trees = KnownTrees(context.name)
-        self._duplicates = Duplicates()
+        self._duplicates = DuplicateFilter()
         self._number = 0
         self._sweep_us = 0  # 0: nothing to expire
 
     def root(self, channel: str) -> str:
         raise NotImplementedError
 
-    def published(
+    def on_published(
         self,
-        event: Carried,
+        event: TransitEvent,
         destinations: list[str],
         definition: ChannelDefinition,
         now_us: int,
@@ -81,14 +88,14 @@ class TreeMulticast(Template):
         )
         reachable = self.context.map.distances(own).costs
         if not all(each in reachable for each in destinations):
-            self.context.lose(event, NO_PATH)
+            self.context.report_dropped(event, NO_PATH)
         self._number += 1
         event = msgspec.structs.replace(
             event,
             source=own,
             incarnation=self.context.incarnation,
             number=self._number,
-            may_be_lost=True,
+            is_droppable=True,
         )
         self._schedule_sweep(now_us)
         self.trees.learn(grown.tree, grown.digest, now_us)
@@ -103,8 +110,8 @@ class TreeMulticast(Template):
             self.root(channel), self._tree_members(channel), factor_of(definition)
         )
 
-    def carried(self, neighbour: str, event: Carried, now_us: int) -> None:
-        note = decode_or_none(_headers, event.note)
+    def on_event(self, neighbour: str, event: TransitEvent, now_us: int) -> None:
+        note = decode_or_none(_headers, event.header)
         if note is None:
             return
         self._schedule_sweep(now_us)
@@ -119,7 +126,7 @@ class TreeMulticast(Template):
             self.context.deliver(event)
         self._forward(event, note.digest, neighbour, now_us)
 
-    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
+    def on_message(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
         have = decode_or_none(_acks, body)
         if have is None:
             return
@@ -138,7 +145,7 @@ class TreeMulticast(Template):
     def next_due_us(self) -> int | None:
         return self._sweep_us or None
 
-    def left(self) -> dict[str, int]:
+    def retained_state(self) -> dict[str, int]:
         return {"trees": len(self.trees), "grown": len(self.tree_cache)}
 
     def check_invariants(self) -> None:
@@ -163,14 +170,16 @@ class TreeMulticast(Template):
         self._send(neighbour, channel, TreeAck(header.digest))
         return True
 
-    def _forward(self, event: Carried, digest: Digest, origin: str, now_us: int) -> None:
+    def _forward(self, event: TransitEvent, digest: Digest, origin: str, now_us: int) -> None:
         for neighbour in self.trees.neighbours(digest, now_us) or ():
             if neighbour != origin:
                 note = TreeHeader(digest, self.trees.to_attach(neighbour, digest, now_us))
-                self.context.pass_on(neighbour, msgspec.structs.replace(event, note=_encode(note)))
+                self.context.forward(
+                    neighbour, msgspec.structs.replace(event, header=_encode(note))
+                )
 
     def _send(self, neighbour: str, channel: str, message: TreeAck) -> None:
-        self.context.say(neighbour, channel, _encode(message))
+        self.context.send_message(neighbour, channel, _encode(message))
 
     def _schedule_sweep(self, now_us: int) -> None:
         self._sweep_us = self._sweep_us or now_us + _SWEEP_US

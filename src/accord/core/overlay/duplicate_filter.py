@@ -58,14 +58,14 @@ class _Window:
         return block
 
 
-class Duplicates:
+class DuplicateFilter:
     """Duplicate filter of one node, for events of all other nodes."""
 
     def __init__(self, most_sources: int = MAX_SOURCES) -> None:
         if most_sources < 1:
             raise ValueError(f"most_sources: expected at least 1, got {most_sources}")
-        self.most_sources = most_sources
-        self.forgotten = 0  # evicted sources
+        self.max_sources = most_sources
+        self.evicted = 0  # evicted sources
         self._windows: OrderedDict[_Key, _Window] = OrderedDict()
         self._last: _Key = ("", -1)  # most recent source: already at the end
 
@@ -80,7 +80,7 @@ class Duplicates:
         self._last = key
         return window.is_new(number)
 
-    def forget(self, source: str) -> None:
+    def remove(self, source: str) -> None:
         """Remove all incarnations of a source."""
         for key in list(self._windows):
             if key[0] == source:
@@ -90,15 +90,15 @@ class Duplicates:
         return len(self._windows)
 
     def check_invariants(self) -> None:
-        assert len(self._windows) <= self.most_sources
+        assert len(self._windows) <= self.max_sources
         for window in self._windows.values():
             assert len(window.blocks) <= WINDOW // (_BLOCK_MASK + 1) + 2
             assert all(index <= window.newest >> _BLOCK_BITS for index in window.blocks)
 
     def _add(self, key: _Key, number: int) -> _Window:
-        while len(self._windows) >= self.most_sources:
+        while len(self._windows) >= self.max_sources:
             self._windows.popitem(last=False)
-            self.forgotten += 1
+            self.evicted += 1
         window = _Window(number)
         self._windows[key] = window
         return window

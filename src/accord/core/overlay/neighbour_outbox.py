@@ -20,7 +20,7 @@ import msgspec
 
 from accord.core.overlay.budgets import Budgets
 from accord.core.overlay.options import MULTICAST, TCP, TransportSelector
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.scheduling.outbox import Outbox
 from accord.core.scheduling.queue_entries import QueueEntry
 from accord.core.scheduling.strategies import STRICT, Discipline
@@ -38,7 +38,7 @@ OVERHEAD_BYTES: Final = 400  # upper bound, with long names and many routes
 Passed = tuple[str, str, str, int]
 
 
-def _event_key(carried: Carried) -> Passed:
+def _event_key(carried: TransitEvent) -> Passed:
     return carried.template, carried.channel, carried.source, carried.number
 
 
@@ -47,7 +47,7 @@ class QueuedTransitEvent(QueueEntry):
 
     __slots__ = ("arrived_us", "carried")
 
-    def __init__(self, carried: Carried, due_us: int, now_us: int) -> None:
+    def __init__(self, carried: TransitEvent, due_us: int, now_us: int) -> None:
         super().__init__(
             len(carried.payload) + len(carried.block) + _OVERHEAD,
             1,
@@ -66,14 +66,16 @@ class NeighbourOutbox:
     def __init__(self, bytes_limit: int) -> None:
         self.outbox = new_outbox(bytes_limit)
         self.droppable = new_outbox(bytes_limit)  # events that may be sent as datagrams
-        self.dropped: list[tuple[Carried, str]] = []
+        self.dropped: list[tuple[TransitEvent, str]] = []
         self.sent = 0
         self.waited_us = 0  # total queueing delay of those sent
         self._delay_us = 0.0  # smoothed queueing delay,
         self._updated_us = 0  # and when it was updated
         self._queued_keys: set[Passed] = set()  # queued events of templates
 
-    def put(self, carried: Carried, due_us: int, now_us: int, is_droppable: bool = False) -> None:
+    def put(
+        self, carried: TransitEvent, due_us: int, now_us: int, is_droppable: bool = False
+    ) -> None:
         if carried.template:
             self._queued_keys.add(_event_key(carried))
         self._put(
@@ -85,7 +87,7 @@ class NeighbourOutbox:
         """Whether that event of a template is still queued."""
         return passed in self._queued_keys
 
-    def take(self, bytes_wanted: int, now_us: int) -> list[Carried]:
+    def take(self, bytes_wanted: int, now_us: int) -> list[TransitEvent]:
         """About `bytes_wanted` of events to send next, with their ages updated."""
         parcels = self.outbox.take(bytes_wanted, 0)
         left = bytes_wanted - sum(parcel.size for parcel in parcels)
@@ -93,7 +95,9 @@ class NeighbourOutbox:
             parcels += self.droppable.take(left, 0)
         return self._sent(parcels, now_us)
 
-    def take_droppable(self, bytes_wanted: int, message_bytes: int, now_us: int) -> list[Carried]:
+    def take_droppable(
+        self, bytes_wanted: int, message_bytes: int, now_us: int
+    ) -> list[TransitEvent]:
         """Droppable events up to `message_bytes` each; larger ones move to the main outbox."""
         small: list[QueueEntry] = []
         while bytes_wanted > 0 and (parcels := self.droppable.take(1, 0)):
@@ -111,8 +115,8 @@ class NeighbourOutbox:
         if shed is not None:
             self._drop(shed, QUEUE_FULL)
 
-    def _sent(self, parcels: list[QueueEntry], now_us: int) -> list[Carried]:
-        taken: list[Carried] = []
+    def _sent(self, parcels: list[QueueEntry], now_us: int) -> list[TransitEvent]:
+        taken: list[TransitEvent] = []
         for parcel in parcels:
             assert isinstance(parcel, QueuedTransitEvent)
             waited_us = now_us - parcel.arrived_us
@@ -182,20 +186,20 @@ class NeighbourOutboxes:
         self.bytes_limit = bytes_limit
         self.transport_selector = TransportSelector()
         # Queues a copy for the multicast group; returns False if that is not possible.
-        self.put_multicast: Callable[[str, Carried, int, int], bool] | None = None
+        self.put_multicast: Callable[[str, TransitEvent, int, int], bool] | None = None
         self.all: dict[str, NeighbourOutbox] = {}
         self.ready: list[str] = []  # neighbours whose outbox became non-empty
 
     def open(self, neighbour: str) -> None:
         self.all[neighbour] = NeighbourOutbox(self.bytes_limit)
 
-    def close(self, neighbour: str) -> list[tuple[Carried, str]]:
+    def close(self, neighbour: str) -> list[tuple[TransitEvent, str]]:
         """Remove an outbox; returns its unsent events with the cause."""
         transit = self.all.pop(neighbour)
         transit.clear()
         return transit.dropped
 
-    def forward(self, event: Carried, routes: dict[str, list[int]], now_us: int) -> None:
+    def forward(self, event: TransitEvent, routes: dict[str, list[int]], now_us: int) -> None:
         """Queue one copy of `event` per neighbour, with the routes that continue there."""
         trail = (*event.trail, (self.name, event.age_us))
         way = self.transport_selector.select(event, len(routes))
@@ -233,15 +237,15 @@ class RecipientPart(msgspec.Struct, frozen=True, array_like=True):
 class MulticastEvent(msgspec.Struct, frozen=True, array_like=True, tag="shared"):
     """An event without routes and note, plus those of each neighbour."""
 
-    event: Carried
+    event: TransitEvent
     parts: tuple[RecipientPart, ...]
 
 
-def copy_for(shared: MulticastEvent, neighbour: str) -> Carried | None:
+def copy_for(shared: MulticastEvent, neighbour: str) -> TransitEvent | None:
     """The event as addressed to `neighbour`; None if it is not a recipient."""
     for share in shared.parts:
         if share.neighbour == neighbour:
-            return msgspec.structs.replace(shared.event, routes=share.routes, note=share.note)
+            return msgspec.structs.replace(shared.event, routes=share.routes, header=share.note)
     return None
 
 
@@ -259,14 +263,14 @@ class _Shares:
 
 
 # Queues a copy in a neighbour's own outbox: neighbour, event, due time, time of arrival.
-GiveOne = Callable[[str, Carried, int, int], None]
+GiveOne = Callable[[str, TransitEvent, int, int], None]
 
 
 class MulticastOutbox:
     """Events queued for the group; `dropped` lists those not sent, with the cause."""
 
     def __init__(self, bytes_limit: int) -> None:
-        self.dropped: list[tuple[Carried, str]] = []
+        self.dropped: list[tuple[TransitEvent, str]] = []
         self.sent = 0  # events
         self.served = 0  # recipients of these events, in all
         self._outbox = new_outbox(bytes_limit)
@@ -283,16 +287,16 @@ class MulticastOutbox:
     def is_empty(self) -> bool:
         return self._outbox.is_empty()
 
-    def put(self, neighbour: str, carried: Carried, due_us: int, now_us: int) -> bool:
+    def put(self, neighbour: str, carried: TransitEvent, due_us: int, now_us: int) -> bool:
         """Queue a copy; False if it cannot be multicast."""
         if neighbour not in self._reached:
             return False
-        share = RecipientPart(neighbour, carried.routes, carried.note)
+        share = RecipientPart(neighbour, carried.routes, carried.header)
         size = _SHARE_BYTES + len(neighbour) + len(share.note) + _ROUTE_BYTES * len(share.routes)
         waiting = self._last
         if waiting is None or not _is_same(waiting.carried, carried):
             waiting = QueuedTransitEvent(
-                msgspec.structs.replace(carried, routes=(), note=b""), due_us, now_us
+                msgspec.structs.replace(carried, routes=(), header=b""), due_us, now_us
             )
             shares = _Shares(waiting, due_us)
             if shares.wire_bytes + size > self._message_bytes:
@@ -356,7 +360,7 @@ class MulticastOutbox:
             reached = []  # a single recipient does not need the group
         for neighbour, share in shares.by_neighbour.items():
             if share not in reached:
-                copy = msgspec.structs.replace(carried, routes=share.routes, note=share.note)
+                copy = msgspec.structs.replace(carried, routes=share.routes, header=share.note)
                 queue_single(neighbour, copy, shares.due_us, waiting.arrived_us)
         if not reached:
             return None
@@ -365,7 +369,7 @@ class MulticastOutbox:
         return MulticastEvent(msgspec.structs.replace(carried, age_us=age_us), tuple(reached))
 
 
-def _is_same(one: Carried, other: Carried) -> bool:
+def _is_same(one: TransitEvent, other: TransitEvent) -> bool:
     """Whether they are copies of one event that differ in their `RecipientPart` only."""
     return (
         one.number == other.number
@@ -373,7 +377,7 @@ def _is_same(one: Carried, other: Carried) -> bool:
         and one.incarnation == other.incarnation
         and one.template == other.template
         and one.channel == other.channel
-        and one.is_early == other.is_early
-        and one.receipts == other.receipts
+        and one.follows_setup == other.follows_setup
+        and one.sequences == other.sequences
         and one.age_us == other.age_us
     )

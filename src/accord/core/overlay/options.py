@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from accord.core.model.channels import filter_selects
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.overlay.status import TransportStatus
 
 
@@ -70,11 +70,11 @@ class TransportSelector:
         self._copies = [0] * len(rules)
         self._kept = [0] * len(rules)
 
-    def select(self, event: Carried, copies: int = 1) -> str:
+    def select(self, event: TransitEvent, copies: int = 1) -> str:
         """Transport of an event from here to `copies` neighbours."""
         number = self._rule(event.channel) if self.rules else _NONE
         if number == _NONE:
-            return UDP if event.may_be_lost else TCP
+            return UDP if event.is_droppable else TCP
         transport = self.rules[number].transport
         if transport != TCP and not self._is_droppable(event):
             self._kept[number] += copies
@@ -94,8 +94,8 @@ class TransportSelector:
         assert len(self._by_channel) <= _REMEMBERED
         assert all(_NONE <= each < len(self.rules) for each in self._by_channel.values())
 
-    def _is_droppable(self, event: Carried) -> bool:
-        if event.may_be_lost or event.qos == 0:
+    def _is_droppable(self, event: TransitEvent) -> bool:
+        if event.is_droppable or event.qos == 0:
             return True
         return bool(event.template) and self._repairs is not None and self._repairs(event.template)
 

@@ -19,7 +19,7 @@ import msgspec
 from accord.core.model.errors import decode_or_none
 from accord.core.overlay.budgets import Budgets
 from accord.core.overlay.channel_directory import ChannelDirectory
-from accord.core.overlay.duplicate_filter import Duplicates
+from accord.core.overlay.duplicate_filter import DuplicateFilter
 from accord.core.overlay.forwarding_table import ForwardingTable
 from accord.core.overlay.interests import BUDGET, Interest, InterestTable, PredicateText
 from accord.core.overlay.link_state import LinkStateMap
@@ -45,13 +45,13 @@ from accord.core.overlay.retransmission import ReceiveWindow
 from accord.core.overlay.route_manager import Flow, Requirement, RouteManager
 from accord.core.overlay.signalling import (
     Acknowledge,
-    Carried,
     DeliverySequence,
     Establish,
     Established,
     NotEstablished,
     TearDown,
     TemplateMessage,
+    TransitEvent,
 )
 from accord.core.overlay.source_sender import SourceSender
 from accord.core.overlay.state_store import (
@@ -69,7 +69,7 @@ Control = (
     Ping | Pong | StateDelta | StateDigest | VersionVector | DeltaRequest
     | Establish | Established | NotEstablished | TearDown | Acknowledge | TemplateMessage
 )  # fmt: skip
-Message = Control | Carried
+Message = Control | TransitEvent
 
 
 LINK: Final = "link"
@@ -163,13 +163,13 @@ class Overlay:
             self.store, self.directory, self.routes, self.sender, options
         )
         self.neighbours: dict[str, NeighbourState] = {}
-        self.deliveries: list[Carried] = []
+        self.deliveries: list[TransitEvent] = []
         self.dropped: dict[str, int] = {}  # copies of events, by cause
-        self.drops: list[tuple[Carried, str, int]] = []  # since last drained, for the ledger
+        self.drops: list[tuple[TransitEvent, str, int]] = []  # since last drained, for the ledger
         self.on_template_message: Callable[[str, TemplateMessage, int], None] | None = (
             None  # receives template messages
         )
-        self.on_template_event: Callable[[str, Carried, int], None] | None = (
+        self.on_template_event: Callable[[str, TransitEvent, int], None] | None = (
             None  # events of templates
         )
         # (channel, queued events, queued bytes, now): whether the channel has room for more.
@@ -188,7 +188,7 @@ class Overlay:
         self._sent_before: dict[str, int] = {}  # events, by neighbour, at the last plan of pings
         self._random = random
         self._on_interest = on_interest
-        self._duplicates = Duplicates()
+        self._duplicates = DuplicateFilter()
         self._receive_windows: dict[tuple[str, int], ReceiveWindow] = {}
         self._ack_routes: dict[tuple[str, int], int] = {}  # route of the latest event, for acks
         self._sends: list[tuple[str, Control]] = []
@@ -249,7 +249,7 @@ class Overlay:
             return
         known.liveness.on_message(now_us)
         match message:
-            case Carried():
+            case TransitEvent():
                 self._on_event(neighbour, known, message)
             case Ping():
                 self._sends.append((neighbour, pong_for(message)))
@@ -342,7 +342,7 @@ class Overlay:
 
     def take_droppable(
         self, neighbour: str, bytes_wanted: int, message_bytes: int, now_us: int
-    ) -> list[Carried]:
+    ) -> list[TransitEvent]:
         """Events for `neighbour` that may be lost and are no larger than `message_bytes`."""
         transit = self.outboxes.all.get(neighbour)
         return (
@@ -382,7 +382,9 @@ class Overlay:
         if event is not None:
             self.receive(neighbour, event, now_us)
 
-    def _queue_single(self, neighbour: str, event: Carried, due_us: int, arrived_us: int) -> None:
+    def _queue_single(
+        self, neighbour: str, event: TransitEvent, due_us: int, arrived_us: int
+    ) -> None:
         transit = self.outboxes.all.get(neighbour)
         if transit is None:
             self.drop(event, LINK_DOWN)
@@ -398,7 +400,7 @@ class Overlay:
         """Neighbours whose outbox became non-empty since the list was last cleared."""
         return self.outboxes.ready
 
-    def take(self, neighbour: str, bytes_wanted: int, now_us: int) -> list[Carried]:
+    def take(self, neighbour: str, bytes_wanted: int, now_us: int) -> list[TransitEvent]:
         """Events to send to `neighbour` next."""
         transit = self.outboxes.all.get(neighbour)
         return [] if transit is None else transit.take(bytes_wanted, now_us)
@@ -435,7 +437,9 @@ class Overlay:
     def remove_interest(self, pattern: str, condition: PredicateText) -> None:
         self.interests.remove(pattern, condition)
 
-    def publish(self, event: Carried, destinations: list[str], requirement: Requirement) -> None:
+    def publish(
+        self, event: TransitEvent, destinations: list[str], requirement: Requirement
+    ) -> None:
         """Send an event of a local client over routes to the interested nodes."""
         self.sender.publish(event, destinations, requirement, self.now_us)
 
@@ -444,7 +448,7 @@ class Overlay:
         if neighbour in self.outboxes.all:
             self._sends.append((neighbour, message))
 
-    def forward(self, neighbour: str, event: Carried) -> None:
+    def forward(self, neighbour: str, event: TransitEvent) -> None:
         """Send an event one hop, as its template decided."""
         self.outboxes.forward(event, {neighbour: []}, self.now_us)
 
@@ -456,7 +460,7 @@ class Overlay:
     def used_neighbours(self) -> list[str]:
         return [name for name, known in self.neighbours.items() if known.is_used]
 
-    def deliver(self, event: Carried) -> None:
+    def deliver(self, event: TransitEvent) -> None:
         """Queue an event for local clients."""
         if not self.deliveries:
             self._waiting_bytes = 0
@@ -482,7 +486,7 @@ class Overlay:
             value = NodeValue(int(self.processing_us))
             self.store.put(NODE, "", msgspec.msgpack.encode(value))
 
-    def drop(self, event: Carried, cause: str, count: int = 1) -> None:
+    def drop(self, event: TransitEvent, cause: str, count: int = 1) -> None:
         """Count `count` copies of an event that end here, with their cause."""
         self.dropped[cause] = self.dropped.get(cause, 0) + count
         if len(self.drops) < _MAX_DROPS:
@@ -490,7 +494,7 @@ class Overlay:
 
     # ------------------------------------------------------------------------------------- events
 
-    def _on_event(self, neighbour: str, known: NeighbourState, event: Carried) -> None:
+    def _on_event(self, neighbour: str, known: NeighbourState, event: TransitEvent) -> None:
         """Forward an event, and deliver it if this node is one of its destinations."""
         if problem_with_event(event) is not None:
             self.dropped[DAMAGED] = self.dropped.get(DAMAGED, 0) + 1
@@ -507,10 +511,10 @@ class Overlay:
         is_here = 0
         for route in event.routes:
             passage = self.forwarding.find_entry(
-                neighbour, event.source, route, is_early=event.is_early
+                neighbour, event.source, route, is_early=event.follows_setup
             )
             if passage is None:
-                if not event.is_early:  # an early event may overtake its route's set-up
+                if not event.follows_setup:  # an early event may overtake its route's set-up
                     self.forwarding.report_unknown_route(neighbour, event.source, route)
                 self.drop(event, UNKNOWN_ROUTE)
             elif not passage.next_hop:
@@ -522,7 +526,7 @@ class Overlay:
         if is_here and self._is_new(event, is_here):
             self.deliver(event)
 
-    def _is_new(self, event: Carried, route: int) -> bool:
+    def _is_new(self, event: TransitEvent, route: int) -> bool:
         """Whether this is the first copy of the event; schedules the ack if it wants one."""
         receipt = _sequence_for(event, self.name)
         if receipt is None:
@@ -583,7 +587,7 @@ class Overlay:
     def _on_flow_ended(self, flow: Flow) -> None:
         self.sender.on_flow_ended(flow)
 
-    def _count_dropped(self, dropped: list[tuple[Carried, str]]) -> None:
+    def _count_dropped(self, dropped: list[tuple[TransitEvent, str]]) -> None:
         for event, cause in dropped:
             self.drop(event, cause)
         dropped.clear()
@@ -699,8 +703,8 @@ class Overlay:
                 self.store.expire(origin)
 
 
-def _sequence_for(event: Carried, name: str) -> DeliverySequence | None:
-    return next((each for each in event.receipts if each.destination == name), None)
+def _sequence_for(event: TransitEvent, name: str) -> DeliverySequence | None:
+    return next((each for each in event.sequences if each.destination == name), None)
 
 
 def _differ(

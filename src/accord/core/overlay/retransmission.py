@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from accord.core.overlay.signalling import Acknowledge, Carried, DeliverySequence
+from accord.core.overlay.signalling import Acknowledge, DeliverySequence, TransitEvent
 
 NOT_ACKNOWLEDGED: Final = "not acknowledged"
 NO_ROOM: Final = "too many not acknowledged"
@@ -32,7 +32,7 @@ class UnackedEvent:
 
     __slots__ = ("carried", "expires_us", "retransmit_us", "sent_us", "size", "tries")
 
-    def __init__(self, carried: Carried, expires_us: int) -> None:
+    def __init__(self, carried: TransitEvent, expires_us: int) -> None:
         self.carried = carried
         self.size = len(carried.payload) + len(carried.block) + 100
         self.expires_us = expires_us

@@ -78,17 +78,18 @@ class DeliverySequence(msgspec.Struct, frozen=True, array_like=True):
     window_base: int
 
 
-class Carried(msgspec.Struct, frozen=True, array_like=True, tag="event"):
+class TransitEvent(msgspec.Struct, frozen=True, array_like=True, tag="event"):
     """A transit event, with the routes that this copy follows.
 
     `number` is its sequence number at its source, `event` its ID there. `age_us` is the time since
     it was published, as far as known when it is sent: the time spent at nodes, plus the usual
     latency of links. `deadline_us` is the age at which it expires, 0 for never; `expiry_s` is the
-    publisher's expiry, -1 if none. An event that `may_be_lost` can be sent as a datagram. `trail`
-    lists the nodes it has passed, each with its age there. An `is_early` event follows routes that
-    are still being set up, right behind their `Establish`. If a `template` is named, it decides at
-    each node where the event goes, using its `note`. `origin` is the child (secondary node) whose
-    client published it, empty if its source's own, and `original` the event's ID there.
+    publisher's expiry, -1 if none. An event that `is_droppable` can be sent as a datagram. `trail`
+    lists the nodes it has passed, each with its age there. An event with `follows_setup` follows
+    routes that are still being set up, right behind their `Establish`. If a `template` is named, it
+    decides at each node where the event goes, using its `header`. `child` is the child (secondary
+    node) whose client published it, empty if its source's own, and `child_number` the event's ID
+    there.
     """
 
     source: str
@@ -106,11 +107,11 @@ class Carried(msgspec.Struct, frozen=True, array_like=True, tag="event"):
     expiry_s: int = -1
     age_us: int = 0
     deadline_us: int = 0
-    receipts: tuple[DeliverySequence, ...] = ()
-    may_be_lost: bool = False
+    sequences: tuple[DeliverySequence, ...] = ()
+    is_droppable: bool = False
     trail: tuple[tuple[str, int], ...] = ()
-    is_early: bool = False
+    follows_setup: bool = False
     template: str = ""
-    note: bytes = b""
-    origin: str = ""
-    original: int = 0
+    header: bytes = b""
+    child: str = ""
+    child_number: int = 0

@@ -22,7 +22,7 @@ from accord.core.overlay.retransmission import (
     UnackedEvent,
 )
 from accord.core.overlay.route_manager import Flow, Requirement, RouteManager
-from accord.core.overlay.signalling import Acknowledge, Carried, DeliverySequence
+from accord.core.overlay.signalling import Acknowledge, DeliverySequence, TransitEvent
 
 NO_ROUTE: Final = "no route"
 _OVERHEAD: Final = 200  # bytes of an event besides payload and block
@@ -33,7 +33,7 @@ class RouteWaitQueue:
     """Events that wait for a flow's first route."""
 
     def __init__(self) -> None:
-        self.events: deque[tuple[Carried, int]] = deque()  # with their arrival times
+        self.events: deque[tuple[TransitEvent, int]] = deque()  # with their arrival times
         self.bytes = 0
 
 
@@ -66,7 +66,7 @@ class SourceSender:
         self.outboxes = outboxes
         self.buffers: dict[str, RetransmissionBuffer] = {}
         self.channels: dict[Flow, dict[str, bool]] = {}
-        self.dropped: list[tuple[Carried, str, str]] = []
+        self.dropped: list[tuple[TransitEvent, str, str]] = []
         self.published = 0
         self._waiting: dict[Flow, RouteWaitQueue] = {}
         self._pending: dict[
@@ -74,7 +74,7 @@ class SourceSender:
         ] = {}  # by destination and sequence number there
 
     def publish(
-        self, event: Carried, destinations: list[str], requirement: Requirement, now_us: int
+        self, event: TransitEvent, destinations: list[str], requirement: Requirement, now_us: int
     ) -> None:
         """Send `event` to those nodes; its source, sequence numbers and routes are set here."""
         self.published += 1
@@ -154,7 +154,7 @@ class SourceSender:
             assert held.bytes <= self.options.held_bytes
 
     def _buffer_event(
-        self, event: Carried, destination: str, requirement: Requirement, now_us: int
+        self, event: TransitEvent, destination: str, requirement: Requirement, now_us: int
     ) -> None:
         outgoing = self.buffers.get(destination)
         if outgoing is None:
@@ -205,7 +205,7 @@ class SourceSender:
             return
         outgoing.on_sent(event, now_us)
         receipts = (DeliverySequence(destination, number, outgoing.window_base),)
-        copy = msgspec.structs.replace(carried, age_us=age_us, receipts=receipts)
+        copy = msgspec.structs.replace(carried, age_us=age_us, sequences=receipts)
         self._send(copy, [flow], now_us)
 
     def _flow(self, destination: str, requirement: Requirement, channel: str, now_us: int) -> Flow:
@@ -215,7 +215,7 @@ class SourceSender:
             channels[channel] = True
         return flow
 
-    def _send(self, event: Carried, flows: list[Flow], now_us: int) -> None:
+    def _send(self, event: TransitEvent, flows: list[Flow], now_us: int) -> None:
         """Queue one copy per link that a route in use starts with.
 
         A flow without one sends an early copy along the routes being set up: it arrives sooner if
@@ -230,10 +230,10 @@ class SourceSender:
                 links.setdefault(route.path[1], []).append(route.number)
         self.outboxes.forward(event, by_link, now_us)
         if early:
-            event = msgspec.structs.replace(event, is_early=True)
+            event = msgspec.structs.replace(event, follows_setup=True)
             self.outboxes.forward(event, early, now_us)
 
-    def _queue(self, flow: Flow, event: Carried, now_us: int) -> None:
+    def _queue(self, flow: Flow, event: TransitEvent, now_us: int) -> None:
         held = self._waiting.setdefault(flow, RouteWaitQueue())
         held.events.append((event, now_us))
         held.bytes += _size(event)
@@ -252,5 +252,5 @@ class SourceSender:
             self._drop_waiting(flow, held, NO_ROUTE)
 
 
-def _size(event: Carried) -> int:
+def _size(event: TransitEvent) -> int:
     return len(event.payload) + len(event.block) + _OVERHEAD

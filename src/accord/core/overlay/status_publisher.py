@@ -17,7 +17,7 @@ from accord.core.overlay.arrival_counts import MAX_NAME_LENGTH, ArrivalCounts, K
 from accord.core.overlay.channel_directory import ChannelDirectory
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.route_manager import SETTING_UP, Flow, RouteManager
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.overlay.source_sender import CHANNELS, SourceSender
 from accord.core.overlay.state_store import StateStore
 
@@ -99,7 +99,7 @@ class StatusPublisher:
         self._all_us = 0  # next full scan
         self._arrivals_us = 0
 
-    def count_delivery(self, event: Carried, now_us: int) -> None:
+    def count_delivery(self, event: TransitEvent, now_us: int) -> None:
         """Count an event from another node for local clients."""
         found = self._directory.look_up(event.channel)
         is_late = found is not None and 0 < found.max_delay_us < event.age_us

@@ -17,7 +17,7 @@ from accord.core.overlay.interests import (
     MAX_LEVELS,
     Interest,
 )
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 
 MAX_NAME_BYTES: Final = 65_535
 MAX_NUMBER: Final = (1 << 63) - 1  # so that the difference of two fits into 64 bits
@@ -33,18 +33,18 @@ _SURELY_SHORT: Final = MAX_NAME_BYTES // 4
 _FILTER_BYTES: Final = MAX_FILTER_BYTES + len("/#")
 
 
-def problem_with_event(event: Carried) -> str | None:
+def problem_with_event(event: TransitEvent) -> str | None:
     """Why an event is invalid, or None."""
-    if len(event.trail) > MAX_NODES or len(event.receipts) > MAX_NODES:
+    if len(event.trail) > MAX_NODES or len(event.sequences) > MAX_NODES:
         return f"expected {MAX_NODES} nodes at most"
     if len(event.channel) > MAX_CHANNEL_BYTES:
         return f"expected a channel of at most {MAX_CHANNEL_BYTES} bytes"
     if len(event.routes) > MAX_ROUTES:
         return f"expected {MAX_ROUTES} routes at most, got {len(event.routes)}"
-    for name in (event.publisher, event.source, event.origin):
+    for name in (event.publisher, event.source, event.child):
         if problem := problem_with_name(name):
             return problem
-    for number in (event.event, event.original, event.number, event.incarnation):
+    for number in (event.event, event.child_number, event.number, event.incarnation):
         if not 0 <= number <= MAX_NUMBER:
             return f"expected a number from 0 to {MAX_NUMBER}, got {number}"
     if not -1 <= event.expiry_s <= MAX_EXPIRY_S:

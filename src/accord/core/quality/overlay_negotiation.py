@@ -136,14 +136,14 @@ class OverlayNegotiation(TierNegotiation, Template):
         TierNegotiation.__init__(self, negotiation, TierLinks() if tiers is None else tiers)
         self._sampled: tuple[int, list[str]] = (-1, [])
 
-    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
+    def on_message(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
         self.receive(neighbour, body, now_us)
 
     def _send(self, neighbour: str, body: bytes) -> None:
         if neighbour in self._tiers.links:
             super()._send(neighbour, body)
         else:
-            self.context.say(neighbour, "", body)
+            self.context.send_message(neighbour, "", body)
 
     def _is_stale(self) -> bool:
         return super()._is_stale() or self._sample() != self._sampled

@@ -19,7 +19,7 @@ from accord.core.channels.history.messages import HistoryRequest
 from accord.core.model.units import NEVER_US
 from accord.core.overlay.channel_directory import ChannelTraits
 from accord.core.overlay.interests import PredicateText
-from accord.core.overlay.signalling import Carried, TemplateMessage
+from accord.core.overlay.signalling import TemplateMessage, TransitEvent
 from accord.core.overlay.status import TierStatus
 from accord.core.overlay.tier_links import TierLink, TierLinks
 from accord.core.predicates.predicate import Predicate
@@ -65,8 +65,8 @@ class Child:
         self.name = name
         self.sends: list[tuple[str, FromChild]] = []
         self.ready: list[str] = []
-        self.deliveries: list[Carried] = []
-        self.drops: list[tuple[Carried, str]] = []
+        self.deliveries: list[TransitEvent] = []
+        self.drops: list[tuple[TransitEvent, str]] = []
         self.channel_cache = ChannelCache(options)
         self.selector = ParentSelector(options, self._start_parent_epoch)
         self.tiers = TierLinks()  # links to the parents for services
@@ -83,11 +83,11 @@ class Child:
         self._options = options
         self._log = InterestLog(incarnation)
         self.history = HistoryViaParent(name, incarnation, self._log, self._recall)
-        self._inflow: InboundWindow[Carried] = InboundWindow()
-        self._up: OutboundWindow[tuple[Carried, bool, int]] = (
+        self._inflow: InboundWindow[TransitEvent] = InboundWindow()
+        self._up: OutboundWindow[tuple[TransitEvent, bool, int]] = (
             OutboundWindow()
         )  # is_echoed, time of arrival
-        self._undecided: deque[tuple[Carried, int]] = deque()  # with time of arrival
+        self._undecided: deque[tuple[TransitEvent, int]] = deque()  # with time of arrival
         self._undecided_bytes = 0
         self._seen = SeenEvents()
         self._roster = -1  # last peer list version reported to the active parent
@@ -119,12 +119,12 @@ class Child:
         self._names += 1
         return self.name, self._incarnation * NUMBERS + self._names
 
-    def publish(self, event: Carried, now_us: int) -> None:
+    def publish(self, event: TransitEvent, now_us: int) -> None:
         """Send up an event that local clients have already; it may have an event ID."""
-        named = event if event.origin else self._named(event)
+        named = event if event.child else self._named(event)
         self._send_up(named, now_us, is_echoed=False)
 
-    def submit(self, event: Carried, now_us: int) -> EventId | None:
+    def submit(self, event: TransitEvent, now_us: int) -> EventId | None:
         """Send an event that local clients get at the time its template decides.
 
         Returns the event ID if it is assigned at once.
@@ -141,7 +141,7 @@ class Child:
             return self._decided(event, now_us, is_ordered=bound.is_ordered)
         return None
 
-    def send_feedback(self, event: Carried, now_us: int) -> bool:
+    def send_feedback(self, event: TransitEvent, now_us: int) -> bool:
         """Send feedback to the source of an event; False if there is no room."""
         if not self._fits(1):
             return False
@@ -368,7 +368,7 @@ class Child:
             self._hand_over(self._inflow.take())
         parent.attend_by(now_us + self._options.soon_us)
 
-    def _hand_over(self, event: Carried) -> None:
+    def _hand_over(self, event: TransitEvent) -> None:
         if self._seen.is_new(event_id_of(event)):
             self._delivered += 1
             self.deliveries.append(event)
@@ -458,18 +458,20 @@ class Child:
             is_ordered = is_kept or (bound is not None and bound.is_ordered)
             self._decided(aged, now_us, is_ordered=is_ordered)
 
-    def _decided(self, event: Carried, now_us: int, *, is_ordered: bool) -> EventId:
+    def _decided(self, event: TransitEvent, now_us: int, *, is_ordered: bool) -> EventId:
         named = self._named(event)
         if not is_ordered:
             self.deliveries.append(named)
         self._send_up(named, now_us, is_echoed=is_ordered)
         return event_id_of(named)
 
-    def _named(self, event: Carried) -> Carried:
+    def _named(self, event: TransitEvent) -> TransitEvent:
         _, original = self.new_event_id()
-        return msgspec.structs.replace(event, source=self.name, origin=self.name, original=original)
+        return msgspec.structs.replace(
+            event, source=self.name, child=self.name, child_number=original
+        )
 
-    def _send_up(self, event: Carried, now_us: int, *, is_echoed: bool) -> None:
+    def _send_up(self, event: TransitEvent, now_us: int, *, is_echoed: bool) -> None:
         if self.channel_cache.is_local(event.channel):
             return
         # Publishers of channels that must not lose events are paused, perhaps a little late.
@@ -483,7 +485,12 @@ class Child:
         self._put_up(event, now_us, is_echoed=is_echoed, is_droppable=not is_promised)
 
     def _put_up(
-        self, event: Carried, now_us: int, *, is_echoed: bool = False, is_droppable: bool = False
+        self,
+        event: TransitEvent,
+        now_us: int,
+        *,
+        is_echoed: bool = False,
+        is_droppable: bool = False,
     ) -> None:
         if not is_echoed:
             self._seen.is_new(event_id_of(event))
@@ -493,7 +500,7 @@ class Child:
         if active is not None and self._up.has_more(active.through):
             self.ready.append(active.name)
 
-    def _drop(self, event: Carried) -> None:
+    def _drop(self, event: TransitEvent) -> None:
         self._lost[NO_ROOM] = self._lost.get(NO_ROOM, 0) + 1
         if len(self.drops) < _LOSSES:
             self.drops.append((event, NO_ROOM))
@@ -512,5 +519,5 @@ def _way_us(parent: ParentState) -> int:
     return max(1, int(trip.mean_us) // 2) if trip.is_measured else 0
 
 
-def _size(event: Carried) -> int:
+def _size(event: TransitEvent) -> int:
     return len(event.payload) + len(event.block) + _OVERHEAD

@@ -15,7 +15,7 @@ from accord.core.model.bounded import LruMap
 from accord.core.model.units import NEVER_US
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.interests import Interest
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.router.remote_interests import RemoteInterests, predicate_of
 from accord.core.router.rights import FEEDBACK
 from accord.core.router.router import Router
@@ -68,29 +68,31 @@ class ChildReceivers:
             overlay.remove_interest(known.filter, condition)
         self.remotes.set_interest(child, key, interest)
 
-    def is_new(self, event: Carried) -> bool:
+    def is_new(self, event: TransitEvent) -> bool:
         """Whether an event is not a duplicate; only events of children can be.
 
         On a channel that keeps the order of its sources, an event after a later one counts as a
         duplicate: this node was not meant to get it through another parent.
         """
-        if not event.origin:
+        if not event.child:
             return True
         if not self._channels.is_in_order(event.channel):
             return self._seen.is_new(event_id_of(event))
         if self.has_seen(event):
             return False
-        self._latest.put((event.origin, child_incarnation_of(event), event.channel), event.original)
+        self._latest.put(
+            (event.child, child_incarnation_of(event), event.channel), event.child_number
+        )
         return True
 
-    def has_seen(self, event: Carried) -> bool:
+    def has_seen(self, event: TransitEvent) -> bool:
         """Whether an event of a child, or a later one in order, has arrived here by any path."""
         if self._channels.is_in_order(event.channel):
-            line = event.origin, child_incarnation_of(event), event.channel
-            return event.original <= (self._latest.get(line) or 0)
+            line = event.child, child_incarnation_of(event), event.channel
+            return event.child_number <= (self._latest.get(line) or 0)
         return event_id_of(event) in self._seen
 
-    def receivers_of(self, event: Carried, *, is_echoed: bool = False) -> list[str]:
+    def receivers_of(self, event: TransitEvent, *, is_echoed: bool = False) -> list[str]:
         """The interested children that get an event: all but the child that published it.
 
         The publishing child gets it, too, if the channel is ordered or persistent, or if it
@@ -98,14 +100,14 @@ class ChildReceivers:
         """
         found = list(self.interested)
         self.interested.clear()
-        if is_echoed or event.origin not in found:
+        if is_echoed or event.child not in found:
             return found
-        if self.incarnation_of(event.origin) not in (0, child_incarnation_of(event)):
+        if self.incarnation_of(event.child) not in (0, child_incarnation_of(event)):
             return found  # from another node of that name, or from an earlier incarnation
         bound = self._channels.channel_traits(event.channel)
         if bound.is_ordered or bound.is_persistent:
             return found
-        return [child for child in found if child != event.origin]
+        return [child for child in found if child != event.child]
 
     def unconfirmed(self, channel: str) -> list[int]:
         if channel == FEEDBACK:

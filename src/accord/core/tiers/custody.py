@@ -29,7 +29,7 @@ from typing import Final
 import msgspec
 
 from accord.core.overlay.neighbour_outbox import EXPIRED
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.tiers.messages import (
     MAX_OFFERED,
     DownstreamEvent,
@@ -64,14 +64,14 @@ class CustodyEntry:
     )  # fmt: skip
 
     def __init__(
-        self, event: Carried, now_us: int, *, is_in_order: bool, is_promised: bool
+        self, event: TransitEvent, now_us: int, *, is_in_order: bool, is_promised: bool
     ) -> None:
-        self.event: Carried | None = event
+        self.event: TransitEvent | None = event
         self.cause = ""
         self.is_promised = is_promised
         self.key: EventId = event_id_of(event)
         self.channel = event.channel
-        line = (event.origin or event.source, child_incarnation_of(event), event.channel)
+        line = (event.child or event.source, child_incarnation_of(event), event.channel)
         self.line = line if is_in_order else None
         self.size = len(event.payload) + len(event.block) + _OVERHEAD
         self.at_us = now_us
@@ -94,7 +94,7 @@ class CustodyBuffer:
         self.moved_us = now_us
         self.passed = 0  # skipped, as the child has later ones
         self.lost: dict[str, int] = {}
-        self.drops: list[tuple[Carried, str]] = []
+        self.drops: list[tuple[TransitEvent, str]] = []
         self._options = options
         self._place = now_us  # starts at the time, so that no place is reused
         self._whole = 0  # entries that still have their events
@@ -130,7 +130,7 @@ class CustodyBuffer:
 
     def put(
         self,
-        event: Carried,
+        event: TransitEvent,
         now_us: int,
         *,
         is_in_order: bool = True,

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from accord.core.channels.channels import Channels
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.router.rights import FEEDBACK
 
 CHILD: Final = "child"  # kind of state record: incarnation of a child
@@ -53,9 +53,9 @@ class FeedbackRouter:
             return ([each for each in parents if self._is_reachable(each)] or parents)[:_MOST]
         return [node] if self._channels.knows(node) else []
 
-    def send(self, event: Carried, nodes: list[str], channel: str, now_us: int) -> None:
+    def send(self, event: TransitEvent, nodes: list[str], channel: str, now_us: int) -> None:
         """Send feedback to the nodes other than this one, as `channel` requires."""
-        if event.origin and len(nodes) > 1:
+        if event.child and len(nodes) > 1:
             self._copies[event.event] = len(nodes)
         for node in nodes:
             if node != self._overlay.name:

@@ -23,7 +23,7 @@ from accord.core.channels.history.messages import HistoryReply, HistoryRequest, 
 from accord.core.overlay.change_log import ChangeLog, DeltaLimits
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.interests import Interest, InterestTable
-from accord.core.overlay.signalling import Carried, TemplateMessage
+from accord.core.overlay.signalling import TemplateMessage, TransitEvent
 
 # Limits per message.
 MAX_RANGES: Final = 32
@@ -119,7 +119,7 @@ class DownstreamEvent(msgspec.Struct, frozen=True, array_like=True, tag="down"):
 
     parent_epoch: int
     number: int
-    event: Carried
+    event: TransitEvent
 
 
 class UpstreamEvent(msgspec.Struct, frozen=True, array_like=True, tag="up"):
@@ -127,7 +127,7 @@ class UpstreamEvent(msgspec.Struct, frozen=True, array_like=True, tag="up"):
 
     incarnation: int
     number: int
-    event: Carried
+    event: TransitEvent
     is_echoed: bool = False
 
 
@@ -224,18 +224,18 @@ def text_of(need: Interest | None) -> int:
     return 0 if need is None else len(need.filter) + len(need.where) + len(need.xpath)
 
 
-def event_id_of(event: Carried) -> EventId:
+def event_id_of(event: TransitEvent) -> EventId:
     """The identity of an event at all nodes."""
-    return (event.origin, event.original) if event.origin else (event.source, event.event)
+    return (event.child, event.child_number) if event.child else (event.source, event.event)
 
 
-def child_incarnation_of(event: Carried) -> int:
+def child_incarnation_of(event: TransitEvent) -> int:
     """Incarnation of the child that published an event; differs between nodes with the same name.
 
     It grows by one after each million events. That is harmless: it starts another ordered sequence,
     in which nothing has arrived yet.
     """
-    return event.original // NUMBERS
+    return event.child_number // NUMBERS
 
 
 class TierOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from accord.core.channels.history.messages import HistoryPage, PageInProgress, P
 from accord.core.model.channels import ChannelMap
 from accord.core.model.units import NEVER_US
 from accord.core.overlay.interests import Interest, size_of
-from accord.core.overlay.signalling import Carried, TemplateMessage
+from accord.core.overlay.signalling import TemplateMessage, TransitEvent
 from accord.core.overlay.status import ChildStatus
 from accord.core.overlay.tier_links import TierLink, TierLinks
 from accord.core.overlay.validation import problem_with_interest
@@ -72,7 +72,7 @@ class ParentHost(Protocol):
     def on_interest(self, child: str, key: str, interest: Interest | None) -> None:
         """A child's interest was added, changed or, if None, removed."""
 
-    def publish_event(self, event: Carried, *, is_echoed: bool) -> int | None:
+    def publish_event(self, event: TransitEvent, *, is_echoed: bool) -> int | None:
         """Publish an event of a child's client; None if there is no room for it now.
 
         Otherwise returns its number in `unconfirmed`; 0 if it is settled at once.
@@ -169,7 +169,7 @@ class Parent:
         self.tiers.send = self._send
         self.sends: list[tuple[str, FromParent]] = []
         self.ready: list[str] = []
-        self.drops: list[tuple[Carried, str, str]] = []  # event, child, cause
+        self.drops: list[tuple[TransitEvent, str, str]] = []  # event, child, cause
         self.history: HistoryPort | None = None  # None if channels cannot be persistent
         self._incarnation = incarnation
         self._options = options
@@ -229,7 +229,7 @@ class Parent:
                 state.up.put(message.number, message, len(event.payload) + len(event.block))
                 self._publish_events(child, state, now_us)
 
-    def put(self, child: str, event: Carried, now_us: int, *, is_in_order: bool) -> bool:
+    def put(self, child: str, event: TransitEvent, now_us: int, *, is_in_order: bool) -> bool:
         """Take custody of an event for a child; False if there is no such child."""
         state = self._children.get(child)
         if state is None:
@@ -449,7 +449,7 @@ class Parent:
     def _publish_events(self, child: str, state: _ChildState, now_us: int) -> None:
         before = state.up.through
         while (up := state.up.first()) is not None:
-            event = msgspec.structs.replace(up.event, source=child, origin=child)
+            event = msgspec.structs.replace(up.event, source=child, child=child)
             number: int | None = 0
             if len(state.unconfirmed) >= self._max_unconfirmed:
                 self._confirm_us = min(self._confirm_us, now_us + self._options.soon_us)

@@ -28,7 +28,7 @@ from accord.core.channels.history.messages import (
 )
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 
 ASKED = PageRequest(1, HistorySelector("chat/#"), 0, 10, "", 100, 1_000)
 
@@ -51,7 +51,7 @@ class Alone:
     def hear(self, body: object) -> None:
         self._number += 1
         letter = UnicastMessage("other", 1, self._number, "me", encode(body))
-        self.exchange.said("other", "", encode(letter), 0)
+        self.exchange.on_message("other", "", encode(letter), 0)
         self.exchange.check_invariants()
 
 
@@ -113,12 +113,12 @@ def test_questions_that_make_no_sense_are_refused(asked: PageRequest) -> None:
 
 def test_nonsense_is_counted() -> None:
     alone = Alone()
-    alone.exchange.said("other", "", b"\xc1", 0)
-    alone.exchange.said("other", "", encode(UnicastMessage("other", 1, 1, "me", b"\xc1")), 0)
-    alone.exchange.on_page_event(Carried("other", 1, 1, (), SERVICE, b"\xc1"), 0)
+    alone.exchange.on_message("other", "", b"\xc1", 0)
+    alone.exchange.on_message("other", "", encode(UnicastMessage("other", 1, 1, "me", b"\xc1")), 0)
+    alone.exchange.on_page_event(TransitEvent("other", 1, 1, (), SERVICE, b"\xc1"), 0)
     assert alone.exchange.dropped == 3
     page = encode(HistoryPage(7, ()))
-    alone.exchange.on_page_event(Carried("other", 1, 1, (), SERVICE, page), 0)  # nobody asked
+    alone.exchange.on_page_event(TransitEvent("other", 1, 1, (), SERVICE, page), 0)  # nobody asked
     assert alone.exchange.dropped == 3
 
 
@@ -135,7 +135,7 @@ def test_places_outlive_a_node() -> None:
     assert fresh.sources["other"].start == 0
     alone.exchange.end(recall)
     alone.exchange.end(fresh)
-    assert not any(alone.exchange.left().values())
+    assert not any(alone.exchange.retained_state().values())
 
 
 def room() -> tuple[int, int]:

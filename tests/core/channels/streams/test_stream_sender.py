@@ -5,7 +5,7 @@ from tests.channel_nets import event
 from accord.core.channels.streams.messages import NOTHING, StreamHeader, StreamId
 from accord.core.channels.streams.source_stream import WINDOW
 from accord.core.channels.streams.stream_sender import IDLE_US, MAX_BYTES, StreamSender, fitting
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 
 KEY = StreamId("a", 1, 1)
 PATIENCE_US = 1_000
@@ -25,7 +25,7 @@ def send(sender: StreamSender, count: int, now_us: int = 0) -> list[int]:
     return numbers
 
 
-def acknowledge(sender: StreamSender, now_us: int = 0, **through: int) -> list[Carried]:
+def acknowledge(sender: StreamSender, now_us: int = 0, **through: int) -> list[TransitEvent]:
     sender.stream.merge_acks(through, through)
     missed = sender.advance(now_us)
     sender.check_invariants()

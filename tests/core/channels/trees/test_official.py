@@ -31,7 +31,7 @@ def test_it_is_that_of_the_first_node() -> None:
 
 def test_a_node_on_its_own_is_a_tree() -> None:
     alone = OfficialTree("a", LinkStateMap())
-    assert (alone.tree().nodes, alone.next_to()) == (("a",), ())
+    assert (alone.tree().nodes, alone.neighbours()) == (("a",), ())
 
 
 def test_it_follows_the_map() -> None:
@@ -41,7 +41,7 @@ def test_it_follows_the_map() -> None:
     link(net, "b", "c", is_up=False)
     link(net, "d", "a", is_up=False)
     assert sorted(official.tree().nodes) == ["c", "d"]
-    assert official.next_to() == ("d",)
+    assert official.neighbours() == ("d",)
 
 
 @given(st.integers(0, 10_000))
@@ -55,5 +55,5 @@ def test_told_along_it_everybody_hears_everything_once(seed: int) -> None:
     telling = [(random.choice(NODES), "")]
     for name, origin in telling:
         heard[name] += 1
-        telling += [(each, name) for each in trees[name].next_to() if each != origin]
+        telling += [(each, name) for each in trees[name].neighbours() if each != origin]
     assert set(heard.values()) == {1}

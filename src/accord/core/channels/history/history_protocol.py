@@ -40,7 +40,7 @@ from accord.core.channels.template import Context, Template
 from accord.core.model.errors import decode_or_none
 from accord.core.overlay.interests import InterestTable
 from accord.core.overlay.route_manager import Requirement
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.overlay.state_store import StateStore
 
 HISTORY: Final = "past"  # kind of state record: the node has history
@@ -142,17 +142,17 @@ class HistoryProtocol(HistoryClient, Template):
             self._take(self.name, page, now_us)
             return
         self.sent += len(page.events)
-        event = Carried(
+        event = TransitEvent(
             "", 0, 0, (), SERVICE, encode(page), qos=1, importance=IMPORTANCE, event=page.id
         )
-        self.context.carry(event, [order.to], _ANYHOW)
+        self.context.send_routed(event, [order.to], _ANYHOW)
 
     def on_page_failed(self, order: ReadPage, problem: str, now_us: int) -> None:
         self.answers.done(order)
         asked = order.asked
         self._post(order.to, PageUnavailable(asked.id, problem[:500], asked.child), now_us)
 
-    def on_page_event(self, event: Carried, now_us: int) -> None:
+    def on_page_event(self, event: TransitEvent, now_us: int) -> None:
         """Handle a page from another node."""
         page = decode_or_none(pages, event.payload)
         if page is None:
@@ -162,7 +162,7 @@ class HistoryProtocol(HistoryClient, Template):
 
     # ---------------------------------------------------------------------------------- template
 
-    def said(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
+    def on_message(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
         message = decode_or_none(_letters, body)
         if message is None:
             self.dropped += 1
@@ -185,7 +185,7 @@ class HistoryProtocol(HistoryClient, Template):
         )
         return min((due for due in dues if due is not None), default=None)
 
-    def left(self) -> dict[str, int]:
+    def retained_state(self) -> dict[str, int]:
         return {
             "letters": len(self.letters),
             "pages being read": len(self.answers),
@@ -203,7 +203,7 @@ class HistoryProtocol(HistoryClient, Template):
         self.letters.send(to, "", encode(body), now_us)
 
     def _say(self, neighbour: str, channel: str, message: UnicastMessage | HopAck) -> None:
-        self.context.say(neighbour, channel, encode(message))
+        self.context.send_message(neighbour, channel, encode(message))
 
     def _letter(self, origin: str, channel: str, body: bytes, now_us: int) -> None:  # noqa: ARG002
         message = decode_or_none(bodies, body)

@@ -36,7 +36,7 @@ from accord.core.channels.streams.source_stream import size_of
 from accord.core.channels.streams.stream_sender import MAX_BYTES, StreamSender
 from accord.core.channels.template import Context
 from accord.core.model.units import NEVER_US
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 
 _RETRY_US: Final = 500_000
 _MAX_PENDING: Final = 1_024
@@ -49,7 +49,7 @@ class SourceQueue:
 
     def __init__(self, incarnation: int, now_us: int) -> None:
         self.latest: Epoch = NO_EPOCH
-        self.pending: deque[tuple[Carried, int]] = deque()
+        self.pending: deque[tuple[TransitEvent, int]] = deque()
         self.used_us = now_us
         self.request_us = NEVER_US  # next request; never while the window is full
         self.bytes = 0  # of `pending`
@@ -64,7 +64,7 @@ class SourceQueue:
     def has_room(self) -> bool:
         return len(self.pending) < _MAX_PENDING and self.bytes < MAX_BYTES
 
-    def put(self, event: Carried, now_us: int) -> bool:
+    def put(self, event: TransitEvent, now_us: int) -> bool:
         """Queue an event; False at the hard limit."""
         if len(self.pending) >= _MORE * _MAX_PENDING or self.bytes >= _MORE * MAX_BYTES:
             return False
@@ -78,7 +78,7 @@ class SourceQueue:
         if self.pending and self.request_us == NEVER_US:
             self.request_us = now_us
 
-    def next_events(self) -> list[Carried]:
+    def next_events(self) -> list[TransitEvent]:
         """The events to request positions for, if the window has room."""
         return [event for event, _ in islice(self.pending, MAX_GRANT)]
 
@@ -102,7 +102,7 @@ class SourceQueue:
         place = max(held.first, last + 1) if epoch == held.epoch else held.first
         return place if place <= held.last else None
 
-    def on_grant(self, grant: PositionGrant, now_us: int) -> list[tuple[Carried, int]]:
+    def on_grant(self, grant: PositionGrant, now_us: int) -> list[tuple[TransitEvent, int]]:
         """Return the events that got positions; none if the grant does not apply."""
         held = grant.held
         if grant.request != self._request or not self._count:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from accord.core.channels.streams.messages import Stamp, StreamHeader, StreamId
 from accord.core.channels.trees.tree import Digest
 from accord.core.model.units import NEVER_US
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 from accord.core.scheduling.timers import Timer
 
 WINDOW: Final = 1_024  # events from the base on
@@ -38,7 +38,7 @@ class BufferedEvent:
 
     __slots__ = ("at_us", "event", "header")
 
-    def __init__(self, event: Carried, header: StreamHeader, at_us: int) -> None:
+    def __init__(self, event: TransitEvent, header: StreamHeader, at_us: int) -> None:
         self.event = event
         self.header = header
         self.at_us = at_us
@@ -254,5 +254,5 @@ class SourceStream:
                 self.bytes -= size_of(self.events.pop(number).event)
 
 
-def size_of(event: Carried) -> int:
+def size_of(event: TransitEvent) -> int:
     return len(event.payload) + len(event.block) + _OVERHEAD

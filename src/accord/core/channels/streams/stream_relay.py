@@ -185,9 +185,9 @@ class StreamRelay:
             number=number,
             deadline_us=0,  # checked on delivery: a stream has no holes
             age_us=kept.event.age_us + now_us - kept.at_us,
-            note=encode(msgspec.structs.replace(kept.header, state=state)),
+            header=encode(msgspec.structs.replace(kept.header, state=state)),
         )
-        self.context.pass_on(neighbour, event)
+        self.context.forward(neighbour, event)
         pause_us = self._heartbeat_us(neighbour, now_us)
         stream.heartbeats[neighbour] = HeartbeatBackoff(now_us + pause_us, pause_us, sent_us=now_us)
 
@@ -216,7 +216,7 @@ class StreamRelay:
         return top >= stream.window_base and not self._is_complete(stream, neighbour, top)
 
     def _is_queued(self, neighbour: str, stream: SourceStream, number: int) -> bool:
-        return self.context.is_waiting(neighbour, stream.channel, stream.key.source, number)
+        return self.context.is_queued(neighbour, stream.channel, stream.key.source, number)
 
     def _is_complete(self, stream: SourceStream, neighbour: str, top: int) -> bool:
         """Whether a neighbour and all nodes beyond it have everything up to `top`."""
@@ -257,4 +257,4 @@ class StreamRelay:
         return self.context.map.latency_us(self.context.name, neighbour) or 0
 
     def _send(self, neighbour: str, channel: str, message: Message) -> None:
-        self.context.say(neighbour, channel, encode(message))
+        self.context.send_message(neighbour, channel, encode(message))

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from accord.core.channels.streams.messages import StreamHeader, StreamId
 from accord.core.channels.streams.source_stream import WINDOW, BufferedEvent, SourceStream, size_of
-from accord.core.overlay.signalling import Carried
+from accord.core.overlay.signalling import TransitEvent
 
 IDLE_US: Final = 60_000_000
 MAX_BYTES: Final = 4 << 20
@@ -49,7 +49,7 @@ class StreamSender:
     def __init__(self, channel: str, key: StreamId, now_us: int) -> None:
         self.stream = SourceStream(channel, key, 1, now_us)
         self.members: dict[str, MemberProgress] = {}
-        self.backlog: deque[tuple[Carried, StreamHeader, int]] = deque()
+        self.backlog: deque[tuple[TransitEvent, StreamHeader, int]] = deque()
         self.used_us = now_us
         self.versions = (-1, -1)  # versions of members and map it was last adapted to
         self.stall_timeout_us = 0  # from the channel's definition at that time
@@ -63,11 +63,11 @@ class StreamSender:
     def has_room(self) -> bool:
         return len(self.backlog) < _BACKLOG and self._backlog_bytes < MAX_BYTES
 
-    def fitting(self, events: Iterable[Carried]) -> int:
+    def fitting(self, events: Iterable[TransitEvent]) -> int:
         """How many of the events fit into the window now."""
         return fitting(events, len(self.stream.events), self._bytes)
 
-    def put(self, event: Carried, header: StreamHeader, now_us: int) -> bool:
+    def put(self, event: TransitEvent, header: StreamHeader, now_us: int) -> bool:
         """Queue an event; False at the hard limit."""
         self.used_us = now_us
         if self._is_overfull():
@@ -95,7 +95,7 @@ class StreamSender:
             numbers.append(number)
         return numbers
 
-    def set_members(self, members: tuple[str, ...], now_us: int) -> list[Carried]:
+    def set_members(self, members: tuple[str, ...], now_us: int) -> list[TransitEvent]:
         """Set the members to wait for; return events that dropped members miss."""
         base = self.stream.window_base
         wanted = dict.fromkeys(members, True)
@@ -106,7 +106,7 @@ class StreamSender:
                 self.members[member] = MemberProgress(base - 1, now_us)
         return self.advance(now_us)
 
-    def advance(self, now_us: int) -> list[Carried]:
+    def advance(self, now_us: int) -> list[TransitEvent]:
         """Advance the base to the slowest member; return events that dropped members miss."""
         stream = self.stream
         for member, progress in self.members.items():
@@ -140,7 +140,7 @@ class StreamSender:
             and now_us - min(progress.since_us, unreachable.get(member, now_us)) >= timeout_us
         ]
 
-    def drop(self, member: str, now_us: int) -> list[Carried]:
+    def drop(self, member: str, now_us: int) -> list[TransitEvent]:
         """Stop waiting for a member; return the events it may never get."""
         self.members[member].is_dropped = True
         return self.advance(now_us)
@@ -187,7 +187,7 @@ class StreamSender:
         return _fits(len(self.stream.events), self._bytes)
 
 
-def fitting(events: Iterable[Carried], count: int = 0, size: int = 0) -> int:
+def fitting(events: Iterable[TransitEvent], count: int = 0, size: int = 0) -> int:
     """How many of the events fit into a window that holds `count` events of `size` bytes."""
     more = 0
     for event in events:

@@ -200,7 +200,7 @@ class OfficialTree:
             self._next_to = self._tree.adjacency().get(self._name, ())
         return self._tree
 
-    def next_to(self) -> tuple[str, ...]:
+    def neighbours(self) -> tuple[str, ...]:
         """Neighbours of this node on the tree."""
         self.tree()
         return self._next_to
