@@ -194,7 +194,7 @@ def test_what_can_not_be_loaded_is_not_installed() -> None:
 def test_what_another_template_still_has_is_not_settled() -> None:
     node = a_node("a", "reliable")
     members = node.templates["reliable"].members  # type: ignore[attr-defined]
-    members._told("b", "1", msgspec.msgpack.encode(Interest("uav/#")))
+    members._on_change("b", "1", msgspec.msgpack.encode(Interest("uav/#")))
     node.publish(msgspec.structs.replace(EVENT, event=7), ["b"], 0)
     assert node.unconfirmed("uav/imagery") == [7]
     definition = ChannelDefinition(name="uav/#", template="routed")

@@ -122,7 +122,7 @@ def test_acknowledgements_of_many_members_come_as_one() -> None:
     net.publish("a", "1")
     net.run(5 * S)
     acks = [ack for source, _, ack in said(net, Ack) if source == "b"]
-    assert set(acks[-1].through) == set("bcdef")
+    assert set(acks[-1].acked_through) == set("bcdef")
     assert len(acks) <= 3
 
 
@@ -430,7 +430,7 @@ def test_and_one_in_which_all_is_done_does_at_once() -> None:
 
 def test_many_senders_are_looked_at_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that nothing else waits for all of them; and all of them are."""
-    monkeypatch.setattr("accord.core.channels.reliable._SCAN_ENTRIES", 4)
+    monkeypatch.setattr("accord.core.channels.reliable._AT_A_TIME", 4)
     monkeypatch.setattr(SourceStream, "next_due_us", lambda _: NEVER_US)
     net = Net(Reliable, "ab")
     net.wanted = "#"
@@ -551,7 +551,7 @@ def test_nothing_is_said_of_what_waits_for_its_link() -> None:
     net.publish("a", "2")
     net.run(20 * S)
     assert said(net, Nack) == []
-    told = [body.state.top for _, _, body in said(net, StreamHeartbeat)]
+    told = [body.state.last_sent for _, _, body in said(net, StreamHeartbeat)]
     assert told == [1] * len(told)
     assert 5 < len(told) < 15
     assert sum(isinstance(message, TransitEvent) for _, _, message in net.sent) == 2

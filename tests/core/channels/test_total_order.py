@@ -745,7 +745,7 @@ def test_an_epoch_that_somebody_made_up_ends_no_channel(count: int) -> None:
             CurrentEpoch(made_up),
             PrepareEpoch(made_up),
         ):
-            net.nodes["d"].letters.send(name, CHANNEL, encode(body), net.now_us)  # type: ignore[attr-defined]
+            net.nodes["d"].unicast.send(name, CHANNEL, encode(body), net.now_us)  # type: ignore[attr-defined]
     net.run(1 * S)
     talk(net, 2)
     net.run(5 * S)

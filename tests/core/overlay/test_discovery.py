@@ -33,15 +33,15 @@ def told(discovery: Discovery, *nodes: str) -> None:
         discovery.on_change(node, "", encode_addresses((f"{node}:7400",)))
 
 
-def started(most_links: int = 2, **times: int) -> tuple[Discovery, LinkStateMap]:
+def started(max_links: int = 2, **times: int) -> tuple[Discovery, LinkStateMap]:
     overlay_map = LinkStateMap()
-    return Discovery("a", overlay_map, DiscoveryOptions(max_links=most_links, **times)), (
+    return Discovery("a", overlay_map, DiscoveryOptions(max_links=max_links, **times)), (
         overlay_map
     )
 
 
 def test_near_ones_are_dialled_until_there_are_links_enough() -> None:
-    discovery, overlay_map = started(most_links=3)
+    discovery, overlay_map = started(max_links=3)
     connect(overlay_map, "a", "b")
     connect(overlay_map, "b", "near", 5)
     connect(overlay_map, "b", "far", 50)
@@ -59,7 +59,7 @@ def test_near_ones_are_dialled_until_there_are_links_enough() -> None:
 
 
 def test_who_is_on_the_same_lan_comes_first() -> None:
-    discovery, overlay_map = started(most_links=2)
+    discovery, overlay_map = started(max_links=2)
     connect(overlay_map, "a", "b", 1)
     connect(overlay_map, "b", "near", 1)
     connect(overlay_map, "b", "lan", 90)
@@ -82,7 +82,7 @@ def test_beacons_find_the_first_neighbour_and_are_forgotten() -> None:
 
 
 def test_parts_that_were_separated_find_each_other_although_there_are_links_enough() -> None:
-    discovery, overlay_map = started(most_links=1)
+    discovery, overlay_map = started(max_links=1)
     connect(overlay_map, "a", "b")
     connect(overlay_map, "b", "c")
     connect(overlay_map, "x", "y")
@@ -135,7 +135,7 @@ def test_all_do_not_choose_the_same() -> None:
 
 def three_links() -> tuple[Discovery, LinkStateMap]:
     """`a` has chosen `far` and `near`, and `c` was there before: one more than it may have."""
-    discovery, overlay_map = started(most_links=2, settle_us=60 * S)
+    discovery, overlay_map = started(max_links=2, close_interval_us=60 * S)
     told(discovery, "near", "far")
     discovery.advance(0, [])
     connect(overlay_map, "a", "c", 10)
@@ -157,7 +157,7 @@ def test_too_many_links_the_farthest_goes_if_it_can_be_reached_otherwise() -> No
 
 
 def test_what_was_not_chosen_here_is_never_given_up() -> None:
-    discovery, overlay_map = started(most_links=1)
+    discovery, overlay_map = started(max_links=1)
     for node in ("b", "c", "d"):
         connect(overlay_map, "a", node)
     connect(overlay_map, "b", "c")
@@ -167,7 +167,7 @@ def test_what_was_not_chosen_here_is_never_given_up() -> None:
 
 
 def test_a_far_link_is_changed_for_somebody_much_nearer() -> None:
-    discovery, overlay_map = started(most_links=2, settle_us=60 * S)
+    discovery, overlay_map = started(max_links=2, close_interval_us=60 * S)
     told(discovery, "far")
     discovery.advance(0, ["b"])
     connect(overlay_map, "a", "b", 5)

@@ -77,7 +77,7 @@ def test_each_step_of_a_life_is_in_the_table(life: Lifecycle, verb: str) -> None
     step = getattr(book, verb)
     argument = X if verb == "update" else "X"
     if (life, verb) in TRANSITIONS:
-        assert step(argument).life is TRANSITIONS[life, verb]
+        assert step(argument).lifecycle is TRANSITIONS[life, verb]
         assert ("X" in book) == (verb != "revoke")
     else:
         with pytest.raises(QualityError, match=f"can't {verb} what is {life.value}"):
