@@ -257,8 +257,8 @@ def test_changes_survive_a_restart_until_the_file_is_edited(tmp_path: Path, has_
     assert asyncio.run(strategy(None)) == ("strict" if has_file else "weighted fair")
     assert asyncio.run(strategy("laxity")) == "laxity"
     assert asyncio.run(strategy(None)) == "laxity"
-    file.write_text(ALARMS_FIRST.replace("strict", "first come"))
-    assert asyncio.run(strategy(None)) == ("first come" if has_file else "laxity")
+    file.write_text(ALARMS_FIRST.replace("strict", "fifo"))
+    assert asyncio.run(strategy(None)) == ("fifo" if has_file else "laxity")
 
 
 def test_the_ledger_is_there_after_a_restart(tmp_path: Path) -> None:
