@@ -61,7 +61,7 @@ def test_an_event_that_can_not_be_handed_over_comes_once(
             assert a.broker.context.counters.shed_causes.counts == {FAILED: 2}
 
     asyncio.run(scene())
-    told = [each for each in caplog.records if each.message == "an event could not be handed over"]
+    told = [each for each in caplog.records if each.message == "event delivery failed"]
     assert len(told) == 1
 
 

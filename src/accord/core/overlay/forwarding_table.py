@@ -147,7 +147,7 @@ class ForwardingTable:
 
     def report_unknown_route(self, neighbour: str, source: str, route: int) -> None:
         """Notify the source that an event arrived for an unknown route."""
-        signal = NotEstablished(source, route, self.name, "the way is not known there")
+        signal = NotEstablished(source, route, self.name, "unknown route")
         self.sends.append((neighbour, signal))
 
     def advance(self, now_us: int) -> None:
