@@ -337,7 +337,7 @@ class NetSettings(Struct, frozen=True, kw_only=True):
             "the link failed.",
         ),
     ] = 1_000
-    hello_bytes_per_s: Annotated[
+    ping_bytes_per_s: Annotated[
         int,
         Meta(
             ge=0,
@@ -365,7 +365,7 @@ class NetSettings(Struct, frozen=True, kw_only=True):
             extra={"kind": "link addresses"},
         ),
     ] = ()
-    carry: tuple[TransportRuleSettings, ...] = ()
+    transports: tuple[TransportRuleSettings, ...] = ()
     multicast: MulticastSettings = MulticastSettings()
 
 
@@ -387,7 +387,7 @@ class QualitySettings(Struct, frozen=True, kw_only=True):
             extra={"kind": "path"},
         ),
     ] = ""
-    patience_ms: Annotated[
+    reaction_timeout_ms: Annotated[
         int,
         Meta(
             ge=10,

@@ -105,10 +105,10 @@ def _nodes(net: NetStatus) -> Iterator[Metric]:
     nodes.add_metric(["reachable"], reachable)
     nodes.add_metric(["unreachable"], len(net.nodes) - reachable)
     yield nodes
-    unlinked = "Neighbours that there is no link with"
-    yield GaugeMetricFamily("accord_net_unlinked", unlinked, len(net.unlinked))
-    widened = "Filters of clients that other nodes are told wider, for want of room"
-    yield GaugeMetricFamily("accord_net_needs_widened", widened, net.needs_widened)
+    links_down = "Neighbours without a link"
+    yield GaugeMetricFamily("accord_net_links_down", links_down, len(net.links_down))
+    aggregated = "Filters of clients that are announced as part of an aggregate"
+    yield GaugeMetricFamily("accord_net_interests_aggregated", aggregated, net.interests_aggregated)
 
 
 def _links(net: NetStatus) -> Iterator[Metric]:
@@ -144,14 +144,14 @@ def _flows(net: NetStatus) -> Iterator[Metric]:
 def _carried(carried: TransitCounts) -> Iterator[Metric]:
     for name, words, value in (
         ("published", "Events of this node for others", carried.published),
-        ("sent_again", "Events that were not acknowledged in time", carried.sent_again),
+        ("retransmitted", "Events sent again after a timeout", carried.retransmitted),
         ("events_sent", "Events sent over links", carried.sent),
         ("events_sent_bytes", "Bytes of events sent over links", carried.sent_bytes),
         ("events_received", "Events received over links", carried.received),
         ("events_received_bytes", "Bytes of events received over links", carried.received_bytes),
     ):
         yield CounterMetricFamily(f"accord_net_{name}", words, value)
-    lost = _counters("lost", "Copies of events that did not get further", "cause")
+    lost = _counters("lost", "Copies of events dropped at this node", "cause")
     for cause, count in carried.lost.items():
         lost.add_metric([cause], count)
     yield lost
