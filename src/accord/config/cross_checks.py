@@ -29,7 +29,7 @@ def problems(config: Config) -> Iterator[tuple[Path, str]]:
         yield ("pipeline", "spark"), f"expected {_SPARK_EXPECTED}, got {got!r}"
     yield from _problems_with_net(config)
     if config.keep and not config.node.data:
-        yield ("keep",), "expected a folder in node.data (or --data): nothing can be kept without"
+        yield ("keep",), "expected a data directory in node.data (or --data)"
 
 
 def _problems_with_listeners(config: Config) -> Iterator[tuple[Path, str]]:
