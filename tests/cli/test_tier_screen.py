@@ -30,7 +30,7 @@ def test_a_secondary_node_shows_its_parents() -> None:
     text = shown(replace(NOTHING, tier=tier))
     assert text[0] == (
         "x secondary node, 3 of 4 parents linked · 2 changes of the active one · "
-        "5 events not with everybody yet"
+        "5 events not confirmed yet"
     )
     assert text[1:] == [
         "parent state delay waiting lost",

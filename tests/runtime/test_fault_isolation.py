@@ -139,7 +139,7 @@ def test_a_template_that_fails_is_refused_from_then_on(
                     await publisher.create_channel("other", template=name)
 
     asyncio.run(in_two_nodes(scene))
-    assert [each.message for each in caplog.records].count("a template failed") == 2
+    assert [each.message for each in caplog.records].count("template failed") == 2
 
 
 class Unmade(Template):

@@ -220,7 +220,7 @@ def test_a_template_that_is_not_installed_is_told(caplog: pytest.LogCaptureFixtu
             pass
 
     asyncio.run(main())
-    assert "nothing can be published to a channel" in caplog.text
+    assert "channel not usable for publishing" in caplog.text
 
 
 def test_a_node_that_goes_is_not_needed_for_the_others() -> None:

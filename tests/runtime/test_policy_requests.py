@@ -100,7 +100,7 @@ def test_who_may_not(do: str) -> None:
         (b"", "request", "expected a JSON object"),
         (b"[]", "request", "expected object, got array"),
         (b"[" * 100_000, "request", "expected object, got array"),
-        (b'{"do": "patch", "settings": {"a": ' + b"[" * 100_000, "request", "fewer brackets"),
+        (b'{"do": "patch", "settings": {"a": ' + b"[" * 100_000, "request", "nested too deeply"),
         (b'{"do": "get", "name": "\xff"}', "request", "utf-8"),
         ({}, "do", "expected one of get, put, patch, put policy, remove policy, rollback"),
         ({"do": "dance"}, "do", "expected one of get"),

@@ -153,7 +153,7 @@ class OverlayService:
                 log.warning("a channel can't be defined", channel=definition.name, problem=problem)
             elif problem := self.channels.problem_with(definition.template):
                 log.warning(
-                    "nothing can be published to a channel",
+                    "channel not usable for publishing",
                     channel=definition.name,
                     problem=problem,
                     installed=", ".join(self.templates),
@@ -231,9 +231,9 @@ class OverlayService:
         if self.overlay.interests.is_aggregated != self._is_aggregated:
             self._is_aggregated = self.overlay.interests.is_aggregated
             log.warning(
-                "needs are told wider than they are: there are too many"
+                "interests aggregated: announcement budget exceeded"
                 if self._is_aggregated
-                else "needs are told as they are again",
+                else "interests announced individually again",
                 interests_aggregated=self.overlay.interests.count_aggregated(),
             )
         self._run_after()
@@ -297,11 +297,11 @@ class OverlayService:
             self.bridge.resume_publishers()
             self._server.due()
         for each in self.after:
-            self._isolation.run("what follows on the overlay failed", each)
+            self._isolation.run("overlay follow-up failed", each)
 
     def _log_failures(self) -> None:
         for template, error in self.channels.failures.take():
-            self._isolation.failed("a template failed", error, template=template)
+            self._isolation.failed("template failed", error, template=template)
 
     def _objection(self, neighbour: LinkPeer) -> str:
         """Why a node of that name can't be a neighbour; empty if it can."""

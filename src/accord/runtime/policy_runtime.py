@@ -137,7 +137,7 @@ class PolicyRuntime:
             try:
                 await each.close()
             except Exception as error:  # fault isolation: the others are closed, too
-                self._isolation.failed("closing a part of the node failed", error)
+                self._isolation.failed("closing a component failed", error)
         self._drain_ledger(self._clock.now_ms())
 
     def turn(self) -> None:
@@ -151,7 +151,7 @@ class PolicyRuntime:
                 try:
                     self._on_request(request)
                 except Exception as error:  # fault isolation: the others are answered
-                    self._isolation.failed("a request could not be answered", error)
+                    self._isolation.failed("request failed", error)
                     self._refuse(request, "the node failed to answer; see its log")
         self.queries.turn()
         if hub.ledger.is_due():
@@ -186,7 +186,7 @@ class PolicyRuntime:
         try:
             self.monitor.store.drain(now_ms=now_ms)
         except Exception as error:  # fault isolation: the node continues
-            self._isolation.failed("the ledger could not be put away", error)
+            self._isolation.failed("ledger write failed", error)
 
     def _handle_channels(self, request: NodeRequest) -> bytes:
         return answer_channels(
@@ -271,7 +271,7 @@ class PolicyRuntime:
                 await self._expire()
                 await self._reorder_predicates()
             except Exception as error:  # otherwise measuring and expiry would end for good
-                log.failure("looking at the node failed", error)
+                log.failure("node sampling failed", error)
 
     async def _update_holding(self) -> None:
         """Update which policies hold, by their conditions on resources."""

@@ -166,7 +166,7 @@ class SecondaryService:
             upwards.resume_publishers()
             self._server.due()
         for each in self.after:
-            self._isolation.run("what follows on the parents failed", each)
+            self._isolation.run("parent link follow-up failed", each)
 
     async def _leave(self) -> None:
         """Wait, with a timeout, until the active parent has all waiting events, then leave."""

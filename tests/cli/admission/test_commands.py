@@ -55,7 +55,7 @@ def test_what_a_subscription_would_need(url: str) -> None:
 
 
 def test_a_secondary_node_does_not_know_what_others_advertise() -> None:
-    known = "what other nodes advertise only the parents of this node know"
+    known = "only the parents of this node know the advertisements of other nodes"
     with serving(None, admission=FakeAdmission(is_secondary=True)) as url:
         shown = lines(run(url, "admission", width=160))
         asked = lines(run(url, "admission", "check", "stock", width=160))
@@ -89,10 +89,10 @@ def test_mistakes_are_said(url: str, arguments: list[str], problem: str) -> None
 def test_where_it_is_off_it_says_how_to_switch_it_on() -> None:
     with serving(None, admission=FakeAdmission("off")) as url:
         result = run(url, "admission")
-        assert "admission is off: every subscription is taken" in result.output
+        assert "admission is off: every subscription is accepted" in result.output
         assert '"enforce" under [admission]' in " ".join(result.output.split())
         asked = run(url, "admission", "check", "stock")
-        assert "taken: admission is off at denver" in asked.output
+        assert "accepted: admission is off at denver" in asked.output
 
 
 def test_an_old_node_is_told_apart() -> None:

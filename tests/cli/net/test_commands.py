@@ -357,5 +357,5 @@ def test_watching_on_a_terminal() -> None:
     command = [*ACCORD, "net", "--watch", "--every", "20ms"]
     reachable = "5 of 6 nodes reachable"
     before, after = watch(command, serving(FakeNet()), reachable, lines=40, columns=120)
-    assert "in time lately" in before
+    assert "in time recently" in before
     assert reachable in after

@@ -204,7 +204,7 @@ def _flows(flows: Sequence[FlowStatus]) -> Table:
 
 def _arrivals(arrivals: Sequence[ArrivalStatus], lately: RecentRates | None) -> Table:
     counts = ("delivered", "late", "in time")
-    more = ("/s", "in time lately") if lately is not None else ()
+    more = ("/s", "in time recently") if lately is not None else ()
     table = Table("at", "from", "channel", *figures(*counts, *more))
     for each in arrivals:
         row: list[str | Text] = [

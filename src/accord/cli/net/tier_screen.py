@@ -24,7 +24,7 @@ def tier_words(tier: TierStatus) -> str:
     if tier.switches:
         parts.append(f"{count_text(tier.switches, 'change')} of the active one")
     if tier.waiting:
-        parts.append(f"{count_text(tier.waiting, 'event')} not with everybody yet")
+        parts.append(f"{count_text(tier.waiting, 'event')} not confirmed yet")
     return " · ".join(parts)
 
 

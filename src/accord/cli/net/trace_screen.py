@@ -33,7 +33,7 @@ def _flow(channel: str, trace: FlowTrace) -> Iterator[RenderableType]:
         f", resiliency {trace.reached:.4g}" if trace.routes else "",
     )
     if not trace.is_named:
-        yield Text("perhaps: this flow carries more channels than its source tells", "yellow")
+        yield Text("uncertain: this flow carries more channels than its source announces", "yellow")
     elif trace.channels != (channel,):
         yield Text(safe(f"carries {', '.join(trace.channels)}"), "dim")
     for number, route in enumerate(trace.routes, start=1):

@@ -93,7 +93,7 @@ class ForwardingTable:
             self.entries[key] = passage
             self._counts[signal.source] = self._counts.get(signal.source, 0) + 1
         elif (passage.previous_hop, passage.next_hop) != (neighbour, after):
-            self._refuse(neighbour, signal, "its number is that of another route")
+            self._refuse(neighbour, signal, "route number already in use")
             return
         passage.expires_us = now_us + self.refresh_timeout_us
         passage.signal = signal
