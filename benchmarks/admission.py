@@ -141,8 +141,8 @@ def _deciding(measured: Sequence[Measured]) -> Table:
             *map(significant, _ms(each.needs)),
         )
     table.notes = [
-        "All bounds: the paper's interval beside the tighter one, as `accord admission ask` shows",
-        "them; a decision needs one of them.",
+        "All bounds: the paper's interval beside the tighter one, as `accord admission check`",
+        "shows them; a decision needs one of them.",
     ]
     return table
 

@@ -34,7 +34,7 @@ _BURST_S: Final = 1.0
 _QUICK_BURST_S: Final = 0.2
 _WARM_UPS: Final = 3
 _JOIN_S: Final = 30.0
-_ALL_BY_TCP: Final = '[[net.carry]]\nchannels = "#"\ntransport = "tcp"\n'
+_ALL_BY_TCP: Final = '[[net.transports]]\nchannels = "#"\ntransport = "tcp"\n'
 _KNOWN_S: Final = 1.0  # by then the first node knows of a subscription at the last
 
 

@@ -68,10 +68,10 @@ def five_cities() -> NetStatus:
         nodes=(
             NodeStatus(name="denver", is_reachable=True, processing_us=120),
             NodeStatus(name="losangeles", is_reachable=True),
-            NodeStatus(name="orlando", is_reachable=True, needs=1),
+            NodeStatus(name="orlando", is_reachable=True, interests=1),
             NodeStatus(name="seattle", is_reachable=True),
             NodeStatus(name="tampa", is_reachable=False),
-            NodeStatus(name="washington", is_reachable=True, needs=2),
+            NodeStatus(name="washington", is_reachable=True, interests=2),
         ),
         links=tuple(
             replace(each, is_used=False)
@@ -96,7 +96,7 @@ def five_cities() -> NetStatus:
         ),
         carried=TransitCounts(
             published=1_007,
-            sent_again=3,
+            retransmitted=3,
             delivered=12,
             late=2,
             sent=2_000,
@@ -106,7 +106,7 @@ def five_cities() -> NetStatus:
             lost={"no route": 2, "deadline passed": 1},
         ),
         in_time=(TimelinessStatus(channel="uav/#", delivered=12, late=2),),
-        unlinked=(
+        links_down=(
             MissingLinkStatus(
                 address="10.0.0.9:7400",
                 node="",

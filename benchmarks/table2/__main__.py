@@ -26,7 +26,7 @@ ABOUT: Final = (
     f"{bandwidth.KBPS} kbit/s (`tbf` between network namespaces, {bandwidth.PUBLISHERS} publishers "
     f"that offer {bandwidth.OVERLOAD:g} times as much on the normal channel, images of 42 to 70 KB "
     "and small events); the important channel is offered "
-    f"{bandwidth.IMPORTANT_SHARE:.0%} of it, in images. `first come` is the same node with one "
+    f"{bandwidth.IMPORTANT_SHARE:.0%} of it, in images. `fifo` is the same node with one "
     "queue and no policies; otherwise the only policies are that the important channel has "
     f"importance {IMPORTANCES[IMPORTANT]} and the normal one {IMPORTANCES[NORMAL]}. Nobody tells "
     f"the node how fast the link is. All may hold {QUEUE_BYTES // 1_000_000} MB for a subscriber. "

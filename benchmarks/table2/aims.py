@@ -11,7 +11,7 @@ from benchmarks.table2 import bandwidth, cpu
 from benchmarks.table2.bandwidth import Part
 from benchmarks.table2.figures import Figures
 from benchmarks.table2.nodes import (
-    FIRST_COME,
+    FIFO,
     IMPORTANCES,
     IMPORTANT,
     NORMAL,
@@ -43,7 +43,7 @@ def aims(first: cpu.Half | None, second: bandwidth.Half | None) -> list[Aim]:
 
 
 def _cpu(half: cpu.Half) -> Iterator[Aim]:
-    baseline = half.loaded.get(FIRST_COME.name)
+    baseline = half.loaded.get(FIFO.name)
     unloaded_s = half.unloaded.latency_s(_P95)
     for name in (WEIGHTED.name, STRICT.name):
         loaded = half.loaded.get(name)
@@ -63,7 +63,7 @@ def _cpu(half: cpu.Half) -> Iterator[Aim]:
 
 
 def _bandwidth(half: bandwidth.Half) -> Iterator[Aim]:
-    baseline = half.parts.get(FIRST_COME.name)
+    baseline = half.parts.get(FIFO.name)
     for name in (WEIGHTED.name, STRICT.name):
         part = half.parts.get(name)
         if part is None:
@@ -118,10 +118,10 @@ def _delivered(where: str, important: Figures) -> Aim:
 
 
 def _lower(where: str, latency_s: float, baseline: Figures, *, longest_s: float | None) -> Aim:
-    wanted = f"important p95 ≥ {TIMES_LOWER:g} × lower than {FIRST_COME.name}"
+    wanted = f"important p95 ≥ {TIMES_LOWER:g} × lower than {FIFO.name}"
     baseline_s = baseline.latency_s(_P95)
     if baseline_s is None:
-        return Aim(where, wanted, f"{FIRST_COME.name} delivered none in time", None)
+        return Aim(where, wanted, f"{FIFO.name} delivered none in time", None)
     times = baseline_s / latency_s
     measured = f"{baseline_s:,.2f} s there: {number(times, 1)} ×"
     if times < TIMES_LOWER and longest_s is not None and longest_s < TIMES_LOWER * latency_s:

@@ -22,7 +22,7 @@ from benchmarks.options import progress
 from benchmarks.table2.figures import Figures, bytes_per_s, figures
 from benchmarks.table2.nodes import (
     ALL,
-    FIRST_COME,
+    FIFO,
     IMPORTANT,
     MOSQUITTO,
     NORMAL,
@@ -41,7 +41,7 @@ from benchmarks.wire import UnexpectedAnswerError
 KBPS: Final = 300
 CHANGING_KBPS: Final = (1_000, 300, 2_000)
 SATURATED_KBPS: Final = 1_000
-CONTENDERS: Final = (FIRST_COME, WEIGHTED, STRICT, MOSQUITTO)
+CONTENDERS: Final = (FIFO, WEIGHTED, STRICT, MOSQUITTO)
 IMPORTANT_SHARE: Final = 0.3
 OVERLOAD: Final = 4.0
 PUBLISHERS: Final = 3

@@ -16,7 +16,7 @@ from benchmarks.options import progress
 from benchmarks.table2.figures import Figures, figures
 from benchmarks.table2.nodes import (
     ALL,
-    FIRST_COME,
+    FIFO,
     IMPORTANT,
     NORMAL,
     STRICT,
@@ -30,7 +30,7 @@ from benchmarks.table2.trial import Seen, Timing, Trial
 
 SUBSCRIBERS: Final = 40
 PUBLISHERS: Final = 3
-CONTENDERS: Final = (FIRST_COME, WEIGHTED, STRICT)
+CONTENDERS: Final = (FIFO, WEIGHTED, STRICT)
 SHARE_OF_CAPACITY: Final = 0.15
 _PAYLOAD_BYTES: Final = 200
 _WAYPOINTS: Final = 12
@@ -79,7 +79,7 @@ def measure(effort: Effort, stop: threading.Event) -> Half:
             return Trial(audience, flows(node.port), timing, stop=stop).run(node)
 
     progress("cpu: how much the node can do")
-    seen = hold(FIRST_COME, lambda port: _crowd(port, _CALIBRATION), _CALIBRATION)
+    seen = hold(FIFO, lambda port: _crowd(port, _CALIBRATION), _CALIBRATION)
     # Others may use the machine too, now or later.
     half.capacity_hz = figures(seen, NORMAL).rate_hz / seen.busy
     half.offered_hz = SHARE_OF_CAPACITY * half.capacity_hz
@@ -91,7 +91,7 @@ def measure(effort: Effort, stop: threading.Event) -> Half:
 
     for turn in range(effort.rounds):
         progress(f"cpu: round {turn + 1} of {effort.rounds}, unloaded")
-        seen = hold(FIRST_COME, important, timing)
+        seen = hold(FIFO, important, timing)
         half.unloaded.add(figures(seen, IMPORTANT))
         half.unloaded_busy.append(seen.busy)
         for contender in tuple(contenders):

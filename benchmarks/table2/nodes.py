@@ -1,7 +1,7 @@
 """The contenders of Table 2: a node under each strategy, and mosquitto as the broker without any.
 
 All have the same limits on what waits for a subscriber. A node gets its policies over HTTP, as an
-administrator would give them; `first come` is one queue for everything, without policies.
+administrator would give them; `fifo` is one queue for everything, without policies.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _missing(peer: str) -> str | None:
     return next(each for each in CONTENDERS if each.name == peer).missing()
 
 
-FIRST_COME: Final = Contender("first come", "first come")
+FIFO: Final = Contender("fifo", "fifo")
 WEIGHTED: Final = Contender("weighted fair", "weighted fair")
 STRICT: Final = Contender("strict", "strict")
 MOSQUITTO: Final = Contender("mosquitto")
@@ -106,7 +106,7 @@ class Node:
     def manage(self, contender: Contender) -> None:
         """Give it the strategy, and the policies that belong to it."""
         book: dict[str, object] = {"strategy": contender.strategy}
-        if contender != FIRST_COME:
+        if contender != FIFO:
             book["weights"] = WEIGHTS
             book["policies"] = [
                 {"name": channel.rpartition("/")[2], "channel": channel, "importance": importance}
@@ -114,7 +114,7 @@ class Node:
             ]
         code, text = self.ask("PUT", "/api/v1/policies", json.dumps(book))
         if code in {404, 405}:
-            if contender != FIRST_COME:
+            if contender != FIFO:
                 raise NoPoliciesError("this node takes no policies")
         elif code >= 300:
             raise StartError(f"the node refused its policies: {code} {text.strip()[:200]}")

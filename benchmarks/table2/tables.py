@@ -9,9 +9,9 @@ from benchmarks.report import Table, number, significant
 from benchmarks.table2 import bandwidth, cpu
 from benchmarks.table2.bandwidth import Part
 from benchmarks.table2.figures import Figures
-from benchmarks.table2.nodes import FIRST_COME, MOSQUITTO, STRICT, WEIGHTED
+from benchmarks.table2.nodes import FIFO, MOSQUITTO, STRICT, WEIGHTED
 
-_NAMES: Final = (FIRST_COME.name, WEIGHTED.name, STRICT.name, MOSQUITTO.name)
+_NAMES: Final = (FIFO.name, WEIGHTED.name, STRICT.name, MOSQUITTO.name)
 _SHARES: Final = (0.5, 0.95, 1.0)
 _LATENCIES: Final = ("p50", "p95", "max")
 _WHOLE_CORE: Final = 0.85

@@ -30,10 +30,10 @@ def test_a_secondary_node_shows_its_parents() -> None:
     text = shown(replace(NOTHING, tier=tier))
     assert text[0] == (
         "x secondary node, 3 of 4 parents linked · 2 changes of the active one · "
-        "5 events not with everybody yet"
+        "5 events not confirmed yet"
     )
     assert text[1:] == [
-        "parent state takes waiting lost",
+        "parent state delay waiting lost",
         "a active 1.2 ms – –",
         "b standby 0 ms 3 1",
         "c linked 0 ms – –",
@@ -48,11 +48,11 @@ def test_parents_that_never_answered_count_too() -> None:
 
 def test_a_backbone_node_shows_its_children() -> None:
     children = (
-        ChildStatus(name="x1", is_linked=True, is_active=True, needs=2),
+        ChildStatus(name="x1", is_linked=True, is_active=True, interests=2),
         ChildStatus(name="x2", is_linked=False, is_active=False, waiting=7, lost={"no room": 4}),
     )
     text = shown(replace(five_cities(), children=children))
-    at = text.index("child this node is needs waiting lost")
+    at = text.index("child role interests waiting lost")
     assert text[at + 1 : at + 3] == [
         "x1 active 2 – –",
         "x2 standby, not linked – 7 4 no room",
@@ -62,7 +62,7 @@ def test_a_backbone_node_shows_its_children() -> None:
 def test_a_child_with_a_namesake_is_told_of_first() -> None:
     problem = "another secondary node 'x1' is linked with 'b': one of the two must be renamed"
     child = ChildStatus(name="x1", is_linked=True, is_active=True, problem=problem)
-    text = shown(replace(five_cities(), unlinked=(), children=(child,)))
+    text = shown(replace(five_cities(), links_down=(), children=(child,)))
     assert text[1] == problem
 
 

@@ -28,17 +28,17 @@ WHOLE = """
 listen = ["127.0.0.1:7400", "ws://127.0.0.1:7480/links"]
 neighbours = ["tcp://127.0.0.1:7401", "[::1]:7402"]
 proxy = "http://127.0.0.1:3128"
-hello_bytes_per_s = 5000
+ping_bytes_per_s = 5000
 discover = true
 discover_links = 3
 announce = "ws://far.example.org:80/links"
 ping_ms = 200
 
-[[net.carry]]
+[[net.transports]]
 channels = "video/#"
 transport = "udp"
 
-[[net.carry]]
+[[net.transports]]
 channels = ["a", "b/+"]
 transport = "tcp"
 
@@ -70,12 +70,12 @@ def test_a_whole_file() -> None:
         listen=(SocketAddress("127.0.0.1", 7400), SocketAddress("127.0.0.1", 7480, "ws", "/links")),
         neighbours=(SocketAddress("127.0.0.1", 7401), SocketAddress("::1", 7402)),
         proxy="http://127.0.0.1:3128",
-        hello_bytes_per_s=5_000,
+        ping_bytes_per_s=5_000,
         discover=True,
         discover_links=3,
         announce=(SocketAddress("far.example.org", 80, "ws", "/links"),),
         ping_ms=200,
-        carry=(
+        transports=(
             TransportRuleSettings(channels=("video/#",), transport="udp"),
             TransportRuleSettings(channels=("a", "b/+"), transport="tcp"),
         ),
@@ -94,7 +94,7 @@ def test_what_a_node_takes_of_it() -> None:
         listen=(SocketAddress("127.0.0.1", 7400), SocketAddress("127.0.0.1", 7480, "ws", "/links")),
         neighbours=(SocketAddress("127.0.0.1", 7401), SocketAddress("::1", 7402)),
         transports=TransportOptions(proxy=urlsplit("http://127.0.0.1:3128")),
-        overlay=OverlayOptions(ping_us=200_000, hello_bytes_per_s=5_000),
+        overlay=OverlayOptions(ping_us=200_000, ping_bytes_per_s=5_000),
         discover=DiscoveryOptions(max_links=3),
         announce=(SocketAddress("far.example.org", 80, "ws", "/links"),),
         channels=(
@@ -108,7 +108,7 @@ def test_what_a_node_takes_of_it() -> None:
             ChannelDefinition("log", template="local", resiliency=1.0),
         ),
         multicast=MulticastOptions(group=SocketAddress("239.17.4.1", 7410), interface="127.0.0.1"),
-        carry=(TransportRule(("video/#",), "udp"), TransportRule(("a", "b/+"), "tcp")),
+        transport_rules=(TransportRule(("video/#",), "udp"), TransportRule(("a", "b/+"), "tcp")),
     )
 
 
@@ -117,8 +117,8 @@ def test_options_of_a_channel() -> None:
 [channels."chat/#"]
 template = "total_order"
 [channels."chat/#".options]
-laggards = "wait"
-patience_ms = 5_000
+slow_members = "wait"
+stall_timeout_ms = 5_000
 spanner = 1.5
 persistent = true
 [channels.voice]
@@ -132,7 +132,12 @@ options = { hops = 3 }
     assert chat == ChannelDefinition(
         "chat/#",
         template="total_order",
-        options={"laggards": "wait", "patience_ms": "5000", "spanner": "1.5", "persistent": "true"},
+        options={
+            "slow_members": "wait",
+            "stall_timeout_ms": "5000",
+            "spanner": "1.5",
+            "persistent": "true",
+        },
     )
     assert voice.options == {"datagrams": "true", "persistent": "7d"}
     assert alarms.options == {"hops": "3"}, "who has the template checks them"
@@ -162,13 +167,16 @@ def test_a_node_by_itself() -> None:
         ),
         ("net.neighbours = 'far:7400'", "1: net.neighbours: far:7400 is another machine"),
         (
-            "[[net.carry]]\nchannels = 'a'\ntransport = 'pigeon'",
-            '3: net.carry[1].transport: expected one of "multicast", "tcp", "udp", got',
+            "[[net.transports]]\nchannels = 'a'\ntransport = 'pigeon'",
+            '3: net.transports[1].transport: expected one of "multicast", "tcp", "udp", got',
         ),
-        ("[[net.carry]]\nchannels = 'a'", "net.carry[1].transport: expected, but missing"),
         (
-            "[[net.carry]]\nchannels = 'a'\ntransport = 'multicast'",
-            "3: net.carry[1].transport: expected a group under [net.multicast]",
+            "[[net.transports]]\nchannels = 'a'",
+            "net.transports[1].transport: expected, but missing",
+        ),
+        (
+            "[[net.transports]]\nchannels = 'a'\ntransport = 'multicast'",
+            "3: net.transports[1].transport: expected a group under [net.multicast]",
         ),
         (
             "[net.multicast]\ngroup = '10.0.0.1:7'",
@@ -182,7 +190,13 @@ def test_a_node_by_itself() -> None:
             "[net.multicast]\ninterface = 'eth0'",
             "2: net.multicast.interface: expected an IPv4 address of this machine, got 'eth0'",
         ),
-        ("net.carry = 3", "1: net.carry: expected tables with two brackets, [[carry]]"),
+        (
+            "net.transports = 3",
+            "1: net.transports: expected tables with two brackets, [[transports]]",
+        ),
+        ("[[net.carry]]\nchannels = 'a'", "net.carry: unknown key, renamed to transports"),
+        ("net.hello_bytes_per_s = 9", "unknown key, renamed to ping_bytes_per_s"),
+        ("quality.patience_ms = 9", "unknown key, renamed to reaction_timeout_ms"),
         ("[channels]\nx = 3", "2: channels.x: expected a table, got 3"),
         ("channels = 3", "1: channels: expected tables, such as [channels.NAME], got 3"),
         ("[channels.'a#']", "1: channels.'a#': expected a wildcard to fill its whole level"),
@@ -202,8 +216,8 @@ def test_a_node_by_itself() -> None:
             "2: channels.a.options.spanner: expected text, true, false or a number, got a list",
         ),
         (
-            "[channels.a]\ntemplate = 'reliable'\n[channels.a.options]\nlaggards = 'maybe'",
-            "4: channels.a.options.laggards: expected drop or wait, got 'maybe'",
+            "[channels.a]\ntemplate = 'reliable'\n[channels.a.options]\nslow_members = 'maybe'",
+            "4: channels.a.options.slow_members: expected drop or wait, got 'maybe'",
         ),
         (
             "[channels.a]\noptions = { nonsense = 3 }",

@@ -198,6 +198,13 @@ def test_filters(wanted: LedgerQuery, found: list[int]) -> None:
     assert select(batch, wanted, 0) == []
 
 
+def test_former_causes_are_read_as_the_present_ones() -> None:
+    former = ("others were before it", "the past of a node can't be had: b is gone", "queue full")
+    batch = record(*(entry(FIRST, detail=each) for each in former))
+    found = [each.detail for each in select(batch, LedgerQuery(), 9)]
+    assert found == ["queue full", "history unavailable: b is gone", "position already passed"]
+
+
 def test_a_run_of_several_channels_is_part_of_any() -> None:
     batch = record(entry(FIRST, channel=""))
     assert len(select(batch, LedgerQuery(channel="any/thing"), 9)) == 1

@@ -100,7 +100,7 @@ def test_what_a_failed_sync_may_have_lost_is_written_again_elsewhere(
     assert log.commit([b"d"], now_ms=3) == 2 * len(before) + 3
     expected = [*before, *before, b"b", b"c", b"d"]
     assert records_in(disk) == expected
-    assert incidents == ["journal memory: Input/output error; written once more, to a new segment"]
+    assert incidents == ["journal memory: Input/output error; rewritten to a new segment"]
     found = disk.crash()
     assert records_in(found) == expected
     assert SegmentLog(found).committed == len(expected)
@@ -136,7 +136,7 @@ def test_readers_that_can_not_be_told_are_an_incident() -> None:
     log.on_incident = lambda error: incidents.append(error.problem)
     disk.fail("overwrite", errno.EIO)
     assert log.commit([b"a"], now_ms=1) == 1
-    assert incidents == ["can't tell readers: Input/output error"]
+    assert incidents == ["can't update its readers: Input/output error"]
     assert records_in(disk) == []
     log.commit([b"b"], now_ms=1)
     assert records_in(disk) == [b"a", b"b"]

@@ -112,7 +112,7 @@ def test_a_full_backlog_refuses_and_takes_again() -> None:
     while not isinstance(refused := journal.append([b"x" * 936]), AppendRefused):
         taken += 1
     assert taken == 10
-    assert refused == AppendRefused("the disk is slower than what is published", 10_000, 10_000)
+    assert refused == AppendRefused("disk too slow for the publication rate", 10_000, 10_000)
     assert journal.next_offset == 10
     disk.gate.set()
     journal.flush(WAIT_S)
@@ -160,7 +160,7 @@ def test_a_full_disk_is_told_once_and_tried_again() -> None:
     assert journal.flush(WAIT_S) == 2
     status = journal.status()
     assert not status.is_failing
-    assert "No space left on device; goes on when there is space" in status.last_error
+    assert "No space left on device; resumes when there is space" in status.last_error
     assert len(failures) == 1
     journal.close()
     assert records_in(disk) == [b"a" * 100, b"b" * 200]

@@ -41,7 +41,7 @@ def test_a_changed_cursor_is_refused(position: int, change: int) -> None:
 
 def test_cursor_of_another_question() -> None:
     text = write_cursor(b"12345678", (1, 2), before_offset=3, left=None)
-    with pytest.raises(InvalidQueryError, match="another question"):
+    with pytest.raises(InvalidQueryError, match="another query"):
         read_cursor(text, b"87654321")
 
 

@@ -18,7 +18,7 @@ from accord.runtime.users import Users
 
 
 def node(
-    name: str, *neighbours: SocketAddress, carry: tuple[TransportRule, ...] = (),
+    name: str, *neighbours: SocketAddress, rules: tuple[TransportRule, ...] = (),
     channels: tuple[ChannelDefinition, ...] = (),
 ) -> Node:  # fmt: skip
     options = NetOptions(
@@ -27,7 +27,7 @@ def node(
         key=KEY,
         overlay=OverlayOptions(ping_us=50_000),
         channels=channels,
-        carry=carry,
+        transport_rules=rules,
     )
     settings = Settings(
         name=name, listeners=(ListenerSettings(ANYWHERE),), statistics_s=0, net=options
@@ -52,7 +52,7 @@ def test_only_the_node_that_says_so_sends_datagrams() -> None:
 
     async def test() -> None:
         async with (
-            node("a", carry=(rule,)) as a,
+            node("a", rules=(rule,)) as a,
             node("b", link_of(a)) as b,
             accord.connect(url_of(a)) as at_a,
             accord.connect(url_of(b)) as at_b,
@@ -74,11 +74,11 @@ def test_only_the_node_that_says_so_sends_datagrams() -> None:
                 await at_a.publish("video/x", b"order", qos=1)
                 await anext(to_b)
             assert datagrams(a) == before, "they must not be lost"
-            (carried,) = net_of(a).status().carry
+            (carried,) = net_of(a).status().transports
             assert (carried.channels, carried.transport) == (("video/#",), "udp")
             assert carried.copies >= before
             assert carried.kept == 5
-            assert net_of(b).status().carry == ()
+            assert net_of(b).status().transports == ()
 
     run(test)
 
@@ -89,7 +89,7 @@ def test_a_template_that_repairs_may_use_datagrams_whatever_the_qos() -> None:
 
     async def test() -> None:
         async with (
-            node("a", carry=(rule,), channels=(definition,)) as a,
+            node("a", rules=(rule,), channels=(definition,)) as a,
             node("b", link_of(a)) as b,
             accord.connect(url_of(a)) as publisher,
             accord.connect(url_of(b)) as subscriber,
@@ -101,7 +101,7 @@ def test_a_template_that_repairs_may_use_datagrams_whatever_the_qos() -> None:
                 await publisher.publish("log/x", str(number), qos=1)
                 assert (await anext(events)).payload == str(number).encode()
                 number += 1
-            (carried,) = net_of(a).status().carry
+            (carried,) = net_of(a).status().transports
             assert carried.kept == 0
 
     run(test)

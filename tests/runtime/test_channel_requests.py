@@ -59,7 +59,11 @@ def test_where_nothing_can_be_defined_that_is_said_first() -> None:
 
 def test_channels_are_defined_listed_and_deleted() -> None:
     view = View()
-    wanted = {"name": "standup/queue", "template": "total_order", "options": {"laggards": "wait"}}
+    wanted = {
+        "name": "standup/queue",
+        "template": "total_order",
+        "options": {"slow_members": "wait"},
+    }
     made = ask(view, {"do": "create", **wanted})
     assert made["ok"] is True
     assert made["channel"]["node"] == "a"
@@ -74,9 +78,14 @@ def test_channels_are_defined_listed_and_deleted() -> None:
 
 
 def test_options_are_text_booleans_or_numbers() -> None:
-    options = {"laggards": "wait", "patience_ms": 500, "spanner": 1.5, "persistent": True}
+    options = {"slow_members": "wait", "stall_timeout_ms": 500, "spanner": 1.5, "persistent": True}
     made = ask(View(), {"do": "create", "name": "x", "template": "total_order", "options": options})
-    told = {"laggards": "wait", "patience_ms": "500", "spanner": "1.5", "persistent": "true"}
+    told = {
+        "slow_members": "wait",
+        "stall_timeout_ms": "500",
+        "spanner": "1.5",
+        "persistent": "true",
+    }
     assert made["channel"]["options"] == told
 
 

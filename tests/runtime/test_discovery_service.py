@@ -91,7 +91,7 @@ def test_beacons_find_first_neighbours() -> None:
         )
         await until(lambda: linked(a) == ["b"] and linked(b) == ["a"])
         assert linked(stranger) == []
-        assert net_of(stranger).status().unlinked == (), "it has not even tried"
+        assert net_of(stranger).status().links_down == (), "it has not even tried"
 
     run(test)
 
@@ -108,8 +108,8 @@ def test_addresses_that_lead_elsewhere_do_no_harm() -> None:
         await until(lambda: linked(a) == ["b"])
         (link,) = net_of(a).links()
         found = "expected node liar there, found b"
-        await until(lambda: any(found in each.problem for each in net_of(a).status().unlinked))
-        await until(lambda: not net_of(a).status().unlinked)  # then it is left alone
+        await until(lambda: any(found in each.problem for each in net_of(a).status().links_down))
+        await until(lambda: not net_of(a).status().links_down)  # then it is left alone
         assert net_of(a).links()[0].up_us == link.up_us, "the link to who is there has stayed"
 
     run(test)

@@ -24,7 +24,8 @@ from accord.journal.reader import Reader
 from accord.journal.record import Batch
 from accord.pipeline.manifest import Manifest
 from accord.runtime.durability import EVENTS, Durability
-from accord.runtime.policy_store import PolicyStore
+from accord.runtime.initial_policies import load_initial_policies
+from accord.runtime.policy_store import PolicyStore, Version
 
 WRITTEN_MS = 1_795_002_800_000  # a little after it was
 
@@ -72,6 +73,12 @@ def test_policies_are_there(directory: Path) -> None:
     assert version.version == 1
     assert [each.name for each in parse_policy_set(text).policies] == ["Alarms"]
     store.close()
+
+
+def test_a_former_strategy_is_read_as_the_present_one() -> None:
+    store = PolicyStore()
+    store.write(Version(version=1), 'strategy = "first come"\n')
+    assert load_initial_policies(store).strategy == "fifo"
 
 
 def test_the_archive_is_there(directory: Path) -> None:

@@ -163,7 +163,7 @@ def test_who_comes_through_a_proxy_needs_a_proof() -> None:
         ):
             problem = "without a shared key"
             await until(
-                lambda: any(problem in each.problem for each in net_of(b).status().unlinked)
+                lambda: any(problem in each.problem for each in net_of(b).status().links_down)
             )
             assert not net_of(a).overlay.used_neighbours()
         await proxy.stop()

@@ -40,7 +40,7 @@ def node(
         key=key,
         overlay=OverlayOptions(ping_us=50_000),
         channels=(ChannelDefinition("video/#", template=template),),
-        carry=(RULE,),
+        transport_rules=(RULE,),
         multicast=group,
     )
     settings = Settings(
@@ -100,7 +100,7 @@ def test_one_datagram_serves_all_neighbours_of_the_group(template: str) -> None:
         for each in others[:3]:
             assert group_of(each).received.messages >= 20
         assert net_of(others[3]).group() is None
-        (carried,) = net_of(a).status().carry
+        (carried,) = net_of(a).status().transports
         assert carried.transport == "multicast"
         before = group_of(a).sent.messages
         await publisher.publish("video/x", b"sure", qos=1)

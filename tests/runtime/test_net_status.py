@@ -38,10 +38,10 @@ def test_a_neighbour_that_is_not_there() -> None:
     async def main() -> None:
         dead = SocketAddress(HOST, free_port())
         async with Node(settings("a", dead), Users()) as node:
-            status = await until(net_of(node), lambda now: now.unlinked)
-            (unlinked,) = status.unlinked
-            assert unlinked.address == str(dead)
-            assert unlinked.problem == "connection refused"
+            status = await until(net_of(node), lambda now: now.links_down)
+            (links_down,) = status.links_down
+            assert links_down.address == str(dead)
+            assert links_down.problem == "connection refused"
             assert [each.name for each in status.nodes] == ["a"]
 
     asyncio.run(main())
@@ -54,7 +54,7 @@ def test_two_nodes_see_each_other() -> None:
             async with Node(settings("b", address), Users()) as b:
                 net = net_of(b)
                 status = await until(net, lambda now: sum(each.is_used for each in now.links) == 2)
-                assert status.unlinked == ()
+                assert status.links_down == ()
                 assert net.templates == sorted(SHIPPED)
                 wanted = ChannelDefinition("uav/#", max_delay_us=200_000)
                 assert net.create_channel(wanted, replace=False) is None

@@ -108,8 +108,8 @@ def test_channels_that_tolerate_loss_go_by_datagrams() -> None:
 def test_nodes_without_the_key_are_not_linked() -> None:
     async def main() -> None:
         async with node("a") as a, node("b", link_of(a), key=b"another secret, a wrong one") as b:
-            await until(lambda: net_of(b).status().unlinked)
-            await until(lambda: net_of(b).status().unlinked[0].problem)
+            await until(lambda: net_of(b).status().links_down)
+            await until(lambda: net_of(b).status().links_down[0].problem)
             assert not net_of(a).overlay.used_neighbours()
 
     asyncio.run(main())
@@ -121,7 +121,7 @@ def test_who_has_the_name_of_another_node_is_refused_and_that_is_seen(is_seconda
         async with node("b", link_of(a), is_secondary=is_secondary) as other:
             assert other.net is not None
             await until(lambda: net_of(a).status().refused)
-            await until(lambda: other.net.status().unlinked)  # type: ignore[union-attr]
+            await until(lambda: other.net.status().links_down)  # type: ignore[union-attr]
             (refused,) = net_of(a).status().refused
             assert refused.node == "b"
             assert ("backbone" if is_secondary else "alive") in refused.problem
@@ -130,6 +130,21 @@ def test_who_has_the_name_of_another_node_is_refused_and_that_is_seen(is_seconda
             assert net_of(b).overlay.used_neighbours() == ["a"]
 
     asyncio.run(in_two_nodes(scene))
+
+
+def test_former_options_of_channels_are_read_as_the_present_ones(tmp_path: Path) -> None:
+    former = {"laggards": "wait", "patience_ms": "500", "persistent": "7d"}
+    stored = [ChannelDefinition("chat", template="reliable", options=former)]
+    (tmp_path / CHANNELS).write_bytes(msgspec.json.encode(stored))
+
+    async def scene() -> None:
+        async with node("a", data=tmp_path) as a:
+            chat = net_of(a).overlay.directory.get("chat")
+            assert chat is not None
+            options = {"slow_members": "wait", "stall_timeout_ms": "500", "persistent": "7d"}
+            assert chat.options == options
+
+    asyncio.run(scene())
 
 
 def test_channels_that_were_defined_are_there_after_a_restart(tmp_path: Path) -> None:
@@ -205,7 +220,7 @@ def test_a_template_that_is_not_installed_is_told(caplog: pytest.LogCaptureFixtu
             pass
 
     asyncio.run(main())
-    assert "nothing can be published to a channel" in caplog.text
+    assert "channel not usable for publishing" in caplog.text
 
 
 def test_a_node_that_goes_is_not_needed_for_the_others() -> None:

@@ -171,7 +171,7 @@ def test_a_question_that_ends_each_process_is_sent_twice_and_then_refused(tmp_pa
     first, again = asyncio.run(scenario())
     assert (first.kind, again.kind) == ("ended", "ended")
     assert str(first) == (
-        "the data pipeline ended while it worked on this: it ended with code 9: Killed by a"
+        "the data pipeline exited during this request: it ended with code 9: Killed by a"
     )
     assert "it ended the data pipeline 2 times (it ended with code 9: Killed by a)" in str(again)
     assert again.retry_s > 0

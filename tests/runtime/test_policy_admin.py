@@ -289,7 +289,7 @@ class TestFirstBook:
         run(lambda: _ignored(node.administration.put_policy(REPORT)))
         node.store.write(Version(version=2), "strategy = 'of a later version'\n")
         assert load_initial_policies(PolicyStore(disk.crash())).policies == (REPORT,)
-        assert "version of policies passed over" in caplog.text
+        assert "policy version skipped" in caplog.text
 
     @pytest.mark.parametrize(
         ("content", "problem"),

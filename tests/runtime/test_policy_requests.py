@@ -44,7 +44,7 @@ def ask(
 def test_seeing() -> None:
     heard = ask({"do": "get"})
     assert (heard["ok"], heard["version"]) == (True, 7)
-    assert policy_set_from(heard["book"]) == new_administration().policy_set
+    assert policy_set_from(heard["policy_set"]) == new_administration().policy_set
     one = ask({"do": "get", "name": "Report"})
     assert one["policy"] == {"name": "Report", "channel": "patrol/#", "importance": 6}
 
@@ -56,7 +56,7 @@ def test_a_conversation() -> None:
     assert ask({"do": "patch", "settings": {"strategy": "strict"}}, admin)["version"] == 9
     assert ask({"do": "remove policy", "name": "Report"}, admin)["version"] == 10
     assert [policy.name for policy in admin.policy_set.policies] == ["Images"]
-    assert ask({"do": "put", "book": {"shaping": False}}, admin)["version"] == 11
+    assert ask({"do": "put", "policy_set": {"shaping": False}}, admin)["version"] == 11
     assert ask({"do": "put", "toml": "strategy = 'laxity'"}, admin)["version"] == 12
     assert ask({"do": "rollback", "version": 9}, admin)["version"] == 13
     assert len(admin.policy_set.policies) == 2
@@ -67,7 +67,7 @@ def test_a_conversation() -> None:
 
 def test_questions_change_nothing() -> None:
     admin = new_administration()
-    result = ask({"do": "dry run", "book": {}}, admin)["dry_run"]
+    result = ask({"do": "dry run", "policy_set": {}}, admin)["dry_run"]
     assert (result["total"], result["affected"][0]["client"]) == (1, "desk-1")
     question = {"do": "explain", "operation": "subscribe", "channel": "patrol/report"}
     explanation = ask({**question, "client": "desk-1", "attributes": {"a": 1}}, admin)
@@ -100,17 +100,21 @@ def test_who_may_not(do: str) -> None:
         (b"", "request", "expected a JSON object"),
         (b"[]", "request", "expected object, got array"),
         (b"[" * 100_000, "request", "expected object, got array"),
-        (b'{"do": "patch", "settings": {"a": ' + b"[" * 100_000, "request", "fewer brackets"),
+        (b'{"do": "patch", "settings": {"a": ' + b"[" * 100_000, "request", "nested too deeply"),
         (b'{"do": "get", "name": "\xff"}', "request", "utf-8"),
         ({}, "do", "expected one of get, put, patch, put policy, remove policy, rollback"),
         ({"do": "dance"}, "do", "expected one of get"),
         ({"do": 3}, "do", "expected one of get"),
         ({"do": "get", "nme": "x"}, "request", "object contains unknown field nme"),
         ({"do": "get", "name": "x"}, "", "there is no policy 'x'"),
-        ({"do": "put"}, "book", "expected either book or toml"),
-        ({"do": "put", "book": {}, "toml": ""}, "book", "expected either book or toml"),
+        ({"do": "put"}, "policy_set", "expected either policy_set or toml"),
+        (
+            {"do": "put", "policy_set": {}, "toml": ""},
+            "policy_set",
+            "expected either policy_set or toml",
+        ),
         ({"do": "put", "toml": "strategy ="}, "end of document", "not TOML"),
-        ({"do": "put", "book": {"strategy": 1}}, "strategy", 'expected one of "strict"'),
+        ({"do": "put", "policy_set": {"strategy": 1}}, "strategy", 'expected one of "strict"'),
         ({"do": "put policy", "policy": {"name": "a"}}, "policy", "decides nothing"),
         ({"do": "patch"}, "request", "missing required field settings"),
         ({"do": "patch", "settings": {"policies": []}}, "policies", "unknown"),
@@ -154,7 +158,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 ACTIONS = ["get", "put", "patch", "put policy", "remove policy", "rollback", "explain", "dry run"]
-NAMES = ["name", "book", "toml", "settings", "policy", "version", "operation", "channel"]
+NAMES = ["name", "policy_set", "toml", "settings", "policy", "version", "operation", "channel"]
 
 
 @given(st.sampled_from(ACTIONS), st.dictionaries(st.sampled_from(NAMES), JSON, max_size=4))

@@ -223,7 +223,7 @@ def test_a_look_that_fails_is_not_the_last(
             await until(lambda: len(looks) > 1)
 
     asyncio.run(run())
-    assert "looking at the node failed" in caplog.text
+    assert "node sampling failed" in caplog.text
 
 
 def test_predicates_are_matched_by_the_importance_they_have_now() -> None:
@@ -257,8 +257,8 @@ def test_changes_survive_a_restart_until_the_file_is_edited(tmp_path: Path, has_
     assert asyncio.run(strategy(None)) == ("strict" if has_file else "weighted fair")
     assert asyncio.run(strategy("laxity")) == "laxity"
     assert asyncio.run(strategy(None)) == "laxity"
-    file.write_text(ALARMS_FIRST.replace("strict", "first come"))
-    assert asyncio.run(strategy(None)) == ("first come" if has_file else "laxity")
+    file.write_text(ALARMS_FIRST.replace("strict", "fifo"))
+    assert asyncio.run(strategy(None)) == ("fifo" if has_file else "laxity")
 
 
 def test_the_ledger_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -326,4 +326,4 @@ def test_what_can_not_be_put_away_does_not_keep_the_node_from_closing(
 
     asyncio.run(scene())
     assert closed == [True]
-    assert [each.message for each in caplog.records] == ["the ledger could not be put away"]
+    assert [each.message for each in caplog.records] == ["ledger write failed"]

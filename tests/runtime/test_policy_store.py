@@ -91,7 +91,7 @@ def test_a_damaged_version_is_passed_over_and_its_number_not_used_again(
     store = PolicyStore(disk)
     assert store.newest() == (version(1), text(1))
     assert store.last_number == 2
-    assert "version of policies passed over" in caplog.text
+    assert "policy version skipped" in caplog.text
     fill(store, 3)
     assert [each.version for each in store.history()] == [3, 1]
 
@@ -158,6 +158,6 @@ def test_an_old_file_that_stays_does_no_harm(caplog: pytest.LogCaptureFixture) -
     store = fill(PolicyStore(disk, kept=1), 1)
     disk.fail("remove", errno.EIO)
     fill(store, 2)
-    assert "old version of policies stays" in caplog.text
+    assert "old policy version not removed" in caplog.text
     fill(store, 3)
     assert disk.names() == ["0000000003.toml"]

@@ -268,7 +268,7 @@ def test_a_process_killed_in_the_middle_is_replaced(tmp_path: Path) -> None:
         workers.submit(outcomes.shape(TEXT, ShapingTarget("endless", argument=str(begun))))
         await _until(begun.exists)
         os.kill(workers.pids[0], signal.SIGKILL)
-        assert await outcomes.next() == JobFailure("died", "a worker process was ended by SIGKILL")
+        assert await outcomes.next() == JobFailure("died", "worker process killed by SIGKILL")
         workers.submit(outcomes.shape(TEXT, ShapingTarget("halving", 1)))
         assert (await outcomes.next()).payload == TEXT.payload[:50]
         assert len(outcomes.told) == 2  # the first was not tried again
@@ -294,7 +294,7 @@ def test_a_process_killed_while_idle_costs_no_job() -> None:
 def test_a_crash_in_a_library_is_one_failure() -> None:
     async def talk(workers: Workers, outcomes: Outcomes) -> None:
         workers.submit(outcomes.shape(TEXT, ShapingTarget("crashing", 1)))
-        assert await outcomes.next() == JobFailure("died", "a worker process was ended by SIGSEGV")
+        assert await outcomes.next() == JobFailure("died", "worker process killed by SIGSEGV")
         workers.submit(outcomes.shape(TEXT, ShapingTarget("trimming", 1)))
         assert await outcomes.next() == TEXT
 

@@ -212,10 +212,10 @@ link_bandwidth = "100 kbit/s"
         shown = boston.accord("admission").output
         assert "uav/# 18/s 2 8/s by 1" in " ".join(shown.split())
         assert "node denver lacks bandwidth of link boston: 144 kbit/s asked" in shown
-        asked = boston.accord("admission", "ask", "uav/image")
+        asked = boston.accord("admission", "check", "uav/image")
         assert asked.exit_code == 1
         assert "would be refused: node denver lacks bandwidth of link boston" in asked.output
         status = json.loads(boston.accord("admission", "--json").stdout)
         assert status["decided"]["refused"] >= 1
         reader.unsubscribe("uav/position")
-        wait_until(lambda: boston.accord("admission", "ask", "uav/position").exit_code == 0)
+        wait_until(lambda: boston.accord("admission", "check", "uav/position").exit_code == 0)

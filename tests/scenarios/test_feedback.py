@@ -97,7 +97,7 @@ def test_plain_clients_answer_each_other_across_nodes() -> None:
         camera.subscribe(FEEDBACK)
         desk.subscribe("uav/#", FEEDBACK)
         wait_until(
-            lambda: any(each.name == "b" and each.needs for each in nodes["a"].status().nodes)
+            lambda: any(each.name == "b" and each.interests for each in nodes["a"].status().nodes)
         )
         camera.publish("uav/x", b"image", ResponseTopic=FEEDBACK, CorrelationData=b"42")
         event = desk.hear()

@@ -17,7 +17,7 @@ UAV: Final = '[channels."uav/#"]\nmax_delay_ms = 5_000\n'
 
 
 def needs_are_known(node: RunningNode, of: str, count: int) -> bool:
-    return any(each.name == of and each.needs == count for each in node.status().nodes)
+    return any(each.name == of and each.interests == count for each in node.status().nodes)
 
 
 async def until(node: RunningNode, of: str, count: int) -> None:

@@ -192,7 +192,7 @@ async def _kill_a_source(site: Site) -> None:
     await asyncio.to_thread(wait_until, lambda: _is_away(site.node("c"), "a"))
     async with (
         accord.connect(site.url("c")) as c,
-        c.subscribe("$accord/past") as told,
+        c.subscribe("$accord/history") as told,
         c.subscribe("chat/#", qos=1) as events,
         accord.connect(site.url("b")) as b,
     ):
@@ -265,7 +265,7 @@ async def _ask_through_parents(site: Site) -> None:
     async with (
         accord.connect(site.url("c")) as c,
         accord.connect(site.url("x")) as x,
-        x.subscribe("$accord/past") as told,
+        x.subscribe("$accord/history") as told,
     ):
         await asyncio.gather(say(c, "c", range(200)), say(x, "x", range(100)))
         talking = asyncio.gather(say(c, "c", range(200, 600)), say(x, "x", range(100, 200)))

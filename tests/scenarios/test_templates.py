@@ -126,13 +126,13 @@ async def _define(a: RunningNode, b: RunningNode) -> None:
         with pytest.raises(accord.ChannelRefusedError, match="unknown template"):
             await session.create_channel("x", template="telepathy")
         kept = await session.create_channel(
-            "chat", template="reliable", persistent="7d", options={"patience_ms": 500}
+            "chat", template="reliable", persistent="7d", options={"stall_timeout_ms": 500}
         )
-        assert kept.options == {"persistent": "7d", "patience_ms": "500"}
+        assert kept.options == {"persistent": "7d", "stall_timeout_ms": "500"}
         with pytest.raises(ValueError, match="persistent is True, but another"):
             await session.create_channel("x", persistent=True, options={"persistent": "7d"})
-        with pytest.raises(accord.ChannelRefusedError, match="laggards: expected drop or"):
-            await session.create_channel("x", template="reliable", options={"laggards": True})
+        with pytest.raises(accord.ChannelRefusedError, match="slow_members: expected drop or"):
+            await session.create_channel("x", template="reliable", options={"slow_members": True})
         await session.delete_channel("chat")
         while not (found := await other.channels()):
             await asyncio.sleep(0.02)

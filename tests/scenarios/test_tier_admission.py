@@ -28,7 +28,7 @@ def knows(node: RunningNode, channel: str) -> bool:
 
 def refusal(node: RunningNode, channel: str) -> str:
     """Why a subscription would be refused; empty where it would not be."""
-    asked = node.accord("admission", "ask", channel)
+    asked = node.accord("admission", "check", channel)
     return asked.output if asked.exit_code else ""
 
 

@@ -28,7 +28,7 @@ def active(node: RunningNode) -> str:
 
 def children(node: RunningNode) -> dict[str, bool]:
     """By name, whether this node is the active parent."""
-    return {each.name: each.is_active for each in node.status().children if each.needs}
+    return {each.name: each.is_active for each in node.status().children if each.interests}
 
 
 def is_child(node: RunningNode) -> bool:

@@ -183,7 +183,7 @@ def simulation(
     definition = ChannelDefinition(
         name="room",
         template=template,
-        options={"laggards": "wait"} if random.random() < 1 / 2 else {},
+        options={"slow_members": "wait"} if random.random() < 1 / 2 else {},
     )
     made = Simulation(
         topology,

@@ -93,7 +93,7 @@ class NothingLeftChecker(Checker):
                 self.find(now_us, name, f"{child.name} has left and is still known")
             if machine.answering.destinations(child.name) == [] and child.name in running:
                 self.find(now_us, name, f"nobody knows the way to {child.name}")
-            if child.needs or child.waiting or child.unsettled or child.lost:
+            if child.interests or child.waiting or child.unsettled or child.lost:
                 self.find(now_us, name, f"left of a child: {child}")
         for child_name in machine.answering._parents:
             if child_name not in running:

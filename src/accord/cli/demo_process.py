@@ -153,7 +153,7 @@ class DemoNode(NodeProcess):
         )
         if answer.code >= 300:
             words = answer.body[:300].decode(errors="replace")
-            raise DemoError(f"the node does not take its policies: {answer.code} {words}")
+            raise DemoError(f"the node rejected its policies: {answer.code} {words}")
 
     async def outcomes(self, since_ms: int) -> Sequence[OutcomeCount]:
         query = urlencode({"since_ms": max(since_ms, 0), "limit": _MOST})

@@ -30,7 +30,7 @@ from accord.apps.five_cities.phases import CityFlow, Kind
 from accord.apps.five_cities.relays import Relay
 from accord.cli.demo_process import DemoError, NodeProcess
 from accord.cli.http_client import NodeHttpClient
-from accord.core.overlay.status import ASKED, FlowStatus, NetStatus
+from accord.core.overlay.status import SETTING_UP, FlowStatus, NetStatus
 from accord.http.schemas import NET
 
 WHOLE_S: Final = 30.0  # until all nodes know all links
@@ -164,7 +164,7 @@ class FiveCities:
 
 def _flow(flow: FlowStatus) -> CityFlow:
     """Routes that carry events."""
-    routes = [each for each in flow.routes if each.state != ASKED]
+    routes = [each for each in flow.routes if each.state != SETTING_UP]
     return CityFlow(
         tuple(each.path for each in routes),
         tuple(each.delay_us / 1_000 for each in routes),

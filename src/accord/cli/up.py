@@ -168,7 +168,7 @@ def _quality(config: Config) -> QualityOptions:
     return QualityOptions(
         strategy=settings.strategy,
         properties=Path(settings.properties) if settings.properties else None,
-        reaction_timeout_ms=settings.patience_ms,
+        reaction_timeout_ms=settings.reaction_timeout_ms,
     )
 
 

@@ -19,7 +19,7 @@ class ChannelsReply(msgspec.Struct, frozen=True):
     ok: bool = False
     channel: Channel | None = None
     channels: tuple[Channel, ...] = ()
-    error: str = "the answer can't be understood"
+    error: str = "invalid reply from the node"
     place: str = ""
 
 

@@ -261,7 +261,8 @@ class ClientMachine:
         try:
             self._frames += self._framer.feed(data)
         except ProtocolError as error:
-            return self._drop_connection(f"the server sent nonsense: {error}", error.reason)
+            problem = f"the server sent an invalid packet: {error}"
+            return self._drop_connection(problem, error.reason)
         return self._process(now_ms)
 
     def _resume(self, now_ms: int) -> list[Output]:
@@ -278,7 +279,7 @@ class ClientMachine:
             try:
                 outputs += self._on_packet(decode(first, body, V5), now_ms)
             except ProtocolError as error:
-                problem = f"the server sent what it must not: {error}"
+                problem = f"the server violated the protocol: {error}"
                 outputs += self._drop_connection(problem, error.reason)
         return outputs
 
@@ -324,7 +325,7 @@ class ClientMachine:
             return self._on_server_close(error, packet.reason)
         if self._options.wants_event_ids and EVENT_NAMES not in properties.user:
             self._stop(Phase.CLOSED)
-            problem = "expected a server that names events, to know copies by: an Accord node"
+            problem = "expected an Accord node: duplicate detection needs event IDs"
             return [Close(ConnectionFailedError(problem), is_final=True)]
         self.phase = Phase.CONNECTED
         self.client_id = properties.assigned_client_id or self.client_id

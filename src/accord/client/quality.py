@@ -225,7 +225,7 @@ def read_expectation_form(text: str) -> Expectation:
     try:
         form = msgspec.json.decode(text)
     except RecursionError:
-        raise ValueError("expected fewer brackets in one another") from None
+        raise ValueError("JSON is nested too deeply") from None
     except msgspec.DecodeError as error:
         raise ValueError(f'expected JSON such as {{"rate": [5, 10]}}: {error}') from None
     if not isinstance(form, dict):
@@ -257,6 +257,6 @@ def read_reply(payload: bytes) -> dict[str, Any]:
     """Decode a reply; raises QualityRefusedError if the node refused the request."""
     found = read_json(payload)
     if found.get("ok") is not True:
-        problem = str(found.get("error", "the answer can't be understood"))
+        problem = str(found.get("error", "invalid reply from the node"))
         raise QualityRefusedError(problem, str(found.get("place", "")))
     return found

@@ -314,7 +314,7 @@ class Publisher:
             except (ConnectionFailedError, TimeoutError):
                 continue  # retry on the next connection
             except QualityRefusedError as error:  # such as a property that is no longer defined
-                context = {"message": "a profile was not taken again", "exception": error}
+                context = {"message": "profile rejected after reconnect", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(context)
 
     async def _run_handler(self) -> None:

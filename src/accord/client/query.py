@@ -101,7 +101,7 @@ def read_page_end(payload: bytes) -> PageEnd:
     try:
         end = msgspec.json.decode(payload, type=PageEnd)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise QueryError(f"the server's answer can't be understood: {error}") from None
+        raise QueryError(f"invalid reply from the server: {error}") from None
     if not end.ok:
         raise QueryError(end.error or "the server gives no reason", end.place)
     return end
@@ -287,7 +287,7 @@ class Query:
                     await self._room.wait()
                 end = await self._fetch_page(cursor)
                 if end.cursor and end.cursor == cursor:
-                    raise QueryError("the server gives the same page again and again")
+                    raise QueryError("the server returned the same page again")
                 cursor = None if self._is_enough() else end.cursor or None
         except Exception as error:  # raised to the consumer
             self._error = error

@@ -29,7 +29,7 @@ def problems(config: Config) -> Iterator[tuple[Path, str]]:
         yield ("pipeline", "spark"), f"expected {_SPARK_EXPECTED}, got {got!r}"
     yield from _problems_with_net(config)
     if config.keep and not config.node.data:
-        yield ("keep",), "expected a folder in node.data (or --data): nothing can be kept without"
+        yield ("keep",), "expected a data directory in node.data (or --data)"
 
 
 def _problems_with_listeners(config: Config) -> Iterator[tuple[Path, str]]:
@@ -117,9 +117,12 @@ def _problems_with_net(config: Config) -> Iterator[tuple[Path, str]]:
             "(key_file under [net]), or interface = 127.0.0.1"
         )
         yield ("net", "multicast", "group"), problem
-    for number, rule in enumerate(net.carry):
+    for number, rule in enumerate(net.transports):
         if rule.transport == "multicast" and not multicast.group:
-            yield ("net", "carry", number, "transport"), "expected a group under [net.multicast]"
+            yield (
+                ("net", "transports", number, "transport"),
+                "expected a group under [net.multicast]",
+            )
     for channel in config.channels:
         if net.tier == "secondary":
             problem = "expected none at a secondary node: define channels at a backbone node"
@@ -155,7 +158,7 @@ def _problems_with_secondary(net: NetSettings) -> Iterator[tuple[Path, str]]:
     for name, is_given in (
         ("listen", net.listen),
         ("discover", net.discover),
-        ("carry", net.carry),
+        ("transports", net.transports),
         ("multicast", net.multicast.group),
     ):
         if is_given:

@@ -67,9 +67,7 @@ def parse_toml(text: str, file: str) -> tuple[dict[str, Any], TomlLines]:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([_syntax_problem(str(error), text, file)]) from None
     except RecursionError:
-        raise ConfigError(
-            [ConfigProblem(file, "", "expected fewer brackets in one another")]
-        ) from None
+        raise ConfigError([ConfigProblem(file, "", "TOML is nested too deeply")]) from None
 
 
 def _finish(

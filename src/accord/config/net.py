@@ -31,15 +31,15 @@ def net_options(config: Config) -> NetOptions:
             is_encrypted=net.encrypted,
             proxy=parse_proxy(net.proxy) if net.proxy else None,
         ),
-        overlay=OverlayOptions(
-            ping_us=net.ping_ms * 1_000, hello_bytes_per_s=net.hello_bytes_per_s
-        ),
+        overlay=OverlayOptions(ping_us=net.ping_ms * 1_000, ping_bytes_per_s=net.ping_bytes_per_s),
         channels=tuple(map(definition_of, config.channels)),
         discover=DiscoveryOptions(max_links=net.discover_links) if net.discover else None,
         announce=net.announce,
         multicast=_multicast(net.multicast),
         is_secondary=net.tier == "secondary",
-        carry=tuple(TransportRule(each.channels, each.transport) for each in net.carry),
+        transport_rules=tuple(
+            TransportRule(each.channels, each.transport) for each in net.transports
+        ),
     )
 
 

@@ -13,6 +13,7 @@ from msgspec import NODEFAULT, Struct, inspect, structs
 
 from accord.config.errors import format_duration, format_size, parse_duration, parse_size
 from accord.config.toml_lines import Path
+from accord.core.model import former_names
 from accord.core.model.channels import problem_with_filter
 from accord.core.model.units import BANDWIDTHS_BPS
 from accord.core.model.units import parse as parse_units
@@ -76,7 +77,7 @@ class SettingsReader:
             if name in fields:
                 values[name] = self._read(fields[name], value, (*path, name))
             else:
-                self._report((*path, name), _unknown(name, list(fields)))
+                self._report((*path, name), _unknown((*path, name), list(fields)))
         missing = [name for name, field in fields.items() if is_required(field)]
         for name in missing:
             if name not in table:
@@ -349,8 +350,11 @@ def _each(value: object, path: Path) -> list[tuple[Path, object]]:
     return [(path, value)]
 
 
-def _unknown(name: str, known: list[str]) -> str:
-    near = get_close_matches(name, known, n=1)
+def _unknown(path: Path, known: list[str]) -> str:
+    renamed = former_names.SETTINGS.get(path)
+    if renamed in known:
+        return f"unknown key, renamed to {renamed}"
+    near = get_close_matches(str(path[-1]), known, n=1)
     if near:
         return f"unknown key, did you mean {near[0]}?"
     return f"unknown key, expected one of {', '.join(known)}"

@@ -28,8 +28,8 @@ _EXAMPLES: Final = {
 # channels = ["report/#", "uav/+/position"]
 # attributes = { altitude_m = "float", platform = "string" }
 """,
-    "net.carry": """\
-# [[net.carry]]
+    "net.transports": """\
+# [[net.transports]]
 # channels = "video/#"
 # transport = "udp"
 """,

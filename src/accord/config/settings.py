@@ -36,19 +36,19 @@ class NodeSettings(Struct, frozen=True, kw_only=True):
         Meta(
             max_length=64,
             pattern=r"^[A-Za-z0-9_.-]*$",
-            description="What the node is called; the name of its machine if left empty.",
+            description="Name of the node; default: the host name.",
         ),
     ] = ""
     data: Annotated[
         str,
         Meta(
-            description="Folder for what must survive a restart; nothing does if left empty.",
+            description="Data directory; if empty, nothing survives a restart.",
             extra={"kind": "path"},
         ),
     ] = "accord-data"
     statistics_s: Annotated[
         int,
-        Meta(ge=0, le=86_400, description="How often statistics go to `$SYS/#`; 0 for never."),
+        Meta(ge=0, le=86_400, description="Interval of the statistics on `$SYS/#`; 0: never."),
     ] = 10
 
     @property
@@ -110,7 +110,7 @@ class ListenSettings(Struct, frozen=True, kw_only=True):
 class KeepSettings(Struct, frozen=True, kw_only=True):
     """Channels whose messages go to the journal before they are acknowledged.
 
-    Where none is given, those of the demonstration are kept, while it runs: `demo/#`.
+    If none is given, the channels of the demonstration (`demo/#`) are kept while it runs.
     """
 
     channels: Annotated[
@@ -129,29 +129,43 @@ class KeepSettings(Struct, frozen=True, kw_only=True):
 
 
 class JournalSettings(Struct, frozen=True, kw_only=True):
-    """How much of what is kept the journal holds, until it is in the archive or too old."""
+    """Size and retention of the journal of kept events."""
 
     segment_bytes: Annotated[
         int,
-        Meta(ge=65_536, le=1 << 40, description="Size of its files; what goes, goes by files."),
+        Meta(
+            ge=65_536,
+            le=1 << 40,
+            description="Size of a segment file; retention removes whole segments.",
+        ),
     ] = JournalOptions().segment_bytes
     backlog_bytes: Annotated[
         int,
-        Meta(ge=65_536, le=1 << 40, description="Bytes that may wait for the disk."),
+        Meta(ge=65_536, le=1 << 40, description="Maximum bytes queued for the disk."),
     ] = JournalOptions().backlog_bytes
     retain_bytes: Annotated[
-        int, Meta(ge=0, le=_HUGE, description="Size from which the oldest go; 0 for any size.")
+        int,
+        Meta(
+            ge=0,
+            le=_HUGE,
+            description="Size beyond which the oldest segments are removed; 0: unlimited.",
+        ),
     ] = 10_000_000_000
     retain_s: Annotated[
         int,
-        Meta(ge=0, le=3_153_600_000, description="Age from which the oldest go; 0 for any age."),
+        Meta(
+            ge=0,
+            le=3_153_600_000,
+            description="Age beyond which the oldest segments are removed; 0: unlimited.",
+        ),
     ] = 2_592_000
     limit_bytes: Annotated[
         int,
         Meta(
             ge=0,
             le=_HUGE,
-            description="Size from which even what a reader still needs goes; 0 for any size.",
+            description="Size beyond which segments are removed even if a reader still needs "
+            "them; 0: unlimited.",
         ),
     ] = 50_000_000_000
 
@@ -168,25 +182,27 @@ class JournalSettings(Struct, frozen=True, kw_only=True):
 
 
 class PoliciesSettings(Struct, frozen=True, kw_only=True):
-    """What matters more than the rest; `docs/POLICIES.md` describes the file."""
+    """Policies: importance and preferences; `docs/POLICIES.md` describes the file."""
 
     file: Annotated[
         str,
         Meta(
-            description="File of policies to start with, and again whenever it has changed; "
-            "between that, what is changed at run time counts.",
+            description="File with the policies; loaded at the first start, and at a later start "
+            "if it has changed. Otherwise the policies as changed at run time stay active.",
             extra={"kind": "path"},
         ),
     ] = ""
 
 
 class PipelineSettings(Struct, frozen=True, kw_only=True):
-    """The data pipeline: Spark beside the node, which archives what is kept and finds it again.
+    """The data pipeline: Spark beside the node, which archives kept events and answers queries.
 
     It needs `pip install 'accord[pipeline]'` and Java 17 or 21.
     """
 
-    enabled: Annotated[bool, Meta(description="Whether it is started with the node.")] = True
+    enabled: Annotated[bool, Meta(description="Whether the pipeline is started with the node.")] = (
+        True
+    )
     spark: Annotated[
         str,
         Meta(
@@ -198,8 +214,8 @@ class PipelineSettings(Struct, frozen=True, kw_only=True):
     archive: Annotated[
         str,
         Meta(
-            description="Folder of the archive, which a cluster must see under the same path; "
-            "`archive` in the node's folder if left empty.",
+            description="Directory of the archive; a cluster must see it under the same path. "
+            "Default: `archive` in the data directory.",
             extra={"kind": "path"},
         ),
     ] = ""
@@ -212,18 +228,22 @@ class PipelineSettings(Struct, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=3_153_600_000,
-            description="Age from which whole days of the archive are removed; 0 for never. "
-            "What is kept only for the demonstration goes after seven days.",
+            description="Age beyond which whole days of the archive are removed; 0: never. "
+            "Demonstration events are removed after seven days.",
         ),
     ] = 0
     large_bytes: Annotated[
         int,
-        Meta(ge=1_024, le=1 << 30, description="Payloads of this size get files of their own."),
+        Meta(
+            ge=1_024,
+            le=1 << 30,
+            description="Size from which a payload is stored in a file of its own.",
+        ),
     ] = 1_048_576
     memory_mb: Annotated[
-        int, Meta(ge=256, le=1 << 20, description="Megabytes that Spark's driver may use.")
+        int, Meta(ge=256, le=1 << 20, description="Memory limit of Spark's driver, in megabytes.")
     ] = 1_024
-    timeout_s: Annotated[int, Meta(ge=1, le=86_400, description="How long a query may take.")] = 60
+    timeout_s: Annotated[int, Meta(ge=1, le=86_400, description="Timeout of a query.")] = 60
 
 
 class DemoSettings(Struct, frozen=True, kw_only=True):
@@ -232,16 +252,16 @@ class DemoSettings(Struct, frozen=True, kw_only=True):
     enabled: Annotated[
         bool,
         Meta(
-            description="Whether they are published, as long as clients on this machine may "
-            "connect without a user name."
+            description="Whether to publish demonstration events; requires that clients on this "
+            "machine may connect without a user name."
         ),
     ] = True
 
 
 class TransportRuleSettings(Struct, frozen=True, kw_only=True):
-    """What channels go by when this node sends them to others: the first that selects one counts.
+    """Transport of channels between this node and its neighbours; the first matching rule applies.
 
-    What must not be lost (QoS 1 and 2, unless the channel's template repairs losses) stays on TCP.
+    Events that must not be lost (QoS 1 and 2, unless the template repairs losses) stay on TCP.
     """
 
     channels: Annotated[
@@ -251,45 +271,45 @@ class TransportRuleSettings(Struct, frozen=True, kw_only=True):
     transport: Annotated[
         Literal["tcp", "udp", "multicast"],
         Meta(
-            description="`tcp` for the links' connections, `udp` for datagrams where they get "
-            "through, `multicast` for one datagram to all neighbours of the group that need it."
+            description="`tcp`: the connection of the link; `udp`: datagrams, if they get "
+            "through; `multicast`: one datagram to all interested neighbours in the group."
         ),
     ]
 
 
 class MulticastSettings(Struct, frozen=True, kw_only=True):
-    """A group of IP multicast on a LAN: what several neighbours in it need is sent once."""
+    """An IP multicast group on a LAN: an event for several neighbours in it is sent once."""
 
     group: Annotated[
         tuple[SocketAddress, ...],
         Meta(
-            description="An IPv4 multicast address and a port, such as 239.17.4.1:7410, the same "
-            "at all nodes of the LAN; no multicast if left empty.",
+            description="IPv4 multicast address and port, such as 239.17.4.1:7410, the same at "
+            "all nodes of the LAN; if empty, multicast is off.",
             extra={"kind": "group"},
         ),
     ] = ()
     interface: Annotated[
         str,
         Meta(
-            description="Address of this machine on that LAN; the system chooses if left empty.",
+            description="Address of this machine on that LAN; default: chosen by the system.",
             extra={"kind": "interface"},
         ),
     ] = ""
     hops: Annotated[
-        int, Meta(ge=0, le=255, description="Routers that datagrams may pass, and one more.")
+        int, Meta(ge=0, le=255, description="TTL of the datagrams; 1: not beyond the LAN.")
     ] = 1
 
 
 class NetSettings(Struct, frozen=True, kw_only=True):
-    """Other nodes: where they find this one, and where this one finds them.
+    """Links to other nodes.
 
-    One neighbour is enough to join: all nodes that it reaches are reached.
+    One neighbour is enough to join: all nodes that it reaches become reachable.
     """
 
     listen: Annotated[
         tuple[SocketAddress, ...],
         Meta(
-            description="Where other nodes may link with this one: `HOST:PORT`, or over WebSocket "
+            description="Addresses for links of other nodes: `HOST:PORT`, or over WebSocket "
             "`ws://HOST:PORT/PATH` or `wss://…`.",
             extra={"kind": "link addresses"},
         ),
@@ -297,34 +317,34 @@ class NetSettings(Struct, frozen=True, kw_only=True):
     neighbours: Annotated[
         tuple[SocketAddress, ...],
         Meta(
-            description="Nodes to keep a link with, wherever they are: as in their `listen`.",
+            description="Addresses of the nodes to keep a link with, as in their `listen`.",
             extra={"kind": "link addresses"},
         ),
     ] = ()
     tier: Annotated[
         Literal["backbone", "secondary"],
         Meta(
-            description="`secondary` for a node without a map: its neighbours are its parents, in "
-            "order of preference, of which it uses two. See `docs/TIERS.md`."
+            description="`secondary`: a node without a map, whose neighbours are its parents in "
+            "order of preference; it uses two of them. See `docs/TIERS.md`."
         ),
     ] = "backbone"
     key_file: Annotated[
         str,
         Meta(
-            description="File with a secret that all nodes share; without one only nodes of the "
-            "same machine link, or those with certificates.",
+            description="File with a secret shared by all nodes. Without it, only nodes on the "
+            "same machine or with certificates can link.",
             extra={"kind": "path"},
         ),
     ] = ""
     encrypted: Annotated[
         bool,
-        Meta(description="Whether links over TCP use TLS, with the files under [tls]."),
+        Meta(description="Whether links over TCP use TLS, with the files in [tls]."),
     ] = False
     proxy: Annotated[
         str,
         Meta(
-            description="HTTP proxy through which WebSocket neighbours are reached: "
-            "`http://HOST:PORT`, with `USER:PASSWORD@` in front of HOST if it asks for that.",
+            description="HTTP proxy for links over WebSocket: `http://HOST:PORT`, or "
+            "`http://USER:PASSWORD@HOST:PORT`.",
             extra={"kind": "proxy"},
         ),
     ] = ""
@@ -333,72 +353,77 @@ class NetSettings(Struct, frozen=True, kw_only=True):
         Meta(
             ge=10,
             le=60_000,
-            description="Milliseconds between two pings of a neighbour; three missed mean that "
-            "the link failed.",
+            description="Interval between pings of a neighbour, in milliseconds; after three "
+            "missed pings the link is down.",
         ),
     ] = 1_000
-    hello_bytes_per_s: Annotated[
+    ping_bytes_per_s: Annotated[
         int,
         Meta(
             ge=0,
             le=1 << 40,
-            description="Bytes per second that pings of all neighbours may take; 0 for any. Where "
-            "it is too little, those that are near or in use are pinged more often than others.",
+            description="Bandwidth for the pings of all neighbours, in bytes per second; 0: "
+            "unlimited. If it is too small, near neighbours and those in use are pinged more "
+            "often than others.",
         ),
     ] = 0
     discover: Annotated[
         bool,
         Meta(
-            description="Whether to tell other nodes where this one listens, and to link with "
-            "those that tell so: near ones first, found through any neighbour, and by beacons in "
-            "the multicast group."
+            description="Whether to announce the addresses of this node, and to link with nodes "
+            "that announce theirs, near ones first. Announcements travel through all neighbours "
+            "and as beacons in the multicast group."
         ),
     ] = False
     discover_links: Annotated[
         int,
-        Meta(ge=1, le=1_000, description="Links, however opened, until it seeks no more."),
+        Meta(
+            ge=1, le=1_000, description="Number of links, of any origin, at which discovery stops."
+        ),
     ] = 4
     announce: Annotated[
         tuple[SocketAddress, ...],
         Meta(
-            description="Where others reach this node, if that is not where it listens.",
+            description="Addresses announced to other nodes, if they differ from `listen`.",
             extra={"kind": "link addresses"},
         ),
     ] = ()
-    carry: tuple[TransportRuleSettings, ...] = ()
+    transports: tuple[TransportRuleSettings, ...] = ()
     multicast: MulticastSettings = MulticastSettings()
 
 
 class QualitySettings(Struct, frozen=True, kw_only=True):
-    """What subscribers expect of publishers, and how that is negotiated; see `docs/QUALITY.md`."""
+    """Negotiation of quality between subscribers and publishers; see `docs/QUALITY.md`."""
 
     strategy: Annotated[
         Literal["pareto", "freeing", "cheapest"],
         Meta(
-            description="Whom to adapt for: `pareto` for all who have nothing better already, "
-            "`freeing` likewise, and what nobody needs any more is given back, `cheapest` only "
-            "where it costs no more than it is worth."
+            description="When to adapt a publisher: `pareto` for every subscription without a "
+            "better satisfied alternative; `freeing` likewise, and adaptations that are no longer "
+            "needed are reverted; `cheapest` only if the cost does not exceed the utility."
         ),
     ] = "pareto"
     properties: Annotated[
         str,
         Meta(
-            description="Folder of `*.properties` files that define more properties at the start.",
+            description="Directory of `*.properties` files that define further properties at the "
+            "start.",
             extra={"kind": "path"},
         ),
     ] = ""
-    patience_ms: Annotated[
+    reaction_timeout_ms: Annotated[
         int,
         Meta(
             ge=10,
             le=3_600_000,
-            description="Milliseconds in which advice must have helped; then the next is tried.",
+            description="Time in which an adaptation must take effect, in milliseconds; then the "
+            "next option is tried.",
         ),
     ] = 5_000
 
 
 class ChannelSettings(Struct, frozen=True, kw_only=True):
-    """A channel, or all that a filter selects, with what its events need on their way to others."""
+    """A channel, or all channels that a filter selects: template and delivery requirements."""
 
     name: str
     template: Annotated[
@@ -406,34 +431,40 @@ class ChannelSettings(Struct, frozen=True, kw_only=True):
         Meta(
             max_length=64,
             pattern=r"^[A-Za-z0-9_.-]+$",
-            description="How its events get to other nodes: `routed`, `single_source`, "
-            "`unreliable`, `reliable`, `total_order`, `local` for not at all, or a template of "
-            "another package.",
+            description="Template that delivers its events to other nodes: `routed`, "
+            "`single_source`, `unreliable`, `reliable`, `total_order`, `local` (no delivery to "
+            "other nodes), or one of another package.",
         ),
     ] = "routed"
     max_delay_ms: Annotated[
         int,
-        Meta(ge=0, le=3_600_000, description="Milliseconds until they must have arrived; 0: any."),
+        Meta(
+            ge=0,
+            le=3_600_000,
+            description="Maximum delay of its events, in milliseconds; 0: unlimited.",
+        ),
     ] = 0
-    paths: Annotated[int, Meta(ge=1, le=8, description="How many paths they take at once.")] = 1
+    paths: Annotated[
+        int, Meta(ge=1, le=8, description="Number of paths that each event takes.")
+    ] = 1
     resiliency: Annotated[
         float,
         Meta(
             ge=0,
             le=1,
-            description="How likely one of the paths must be up: no more of them are used than "
-            "that takes; 0 for all.",
+            description="Minimum probability that one of the paths is up; only as many paths are "
+            "used as that requires. 0: all paths.",
         ),
     ] = 0.0
     datagrams: Annotated[
         bool,
-        Meta(description="Whether its QoS 0 events may go by UDP, and so may be lost on the way."),
+        Meta(description="Whether its QoS 0 events may be sent over UDP, which may lose them."),
     ] = False
     options: Annotated[
         dict[str, str],
         Meta(
-            description="What else its template can be told, and `persistent`: text, true, false "
-            "or numbers, by their names in `docs/CHANNELS.md`.",
+            description="Further options of its template, and `persistent`: text, true, false or "
+            "numbers; see `docs/CHANNELS.md`.",
             extra={"kind": "options"},
         ),
     ] = {}
@@ -444,47 +475,47 @@ class ChannelSettings(Struct, frozen=True, kw_only=True):
 
 
 class AdmissionSettings(Struct, frozen=True, kw_only=True):
-    """Subscriptions are taken only if they can be carried; `docs/ADMISSION.md` tells how."""
+    """Admission control of subscriptions; see `docs/ADMISSION.md`."""
 
     mode: Annotated[
         Literal["off", "report", "enforce"],
         Meta(
-            description="Whether what can't be carried is refused (enforce), or only noted "
-            "(report). In a net, the same for all nodes."
+            description="Whether subscriptions that exceed the resources are refused (enforce), "
+            "or only reported (report). Must be the same at all nodes."
         ),
     ] = "off"
     guarantee: Annotated[
         str | float,
         Meta(
-            description="What is promised where no policy says otherwise: `full`, `none`, or the "
-            "share of nodes on the way that must be able to carry it, such as 0.75.",
+            description="Guarantee of subscriptions without a policy: `full`, `none`, or the "
+            "share of nodes on the path that must have the resources, such as 0.75.",
             extra={"kind": "guarantee"},
         ),
     ] = "full"
     basis: Annotated[
         Literal["highest", "paper", "estimate"],
         Meta(
-            description="What a subscription is taken to need: the most that all advertisements "
-            "allow, the paper's interval, or what was measured, with some room."
+            description="Demand assumed for a subscription: the maximum that all advertisements "
+            "allow, the paper's interval, or the measured rate with a margin."
         ),
     ] = "highest"
     event_bytes: Annotated[
-        int, Meta(ge=1, le=1 << 30, description="Size of an event, until it was measured.")
+        int, Meta(ge=1, le=1 << 30, description="Assumed size of an event until it is measured.")
     ] = 1_024
     memory_bytes: Annotated[
-        int, Meta(ge=0, le=_HUGE, description="Memory that may be promised; 0 for any.")
+        int, Meta(ge=0, le=_HUGE, description="Memory available for reservations; 0: unlimited.")
     ] = 0
     queue_s: Annotated[
         float,
-        Meta(ge=0, le=3_600, description="Seconds for which events may have to wait in memory."),
+        Meta(ge=0, le=3_600, description="Time that events may be queued in memory, in seconds."),
     ] = 1.0
     cpu_threshold: Annotated[
         float,
         Meta(
             ge=0.05,
             le=1,
-            description="Use of the CPU from which on it is busy: the events per second that it "
-            "then carries are what can be promised.",
+            description="CPU utilisation that counts as full load; the event rate at that load is "
+            "the capacity for reservations.",
         ),
     ] = 0.8
     burst_s: Annotated[
@@ -492,21 +523,21 @@ class AdmissionSettings(Struct, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=3_600,
-            description="Seconds whose events a publisher may publish at once.",
+            description="Maximum burst of a publisher, in seconds at its advertised rate.",
         ),
     ] = 1.0
     link_bandwidth: Annotated[
         str,
         Meta(
-            description='Bandwidth of each link to another node, such as "10 Mbit/s"; what was '
-            "measured if left empty.",
+            description='Bandwidth of each link to another node, such as "10 Mbit/s"; default: '
+            "measured.",
             extra={"kind": "bandwidth"},
         ),
     ] = ""
     links: Annotated[
         dict[str, str],
         Meta(
-            description="Bandwidth of the links to single neighbours, by their names.",
+            description="Bandwidth of the links to single neighbours, by node name.",
             extra={"kind": "bandwidths"},
         ),
     ] = {}
@@ -518,8 +549,8 @@ class AnonymousSettings(Struct, frozen=True, kw_only=True):
     allowed: Annotated[
         bool | None,
         Meta(
-            description="Whether they may connect; if left out, as long as there are no users "
-            "and the node listens on this machine only."
+            description="Whether they may connect; default: only if there are no users and the "
+            "node listens on this machine only."
         ),
     ] = None
     may: Annotated[

@@ -65,9 +65,9 @@ def admission_metrics(status: AdmissionStatus) -> Iterator[Metric]:
 def _pools(status: AdmissionStatus) -> Iterator[Metric]:
     """Resource pools: bytes of memory, events per second of CPU, bits per second of bandwidth."""
     labels = ["resource", "of"]
-    promised = GaugeMetricFamily("accord_admission_promised", "What is promised", labels=labels)
-    used = GaugeMetricFamily("accord_admission_used", "What is used", labels=labels)
-    capacity = GaugeMetricFamily("accord_admission_capacity", "What there is", labels=labels)
+    promised = GaugeMetricFamily("accord_admission_promised", "Reserved amount", labels=labels)
+    used = GaugeMetricFamily("accord_admission_used", "Used amount", labels=labels)
+    capacity = GaugeMetricFamily("accord_admission_capacity", "Capacity", labels=labels)
     sums: dict[tuple[str, str], list[float]] = {}
     for pool in status.pools:
         if pool.node == status.node:
@@ -105,10 +105,10 @@ def _nodes(net: NetStatus) -> Iterator[Metric]:
     nodes.add_metric(["reachable"], reachable)
     nodes.add_metric(["unreachable"], len(net.nodes) - reachable)
     yield nodes
-    unlinked = "Neighbours that there is no link with"
-    yield GaugeMetricFamily("accord_net_unlinked", unlinked, len(net.unlinked))
-    widened = "Filters of clients that other nodes are told wider, for want of room"
-    yield GaugeMetricFamily("accord_net_needs_widened", widened, net.needs_widened)
+    links_down = "Neighbours without a link"
+    yield GaugeMetricFamily("accord_net_links_down", links_down, len(net.links_down))
+    aggregated = "Filters of clients that are announced as part of an aggregate"
+    yield GaugeMetricFamily("accord_net_interests_aggregated", aggregated, net.interests_aggregated)
 
 
 def _links(net: NetStatus) -> Iterator[Metric]:
@@ -144,14 +144,14 @@ def _flows(net: NetStatus) -> Iterator[Metric]:
 def _carried(carried: TransitCounts) -> Iterator[Metric]:
     for name, words, value in (
         ("published", "Events of this node for others", carried.published),
-        ("sent_again", "Events that were not acknowledged in time", carried.sent_again),
+        ("retransmitted", "Events sent again after a timeout", carried.retransmitted),
         ("events_sent", "Events sent over links", carried.sent),
         ("events_sent_bytes", "Bytes of events sent over links", carried.sent_bytes),
         ("events_received", "Events received over links", carried.received),
         ("events_received_bytes", "Bytes of events received over links", carried.received_bytes),
     ):
         yield CounterMetricFamily(f"accord_net_{name}", words, value)
-    lost = _counters("lost", "Copies of events that did not get further", "cause")
+    lost = _counters("lost", "Copies of events dropped at this node", "cause")
     for cause, count in carried.lost.items():
         lost.add_metric([cause], count)
     yield lost
@@ -166,9 +166,7 @@ def _counters(name: str, words: str, label: str) -> CounterMetricFamily:
 
 
 def quality_metrics(totals: QualityTotals) -> Iterator[Metric]:
-    states = GaugeMetricFamily(
-        "accord_expectations", "Expectations, by how they stand", labels=["state"]
-    )
+    states = GaugeMetricFamily("accord_expectations", "Expectations by state", labels=["state"])
     for state, count in totals.states.items():
         states.add_metric([state], count)
     yield states
@@ -177,9 +175,9 @@ def quality_metrics(totals: QualityTotals) -> Iterator[Metric]:
     yield GaugeMetricFamily("accord_reactions", words, totals.reactions)
     for name, words, value in (
         ("advice", "Advice for publishers", totals.advice),
-        ("states_told", "States told to subscribers", totals.told),
-        ("usages_told", "Usages told to publishers", totals.usages),
-        ("quality_acts", "What the node was to do for somebody's quality", totals.acts),
+        ("states_told", "State notifications to subscribers", totals.told),
+        ("usages_told", "Usage notifications to publishers", totals.usages),
+        ("quality_acts", "Mechanisms applied by the node", totals.acts),
         ("rate_filtered", "Events that subscribers did not need", totals.filtered),
     ):
         yield CounterMetricFamily(f"accord_{name}", words, value)
@@ -204,7 +202,7 @@ class NodeCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         now = self._view.statistics()
-        info = GaugeMetricFamily("accord_info", "Which node this is", labels=["name", "version"])
+        info = GaugeMetricFamily("accord_info", "Node name and version", labels=["name", "version"])
         info.add_metric([self._view.name, self._view.version], 1)
         yield info
         yield _gauge("ready", "1 while clients are served", self._view.is_ready())
@@ -212,8 +210,8 @@ class NodeCollector(Collector):
         yield from _clients(now)
         yield from _traffic("received", "received from clients", now.received)
         yield from _traffic("sent", "sent to clients", now.sent)
-        yield _counter("messages_matched", "Messages that a subscription wanted", now.matched)
-        yield _counter("messages_unmatched", "Messages that none wanted", now.unmatched)
+        yield _counter("messages_matched", "Messages with at least one receiver", now.matched)
+        yield _counter("messages_unmatched", "Messages without a receiver", now.unmatched)
         yield from _queues(now.queues)
         yield _by_name("shed", "Messages that did not reach a client", "cause", now.shed.causes)
         if now.journal is not None:
@@ -253,7 +251,7 @@ def _clients(now: Statistics) -> Iterator[Metric]:
     yield _counter("connects", "Connections accepted", now.connects)
     yield _by_name("connects_refused", "Connections refused", "cause", now.connects_refused)
     yield _by_name("disconnects", "Connections ended", "reason", now.disconnects)
-    yield _gauge("sessions", "Sessions of clients connected or away", now.sessions)
+    yield _gauge("sessions", "Sessions of connected and offline clients", now.sessions)
     yield _gauge("subscriptions", "Subscriptions", now.subscriptions)
     yield _gauge("predicates", "Subscriptions that have a predicate", now.predicates)
     yield _gauge("retained_messages", "Retained messages", now.retained_messages)
@@ -314,9 +312,9 @@ def _pipeline(pipeline: PipelineStatus) -> Iterator[Metric]:
     yield gauge("archive_bytes", "Size of the archive", pipeline.bytes)
     yield _counter("pipeline_compactions", "Times that files were merged", pipeline.compactions)
     yield _counter("pipeline_queries", "Questions answered", pipeline.queries)
-    yield gauge("queries_running", "Questions being answered", pipeline.queries_running)
-    yield gauge("queries_waiting", "Questions nobody works on yet", pipeline.queries_waiting)
-    yield _counter("pipeline_restarts", "Times it had to be started again", pipeline.restarts)
+    yield gauge("queries_running", "Queries in progress", pipeline.queries_running)
+    yield gauge("queries_waiting", "Queries waiting to be started", pipeline.queries_waiting)
+    yield _counter("pipeline_restarts", "Restarts", pipeline.restarts)
 
 
 def _gauge(name: str, words: str, value: float) -> Metric:

@@ -109,7 +109,7 @@ async def _read(request: Request) -> ChannelRequest:
     try:
         return msgspec.json.decode(data, type=ChannelRequest)
     except RecursionError:
-        raise BodyRefused(400, "expected fewer brackets in one another") from None
+        raise BodyRefused(400, "JSON is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         wrong = decoding_problem(error)
         raise BodyRefused(400, wrong.problem, wrong.place) from None

@@ -54,7 +54,7 @@ _CODES: Final[dict[type[AccordError], int]] = {
 }
 
 _POLICY_SET: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"description": "The book", "content": {JSON: {}, TOML: {}}}
+    200: {"description": "The policy set", "content": {JSON: {}, TOML: {}}}
 }
 _CHANGED: Final = response_schemas(Changed, _400=Problem, _404=Problem, _412=Problem)
 _TRIED: Final = response_schemas(DryRun, _400=Problem)
@@ -88,10 +88,10 @@ def _add_reading(app: FastAPI, admin: PolicyAdmin) -> None:
     @_map_errors
     async def policies(request: Request) -> Response:
         """All that is decided now: strategy, limits, policies. As TOML if that is accepted."""
-        book = admin.policy_set
+        policy_set = admin.policy_set
         if TOML in request.headers.get("accept", ""):
-            return _shown(render_policy_set(book), TOML, book)
-        return _shown(write_json(book), JSON, book)
+            return _shown(render_policy_set(policy_set), TOML, policy_set)
+        return _shown(write_json(policy_set), JSON, policy_set)
 
     @app.get(f"{POLICIES}/history", response_class=Response, responses=response_schemas(History))
     @_map_errors
@@ -137,8 +137,8 @@ def _add_changes(app: FastAPI, admin: PolicyAdmin) -> None:
     @_map_errors
     async def put_policies(request: Request) -> Response:
         """Decide everything anew."""
-        book = await _read_policy_set(request)
-        return _changed(await admin.replace(book, **_who(request)))
+        policy_set = await _read_policy_set(request)
+        return _changed(await admin.replace(policy_set, **_who(request)))
 
     @app.patch(POLICIES, responses=_CHANGED, **_TAKING)
     @_map_errors
@@ -238,16 +238,16 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _changed(book: PolicySet) -> Response:
-    return json_response(Changed(book.version), headers=_tag(book))
+def _changed(policy_set: PolicySet) -> Response:
+    return json_response(Changed(policy_set.version), headers=_tag(policy_set))
 
 
-def _shown(text: str, media_type: str, book: PolicySet) -> Response:
-    return Response(text, headers={**NOT_STORED, **_tag(book)}, media_type=media_type)
+def _shown(text: str, media_type: str, policy_set: PolicySet) -> Response:
+    return Response(text, headers={**NOT_STORED, **_tag(policy_set)}, media_type=media_type)
 
 
-def _tag(book: PolicySet) -> dict[str, str]:
-    return {"ETag": f'"{book.version}"'}
+def _tag(policy_set: PolicySet) -> dict[str, str]:
+    return {"ETag": f'"{policy_set.version}"'}
 
 
 def _refused(problem: Problem, code: int) -> Response:

@@ -37,7 +37,7 @@ class LockedError(JournalError):
 def from_os(error: OSError, doing: str, *, location: str) -> JournalError:
     """Convert an OSError of the disk."""
     why = error.strerror or str(error)
-    remedy = "; goes on when there is space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    remedy = "; resumes when there is space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
     return JournalError(
         f"{doing}: {why}{remedy}", location=location, is_final=not is_transient(error)
     )

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from accord.core.model.channels import filter_shows
+from accord.core.model.former_names import current_detail
 from accord.core.monitoring.ledger import MAX_NUMBER, LedgerBatch, Row
 from accord.journal.reader import Reader
 from accord.journal.record import Batch
@@ -164,7 +165,7 @@ def _entry(row: Row, record: LedgerRecord) -> LedgerEntry:
         size=row[9],
         importance=row[10],
         policy=row[11],
-        detail=row[12],
+        detail=current_detail(row[12]),
         sending_us=row[13],
     )
 

@@ -135,7 +135,7 @@ class SegmentLog:
         try:
             needed = needed_from(self.disk)
         except OSError as error:
-            raise from_os(error, "can't see its readers", location=self.disk.location) from error
+            raise from_os(error, "can't list its readers", location=self.disk.location) from error
         count = choose(
             self._segments,
             self._retention,
@@ -200,7 +200,7 @@ class SegmentLog:
             self._write(parts, now_ms)
         except OSError as error:
             raise from_os(error, "can't append", location=self.disk.location) from error
-        problem = f"{first.strerror}; written once more, to a new segment"
+        problem = f"{first.strerror}; rewritten to a new segment"
         self.on_incident(JournalError(problem, location=self.disk.location, is_final=False))
 
     def _start_segment(self, now_ms: int) -> AppendFile:
@@ -264,4 +264,5 @@ class SegmentLog:
         try:
             self._committed_file.overwrite(encode_committed(self.committed))
         except OSError as error:  # readers wait longer; nothing is less durable
-            self.on_incident(from_os(error, "can't tell readers", location=self.disk.location))
+            problem = from_os(error, "can't update its readers", location=self.disk.location)
+            self.on_incident(problem)

@@ -282,7 +282,7 @@ class Journal:
         elif backlog.is_closing:
             why = "the journal is closed"
         else:
-            why = self._failing or "the disk is slower than what is published"
+            why = self._failing or "disk too slow for the publication rate"
         return AppendRefused(why, backlog.waiting_bytes, backlog.limit_bytes)
 
     def _error(self, problem: str, *, is_final: bool = True) -> JournalError:

@@ -96,7 +96,7 @@ class Process:
                 self._service.handle(message)
         except FrameError as error:
             self.code = HOPELESS
-            _log.error("the node and its pipeline don't understand each other: %s", error)
+            _log.error("protocol error between node and pipeline: %s", error)
         self._ending.set()
         if not self._opening.is_alive():  # nothing to close if it has not opened
             self._service.close(_STOP_S)

@@ -113,7 +113,7 @@ class Housekeeping:
 
     def _remove_orphans(self) -> None:
         if count := remove_orphans(self._manifest, now_ms() - GRACE_MS):
-            _log.info("removed %d files that belonged to nothing", count)
+            _log.info("removed %d orphaned files", count)
 
 
 def paths_of(files: Sequence[FileEntry]) -> list[str]:

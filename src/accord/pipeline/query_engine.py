@@ -106,7 +106,7 @@ class QueryEngine:
                 self._chunks.drop(digest, before)
                 # Nothing moved, yet neither journal nor archive has them: these records are lost.
                 lost_from = archived
-        raise InvalidQueryError("the archive changes faster than it can be read: ask again")
+        raise InvalidQueryError("the archive changes faster than it can be read: try again")
 
     def _build(
         self, asked: PageContext, snapshot: Snapshot, chunk: Chunk | None, *, is_final: bool

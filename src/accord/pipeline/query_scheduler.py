@@ -116,7 +116,7 @@ class QueryScheduler:
                 self._changed.notify()
         if is_known:
             self._send(
-                QueryFailure(id=job.id, problem="there is a question with this id", place="id")
+                QueryFailure(id=job.id, problem="a query with this ID is running", place="id")
             )
             return
         for each in shed:

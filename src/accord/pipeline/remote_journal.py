@@ -113,14 +113,14 @@ class RemoteReader:
         try:
             return msgspec.json.decode(self._get(JOURNAL), type=JournalExtent)
         except msgspec.DecodeError as error:
-            raise self._error(f"an answer that is none: {error}") from error
+            raise self._error(f"invalid reply: {error}") from error
 
     def _fetch_part(self, offset: int, max_bytes: int) -> JournalChunk:
         asked = urlencode({"offset": offset, "max_bytes": max_bytes})
         try:
             return decode_part(self._get(f"{RECORDS}?{asked}"))
         except msgspec.DecodeError as error:
-            raise self._error(f"an answer that is none: {error}") from error
+            raise self._error(f"invalid reply: {error}") from error
 
     def _get(self, path: str) -> bytes:
         request = Request(self._base + path, headers=self._headers)  # noqa: S310 (see __init__)
@@ -133,7 +133,7 @@ class RemoteReader:
                 if error.code not in _PASSING:
                     break
             except (HTTPException, OSError) as error:
-                problem = f"not to be reached: {getattr(error, 'reason', None) or error}"
+                problem = f"unreachable: {getattr(error, 'reason', None) or error}"
             if pause_s is not None:
                 self._pause(pause_s)
         raise self._error(problem)

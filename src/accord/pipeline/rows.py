@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from accord.core.model.former_names import current_detail
 from accord.core.model.values import INTEGER_MAX, INTEGER_MIN, Value
 from accord.core.monitoring.ledger import Row, event_id, outcome_name
 from accord.journal.events import KeptEvent
@@ -211,7 +212,7 @@ def ledger_columns(
         "bytes": lambda: columns[9],
         "importance": lambda: columns[10],
         "policy": lambda: columns[11],
-        "detail": lambda: columns[12],
+        "detail": lambda: list(map(current_detail, columns[12])),
         "sending_us": lambda: columns[13],
         "day": lambda: _days(done),
     }

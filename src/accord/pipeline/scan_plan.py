@@ -83,7 +83,7 @@ def read_cursor(text: str, digest: bytes) -> Cursor:
     if cursor is None:
         raise InvalidQueryError("expected the cursor of a page, as it came", place="cursor")
     if cursor.digest != digest:
-        raise InvalidQueryError("it is the cursor of another question", place="cursor")
+        raise InvalidQueryError("the cursor belongs to another query", place="cursor")
     return cursor
 
 

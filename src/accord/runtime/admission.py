@@ -421,7 +421,7 @@ class AdmissionService:
             if origin != self._node:
                 lines = decode_or_none(_lines, value)
                 if lines is None:
-                    log.warning("can't read what a node says of admission", node=origin)
+                    log.warning("can't read the admission status of a node", node=origin)
                 else:
                     found += lines
         return found

@@ -72,7 +72,7 @@ def _read(body: bytes) -> AdmissionRequest:
     try:
         return _DECODER.decode(body)
     except RecursionError:
-        raise PolicyError("request", "expected fewer brackets in one another") from None
+        raise PolicyError("request", "JSON is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise decoding_problem(error, _ACTIONS) from None
 
@@ -85,7 +85,7 @@ def _act(
     advertising = admitting.advertisements
     session = admitting.broker.sessions.get(request.client)
     if session is None:
-        raise PolicyError("request", "its client has gone")
+        raise PolicyError("request", "the client is gone")
     match asked:
         case Advertise():
             name = asked.name or _name(asked)

@@ -127,7 +127,7 @@ def _read(body: bytes) -> Request:
     try:
         return _DECODER.decode(body)
     except RecursionError:
-        raise PolicyError("request", "expected fewer brackets in one another") from None
+        raise PolicyError("request", "JSON is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise decoding_problem(error, _ACTIONS) from None
 

@@ -121,7 +121,7 @@ class Dialler:
         self._logged = str(error)
         say = log.warning if is_new and not error.is_routine else log.debug
         say(
-            "no link to a neighbour",
+            "link to neighbour failed",
             address=str(self.address),
             node=self.node,
             problem=str(error),

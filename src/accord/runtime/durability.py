@@ -114,7 +114,7 @@ class Durability:
                     try:
                         redone += redo_publish(self._broker, kept_message(decode_event(record)))
                     except (ValueError, ProtocolError) as error:
-                        log.error("a kept event is unusable", problem=str(error))
+                        log.error("kept event unusable", problem=str(error))
         return redone
 
     def append(self) -> None:
@@ -137,7 +137,7 @@ class Durability:
         try:
             return not isinstance(self._events.append([record]), AppendRefused)
         except JournalError as error:
-            log.warning("entries of the ledger were not kept", problem=str(error))
+            log.warning("ledger entries not kept", problem=str(error))
             return False
 
     @property
@@ -181,7 +181,7 @@ class Durability:
         self._append_state()
         if self._turns or self._broker.context.kept:
             log.error(
-                "stopped before everything was on disk", problem=self._broker.context.overload_cause
+                "stopped with records not yet on disk", problem=self._broker.context.overload_cause
             )
         self._close(self._state)
 
@@ -224,7 +224,7 @@ class Durability:
         try:
             each.close()
         except JournalError as error:
-            log.error("a log was not closed cleanly", problem=str(error))
+            log.error("log not closed cleanly", problem=str(error))
 
     def _on_loop(self, handle: Callable[..., None]) -> Callable[[object], None]:
         """Wraps a callback of a writer thread so that it runs on the event loop."""
@@ -253,7 +253,7 @@ class Durability:
         self._on_progress()
 
     def _failed(self, error: JournalError) -> None:
-        log.error("a log could not be written", problem=str(error))
+        log.error("log write failed", problem=str(error))
 
     def _log_recovery(self) -> None:
         restored = self.restored
@@ -266,15 +266,15 @@ class Durability:
             redone=self.redone,
         )
         for problem in (*restored.problems, *(str(each) for each in self._state.damaged)):
-            log.warning("a record of the state log is unusable", problem=problem)
+            log.warning("state log record unusable", problem=problem)
         for name, status in ((STATE, self._state.status()), (EVENTS, self._events.status())):
             recovery = status.recovery
             if recovery.cut_bytes:
                 log.warning(
-                    "a torn write was cut off",
+                    "torn write truncated",
                     log=name,
                     bytes=recovery.cut_bytes,
                     why=recovery.cut_why,
                 )
             for damaged in recovery.damaged:
-                log.error("damage was found and left alone", log=name, where=str(damaged))
+                log.error("log damage found, left in place", log=name, where=str(damaged))

@@ -13,7 +13,7 @@ from accord.core.monitoring.counters import Counters
 from accord.core.overlay.signalling import TransitEvent
 from accord.runtime.logs import Log
 
-FAILED: Final = "could not be handed over"
+FAILED: Final = "delivery failed"
 _KINDS: Final = 1_000  # remembered as logged
 
 Kind = tuple[str, type[BaseException], str, int]  # operation, exception type, file and line
@@ -47,7 +47,7 @@ class FaultIsolation:
                 hand(event)
             except Exception as error:  # fault isolation: the others continue
                 counters.count_shed(FAILED, event.source)
-                self.failed("an event could not be handed over", error)
+                self.failed("event delivery failed", error)
 
     def run(self, what: str, call: Callable[[], None]) -> None:
         """Call it, and log any exception."""

@@ -142,7 +142,9 @@ class HistoryDriver:
         try:
             return msgspec.json.decode(self._file.read_bytes(), type=HistoryCheckpoint)
         except (OSError, msgspec.DecodeError) as error:
-            log.warning("can't read what was known", file=str(self._file), problem=str(error))
+            log.warning(
+                "can't read the history checkpoint", file=str(self._file), problem=str(error)
+            )
             return HistoryCheckpoint()
 
     def _save(self) -> None:
@@ -156,7 +158,9 @@ class HistoryDriver:
             unfinished.write_bytes(msgspec.json.encode(known))
             unfinished.replace(self._file)
         except OSError as error:
-            log.warning("can't write what is known", file=str(self._file), problem=str(error))
+            log.warning(
+                "can't write the history checkpoint", file=str(self._file), problem=str(error)
+            )
             return
         self._saved = known
 
@@ -274,7 +278,7 @@ class HistoryService(HistoryDriver):
             except PageUnavailableError as error:
                 problem = str(error)
             except Exception as error:  # otherwise the page would count as being read for ever
-                log.failure("reading the past failed", error, node=order.to)
+                log.failure("history read failed", error, node=order.to)
                 problem = "failed; the log of the node says why"
             else:
                 self.exchange.on_page_read(order, page, clock_us())
@@ -295,4 +299,6 @@ class HistoryService(HistoryDriver):
         for each in self._net.overlay.directory.all():
             if is_persistent(each) and each.name not in self._warned:
                 self._warned[each.name] = True
-                log.warning("a channel is persistent", channel=each.name, problem=_NOTHING_KEPT)
+                log.warning(
+                    "persistent channel can't be stored", channel=each.name, problem=_NOTHING_KEPT
+                )

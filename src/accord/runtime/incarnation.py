@@ -48,9 +48,9 @@ def next_incarnation(folder: Path | None, now_ms: int) -> int:
         finally:
             os.close(place)
     except OSError as error:
-        log.warning("can't keep when the node started", folder=str(folder), problem=str(error))
+        log.warning("can't write the incarnation file", folder=str(folder), problem=str(error))
     if chosen > now_ms:
-        log.warning("the clock is behind an earlier start of the node", ms=chosen - now_ms)
+        log.warning("system clock is behind an earlier start", ms=chosen - now_ms)
     return chosen
 
 
@@ -65,7 +65,7 @@ def _read(file: Path) -> int:
         last = msgspec.json.decode(found, type=int)
         if 0 <= last <= LATEST_MS:
             return last
-    log.warning("when the node started last is damaged, and written anew", file=str(file))
+    log.warning("incarnation file damaged, rewriting it", file=str(file))
     return 0
 
 

@@ -9,6 +9,7 @@ from accord.core.model.errors import PolicyError, file_problem
 from accord.core.policy.policy_set import (
     PolicySet,
     parse_policy_set,
+    parse_stored_policy_set,
     render_policy_set,
     with_version,
 )
@@ -41,26 +42,26 @@ def load_initial_policies(
         line = data.count(b"\n", 0, error.start) + 1
         raise PolicyError(f"{file}, line {line}", "expected UTF-8 text") from None
     try:
-        book = parse_policy_set(text, is_json=file.suffix == ".json")
-        check_shapers(book)
+        policy_set = parse_policy_set(text, is_json=file.suffix == ".json")
+        check_shapers(policy_set)
     except PolicyError as error:
         raise PolicyError(f"{file}, {error.place}", error.problem) from None
-    book = with_version(book, store.last_number + 1)
+    policy_set = with_version(policy_set, store.last_number + 1)
     version = Version(
-        version=book.version,
+        version=policy_set.version,
         changed_ms=wall_ms() if changed_ms is None else changed_ms,
         what=f"taken from {file.name}",
     )
-    store.write(version, render_policy_set(book), source=digest)
-    log.info("policies taken from file", file=str(file), version=book.version)
-    return book
+    store.write(version, render_policy_set(policy_set), source=digest)
+    log.info("policies taken from file", file=str(file), version=policy_set.version)
+    return policy_set
 
 
 def _newest_policy_set(store: PolicyStore) -> PolicySet | None:
     while (found := store.newest()) is not None:
         version, text = found
         try:
-            return with_version(parse_policy_set(text), version.version)
+            return with_version(parse_stored_policy_set(text), version.version)
         except PolicyError as error:
             store.skip(version.version, str(error))
     return None

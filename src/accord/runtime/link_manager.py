@@ -280,7 +280,7 @@ class LinkManager:
             self.on_down(standing, now_us)
         self.links[link.node] = link
         self._refusals.clear(link.node, _address(link))
-        log.info("linked with a neighbour", node=link.node, address=_address(link))
+        log.info("link established", node=link.node, address=_address(link))
         self._guarded(self._overlay.link_up, link.node, now_us)
 
     def on_down(self, link: NeighbourLink, now_us: int) -> None:
@@ -303,7 +303,7 @@ class LinkManager:
             if link.up_us < 0 and not is_expected:
                 is_expected = not self._refusals.record(node, _address(link), ended, clock_us())
             (log.debug if is_expected else log.warning)(
-                "a link ended" if link.up_us >= 0 else "a neighbour was refused",
+                "link closed" if link.up_us >= 0 else "neighbour refused",
                 node=node,
                 address=_address(link),
                 problem=str(ended),
@@ -398,7 +398,7 @@ class LinkManager:
         try:
             call(*arguments)
         except Exception as error:
-            log.failure("serving the links failed", error)
+            log.failure("link processing failed", error)
 
 
 def _address(link: NeighbourLink) -> str:

@@ -307,7 +307,7 @@ class Node:
         rights = await self.users.verify(name, connect.password)
         client = connection.client_id
         if rights is not None and not self.users.may_connect_as(name or "", client):
-            log.warning("a client is called as its user may not call it", client=client, user=name)
+            log.warning("client ID not allowed for user", client=client, user=name)
             rights = None
         return rights, name or ""
 
@@ -315,17 +315,17 @@ class Node:
         """Process the effects of reads; returns whether to call it after every read for now."""
         run = self._isolation.run
         if self.history is not None:
-            run("reading the past failed", self.history.turn)
+            run("history read failed", self.history.turn)
         if self.durability is not None:
-            run("recording what is to be kept failed", self.durability.append)
+            run("recording kept events failed", self.durability.append)
         if self.policy_runtime is not None:
-            run("answering requests failed", self.policy_runtime.turn)
+            run("request handling failed", self.policy_runtime.turn)
         if self.quality is not None:
-            run("looking after quality failed", self.quality.turn)
+            run("quality maintenance failed", self.quality.turn)
         if self.admission is not None:
-            run("looking after admission failed", self.admission.turn)
+            run("admission maintenance failed", self.admission.turn)
         if self.net is not None:
-            run("serving the overlay failed", self.net.turn)
+            run("overlay processing failed", self.net.turn)
         # Sending history makes room for more of it.
         is_past_wanted = self.history is not None and self.history.has_demand()
         return is_past_wanted or bool(self.broker.catch_ups)
@@ -337,14 +337,14 @@ class Node:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            self._isolation.run("doing what is due failed", self.server.tick)
+            self._isolation.run("timer processing failed", self.server.tick)
             if self.admission is not None:
-                self._isolation.run("looking after admission failed", self.admission.tick)
+                self._isolation.run("admission maintenance failed", self.admission.tick)
 
     async def _maintain(self) -> None:
         while True:
             if self.durability is not None:
-                self._isolation.run("tidying up failed", self.durability.compact)
+                self._isolation.run("housekeeping failed", self.durability.compact)
             self.registry.expire(now_ms=self._clock.now_ms())
             await asyncio.sleep(_MAINTAIN_S)
 
@@ -376,7 +376,7 @@ class Node:
             if part is not None:
                 await self._close_part(part.close)
         if self.durability is not None:
-            self._isolation.run("closing what is kept failed", self.durability.close)
+            self._isolation.run("closing the journal failed", self.durability.close)
         await self.users.close()
 
     async def _close_part(self, close: Callable[[], Awaitable[None]]) -> None:
@@ -384,7 +384,7 @@ class Node:
         try:
             await close()
         except Exception as error:
-            self._isolation.failed("closing a part of the node failed", error)
+            self._isolation.failed("closing a component failed", error)
 
 
 def _client_status(session: MqttSession) -> ClientStatus:

@@ -23,6 +23,7 @@ from accord.core.links.codec import LinkCodec
 from accord.core.links.handshake import LinkPeer, LocalIdentity, SharedKey
 from accord.core.links.messages import SECONDARY
 from accord.core.links.options import FrameCounts
+from accord.core.model.former_names import current_options
 from accord.core.overlay.channel_directory import ChannelDefinition, is_same
 from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.neighbour_outbox import MulticastEvent
@@ -66,7 +67,7 @@ class NetOptions(Struct, frozen=True, kw_only=True):
     transports: TransportOptions = TransportOptions()
     overlay: OverlayOptions = OverlayOptions()
     channels: tuple[ChannelDefinition, ...] = ()
-    carry: tuple[TransportRule, ...] = ()
+    transport_rules: tuple[TransportRule, ...] = ()
     multicast: MulticastOptions | None = None
     discover: DiscoveryOptions | None = None
     announce: tuple[SocketAddress, ...] = ()
@@ -102,7 +103,9 @@ class OverlayService:
             node, incarnation, options.overlay, random.random, self.bridge.on_interest
         )
         self.channels = Channels(self.overlay, SHIPPED, installed_templates(), isolate_faults=True)
-        self.overlay.outboxes.transport_selector = TransportSelector(options.carry, self._repairs)
+        self.overlay.outboxes.transport_selector = TransportSelector(
+            options.transport_rules, self._repairs
+        )
         self.tiers = TierLinks()  # links to secondary nodes, for services
         self.after: list[Callable[[], None]] = []  # called when messages may have arrived or be due
         self.on_page: Callable[[TransitEvent], None] | None = None  # receives history pages
@@ -150,7 +153,7 @@ class OverlayService:
                 log.warning("a channel can't be defined", channel=definition.name, problem=problem)
             elif problem := self.channels.problem_with(definition.template):
                 log.warning(
-                    "nothing can be published to a channel",
+                    "channel not usable for publishing",
                     channel=definition.name,
                     problem=problem,
                     installed=", ".join(self.templates),
@@ -228,10 +231,10 @@ class OverlayService:
         if self.overlay.interests.is_aggregated != self._is_aggregated:
             self._is_aggregated = self.overlay.interests.is_aggregated
             log.warning(
-                "needs are told wider than they are: there are too many"
+                "interests aggregated: announcement budget exceeded"
                 if self._is_aggregated
-                else "needs are told as they are again",
-                needs_widened=self.overlay.interests.count_aggregated(),
+                else "interests announced individually again",
+                interests_aggregated=self.overlay.interests.count_aggregated(),
             )
         self._run_after()
 
@@ -294,11 +297,11 @@ class OverlayService:
             self.bridge.resume_publishers()
             self._server.due()
         for each in self.after:
-            self._isolation.run("what follows on the overlay failed", each)
+            self._isolation.run("overlay follow-up failed", each)
 
     def _log_failures(self) -> None:
         for template, error in self.channels.failures.take():
-            self._isolation.failed("a template failed", error, template=template)
+            self._isolation.failed("template failed", error, template=template)
 
     def _objection(self, neighbour: LinkPeer) -> str:
         """Why a node of that name can't be a neighbour; empty if it can."""
@@ -348,7 +351,7 @@ class OverlayService:
             ),
             received_bytes=received.data.bytes + received.datagrams.bytes + group_received.bytes,
         )
-        unlinked = tuple(
+        links_down = tuple(
             MissingLinkStatus(
                 address=each.address, node=each.node, problem=each.problem, remedy=each.remedy
             )
@@ -359,7 +362,7 @@ class OverlayService:
         return msgspec.structs.replace(
             known,
             carried=carried,
-            unlinked=unlinked,
+            links_down=links_down,
             refused=links.refusals,
             children=children,
         )
@@ -444,10 +447,13 @@ class OverlayService:
         if self._file is None or not self._file.exists():
             return []
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=list[ChannelDefinition])
+            found = msgspec.json.decode(self._file.read_bytes(), type=list[ChannelDefinition])
         except (OSError, msgspec.DecodeError) as error:
             log.warning("can't read the channels", file=str(self._file), problem=str(error))
             return []
+        return [
+            msgspec.structs.replace(each, options=current_options(each.options)) for each in found
+        ]
 
     def _write_channels(self) -> None:
         """Save channels defined here that are not in the configuration, which may change."""
@@ -470,4 +476,4 @@ class OverlayService:
 
 def _quiet_us(options: OverlayOptions) -> int:
     """How long a live neighbour may be silent; longer if pings are rate-limited."""
-    return _LONG_US if options.hello_bytes_per_s else max(_SOON_US, _MISSES * options.ping_us)
+    return _LONG_US if options.ping_bytes_per_s else max(_SOON_US, _MISSES * options.ping_us)

@@ -408,7 +408,7 @@ class Pipeline:
             question.is_sent = False
             if _key(question.message) in ended_of:
                 del self._pending[number]
-                words = "the data pipeline ended while it worked on this"
+                words = "the data pipeline exited during this request"
                 question.fail(PipelineError("ended", f"{words}: {problem}"))
 
     def _refuse(self, key: _Key, problem: str) -> None:

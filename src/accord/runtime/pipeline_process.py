@@ -187,7 +187,7 @@ class PipelineProcess(asyncio.Protocol):
             for body in self._frames.feed(data):
                 self._on_message(decode_from_pipeline(body))
         except FrameError as error:
-            self.problem = f"it said what makes no sense: {error}"
+            self.problem = f"invalid message: {error}"
             self.has_ended.set()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002

@@ -28,7 +28,7 @@ from accord.core.policy.policies import Entity, Policies, compile_in_slices, res
 from accord.core.policy.policy import Policy
 from accord.core.policy.policy_set import (
     PolicySet,
-    parse_policy_set,
+    parse_stored_policy_set,
     render_policy_set,
     with_policy,
     with_settings,
@@ -135,26 +135,28 @@ class PolicyAdmin:
         return self._store.history()
 
     async def replace(
-        self, book: PolicySet, *, who: str = "", if_version: int | None = None
+        self, policy_set: PolicySet, *, who: str = "", if_version: int | None = None
     ) -> PolicySet:
         """Replace the whole policy set."""
-        words = f"all replaced, {len(book.policies)} policies"
-        return await self._change(lambda _: book, who, words, if_version)
+        words = f"all replaced, {len(policy_set.policies)} policies"
+        return await self._change(lambda _: policy_set, who, words, if_version)
 
     async def put_policy(
         self, policy: Policy, *, who: str = "", if_version: int | None = None
     ) -> PolicySet:
         """Add a policy, or replace the one of the same name in its position."""
         words = f"put policy {policy.name}"
-        return await self._change(lambda book: with_policy(book, policy), who, words, if_version)
+        return await self._change(
+            lambda policy_set: with_policy(policy_set, policy), who, words, if_version
+        )
 
     async def remove_policy(
         self, name: str, *, who: str = "", if_version: int | None = None
     ) -> PolicySet:
-        def edit(book: PolicySet) -> PolicySet:
-            if book.policy(name) is None:
+        def edit(policy_set: PolicySet) -> PolicySet:
+            if policy_set.policy(name) is None:
                 raise UnknownPolicyError(name)
-            return without_policy(book, name)
+            return without_policy(policy_set, name)
 
         return await self._change(edit, who, f"removed policy {name}", if_version)
 
@@ -164,7 +166,7 @@ class PolicyAdmin:
         """Set any of strategy, shaping, bandwidth, client_bandwidth, weights and limits."""
         words = ", ".join(f"{name} = {_brief(value)}" for name, value in settings.items())
         return await self._change(
-            lambda book: with_settings(book, dict(settings)), who, words, if_version
+            lambda policy_set: with_settings(policy_set, dict(settings)), who, words, if_version
         )
 
     async def rollback(
@@ -173,15 +175,15 @@ class PolicyAdmin:
         """Restore an earlier version's content as a new version."""
 
         def edit(_: PolicySet) -> PolicySet:
-            return parse_policy_set(self._store.read(version))
+            return parse_stored_policy_set(self._store.read(version))
 
         return await self._change(edit, who, f"back to version {version}", if_version)
 
-    async def dry_run(self, book: PolicySet) -> DryRun:
+    async def dry_run(self, policy_set: PolicySet) -> DryRun:
         """Which open operations `policy_set` would affect, and how."""
-        check_shapers(book)
+        check_shapers(policy_set)
         old = self.policies
-        new = await self._compile(with_version(book, self.policy_set.version + 1))
+        new = await self._compile(with_version(policy_set, self.policy_set.version + 1))
         found: list[Affected] = []
         total = 0
         everything = list(islice(self._host.open_(), MAX_OPEN))
@@ -259,21 +261,21 @@ class PolicyAdmin:
             if if_version is not None and if_version != current.version:
                 raise ConflictError(if_version, current.version)
             number = max(current.version, self._store.last_number) + 1
-            book = with_version(await asyncio.to_thread(edit, current), number)
-            if with_version(book, current.version) == current:
+            policy_set = with_version(await asyncio.to_thread(edit, current), number)
+            if with_version(policy_set, current.version) == current:
                 return current
-            check_shapers(book)
-            policies = await self._compile(book)
+            check_shapers(policy_set)
+            policies = await self._compile(policy_set)
             await self._prepare(policies)
             version = Version(version=number, changed_ms=self._now_ms(), who=who, what=what)
-            await asyncio.to_thread(self._write, version, book)
-            self.policy_set, self.policies = book, policies
+            await asyncio.to_thread(self._write, version, policy_set)
+            self.policy_set, self.policies = policy_set, policies
             log.info("policies changed", version=number, who=who, what=what)
-            self._host.apply(book, policies)
-            return book
+            self._host.apply(policy_set, policies)
+            return policy_set
 
-    def _write(self, version: Version, book: PolicySet) -> None:
-        self._store.write(version, render_policy_set(book))
+    def _write(self, version: Version, policy_set: PolicySet) -> None:
+        self._store.write(version, render_policy_set(policy_set))
 
     async def _prepare(self, policies: Policies) -> None:
         """Evaluate `policies` for all open operations before switching to them."""
@@ -281,8 +283,8 @@ class PolicyAdmin:
         for _ in resolve_in_slices(policies, open_, self.policies):
             await asyncio.sleep(0)
 
-    async def _compile(self, book: PolicySet) -> Policies:
-        slices = compile_in_slices(book, self.policies)
+    async def _compile(self, policy_set: PolicySet) -> Policies:
+        slices = compile_in_slices(policy_set, self.policies)
         while True:
             try:
                 next(slices)

@@ -49,7 +49,7 @@ class Get(_Request, frozen=True, tag="get"):
 class Put(_Change, frozen=True, tag="put"):
     """Replace the whole policy set, given as JSON or as TOML text."""
 
-    book: dict[str, Any] | None = None
+    policy_set: dict[str, Any] | None = None
     toml: str | None = None
 
 
@@ -78,7 +78,7 @@ class GetPolicyHistory(_Request, frozen=True, tag="history"):
 class DryRunPolicies(_Request, frozen=True, tag="dry run"):
     """Which open operations a policy set would affect."""
 
-    book: dict[str, Any] | None = None
+    policy_set: dict[str, Any] | None = None
     toml: str | None = None
 
 
@@ -138,7 +138,7 @@ def read_request(body: bytes) -> Request:
     try:
         return _DECODER.decode(body)
     except RecursionError:
-        raise PolicyError("request", "expected fewer brackets in one another") from None
+        raise PolicyError("request", "JSON is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise decoding_problem(error) from None
 
@@ -164,22 +164,22 @@ async def _act(administration: PolicyAdmin, request: Request, who: str) -> dict[
         case GetPolicyHistory():
             return {"ok": True, "history": administration.history()}
         case DryRunPolicies():
-            book = await _read_policy_set(request.book, request.toml)
-            return {"ok": True, "dry_run": await administration.dry_run(book)}
+            policy_set = await _read_policy_set(request.policy_set, request.toml)
+            return {"ok": True, "dry_run": await administration.dry_run(policy_set)}
         case Explain():
             return {"ok": True, "explanation": administration.explain(request)}
         case _:
-            book = await _change(administration, request, who)
-            return {"ok": True, "version": book.version}
+            policy_set = await _change(administration, request, who)
+            return {"ok": True, "version": policy_set.version}
 
 
-def _shown(book: PolicySet, name: str | None) -> dict[str, object]:
+def _shown(policy_set: PolicySet, name: str | None) -> dict[str, object]:
     if name is None:
-        return {"version": book.version, "book": document(book)}
-    policy = book.policy(name)
+        return {"version": policy_set.version, "policy_set": document(policy_set)}
+    policy = policy_set.policy(name)
     if policy is None:
         raise UnknownPolicyError(name)
-    return {"version": book.version, "policy": policy_document(policy)}
+    return {"version": policy_set.version, "policy": policy_document(policy)}
 
 
 async def _change(
@@ -190,8 +190,8 @@ async def _change(
     if_version = request.if_version
     match request:
         case Put():
-            book = await _read_policy_set(request.book, request.toml)
-            return await administration.replace(book, who=who, if_version=if_version)
+            policy_set = await _read_policy_set(request.policy_set, request.toml)
+            return await administration.replace(policy_set, who=who, if_version=if_version)
         case Patch(settings=settings):
             return await administration.patch(settings, who=who, if_version=if_version)
         case PutPolicy():
@@ -203,10 +203,10 @@ async def _change(
             return await administration.rollback(version, who=who, if_version=if_version)
 
 
-async def _read_policy_set(book: dict[str, Any] | None, toml: str | None) -> PolicySet:
+async def _read_policy_set(policy_set: dict[str, Any] | None, toml: str | None) -> PolicySet:
     """Parsed in a thread: there may be thousands of policies."""
-    if (book is None) == (toml is None):
-        raise PolicyError("book", "expected either book or toml")
+    if (policy_set is None) == (toml is None):
+        raise PolicyError("policy_set", "expected either policy_set or toml")
     if toml is not None:
         return await asyncio.to_thread(parse_policy_set, toml)
-    return await asyncio.to_thread(policy_set_from, book)
+    return await asyncio.to_thread(policy_set_from, policy_set)

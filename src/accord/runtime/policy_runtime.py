@@ -98,7 +98,7 @@ class PolicyRuntime:
         self._admission = admission
         self._store = PolicyStore(None if data is None else OsDisk(data / POLICIES))
         try:
-            book = load_initial_policies(self._store, file)
+            policy_set = load_initial_policies(self._store, file)
             around = PolicyHost(
                 apply=self._apply,
                 open_=self._open,
@@ -106,7 +106,7 @@ class PolicyRuntime:
                 resources=self._resources,
                 node=name,
             )
-            self.admin = PolicyAdmin(book, self._store, around)
+            self.admin = PolicyAdmin(policy_set, self._store, around)
         except BaseException:
             self._store.close()
             raise
@@ -126,7 +126,7 @@ class PolicyRuntime:
             journal=None if data is None else data / EVENTS,
         )
         self.monitor = Monitor(self, broker.router.channels, ledger, now_ms=clock.now_ms())
-        self._apply(book, self.admin.policies)
+        self._apply(policy_set, self.admin.policies)
         self._replies: set[asyncio.Task[None]] = set()
         self._sampling = asyncio.create_task(self._sample_loop())
 
@@ -137,7 +137,7 @@ class PolicyRuntime:
             try:
                 await each.close()
             except Exception as error:  # fault isolation: the others are closed, too
-                self._isolation.failed("closing a part of the node failed", error)
+                self._isolation.failed("closing a component failed", error)
         self._drain_ledger(self._clock.now_ms())
 
     def turn(self) -> None:
@@ -151,7 +151,7 @@ class PolicyRuntime:
                 try:
                     self._on_request(request)
                 except Exception as error:  # fault isolation: the others are answered
-                    self._isolation.failed("a request could not be answered", error)
+                    self._isolation.failed("request failed", error)
                     self._refuse(request, "the node failed to answer; see its log")
         self.queries.turn()
         if hub.ledger.is_due():
@@ -186,7 +186,7 @@ class PolicyRuntime:
         try:
             self.monitor.store.drain(now_ms=now_ms)
         except Exception as error:  # fault isolation: the node continues
-            self._isolation.failed("the ledger could not be put away", error)
+            self._isolation.failed("ledger write failed", error)
 
     def _handle_channels(self, request: NodeRequest) -> bytes:
         return answer_channels(
@@ -206,15 +206,15 @@ class PolicyRuntime:
             yield _reading(session)
 
     def management(self) -> Management:
-        book = self.admin.policy_set
+        policy_set = self.admin.policy_set
         return Management(
-            strategy=book.strategy,
-            is_shaping=book.shaping,
-            bandwidth_bps=book.bandwidth_bps,
-            client_bandwidth_bps=book.client_bandwidth_bps,
-            limited_clients=len(book.limits),
-            policies=len(book.policies),
-            version=book.version,
+            strategy=policy_set.strategy,
+            is_shaping=policy_set.shaping,
+            bandwidth_bps=policy_set.bandwidth_bps,
+            client_bandwidth_bps=policy_set.client_bandwidth_bps,
+            limited_clients=len(policy_set.limits),
+            policies=len(policy_set.policies),
+            version=policy_set.version,
         )
 
     async def waiting(self, number: int) -> list[Waiting]:
@@ -222,17 +222,17 @@ class PolicyRuntime:
 
     # Callbacks of `PolicyHost`.
 
-    def _apply(self, book: PolicySet, policies: Policies) -> None:
+    def _apply(self, policy_set: PolicySet, policies: Policies) -> None:
         old = self._broker.router.policies
         for session in self._broker.sessions.values():
             session.entity.holding = policies.translate(old, session.entity.holding)
-        self._broker.switch(book, policies)
-        limits = (book.bandwidth_bps, book.client_bandwidth_bps, book.limits)
+        self._broker.switch(policy_set, policies)
+        limits = (policy_set.bandwidth_bps, policy_set.client_bandwidth_bps, policy_set.limits)
         if limits != self._limits:
             self._limits = limits
-            clients = {limit.client: limit.bandwidth_bps for limit in book.limits}
+            clients = {limit.client: limit.bandwidth_bps for limit in policy_set.limits}
             self._server.set_limits(
-                book.bandwidth_bps or 0, book.client_bandwidth_bps or 0, clients
+                policy_set.bandwidth_bps or 0, policy_set.client_bandwidth_bps or 0, clients
             )
         self._server.due()
 
@@ -271,7 +271,7 @@ class PolicyRuntime:
                 await self._expire()
                 await self._reorder_predicates()
             except Exception as error:  # otherwise measuring and expiry would end for good
-                log.failure("looking at the node failed", error)
+                log.failure("node sampling failed", error)
 
     async def _update_holding(self) -> None:
         """Update which policies hold, by their conditions on resources."""

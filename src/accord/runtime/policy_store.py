@@ -108,7 +108,7 @@ class PolicyStore:
 
     def skip(self, number: int, problem: str) -> None:
         """Skip a version from now on, because it is unusable."""
-        log.warning("version of policies passed over", version=number, problem=problem)
+        log.warning("policy version skipped", version=number, problem=problem)
         self._headers.pop(number, None)
 
     def read(self, number: int) -> str:
@@ -186,7 +186,7 @@ class PolicyStore:
                 if found and int(found[1]) < oldest:
                     self._disk.remove(name)
         except OSError as error:
-            log.warning("old version of policies stays", place=self.location, problem=str(error))
+            log.warning("old policy version not removed", place=self.location, problem=str(error))
 
 
 def _write(disk: Disk, number: int, data: bytes) -> None:

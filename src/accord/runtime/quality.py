@@ -302,7 +302,7 @@ class QualityService:
             unfinished.write_text(render_properties(list(self._defined.values())))
             unfinished.replace(self._file)
         except OSError as error:
-            log.warning("can't keep the properties", file=str(self._file), problem=str(error))
+            log.warning("can't write the properties", file=str(self._file), problem=str(error))
 
     def _announce_property(self, property_: Property) -> None:
         text = render_properties([property_])
@@ -333,7 +333,7 @@ class QualityService:
             found = [each for each in parse_properties(text) if each.name not in registry]
             self.quality.define(*found)
         except QualityError as error:
-            log.warning("a property can't be taken over", node=node, problem=str(error))
+            log.warning("property definition rejected", node=node, problem=str(error))
             return []
         return found
 

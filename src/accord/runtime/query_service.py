@@ -154,7 +154,7 @@ _PAGES_OF_ONE: Final = 2
 _PART: Final = 20
 _ROOM_TIMEOUT_MS: Final = 30_000
 _ROOM_POLL_S: Final = 0.05
-_GONE: Final = "who asked has gone"
+_GONE: Final = "the requesting client is gone"
 _QUERIES: Final = 100  # concurrent, of all clients
 _QUERIES_OF_ONE: Final = 4
 _POLL_S: Final = 0.01
@@ -380,7 +380,7 @@ class QueryService:
             return
         session = catch_up.session
         problem = f"the past of {catch_up.pattern} can't be read: {catch_up.problem}"
-        log.error("a subscription was ended", client=session.name, problem=problem)
+        log.error("subscription ended", client=session.name, problem=problem)
         self._broker.unsubscribe(session, catch_up.pattern)
         if isinstance(session.connection, ClientConnection):
             session.connection.end(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem, catch_up.pattern)
@@ -393,7 +393,7 @@ class QueryService:
         except PipelineError as error:
             end = _refusal(error)
         except Exception as error:
-            log.failure("a query failed", error, client=reply.request.client)
+            log.failure("query failed", error, client=reply.request.client)
             end = PageFailure(error="failed; the log of the node says why")
         self._end(reply, end)
 
@@ -460,7 +460,7 @@ class QueryService:
             if room is not None:
                 return session, *room
             await asyncio.sleep(_ROOM_POLL_S)
-        raise PipelineError("timeout", "what was sent before is not taken")
+        raise PipelineError("timeout", "the client does not accept more data")
 
     async def _parts(self, events: Sequence[QueryHit]) -> AsyncIterator[Sequence[QueryHit]]:
         """A few events at a time; others get their turn in between."""
@@ -487,7 +487,7 @@ def _read(body: bytes) -> Find | Next | Stop:
     try:
         return _DECODER.decode(body)
     except RecursionError:
-        raise query_problem("request", "expected fewer brackets in one another") from None
+        raise query_problem("request", "JSON is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         problem = decoding_problem(error, ("find", "next", "cancel"))
         raise query_problem(problem.place, problem.problem) from None

@@ -166,7 +166,7 @@ class SecondaryService:
             upwards.resume_publishers()
             self._server.due()
         for each in self.after:
-            self._isolation.run("what follows on the parents failed", each)
+            self._isolation.run("parent link follow-up failed", each)
 
     async def _leave(self) -> None:
         """Wait, with a timeout, until the active parent has all waiting events, then leave."""
@@ -202,7 +202,7 @@ class SecondaryService:
                 received_bytes=received.bytes,
                 lost=tier.lost,
             ),
-            unlinked=tuple(
+            links_down=tuple(
                 MissingLinkStatus(
                     address=each.address, node=each.node, problem=each.problem, remedy=each.remedy
                 )
@@ -210,7 +210,7 @@ class SecondaryService:
                 if each.problem
             ),
             tier=msgspec.structs.replace(tier, configured=len(self._options.neighbours)),
-            needs_widened=self.child.interests_aggregated(),
+            interests_aggregated=self.child.interests_aggregated(),
         )
 
     def links(self) -> tuple[LinkConnectionStatus, ...]:

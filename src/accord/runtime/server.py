@@ -226,7 +226,7 @@ class Server:
         try:
             return self._on_turn is not None and self._on_turn()
         except Exception as error:  # fault isolation: the turn continues
-            self._isolation.failed("a turn failed", error)
+            self._isolation.failed("event loop turn failed", error)
             return True
 
     def _flush(self) -> None:
@@ -257,7 +257,7 @@ class Server:
 
     def failed(self, protocol: MqttProtocol, error: Exception) -> None:
         """Abort a connection that could not be served; its client has to reconnect."""
-        self._isolation.failed("a client could not be served", error, client=protocol.client_id)
+        self._isolation.failed("client handling failed", error, client=protocol.client_id)
         protocol.abort()
 
     def _work(self) -> None:
@@ -273,7 +273,7 @@ class Server:
             try:
                 task.run()
             except Exception as error:
-                log.failure("a task failed", error)
+                log.failure("task failed", error)
             now_ns = time.perf_counter_ns()
             task.record_cost((now_ns - before_ns) // 1000)
         self.due()
@@ -299,7 +299,11 @@ class Server:
             rights, user = await self._login(connection)
         except BusyError as error:
             is_busy = True
-            log.warning("a login was refused", client=connection.client_id, problem=str(error))
+            log.warning(
+                "login rejected: verification queue full",
+                client=connection.client_id,
+                problem=str(error),
+            )
         connection.admit(rights, now_ms=self.clock.now_ms(), user=user, is_busy=is_busy)
         self.due()
 
@@ -417,7 +421,7 @@ class MqttProtocol(asyncio.Protocol):
             was_refused = not connection.connected_ms and connection.reason != LOST
             say = log.warning if was_refused or ":" in connection.reason else log.debug
             say(
-                "a client was refused" if was_refused else "a connection ended",
+                "client refused" if was_refused else "connection closed",
                 client=connection.client_id,
                 user=connection.user or connection.claimed_user,
                 address=connection.address,

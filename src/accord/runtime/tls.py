@@ -110,8 +110,8 @@ def _try_out(context: ssl.SSLContext, files: TlsFiles) -> None:
     except ssl.SSLCertVerificationError as error:
         raise TlsError(files.certificate, error.verify_message) from None
     except ssl.SSLError as error:
-        raise TlsError(files.certificate, f"is of no use ({error.reason or error})") from None
-    raise TlsError(files.certificate, "is of no use: a handshake with it does not end")
+        raise TlsError(files.certificate, f"is not usable ({error.reason or error})") from None
+    raise TlsError(files.certificate, "is not usable: a TLS handshake with it does not complete")
 
 
 def _has_shaken_hands(side: ssl.SSLObject) -> bool:

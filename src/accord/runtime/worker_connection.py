@@ -50,15 +50,15 @@ class WorkerConnection(asyncio.SubprocessProtocol):
                 start_new_session=True,  # Ctrl-C goes to the node, which then stops it
             )
         except OSError as error:
-            raise WorkerDiedError(f"no worker process could be started: {error}") from None
+            raise WorkerDiedError(f"can't start a worker process: {error}") from None
         try:
             async with asyncio.timeout(START_LIMIT_S):
                 if not isinstance(await line.next(), Ready):
-                    raise WorkerDiedError("a worker process did not start as expected")
+                    raise WorkerDiedError("worker process failed to start")
         except BaseException as error:
             await line.end()
             if isinstance(error, TimeoutError):
-                raise WorkerDiedError("a worker process did not get ready") from None
+                raise WorkerDiedError("worker process not ready in time") from None
             raise
         return line
 
@@ -73,7 +73,7 @@ class WorkerConnection(asyncio.SubprocessProtocol):
     def send(self, work: Work) -> None:
         pipe = cast(asyncio.WriteTransport | None, self._process().get_pipe_transport(_STDIN))
         if pipe is None:
-            raise WorkerDiedError("a worker process ended while it had nothing to do")
+            raise WorkerDiedError("idle worker process exited")
         pipe.write(frame(work))
 
     async def next(self) -> Reply:
@@ -98,9 +98,9 @@ class WorkerConnection(asyncio.SubprocessProtocol):
         await self.end()
         code = self._process().get_returncode()
         if code is None or code >= 0:
-            return f"a worker process ended with code {code}"
+            return f"worker process exited with code {code}"
         name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
-        return f"a worker process was ended by {name}"
+        return f"worker process killed by {name}"
 
     def _kill(self) -> None:
         """Kill the process group, including what a plug-in started."""

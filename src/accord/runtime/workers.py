@@ -170,7 +170,7 @@ def _notify(job: WorkerJob, outcome: JobOutcome, spent_us: int) -> None:
     try:
         job.done(outcome, spent_us)
     except Exception as error:
-        log.failure("what a worker found could not be used", error)
+        log.failure("worker result not usable", error)
 
 
 class _Finished(NamedTuple):
@@ -218,7 +218,7 @@ class _Worker:
             failure = JobFailure("died", str(error))
             if isinstance(error, TimeoutError):
                 failure = JobFailure("too long", f"not done in {self._time_limit_s(work):g} s")
-            log.warning("a worker process was replaced", reason=failure.reason, kind=failure.kind)
+            log.warning("worker process replaced", reason=failure.reason, kind=failure.kind)
             return _Finished(_partial_values(work, noted) or failure, spent_us, failure.kind)
         except BaseException:
             await self.end()
@@ -244,7 +244,7 @@ def _outcome(reply: Reply, noted: Values) -> _Finished:
         return _Finished(noted, reply.spent_us, "done")
     if isinstance(reply, Failed):
         return _Finished(JobFailure("failed", reply.problem), reply.spent_us, "failed")
-    raise WorkerDiedError("a worker process answered what nobody asked")
+    raise WorkerDiedError("unexpected reply from a worker process")
 
 
 def _partial_values(work: Work, noted: Values) -> Values | None:

@@ -8,10 +8,10 @@ from accord.core.policy.preferences import NO_SHAPING
 from accord.shaping.registry import names
 
 
-def check_shapers(book: PolicySet) -> None:
+def check_shapers(policy_set: PolicySet) -> None:
     """Raises PolicyError for the first policy that names an unknown shaper."""
     known = (NO_SHAPING, *names())
-    for policy in book.policies:
+    for policy in policy_set.policies:
         name = (policy.resolved_preferences.shaping or NO_SHAPING).partition(":")[0].strip()
         if name not in known:
             place = f'policy "{policy.name}", preferences.shaping'

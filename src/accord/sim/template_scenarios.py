@@ -25,14 +25,14 @@ _LOSSES: Final = (0.0, 0.1, 0.4, 1.0)  # link losses in a long run, as fractions
 # Timeouts of channels that wait for members: longer than anything in these scenarios lasts.
 WAITING: Final[tuple[Mapping[str, str], ...]] = (
     {},
-    {"laggards": "wait"},
-    {"laggards": "wait", "patience_ms": "30000"},
-    {"patience_ms": "30000"},
-    {"patience_ms": "80000"},
+    {"slow_members": "wait"},
+    {"slow_members": "wait", "stall_timeout_ms": "30000"},
+    {"stall_timeout_ms": "30000"},
+    {"stall_timeout_ms": "80000"},
 )
 # The same for long runs. Half of it, the time that members wait for a position, exceeds the time to
 # detect a failed node (three pings of `slowness` seconds) and to continue without it.
-PATIENT: Final[Mapping[str, str]] = {"patience_ms": "180000"}
+PATIENT: Final[Mapping[str, str]] = {"stall_timeout_ms": "180000"}
 
 
 class TemplateScenario(Struct, frozen=True, kw_only=True):

@@ -73,7 +73,7 @@ def test_blanks() -> None:
         ("[1, 50]", "[1]", "capabilities.rate.range: expected [lower, upper]"),
         ("[capabilities.trust]", "[capabilities.rate]", "not TOML"),
         ("[capabilities.trust]", "[capabilities.order]", "{{trust}}: expected one of rate, order"),
-        ("{ slope = 0.5 }", "[" * 5_000, "expected fewer brackets"),
+        ("{ slope = 0.5 }", "[" * 5_000, "nested too deeply"),
         ("slope", "slop", "capabilities.rate.cost: expected base, slope"),
     ],
 )

@@ -29,11 +29,11 @@ def verdicts(found: list[Aim]) -> dict[tuple[str, str], str]:
 
 def test_cpu() -> None:
     half = cpu.Half(unloaded=figures(0.002))
-    half.loaded["first come"] = cpu.Loaded(figures(2.0), figures(2.0), [1.0])
+    half.loaded["fifo"] = cpu.Loaded(figures(2.0), figures(2.0), [1.0])
     half.loaded["strict"] = cpu.Loaded(figures(0.0035), figures(3.0), [1.0])
     half.loaded["weighted fair"] = cpu.Loaded(figures(0.05, delivered=98), figures(3.0), [1.0])
     found = verdicts(aims(half, None))
-    lower = "important p95 ≥ 50 × lower than first come"
+    lower = "important p95 ≥ 50 × lower than fifo"
     assert found[("CPU, strict", "important ≥ 99% delivered")] == "met"
     assert found[("CPU, strict", "important p95 ≤ 2 × unloaded")] == "met"
     assert found[("CPU, strict", lower)] == "met"
@@ -45,7 +45,7 @@ def test_cpu() -> None:
 
 def test_bandwidth() -> None:
     half = bandwidth.Half()
-    half.parts["first come"] = part(120.0)
+    half.parts["fifo"] = part(120.0)
     half.parts["strict"] = part(2.0)
     half.parts["weighted fair"] = part(4.0, used=30_000)
     half.saturated = part(20.0)
@@ -56,7 +56,7 @@ def test_bandwidth() -> None:
     assert found[("bandwidth, strict", "link use ≥ 95%")] == "met"
     assert found[("bandwidth, weighted fair", transmissions)] == "missed"
     assert found[("bandwidth, weighted fair", "link use ≥ 95%")] == "missed"
-    lower = "important p95 ≥ 50 × lower than first come"
+    lower = "important p95 ≥ 50 × lower than fifo"
     assert found[("bandwidth, strict", lower)] == "met"
     assert found[("bandwidth, weighted fair", lower)] == "missed"
     share = "normal gets its share of 20%, within 5% of it"
@@ -66,9 +66,9 @@ def test_bandwidth() -> None:
 
 def test_a_trial_that_is_too_short_does_not_tell_how_old_a_queue_gets() -> None:
     half = bandwidth.Half()
-    half.parts["first come"] = part(40.0, seconds=50.0)
+    half.parts["fifo"] = part(40.0, seconds=50.0)
     half.parts["strict"] = part(2.0, seconds=50.0)
-    lower = "important p95 ≥ 50 × lower than first come"
+    lower = "important p95 ≥ 50 × lower than fifo"
     assert verdicts(aims(None, half))[("bandwidth, strict", lower)] == "can't tell"
 
 

@@ -47,7 +47,7 @@ def test_json_has_it_all(url: str) -> None:
 
 
 def test_what_a_subscription_would_need(url: str) -> None:
-    text = lines(run(url, "admission", "ask", "stock", "--where", "price > 2"))
+    text = lines(run(url, "admission", "check", "stock", "--where", "price > 2"))
     assert text[0] == "stock WHERE price > 2 would be admitted"
     assert "events/s, by what intersects it 18 31" in text
     assert "events/s, as in the paper 18 any number" in text
@@ -55,19 +55,19 @@ def test_what_a_subscription_would_need(url: str) -> None:
 
 
 def test_a_secondary_node_does_not_know_what_others_advertise() -> None:
-    known = "what other nodes advertise only the parents of this node know"
+    known = "only the parents of this node know the advertisements of other nodes"
     with serving(None, admission=FakeAdmission(is_secondary=True)) as url:
         shown = lines(run(url, "admission", width=160))
-        asked = lines(run(url, "admission", "ask", "stock", width=160))
+        asked = lines(run(url, "admission", "check", "stock", width=160))
     assert shown[-1] == known
     assert asked[-1] == f"rates are of what is advertised at denver: {known}"
 
 
 def test_what_would_be_refused_is_an_exit_code(url: str) -> None:
-    refused = run(url, "admission", "ask", "stock", "--client", "bob")
+    refused = run(url, "admission", "check", "stock", "--client", "bob")
     assert refused.exit_code == 1
     assert "would be refused: node denver lacks memory: 1 MB asked, 2 KB free" in refused.output
-    shown = run(url, "admission", "ask", "stock", "--client", "bob", "--json")
+    shown = run(url, "admission", "check", "stock", "--client", "bob", "--json")
     assert shown.exit_code == 1
     assert json.loads(shown.stdout)["state"] == "refused"
 
@@ -75,9 +75,9 @@ def test_what_would_be_refused_is_an_exit_code(url: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["ask", "a/#/b"], "FILTER"),
-        (["ask", "a", "--where", "price >"], "where"),
-        (["--json", "ask", "a"], "after ask"),
+        (["check", "a/#/b"], "FILTER"),
+        (["check", "a", "--where", "price >"], "where"),
+        (["--json", "check", "a"], "after check"),
     ],
 )
 def test_mistakes_are_said(url: str, arguments: list[str], problem: str) -> None:
@@ -89,10 +89,10 @@ def test_mistakes_are_said(url: str, arguments: list[str], problem: str) -> None
 def test_where_it_is_off_it_says_how_to_switch_it_on() -> None:
     with serving(None, admission=FakeAdmission("off")) as url:
         result = run(url, "admission")
-        assert "admission is off: every subscription is taken" in result.output
+        assert "admission is off: every subscription is accepted" in result.output
         assert '"enforce" under [admission]' in " ".join(result.output.split())
-        asked = run(url, "admission", "ask", "stock")
-        assert "taken: admission is off at denver" in asked.output
+        asked = run(url, "admission", "check", "stock")
+        assert "accepted: admission is off at denver" in asked.output
 
 
 def test_an_old_node_is_told_apart() -> None:

@@ -94,7 +94,10 @@ def test_mistakes(site: Site) -> None:
     ("arguments", "problem"),
     [
         (("--option", "hops=3"), "options.hops: the template has no such option, expected one of"),
-        (("--option", "laggards=wait"), "options.laggards: the template has no such option"),
+        (
+            ("--option", "slow_members=wait"),
+            "slow_members: the template has no such option",
+        ),
         (("--option", "datagram=true"), "did you mean datagrams?"),
         (("--option", "datagrams=perhaps"), "expected true or false, got 'perhaps'"),
         (("--option", "datagrams=true", "--template", "local"), "options.datagrams: the template"),

@@ -70,8 +70,8 @@ class TestScreen:
             ),
             TransportStatus(channels=("log/#",), transport="tcp"),
         )
-        heard = shown(replace(five_cities(), carry=rules))
-        assert part(heard, "channels carried by copies kept on tcp")[:2] == [
+        heard = shown(replace(five_cities(), transports=rules))
+        assert part(heard, "channels transport copies kept on tcp")[:2] == [
             "video/#, audio multicast 1,200 3, which must not be lost",
             "log/# tcp 0 –",
         ]
@@ -82,7 +82,7 @@ class TestScreen:
             "seattle 5 of 6 nodes reachable · 4 of 5 links up · 2 flows, 2 lacking something",
             "no link with 10.0.0.9:7400: connection refused; see whether a node listens there",
         ]
-        assert part(heard, "node state needs takes")[:6] == [
+        assert part(heard, "node state interests delay")[:6] == [
             "denver reachable – 120 µs",
             "losangeles reachable – –",
             "orlando reachable 1 –",
@@ -90,7 +90,7 @@ class TestScreen:
             "tampa unreachable – –",
             "washington reachable 2 –",
         ]
-        assert part(heard, "link state there back loss up lately")[:5] == [
+        assert part(heard, "link state forward reverse loss availability")[:5] == [
             "denver – orlando up 50 ms 50 ms 0.0 % 100.0 %",
             "denver – seattle up 31 ms 30 ms 0.0 % 100.0 %",
             "denver – washington down – 45 ms 0.0 % 100.0 %",
@@ -102,14 +102,14 @@ class TestScreen:
             "uav/# within 200 ms, 2 paths by 1 of 2 flows 1,000 99.6 % seattle",
         ]
         required, state = "within 200 ms, 2 paths", "in use, 1 of 2 paths"
-        assert part(heard, "from to requires route takes state")[:2] == [
+        assert part(heard, "from to requires route delay state")[:2] == [
             f"seattle washington {required} seattle → losangeles → washington 100 ms {state}",
             f"seattle orlando {required} seattle → denver → orlando 80 ms {state}",
         ]
         assert part(heard, "at from channel delivered late in time") == [
             "washington seattle uav/imagery 1,000 4 99.6 %",
             "orlando seattle chat 7 – 100 %",
-            "at this node: 3 sent again; copies lost: 2 no route, 1 deadline passed",
+            "at this node: 3 retransmitted; copies lost: 2 no route, 1 deadline passed",
         ]
 
     def test_a_node_that_nobody_has_linked_with_yet(self) -> None:
@@ -120,13 +120,13 @@ class TestScreen:
             flows=(),
             arrivals=(),
             carried=TransitCounts(),
-            unlinked=(),
+            links_down=(),
             problem="two nodes are called seattle\x1b[2J",
         )
         assert shown(alone) == [
             "seattle 1 of 1 node reachable · 0 of 0 links up",
             r"two nodes are called seattle\x1b[2J",
-            "node state needs takes",
+            "node state interests delay",
             "seattle this node – –",
         ]
 
@@ -139,10 +139,12 @@ class TestScreen:
             attempts=12,
             since_s=75,
         )
-        heard = shown(replace(five_cities(), unlinked=(), refused=(refused,), needs_widened=2_600))
+        heard = shown(
+            replace(five_cities(), links_down=(), refused=(refused,), interests_aggregated=2_600)
+        )
         assert " ".join(heard[1:5]).startswith(
-            "needs widened: 2,600 filters of clients here take too much room to be told one by "
-            "one, so more comes from other nodes than they want "
+            "interests aggregated: 2,600 filters of clients here exceed the announcement budget, "
+            "so other nodes send more events than they want "
             "refused denver at 10.0.0.7 (12 times in 75 s): another node denver is linked with "
             "seattle, and alive; give each node a name of its own"
         )
@@ -157,15 +159,15 @@ class TestScreen:
     def test_routes(self) -> None:
         routes = (
             route("a", "b", "c", delay_us=500),
-            route("a", "c", delay_us=30_000, state="asked for"),
+            route("a", "c", delay_us=30_000, state="setting up"),
         )
         status = replace(
             five_cities(), flows=(flow("a", "c", *routes), flow("a", "d", max_delay_us=0))
         )
-        text = part(shown(status), "from to requires route takes state")
+        text = part(shown(status), "from to requires route delay state")
         assert text[:3] == [
             "a c within 200 ms, 2 paths a → b → c 500 µs in use, 1 of 2 paths",
-            "a → c 30 ms asked for",
+            "a → c 30 ms setting up",
             "a d 2 paths – – no route",
         ]
 
@@ -225,12 +227,12 @@ class TestTrace:
         assert heard == [
             f"uav/imagery from seattle to washington, {state}",
             "route 1, in use: 100 ms of 200 ms, 100 ms to spare",
-            "hop link node so far may wait loss",
+            "hop link node so far slack loss",
             "seattle → losangeles 40 ms – 40 ms 50 ms 0.0 %",
             "losangeles → washington 60 ms – 100 ms 50 ms 0.0 %",
             f"uav/imagery from seattle to orlando, {state}",
             "route 1, in use: 80.1 ms of 200 ms, 120 ms to spare",
-            "hop link node so far may wait loss",
+            "hop link node so far slack loss",
             "seattle → denver 30 ms 120 µs 30.1 ms 59.9 ms 0.0 %",
             "denver → orlando 50 ms – 80.1 ms 59.9 ms 0.0 %",
         ]
@@ -244,7 +246,7 @@ class TestTrace:
         first, second = map(json.loads, heard.stdout.splitlines())
         assert [each["destination"] for each in (first, second)] == ["washington", "orlando"]
         assert first["routes"][0]["margin_us"] == 100_000
-        assert sum(hop["may_wait_us"] for hop in first["routes"][0]["hops"]) == 100_000
+        assert sum(hop["slack_us"] for hop in first["routes"][0]["hops"]) == 100_000
 
     def test_nothing_to_walk(self, url: str) -> None:
         assert lines(run(url, "net", "trace", "chat")) == [
@@ -288,10 +290,10 @@ class TestTrace:
         assert trace.lacks == "too slow"
         (found,) = trace.routes
         assert [hop.is_up for hop in found.hops] == [True, False]
-        assert (found.takes_us, found.margin_us) == (30_120, 19_880)
+        assert (found.delay_us, found.margin_us) == (30_120, 19_880)
         tight = traces(replace(status, flows=(replace(slow, max_delay_us=10_000),)), "uav/imagery")
         assert tight[0].routes[0].margin_us == -20_120
-        assert {hop.may_wait_us for hop in tight[0].routes[0].hops} == {0}
+        assert {hop.slack_us for hop in tight[0].routes[0].hops} == {0}
 
     def test_any_time_will_do(self) -> None:
         status = replace(
@@ -299,7 +301,7 @@ class TestTrace:
         )
         (trace,) = traces(status, "uav/imagery")
         assert trace.routes[0].margin_us is None
-        assert trace.routes[0].hops[0].may_wait_us is None
+        assert trace.routes[0].hops[0].slack_us is None
 
     def test_flows_that_do_not_name_all_they_carry(self) -> None:
         status = FakeNet().status()
@@ -355,5 +357,5 @@ def test_watching_on_a_terminal() -> None:
     command = [*ACCORD, "net", "--watch", "--every", "20ms"]
     reachable = "5 of 6 nodes reachable"
     before, after = watch(command, serving(FakeNet()), reachable, lines=40, columns=120)
-    assert "in time lately" in before
+    assert "in time recently" in before
     assert reachable in after

@@ -168,7 +168,7 @@ class TestChanging:
         assert affected[0] == "1 of 1 open publisher, subscription or query would be affected"
         assert affected[-1].startswith("desk-1 subscribe patrol/report importance 6 → 5")
         assert site.book.version == 0
-        assert run("apply", str(EXAMPLE)).stdout == "version 1 counts now\n"
+        assert run("apply", str(EXAMPLE)).stdout == "version 1 is active\n"
         assert site.book.policies == parse_policy_set(EXAMPLE.read_text()).policies
         heard = run("apply", "-", "--if-version", "0", stdin="strategy = 'strict'")
         assert heard.exit_code == 2
@@ -185,7 +185,7 @@ class TestChanging:
         assert site.book.version == 1
         file = tmp_path / "a.json"
         file.write_text('{"name": "A", "importance": 7}')
-        assert run("put", str(file)).stdout == "version 2 counts now\n"
+        assert run("put", str(file)).stdout == "version 2 is active\n"
         assert site.book.policies[1].importance == 7
 
     def test_parts_of_a_policy(self, run: Run, site: Site) -> None:
@@ -255,9 +255,9 @@ class TestChanging:
 
     def test_strategy_and_shaping(self, run: Run, site: Site) -> None:
         assert run("strategy").stdout == "weighted fair\n"
-        assert run("strategy", "strict").stdout == "version 1 counts now\n"
+        assert run("strategy", "strict").stdout == "version 1 is active\n"
         assert run("strategy").stdout == "strict\n"
-        assert run("shaping", "off").stdout == "version 2 counts now\n"
+        assert run("shaping", "off").stdout == "version 2 is active\n"
         assert (run("shaping").stdout, site.book.shaping) == ("off\n", False)
 
     def test_limits(self, run: Run, site: Site) -> None:
@@ -288,7 +288,7 @@ class TestChanging:
         heard = lines(run("history"))
         assert heard[-2].endswith("HTTP from 127.0.0.1 strategy = laxity")
         assert json.loads(run("history", "--json").stdout)[0]["version"] == 2
-        assert run("rollback", "1").stdout == "version 3 counts now\n"
+        assert run("rollback", "1").stdout == "version 3 is active\n"
         assert site.book.strategy == "strict"
 
 

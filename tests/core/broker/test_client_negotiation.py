@@ -150,7 +150,7 @@ def test_who_subscribes_to_states_hears_how_they_stand() -> None:
         ('{"rate": 5, "publishers": 99}', "publishers: expected 1 to 16"),
         ('{"rate": 5, "id": 5}', "expect.id: expected at most 200 printable"),
         ('{"rate": 5, "id": "' + "x" * 300 + '"}', "expect.id: expected at most 200"),
-        ('{"rate": ' + "[" * 10_000, "expect: expected"),
+        ('{"rate": ' + "[" * 10_000, "expect: JSON is nested"),
         ('{"rate": 1' + "0" * 400 + "}", "expect"),
     ],
 )

@@ -729,7 +729,7 @@ def test_costly_conditions_do_not_hold_up_a_subscription() -> None:
 
 
 @pytest.mark.parametrize("qos", [0, 1])
-@pytest.mark.parametrize("strategy", ["strict", "weighted fair", "first come"])
+@pytest.mark.parametrize("strategy", ["strict", "weighted fair", "fifo"])
 def test_order_is_kept_in_a_channel_whose_events_change_in_size(qos: int, strategy: str) -> None:
     table = Table()
     decide(table, f'strategy = "{strategy}"')

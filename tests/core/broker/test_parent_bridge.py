@@ -155,7 +155,7 @@ def heard(peer: Peer) -> list[str]:
 
 def test_who_subscribes_gets_the_past_of_others_then_what_is_live() -> None:
     x = Secondary()
-    ada = x.table.join("ada").subscribe("$accord/past").subscribe("chat/+")
+    ada = x.table.join("ada").subscribe("$accord/history").subscribe("chat/+")
     x.run(1)
     x.publish_at_parent()
     x.run(3)
@@ -170,7 +170,7 @@ def test_who_subscribes_gets_the_past_of_others_then_what_is_live() -> None:
 
 def test_what_is_not_persistent_is_live_at_once() -> None:
     x = Secondary()
-    ada = x.table.join("ada").subscribe("$accord/past")
+    ada = x.table.join("ada").subscribe("$accord/history")
     ada.subscribe("other/#", "$share/all/chat/#", "$SYS/#")
     x.run(3)
     assert heard(ada) == []

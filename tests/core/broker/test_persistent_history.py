@@ -310,10 +310,10 @@ def test_a_node_that_can_not_be_reached_is_told_of_and_caught_up_with() -> None:
     world.cut_off()
     world.settle(20_000)
     ledger = world.sites["b"].hub.ledger
-    ada = world.join("b", "ada").subscribe("$accord/past", "chat/#", qos=1)
+    ada = world.join("b", "ada").subscribe("$accord/history", "chat/#", qos=1)
     world.settle(5_000)
     told = read(ada)
-    forms = [json.loads(each.payload) for each in told if each.topic == "$accord/past"]
+    forms = [json.loads(each.payload) for each in told if each.topic == "$accord/history"]
     assert forms == [
         {"filter": "chat/#", "state": "missing", "node": "a", "why": "can't be reached"},
         {"filter": "chat/#", "state": "live", "missing": ["a"]},

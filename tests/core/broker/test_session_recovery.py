@@ -316,6 +316,17 @@ def test_what_the_log_says_twice_or_without_a_session_does_no_harm() -> None:
     assert described(after.broker) == described(table.broker)
 
 
+def test_a_former_channel_of_notices_is_the_present_one() -> None:
+    table = Table(is_durable=True)
+    table.join("ada", expiry_s=60).subscribe("a").drop()
+    former = session_records.Subscribed("ada", "$accord/past", 1, False, False, 0, "", "")
+    after, _ = table.after_crash([*table.log, encode_record(former)])
+    assert list(after.session("ada").subscriptions) == ["a", "$accord/history"]
+    left = session_records.Unsubscribed("ada", "$accord/past")
+    after, _ = table.after_crash([*table.log, encode_record(former), encode_record(left)])
+    assert list(after.session("ada").subscriptions) == ["a"]
+
+
 def test_damage_is_told_and_the_rest_is_used() -> None:
     table = Table(is_durable=True)
     table.join("ada", expiry_s=60).subscribe("a", qos=1)

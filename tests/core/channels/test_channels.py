@@ -236,10 +236,13 @@ def test_who_does_not_get_on_is_waited_for_as_a_channel_says() -> None:
     node = a_node("a", "reliable")
     assert node.stall_timeout_us("uav/imagery") == 60_000_000
     assert node.stall_timeout_us("sea") == 0
-    for options, patience_us in (({"patience_ms": "5"}, 5_000), ({"laggards": "wait"}, NEVER_US)):
+    for options, timeout_us in (
+        ({"stall_timeout_ms": "5"}, 5_000),
+        ({"slow_members": "wait"}, NEVER_US),
+    ):
         definition = ChannelDefinition(name="uav/#", template="reliable", options=options)
         assert node.overlay.directory.create(definition, replace=True) is None
-        assert node.stall_timeout_us("uav/imagery") == patience_us
+        assert node.stall_timeout_us("uav/imagery") == timeout_us
 
 
 def test_what_is_said_of_no_channel_at_all_is_nothing() -> None:

@@ -22,9 +22,9 @@ def problem(template: str, **options: str) -> tuple[str, str] | None:
         ("routed", "datagrams", "false"),
         ("single_source", "spanner", "1"),
         ("unreliable", "spanner", "1.5"),
-        ("reliable", "laggards", "wait"),
-        ("reliable", "patience_ms", "86400000"),
-        ("total_order", "laggards", "drop"),
+        ("reliable", "slow_members", "wait"),
+        ("reliable", "stall_timeout_ms", "86400000"),
+        ("total_order", "slow_members", "drop"),
         ("total_order", "spanner", "2"),
         *((template, "persistent", "7d") for template in SHIPPED),
     ],
@@ -36,20 +36,22 @@ def test_what_templates_take(template: str, name: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("template", "name", "text", "expected"),
     [
-        ("reliable", "laggards", "maybe", "expected drop or wait, got 'maybe'"),
-        ("reliable", "laggards", "Wait", "expected drop or wait, got 'Wait'"),
-        ("reliable", "patience_ms", "-5", "expected a whole number from 1 to 86,400,000"),
-        ("total_order", "patience_ms", "0", "expected a whole number from 1 to 86,400,000"),
-        ("total_order", "patience_ms", "abc", "expected a whole number"),
-        ("total_order", "patience_ms", "²", "expected a whole number"),
-        ("total_order", "patience_ms", "9" * 5_000, "expected a whole number"),
+        ("reliable", "slow_members", "maybe", "expected drop or wait, got 'maybe'"),
+        ("reliable", "slow_members", "Wait", "expected drop or wait, got 'Wait'"),
+        ("reliable", "stall_timeout_ms", "-5", "expected a whole number from 1 to 86,400,000"),
+        ("total_order", "stall_timeout_ms", "0", "expected a whole number from 1 to 86,400,000"),
+        ("total_order", "stall_timeout_ms", "abc", "expected a whole number"),
+        ("total_order", "stall_timeout_ms", "²", "expected a whole number"),
+        ("total_order", "stall_timeout_ms", "9" * 5_000, "expected a whole number"),
         ("single_source", "spanner", "0.5", "expected a number from 1 to 1,000, got '0.5'"),
         ("unreliable", "spanner", "nan", "expected a number"),
         ("unreliable", "spanner", "abc", "expected a number"),
         ("routed", "datagrams", "perhaps", "expected true or false, got 'perhaps'"),
-        ("routed", "laggards", "wait", "no such option, expected one of datagrams, persistent"),
+        ("reliable", "laggards", "wait", "no such option, renamed to slow_members"),
+        ("total_order", "patience_ms", "5", "no such option, renamed to stall_timeout_ms"),
+        ("routed", "slow_members", "wait", "no such option, expected one of datagrams, persistent"),
         ("local", "spanner", "2", "no such option, expected one of persistent"),
-        ("reliable", "lagards", "wait", "no such option, did you mean laggards?"),
+        ("reliable", "slow_member", "wait", "no such option, did you mean slow_members?"),
         ("local", "persistent", "often", "expected true, or how far"),
     ],
 )
@@ -71,10 +73,10 @@ def test_checks() -> None:
 
 def test_a_node_asks_those_that_it_has() -> None:
     channels = Channels(Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None))
-    wrong = ChannelDefinition("x", template="reliable", options={"laggards": "maybe"})
+    wrong = ChannelDefinition("x", template="reliable", options={"slow_members": "maybe"})
     assert channels.problem_with_options(wrong) == (
-        "laggards",
+        "slow_members",
         "expected drop or wait, got 'maybe'",
     )
-    elsewhere = ChannelDefinition("x", template="flooded", options={"laggards": "maybe"})
+    elsewhere = ChannelDefinition("x", template="flooded", options={"slow_members": "maybe"})
     assert channels.problem_with_options(elsewhere) is None

@@ -85,7 +85,7 @@ def test_another_key() -> None:
     ours, _ = refused(Ends(berlin=replace(BERLIN, key=SharedKey(b"another"))))
     assert (ours.reason, ours.problem) == (
         CloseReason.KEY,
-        "node athens has not the same shared key",
+        "shared key mismatch with node athens",
     )
     assert ours.remedy == "give both nodes the same shared key"
 
@@ -143,7 +143,7 @@ def test_a_certificate_for_the_node_s_name_is_as_good_as_a_key() -> None:
 
 def test_a_node_of_the_same_name() -> None:
     ours, theirs = refused(Ends(berlin=replace(BERLIN, node="athens")))
-    assert (ours.reason, ours.problem) == (CloseReason.SAME_NAME, "both nodes are called athens")
+    assert (ours.reason, ours.problem) == (CloseReason.SAME_NAME, "both nodes have the name athens")
     assert not theirs.is_routine
 
 

@@ -126,13 +126,13 @@ def test_garbage_ends_the_link_after_what_came_before() -> None:
     assert why(ends.listener) == CloseReason.GARBAGE
     ends.talk()
     assert ends.dialer.ended is not None
-    assert str(ends.dialer.ended).startswith("told by the other side: a message that can't be read")
+    assert str(ends.dialer.ended).startswith("reported by the peer: a message that can't be read")
 
 
 def test_what_must_not_come_after_the_handshake() -> None:
     wrong = {
         "a second handshake": frame(0, encode_link_message(Proof(bytes(32)))),
-        "a message between the pieces of another": frame(PART, b"x") + frame_of(DATA, [load(1)]),
+        "a message between the fragments of another": frame(PART, b"x") + frame_of(DATA, [load(1)]),
         "a message that can't be read": frame(PART, b"\xc1") + frame(LAST, b""),
     }
     for problem, data in wrong.items():
@@ -195,7 +195,7 @@ def test_an_idle_link_is_kept_alive_and_a_silent_one_ends() -> None:
     assert ends.listener.ended is not None
     assert (ends.listener.ended.reason, ends.listener.ended.problem) == (
         CloseReason.IDLE,
-        "nothing was heard for 15 s",
+        "nothing received for 15 s",
     )
 
 

@@ -279,16 +279,14 @@ def test_a_clock_beyond_all_bounds_is_told() -> None:
     registry = ChannelDirectory(StateStore("denver", 1))
     assert registry.create(msgspec.structs.replace(IMAGERY, created_us=2**53)) is None
     changed = msgspec.structs.replace(IMAGERY, paths=1)
-    assert registry.create(changed, replace=True) == (
-        "the clock of node 'denver' is beyond all bounds"
-    )
+    assert registry.create(changed, replace=True) == ("the clock of node 'denver' is out of range")
 
 
 def test_there_may_be_no_room_for_another() -> None:
     site = Site("denver", StateOptions(records_limit=1))
     assert site.registry.create(IMAGERY) is None
     assert site.registry.create(ChannelDefinition("b")) == (
-        "there is no room for another definition at node 'denver'"
+        "no space for another definition at node 'denver'"
     )
 
 

@@ -98,7 +98,7 @@ def test_a_number_is_that_of_one_route() -> None:
     node.on_establish("seattle", establish(path=("seattle", "denver", "orlando")), 0)
     ((_, answer),) = said(node)
     assert isinstance(answer, NotEstablished)
-    assert "another route" in answer.reason
+    assert "already in use" in answer.reason
     assert node.find_entry("seattle", "seattle", 1) is not None
 
 

@@ -154,7 +154,7 @@ class Hub:
     """A node with many neighbours, which only answer pings, after what their way takes."""
 
     def __init__(self, leaves: int, pings_per_s: float) -> None:
-        options = OverlayOptions(ping_us=S, hello_bytes_per_s=int(pings_per_s * PING_BYTES))
+        options = OverlayOptions(ping_us=S, ping_bytes_per_s=int(pings_per_s * PING_BYTES))
         self.overlay = Overlay("hub", 1, options, lambda: 0.5, lambda *_: None)
         self.rtts_us = {f"leaf{number:02}": (10 + 2 * number) * MS for number in range(leaves)}
         self.pings = dict.fromkeys(self.rtts_us, 0)

@@ -48,7 +48,7 @@ class TestNodesAndLinks:
         net.nodes["c"].add_interest("uav/#", ("", ""), None)
         net.run(lambda: bool(net.needs["a"]))
         status = net.status("a")
-        assert [(each.name, each.is_reachable, each.needs) for each in status.nodes] == [
+        assert [(each.name, each.is_reachable, each.interests) for each in status.nodes] == [
             ("a", True, 0),
             ("b", True, 0),
             ("c", True, 1),
@@ -262,7 +262,7 @@ def flow(*routes: RouteStatus, resiliency: float = 0.0, reached: float = 1.0) ->
 def test_what_lacks() -> None:
     quick = RouteStatus(path=("a", "b"), delay_us=10, state=IN_USE)
     slow = RouteStatus(path=("a", "b"), delay_us=11, state=IN_USE)
-    asked = RouteStatus(path=("a", "b"), delay_us=1, state="asked for")
+    asked = RouteStatus(path=("a", "b"), delay_us=1, state="setting up")
     assert shortfall(flow()) == "no route"
     assert shortfall(flow(asked)) == "no route yet"
     assert shortfall(flow(quick, slow)) == "too slow"

@@ -184,6 +184,7 @@ def test_mistakes_in_a_policy(policy: dict[str, object], place: str, problem: st
 @pytest.mark.parametrize(
     ("text", "place", "problem"),
     [
+        ('strategy = "first come"', "strategy", 'renamed to "fifo"'),
         ('strategy = "fair"', "strategy", 'expected one of "strict", "weighted fair"'),
         ("strategi = 1", "strategi", "unknown; did you mean strategy?"),
         ("shaping = 1", "shaping", "expected true or false, got 1"),

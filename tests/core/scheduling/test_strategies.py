@@ -42,7 +42,7 @@ def test_each_strategy_has_its_favourite() -> None:
         STRATEGY_NAMES[strategy]: Discipline(strategy).current.choose(active).bin
         for strategy in (STRICT, WEIGHTED_FAIR, LAXITY, FIFO)
     }
-    assert chosen == {"strict": 14, "weighted fair": 9, "laxity": 8, "first come": 8}
+    assert chosen == {"strict": 14, "weighted fair": 9, "laxity": 8, "fifo": 8}
 
 
 def test_a_small_one_does_not_wait_for_a_large_one_of_little_more_weight() -> None:

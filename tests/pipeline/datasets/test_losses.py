@@ -23,6 +23,9 @@ def test_causes_are_told_without_the_figures_of_single_events(spark: SparkSessio
         entry("refused", detail="speed: expected a number, got 'fast'", destination=""),
         entry("refused", detail="speed: expected a number, got 'slow'", destination=""),
         entry("late", detail=deadline_detail(5_000) + "; link down"),
+        entry("shed", detail="a member does not keep up", channel="earlier"),
+        entry("shed", detail="slow member", channel="earlier"),
+        entry("shed", detail="the past of a node can't be had: b is gone", channel="earlier"),
     )
     rows = losses(ledger).collect()
     found = {
@@ -36,8 +39,10 @@ def test_causes_are_told_without_the_figures_of_single_events(spark: SparkSessio
         ("shed", "queue full", "", ""): 1,
         ("refused", "speed: expected a number, got …", "", "uav/imagery"): 2,
         ("late", "link down", "", "uav/imagery"): 1,
+        ("shed", "slow member", "", "earlier"): 2,
+        ("shed", "history unavailable: b is gone", "", "earlier"): 1,
     }
     (expired,) = (row for row in rows if row["outcome"] == "expired")
-    assert (expired["clients"], expired["share"]) == (2, 4 / 14)
-    (full,) = (row for row in rows if row["outcome"] == "shed" and row["channel"])
+    assert (expired["clients"], expired["share"]) == (2, 4 / 17)
+    (full,) = (row for row in rows if row["cause"] == "queue full" and row["channel"])
     assert full["last"].timestamp() == at(500).timestamp()

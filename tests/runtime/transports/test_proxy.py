@@ -28,11 +28,11 @@ def test_what_is_one() -> None:
     ("answer", "problem"),
     [
         (b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", r"the proxy refuses \(HTTP 407\)"),
-        (b"HTTP/1.1\r\n\r\n", "answers no HTTP"),
-        (b"220 mail.example.org\r\n\r\n", "answers no HTTP"),
-        (bytes(20_000), "answers no HTTP"),
+        (b"HTTP/1.1\r\n\r\n", "does not speak HTTP"),
+        (b"220 mail.example.org\r\n\r\n", "does not speak HTTP"),
+        (bytes(20_000), "does not speak HTTP"),
         (b"HTTP/1.1 2", "closed the connection"),
-        (b"HTTP/1.1 200 OK\r\n\r\nand more", "what nobody asked for"),
+        (b"HTTP/1.1 200 OK\r\n\r\nand more", "sent unexpected data"),
     ],
 )
 def test_answers_that_are_no_connection(answer: bytes, problem: str) -> None:

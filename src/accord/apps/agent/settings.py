@@ -112,7 +112,7 @@ def _toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(_read(file))
     except RecursionError:
-        raise AgentError(str(file), "expected fewer brackets in one another") from None
+        raise AgentError(str(file), "TOML is nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
         raise AgentError(str(file), f"not TOML: {error}") from None
 

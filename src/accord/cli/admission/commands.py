@@ -45,8 +45,8 @@ def admission(
         open_console().print(draw_admission(status))
 
 
-@app.command("ask")
-def ask(  # noqa: PLR0913 (a parameter per option)
+@app.command("check")
+def check(  # noqa: PLR0913 (a parameter per option)
     channel: Annotated[
         str,
         typer.Argument(metavar="FILTER", help="A channel, or a filter.", show_default=False),

@@ -26,12 +26,12 @@ from accord.core.broker.suback_results import amount_text
 MAX_ROWS: Final = 60
 _DEEPEST: Final = 20
 _OFF: Final = (
-    "admission is off: every subscription is taken. To have those refused that can't be carried, "
-    'set mode = "enforce" under [admission] in accord.toml ("report" only notes them)'
+    "admission is off: every subscription is accepted. To refuse those that exceed the resources, "
+    'set mode = "enforce" under [admission] in accord.toml ("report" only reports them)'
 )
 
-_HERE: Final = "what other nodes advertise only the parents of this node know"
-_NOTHING: Final = "nothing is advertised, so no subscription needs anything"
+_HERE: Final = "only the parents of this node know the advertisements of other nodes"
+_NOTHING: Final = "nothing is advertised, so no subscription needs resources"
 
 
 def draw_admission(status: AdmissionStatus, *, rows: int = MAX_ROWS) -> Group:
@@ -85,9 +85,9 @@ def draw_need(need: DemandStatus) -> Group:
 def _verdict(need: DemandStatus) -> Text:
     what = safe(f"{need.channel} WHERE {need.where}" if need.where else need.channel)
     if need.mode == "off":
-        return Text.assemble((what, "bold"), f"  taken: admission is off at {safe(need.node)}")
+        return Text.assemble((what, "bold"), f"  accepted: admission is off at {safe(need.node)}")
     if need.state == "admitted":
-        share = "" if need.share >= 1 else f", by {100 * need.share:.0f} % of the nodes on its way"
+        share = "" if need.share >= 1 else f", by {100 * need.share:.0f} % of the nodes on its path"
         return Text.assemble((what, "bold"), "  ", ("would be admitted", "green"), share)
     problems = safe("; ".join(need.problems)) or "no answer in time"
     return Text.assemble((what, "bold"), "  ", ("would be refused", "red"), f": {problems}")
@@ -163,7 +163,7 @@ def _lately(lines: Sequence[RefusalStatus]) -> Table:
     table = Table("time", "client", "filter", "why")
     for line in lines:
         where = f" WHERE {line.where}" if line.where else ""
-        why = line.problem if line.is_binding else f"{line.problem} (taken all the same)"
+        why = line.problem if line.is_binding else f"{line.problem} (admitted anyway)"
         time = datetime.fromtimestamp(line.at_ms / 1_000).strftime("%H:%M:%S")
         table.add_row(time, line.client, line.filter + where, why)
     return table

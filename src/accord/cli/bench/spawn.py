@@ -87,7 +87,7 @@ def _wait(process: subprocess.Popen[bytes], port: int, output: Path) -> None:
             return
         time.sleep(0.02)
     said = output.read_text(errors="replace").strip().splitlines()
-    raise BenchError(f"the node did not start: {said[-1] if said else 'no word from it'}")
+    raise BenchError(f"the node did not start: {said[-1] if said else 'no output'}")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -171,7 +171,7 @@ def rm(
     deleted = NetClient(url, user, authority).delete(name)
     typer.echo(f"{safe(name)} is not defined any more")
     if deleted.comes_back:
-        typer.echo("until the node is started again: its accord.toml defines it", err=True)
+        typer.echo("until the node restarts: its accord.toml defines it", err=True)
 
 
 app.command("list", hidden=True)(ls)

@@ -24,7 +24,7 @@ _TREES: Final = ("single_source", "unreliable", "reliable", "total_order")
 class TraceHop(Struct, frozen=True, kw_only=True):
     """From one node to the next; `so_far_us` is the latency from the source up to there.
 
-    `may_wait_us` is how long an event may queue for the link without being late; None: unlimited.
+    `slack_us` is how long an event may queue for the link without being late; None: unlimited.
     """
 
     source: str
@@ -34,15 +34,15 @@ class TraceHop(Struct, frozen=True, kw_only=True):
     processing_us: int
     so_far_us: int
     loss: float
-    may_wait_us: int | None
+    slack_us: int | None
 
 
 class RouteTrace(Struct, frozen=True, kw_only=True):
-    """`takes_us` is the current latency of all its links and nodes, `margin_us` the remainder."""
+    """`delay_us` is the current latency of all its links and nodes, `margin_us` the remainder."""
 
     state: str
     hops: tuple[TraceHop, ...]
-    takes_us: int
+    delay_us: int
     margin_us: int | None
 
 
@@ -134,18 +134,18 @@ def _trace(
     processing: dict[str, int],
 ) -> RouteTrace:
     steps = list(zip(route.path, route.path[1:], strict=False))
-    takes = [
+    delays = [
         (links[step].latency_us if step in links else 0, processing.get(step[1], 0))
         for step in steps
     ]
-    takes_us = sum(map(sum, takes))
-    margin_us = max_delay_us - takes_us if max_delay_us else None
+    delay_us = sum(map(sum, delays))
+    margin_us = max_delay_us - delay_us if max_delay_us else None
     shares: list[int | None] = [None] * len(steps)
     if margin_us is not None and steps:
         shares = [max(0, share_us) for share_us in equal_shares(margin_us, len(steps))]
     hops = []
     so_far_us = 0
-    for step, (latency_us, processing_us), share_us in zip(steps, takes, shares, strict=True):
+    for step, (latency_us, processing_us), share_us in zip(steps, delays, shares, strict=True):
         so_far_us += latency_us + processing_us
         link = links.get(step)
         hops.append(
@@ -157,7 +157,7 @@ def _trace(
                 processing_us=processing_us,
                 so_far_us=so_far_us,
                 loss=0.0 if link is None else link.loss,
-                may_wait_us=share_us,
+                slack_us=share_us,
             )
         )
-    return RouteTrace(state=route.state, hops=tuple(hops), takes_us=takes_us, margin_us=margin_us)
+    return RouteTrace(state=route.state, hops=tuple(hops), delay_us=delay_us, margin_us=margin_us)

@@ -42,7 +42,7 @@ def draw_net(
         (_channels(status.channels[:rows]), len(status.channels)),
         (_flows(status.flows[:rows]), len(status.flows)),
         (_arrivals(status.arrivals[:rows], lately), len(status.arrivals)),
-        (_carry(status.carry[:rows]), len(status.carry)),
+        (_transports(status.transports[:rows]), len(status.transports)),
         (draw_children(status.children[:rows]), len(status.children)),
         (draw_parents(parents[:rows]), len(parents)),
     ):
@@ -63,9 +63,9 @@ def met_text(channel_flows: int, met: int) -> Text:
     return Text(f"by {met} of {channel_flows} flows", "yellow")
 
 
-def _carry(rules: Sequence[TransportStatus]) -> Table:
+def _transports(rules: Sequence[TransportStatus]) -> Table:
     """Transport rules of this node, and what can't follow them; counts are copies per neighbour."""
-    table = Table("channels", "carried by", *figures("copies"), "kept on tcp")
+    table = Table("channels", "transport", *figures("copies"), "kept on tcp")
     for rule in rules:
         kept = f"{rule.kept:,}, which must not be lost" if rule.kept else NOTHING
         table.add_row(", ".join(rule.channels), rule.transport, f"{rule.copies:,}", kept)
@@ -92,14 +92,14 @@ def _headline(status: NetStatus) -> Text:
 def _troubles(status: NetStatus) -> Iterator[Text]:
     if status.problem:
         yield Text(safe(status.problem), "bold red")
-    if status.needs_widened:
-        told = count_text(status.needs_widened, "filter")
+    if status.interests_aggregated:
+        told = count_text(status.interests_aggregated, "filter")
         yield Text(
-            f"needs widened: {told} of clients here take too much room to be told one by one, "
-            "so more comes from other nodes than they want",
+            f"interests aggregated: {told} of clients here exceed the announcement budget, "
+            "so other nodes send more events than they want",
             "yellow",
         )
-    for each in status.unlinked:
+    for each in status.links_down:
         who = f" (node {each.node})" if each.node else ""
         words = "; ".join(filter(None, (each.problem, each.remedy)))
         yield Text(safe(f"no link with {each.address}{who}: {words}"), "yellow")
@@ -114,10 +114,10 @@ def _troubles(status: NetStatus) -> Iterator[Text]:
 
 
 def _nodes(status: NetStatus, rows: int) -> Table:
-    table = Table("node", "state", *figures("needs", "takes"))
+    table = Table("node", "state", *figures("interests", "delay"))
     for node in status.nodes[:rows]:
         taken = time_text(node.processing_us) if node.processing_us else NOTHING
-        table.add_row(node.name, _state(node, status.node), str(node.needs or NOTHING), taken)
+        table.add_row(node.name, _state(node, status.node), str(node.interests or NOTHING), taken)
     return table
 
 
@@ -137,20 +137,20 @@ def _pairs(links: Sequence[LinkStatus]) -> list[list[LinkStatus]]:
 
 
 def _links(status: NetStatus, pairs: list[list[LinkStatus]], rows: int) -> Table:
-    table = Table("link", "state", *figures("there", "back", "loss", "up lately"))
+    table = Table("link", "state", *figures("forward", "reverse", "loss", "availability"))
     reachable = {node.name: node.is_reachable for node in status.nodes}
     for pair in pairs[:rows]:
         ends = min((pair[0].source, pair[0].target), (pair[0].target, pair[0].source))
         state = Text("up", "green") if all(each.is_used for each in pair) else Text("down", "red")
         if not any(reachable.get(end) for end in ends):
             state = Text("not known", "dim")  # last value reported while its node was reachable
-        there = next((each for each in pair if each.source == ends[0]), None)
-        back = next((each for each in pair if each.source == ends[1]), None)
+        forward = next((each for each in pair if each.source == ends[0]), None)
+        reverse = next((each for each in pair if each.source == ends[1]), None)
         table.add_row(
             f"{ends[0]} – {ends[1]}",
             state,
-            _latency(there),
-            _latency(back),
+            _latency(forward),
+            _latency(reverse),
             f"{100 * max(each.loss for each in pair):.1f} %",
             f"{100 * (1 - max(each.failure for each in pair)):.1f} %",
         )
@@ -182,7 +182,7 @@ def _channels(channels: Sequence[ChannelStatus]) -> Table:
 
 def _flows(flows: Sequence[FlowStatus]) -> Table:
     """A line per route; cells equal to those above are left empty."""
-    table = Table("from", "to", "requires", "route", *figures("takes"), "state")
+    table = Table("from", "to", "requires", "route", *figures("delay"), "state")
     for flow in flows:
         required = required_text(flow.max_delay_us, flow.paths, flow.resiliency)
         first = (flow.source, flow.destination, required)
@@ -204,7 +204,7 @@ def _flows(flows: Sequence[FlowStatus]) -> Table:
 
 def _arrivals(arrivals: Sequence[ArrivalStatus], lately: RecentRates | None) -> Table:
     counts = ("delivered", "late", "in time")
-    more = ("/s", "in time lately") if lately is not None else ()
+    more = ("/s", "in time recently") if lately is not None else ()
     table = Table("at", "from", "channel", *figures(*counts, *more))
     for each in arrivals:
         row: list[str | Text] = [
@@ -227,7 +227,7 @@ def _in_time(delivered: int, late: int) -> Text:
 
 def _carried(carried: TransitCounts) -> Text | None:
     """Copies lost at this node, by cause."""
-    parts = [f"{carried.sent_again:,} sent again"] if carried.sent_again else []
+    parts = [f"{carried.retransmitted:,} retransmitted"] if carried.retransmitted else []
     if causes := [f"{count:,} {safe(cause)}" for cause, count in carried.lost.items() if count]:
         parts.append(f"copies lost: {', '.join(causes)}")
     if not parts:

@@ -24,12 +24,12 @@ def tier_words(tier: TierStatus) -> str:
     if tier.switches:
         parts.append(f"{count_text(tier.switches, 'change')} of the active one")
     if tier.waiting:
-        parts.append(f"{count_text(tier.waiting, 'event')} not with everybody yet")
+        parts.append(f"{count_text(tier.waiting, 'event')} not confirmed yet")
     return " · ".join(parts)
 
 
 def draw_parents(parents: Sequence[ParentStatus]) -> Table:
-    table = Table("parent", "state", *figures("takes", "waiting"), "lost")
+    table = Table("parent", "state", *figures("delay", "waiting"), "lost")
     for parent in parents:
         table.add_row(
             parent.name,
@@ -43,7 +43,7 @@ def draw_parents(parents: Sequence[ParentStatus]) -> Table:
 
 def draw_children(children: Sequence[ChildStatus]) -> Table:
     """The secondary nodes that have this node as a parent."""
-    table = Table("child", "this node is", *figures("needs", "waiting"), "lost")
+    table = Table("child", "role", *figures("interests", "waiting"), "lost")
     for child in children:
         away = "" if child.is_linked else ", not linked"
         role = (ACTIVE if child.is_active else STANDBY).copy().append(away, "yellow")
@@ -51,7 +51,7 @@ def draw_children(children: Sequence[ChildStatus]) -> Table:
         table.add_row(
             child.name,
             role,
-            str(child.needs or NOTHING),
+            str(child.interests or NOTHING),
             f"{child.waiting:,}" if child.waiting else NOTHING,
             Text(", ".join(causes), "red") if causes else Text(NOTHING),
         )

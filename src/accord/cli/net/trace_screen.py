@@ -33,7 +33,7 @@ def _flow(channel: str, trace: FlowTrace) -> Iterator[RenderableType]:
         f", resiliency {trace.reached:.4g}" if trace.routes else "",
     )
     if not trace.is_named:
-        yield Text("perhaps: this flow carries more channels than its source tells", "yellow")
+        yield Text("uncertain: this flow carries more channels than its source announces", "yellow")
     elif trace.channels != (channel,):
         yield Text(safe(f"carries {', '.join(trace.channels)}"), "dim")
     for number, route in enumerate(trace.routes, start=1):
@@ -44,7 +44,7 @@ def _flow(channel: str, trace: FlowTrace) -> Iterator[RenderableType]:
 def _headline(number: int, route: RouteTrace, max_delay_us: int) -> Text:
     line = Text(f"  route {number}, ")
     line.append(route.state, "" if route.state == IN_USE else "yellow")
-    line.append(f": {time_text(route.takes_us)}")
+    line.append(f": {time_text(route.delay_us)}")
     if route.margin_us is not None:
         line.append(f" of {time_text(max_delay_us)}, ")
         if route.margin_us >= 0:
@@ -55,14 +55,14 @@ def _headline(number: int, route: RouteTrace, max_delay_us: int) -> Text:
 
 
 def _hops(route: RouteTrace) -> Table:
-    table = Table("hop", *figures("link", "node", "so far", "may wait", "loss"), indent=4)
+    table = Table("hop", *figures("link", "node", "so far", "slack", "loss"), indent=4)
     for hop in route.hops:
         table.add_row(
             f"{hop.source} → {hop.target}",
             time_text(hop.latency_us) if hop.is_up else Text("down", "red"),
             time_text(hop.processing_us) if hop.processing_us else NOTHING,
             time_text(hop.so_far_us),
-            NOTHING if hop.may_wait_us is None else time_text(hop.may_wait_us),
+            NOTHING if hop.slack_us is None else time_text(hop.slack_us),
             f"{100 * hop.loss:.1f} %",
         )
     return table

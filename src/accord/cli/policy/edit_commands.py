@@ -65,11 +65,11 @@ def put(  # noqa: PLR0913 (a parameter per option)
 
     policies = read_some(file, read_text(file))
     node = find_node(url, user, authority)
-    book = node.policies()
-    found = book.version if if_version is None else if_version
+    policy_set = node.policies()
+    found = policy_set.version if if_version is None else if_version
     for policy in policies:
-        book = with_policy(book, policy)
-    print_version(node.replace(render_policy_set(book), found), is_json=is_json)
+        policy_set = with_policy(policy_set, policy)
+    print_version(node.replace(render_policy_set(policy_set), found), is_json=is_json)
 
 
 def set_(  # noqa: PLR0913 (a parameter per option)
@@ -141,10 +141,10 @@ def set_(  # noqa: PLR0913 (a parameter per option)
         "when": when,
     }
     node = find_node(url, user, authority)
-    book = node.policies()
-    policy = book.policy(name)
+    policy_set = node.policies()
+    policy = policy_set.policy(name)
     fields = edited({} if policy is None else policy_document(policy), given)
-    print_version(node.put_policy(name, fields, book.version), is_json=is_json)
+    print_version(node.put_policy(name, fields, policy_set.version), is_json=is_json)
 
 
 def remove(  # noqa: PLR0913 (a parameter per option)
@@ -164,7 +164,7 @@ def strategy(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help='strict, "weighted fair", laxity or "first come"; default: show.'
+            metavar="NAME", help='strict, "weighted fair", laxity or fifo; default: show.'
         ),
     ] = None,
     *,
@@ -227,12 +227,12 @@ def limit(  # noqa: PLR0913 (a parameter per option)
     from accord.cli.policy.text import limit_words
 
     node = find_node(url, user, authority)
-    book = node.policies()
-    settings = limit_settings(book, node_rate, each, client, is_none=is_none)
+    policy_set = node.policies()
+    settings = limit_settings(policy_set, node_rate, each, client, is_none=is_none)
     if settings:
-        print_version(node.patch(settings, book.version), is_json=is_json)
+        print_version(node.patch(settings, policy_set.version), is_json=is_json)
     else:
-        typer.echo(limit_words(book))
+        typer.echo(limit_words(policy_set))
 
 
 def rollback(  # noqa: PLR0913 (a parameter per option)

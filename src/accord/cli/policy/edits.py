@@ -35,7 +35,7 @@ def edited(fields: Mapping[str, object], given: Mapping[str, object]) -> dict[st
 
 
 def limit_settings(
-    book: PolicySet,
+    policy_set: PolicySet,
     node: str | None,
     each: str | None,
     client: tuple[str, str] | None,
@@ -44,7 +44,7 @@ def limit_settings(
 ) -> dict[str, object]:
     """The settings that change; empty if nothing is given."""
     settings: dict[str, object] = {}
-    limits: dict[str, object] = {limit.client: limit.bandwidth_bps for limit in book.limits}
+    limits: dict[str, object] = {limit.client: limit.bandwidth_bps for limit in policy_set.limits}
     if is_none:
         settings = {"bandwidth": None, "client_bandwidth": None, "limits": []}
         limits = {}

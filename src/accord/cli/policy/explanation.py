@@ -22,10 +22,10 @@ _VERBS: Final = {"publish": "publishes to", "subscribe": "receives", "query": "q
 
 def explain_offline(file: str, question: ExplainRequest) -> Explanation:
     """What a file would decide, if a node had it."""
-    book = read_policies(file, read_text(file))
+    policy_set = read_policies(file, read_text(file))
     # Only the given resources are known, so conditions on others do not hold.
     around = PolicyHost(resources=lambda _: {})
-    return PolicyAdmin(book, PolicyStore(), around).explain(question)
+    return PolicyAdmin(policy_set, PolicyStore(), around).explain(question)
 
 
 def show_explanation(console: Console, explanation: Explanation) -> None:

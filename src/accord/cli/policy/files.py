@@ -52,11 +52,11 @@ def read_text(file: str) -> str:
 def read_policies(file: str, text: str) -> PolicySet:
     """Read a whole file, TOML or (by its name) JSON."""
     try:
-        book = parse_policy_set(text, is_json=_is_json(file))
-        check_shapers(book)
+        policy_set = parse_policy_set(text, is_json=_is_json(file))
+        check_shapers(policy_set)
     except PolicyError as error:
         raise _located(error, file, text) from None
-    return book
+    return policy_set
 
 
 def read_some(file: str, text: str) -> tuple[Policy, ...]:

@@ -32,7 +32,7 @@ def find_node(url: str, user: str | None, authority: Path | None) -> PolicyClien
 
 
 def print_version(version: int, *, is_json: bool) -> None:
-    typer.echo(f'{{"version":{version}}}' if is_json else f"version {version} counts now")
+    typer.echo(f'{{"version":{version}}}' if is_json else f"version {version} is active")
 
 
 def echo(value: object) -> None:

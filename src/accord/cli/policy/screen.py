@@ -26,24 +26,24 @@ from accord.runtime.policy_store import Version
 SHOWN: Final = 500
 
 
-def show_book(console: Console, book: PolicySet) -> None:
+def show_policy_set(console: Console, policy_set: PolicySet) -> None:
     """Overview; policies in order of evaluation."""
     facts = [
-        ("version", str(book.version)),
-        ("strategy", book.strategy),
-        ("weights", " ".join(map(str, book.weights))),
-        ("shaping", "on" if book.shaping else "off"),
-        ("limits", limit_words(book)),
+        ("version", str(policy_set.version)),
+        ("strategy", policy_set.strategy),
+        ("weights", " ".join(map(str, policy_set.weights))),
+        ("shaping", "on" if policy_set.shaping else "off"),
+        ("limits", limit_words(policy_set)),
         ("otherwise", f"importance {DEFAULT_IMPORTANCE}, no deadline, no shaping"),
     ]
     console.print(fields(facts))
     console.print()
-    if not book.policies:
+    if not policy_set.policies:
         print_line(console, "no policies: everything is equally important")
         return
     table = Table("policy", *figures("precedence"), "applies to", "gives")
     # A stable sort: the order in the file decides between equals.
-    ordered = sorted(book.policies, key=lambda policy: -policy.precedence)
+    ordered = sorted(policy_set.policies, key=lambda policy: -policy.precedence)
     for policy in ordered[:SHOWN]:
         applies, gives = context_words(policy), effect_words(policy)
         table.add_row(policy.name, str(policy.precedence), applies, gives)

@@ -58,13 +58,13 @@ def deadline_words(deadline_ms: int) -> str:
     return f"within {render(deadline_ms, DURATIONS_MS)}" if deadline_ms else "no deadline"
 
 
-def limit_words(book: PolicySet) -> str:
+def limit_words(policy_set: PolicySet) -> str:
     parts = []
-    if book.bandwidth_bps is not None:
-        parts.append(f"the node {rate_words(book.bandwidth_bps)}")
-    if book.client_bandwidth_bps is not None:
-        parts.append(f"each client {rate_words(book.client_bandwidth_bps)}")
-    parts += [f"{limit.client} {rate_words(limit.bandwidth_bps)}" for limit in book.limits]
+    if policy_set.bandwidth_bps is not None:
+        parts.append(f"the node {rate_words(policy_set.bandwidth_bps)}")
+    if policy_set.client_bandwidth_bps is not None:
+        parts.append(f"each client {rate_words(policy_set.client_bandwidth_bps)}")
+    parts += [f"{limit.client} {rate_words(limit.bandwidth_bps)}" for limit in policy_set.limits]
     return "; ".join(parts) or "none"
 
 

@@ -21,15 +21,15 @@ def list_(
     authority: Authority = None,
 ) -> None:
     """Show strategy, limits and all policies in a table."""
-    from accord.cli.policy.screen import show_book
+    from accord.cli.policy.screen import show_policy_set
     from accord.cli.screen import open_console
     from accord.core.policy.policy_set import write_json
 
-    book = find_node(url, user, authority).policies()
+    policy_set = find_node(url, user, authority).policies()
     if is_json:
-        typer.echo(write_json(book))
+        typer.echo(write_json(policy_set))
     else:
-        show_book(open_console(), book)
+        show_policy_set(open_console(), policy_set)
 
 
 def show(

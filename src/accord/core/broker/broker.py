@@ -485,7 +485,7 @@ class Broker:
             return SubscribeRefusal(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
         of_client = sum(each.session is session for each in self.catch_ups.values())
         if of_client >= _MAX_CATCH_UPS_PER_CLIENT or len(self.catch_ups) >= _MAX_CATCH_UPS:
-            problem = f"since: {of_client} of your subscriptions are in the past: wait for them"
+            problem = f"since: {of_client} of your subscriptions still replay history, wait"
             return SubscribeRefusal(Reason.QUOTA_EXCEEDED, problem)
         return None
 

@@ -201,7 +201,7 @@ class FeedbackHandler:
         self._set(going, properties)
         limit = session.packet_limit
         if len(properties.user) > MAX_USER or 0 < limit < going.size():
-            problem = "more than the source of the event takes"
+            problem = "larger than the source of the event accepts"
             return self._refuse(going, FeedbackRefused(TOO_LARGE, Reason.QUOTA_EXCEEDED, problem))
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         grant = self._grant(going, receipt.channel, sender, session)

@@ -137,9 +137,9 @@ class MqttHandshake(PublishHandler):
                 assert self.gate is not None
                 self._exchange = self.gate.methods[self._method]()
             elif self._exchange is None:
-                raise violation("AUTH without an exchange under way")
+                raise violation("AUTH without an authentication exchange")
         elif packet.reason != Reason.CONTINUE_AUTHENTICATION:
-            raise violation("expected AUTH to go on")
+            raise violation("expected AUTH to continue")
         self._step(packet.properties.authentication_data or b"")
 
     def _step(self, data: bytes) -> None:
@@ -209,7 +209,7 @@ class MqttHandshake(PublishHandler):
             return
         known = self.broker.sessions.get(self.client_id)
         if known is not None and known.owner != self.user:
-            self._refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID, "another user's client is called so")
+            self._refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID, "client ID belongs to another user")
             return
         is_durable = (asked.session_expiry_s or 0) > 0 or not (
             self.version == V5 or connect.clean_start

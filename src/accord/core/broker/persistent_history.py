@@ -44,7 +44,7 @@ from accord.core.scheduling.outbox import EventRun
 if TYPE_CHECKING:
     from accord.core.broker.broker import Broker
 
-MISSED: Final = "the past of a node can't be had"
+MISSED: Final = "history unavailable"
 _OVERHEAD: Final = 64
 
 Progress = tuple[int, dict[str, Position] | None]  # start time, and the position at each node

@@ -679,7 +679,7 @@ class PublishHandler(ReplyQueue):
             self._on_feedback(self.broker.feedback, message, qos, packet_id)
             return
         if message.channel not in REQUESTS:
-            problem = f"nobody answers there, expected {' or '.join(REQUESTS)}"
+            problem = f"unknown request topic, expected {' or '.join(REQUESTS)}"
             self._send_ack(qos, packet_id, Reason.TOPIC_NAME_INVALID, problem)
             return
         topic = message.properties.response_topic

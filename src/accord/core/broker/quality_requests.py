@@ -324,7 +324,7 @@ def _decode(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     try:
         return decoder.decode(body)
     except RecursionError:
-        raise QualityError("request", "expected fewer brackets in one another") from None
+        raise QualityError("request", "JSON is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         text = str(error)
         found = _LOCATION.search(text)

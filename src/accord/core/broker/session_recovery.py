@@ -17,6 +17,7 @@ from accord.core.broker.delivery import RELEASED, ClientDelivery
 from accord.core.broker.message import MqttMessage
 from accord.core.broker.runs import restored_run, stored_run
 from accord.core.broker.session import MqttSession
+from accord.core.model import former_names
 from accord.core.model.errors import AccordError
 from accord.core.router.fan_out import RouterSubscription
 
@@ -158,6 +159,9 @@ class _Restoring:
             delivery.was_sent = True
 
     def _apply_to(self, session: MqttSession, record: session_records.SessionRecord) -> None:
+        if isinstance(record, session_records.Subscribed | session_records.Unsubscribed):
+            pattern = former_names.CHANNELS.get(record.pattern, record.pattern)
+            record = msgspec.structs.replace(record, pattern=pattern)
         if isinstance(record, session_records.Queued):
             self._queue(session, record)
         elif isinstance(record, session_records.QueuedRun):

@@ -143,7 +143,7 @@ class SubscriptionAdmission:
         waiting = PendingSubscribe(connection, session, packet)
         for pattern in dict.fromkeys(patterns):
             if not is_exempt(pattern):
-                self._cancel((session.name, pattern), "subscribed again before this was decided")
+                self._cancel((session.name, pattern), "subscribed again before the decision")
                 booked = reservation_for(
                     session.name, pattern, condition.predicate, condition.where, condition.xpath
                 )
@@ -152,7 +152,7 @@ class SubscriptionAdmission:
 
     def on_unsubscribed(self, session: MqttSession, pattern: str) -> None:
         """Cancel or release the reservation of a removed subscription."""
-        self._cancel((session.name, pattern), "unsubscribed before this was decided")
+        self._cancel((session.name, pattern), "unsubscribed before the decision")
         self._release((session.name, pattern))
 
     def release_refused(self, session: MqttSession, pattern: str) -> None:
@@ -243,7 +243,7 @@ class SubscriptionAdmission:
             return
         if len(self._pending_keys.get(session.name, ())) >= _MAX_PENDING:
             pending.results[pattern] = SubackResult(
-                f"{_MAX_PENDING} of yours wait for other nodes already"
+                f"{_MAX_PENDING} of your subscriptions already wait for other nodes"
             )
             return
         outcome = self._subscribe(session, reserved, guarantee)

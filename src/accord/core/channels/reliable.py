@@ -58,13 +58,13 @@ from accord.core.overlay.signalling import TransitEvent
 from accord.core.overlay.validation import MAX_DEADLINE_US
 from accord.core.scheduling.timers import Timer, Timers
 
-SLOW_MEMBERS: Final = "laggards"  # option: `drop` slow members, or `wait` for them
-STALL_TIMEOUT: Final = "patience_ms"  # option: timeout of a slow member
+SLOW_MEMBERS: Final = "slow_members"  # option: `drop` slow members, or `wait` for them
+STALL_TIMEOUT: Final = "stall_timeout_ms"  # option: timeout of a slow member
 MAX_MS: Final = 86_400_000
 QUEUE_FULL: Final = "queue full"
-SLOW_MEMBER: Final = "a member does not keep up"
-MISSED: Final = "missed: this node did not keep up"
-GONE: Final = "missed: its source is gone"
+SLOW_MEMBER: Final = "slow member"
+MISSED: Final = "missed: dropped as slow member"
+GONE: Final = "missed: source gone"
 DEFAULT_STALL_TIMEOUT_US: Final = 60_000_000
 EXPIRE_US: Final = 120_000_000  # twice the default timeout of a source
 _LONGER_US: Final = (

@@ -20,6 +20,7 @@ from typing import ClassVar, Final, Protocol
 
 from accord.core.channels.history.messages import PERSISTENT
 from accord.core.channels.history.messages import problem_with as problem_with_persistent
+from accord.core.model.former_names import CHANNEL_OPTIONS
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.route_manager import Requirement
@@ -75,6 +76,9 @@ def problem_with_options(
 
 
 def _unknown(name: str, known: list[str]) -> str:
+    renamed = CHANNEL_OPTIONS.get(name)
+    if renamed in known:
+        return f"the template has no such option, renamed to {renamed}"
     near = get_close_matches(name, known, n=1)
     if near:
         return f"the template has no such option, did you mean {near[0]}?"

@@ -63,7 +63,7 @@ from accord.core.model.units import NEVER_US
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.signalling import TransitEvent
 
-TOO_LATE: Final = "others were before it"
+TOO_LATE: Final = "position already passed"
 TOO_MANY: Final = "too many channels in use"
 MAX_CHANNELS: Final = 4_096
 MAX_POSITIONS: Final = 16_384

@@ -32,7 +32,7 @@ from accord.core.overlay.signalling import TransitEvent
 
 SPANNER: Final = "spanner"  # option: allowed stretch of paths
 MAX_FACTOR: Final = 1_000.0
-NO_PATH: Final = "no way to all members"
+NO_PATH: Final = "no path to all members"
 _SWEEP_US: Final = 10_000_000
 
 

@@ -63,9 +63,7 @@ class LinkError(AccordError):
         self.reason = reason
         self.problem = problem[:_PROBLEM_CHARACTERS]
         self.is_from_peer = is_from_peer
-        super().__init__(
-            f"told by the other side: {self.problem}" if is_from_peer else self.problem
-        )
+        super().__init__(f"reported by the peer: {self.problem}" if is_from_peer else self.problem)
 
     @property
     def remedy(self) -> str:

@@ -215,7 +215,7 @@ class LinkHandshake:
         key = self._local.key
         role, other_role = (DIALER, LISTENER) if self._is_dialer else (LISTENER, DIALER)
         if not key.is_proof(proof.mac, other_role, self._transcript):
-            raise LinkError(CloseReason.KEY, f"node {other.node} has not the same shared key")
+            raise LinkError(CloseReason.KEY, f"shared key mismatch with node {other.node}")
         neighbour = LinkPeer(
             node=other.node,
             incarnation=other.incarnation,
@@ -254,8 +254,8 @@ class LinkHandshake:
             raise LinkError(CloseReason.GARBAGE, "expected a fresh nonce in the greeting")
         if hello.node == local.node:
             if hello.incarnation == local.incarnation:
-                raise LinkError(CloseReason.ITSELF, f"node {local.node} has reached itself")
-            raise LinkError(CloseReason.SAME_NAME, f"both nodes are called {local.node}")
+                raise LinkError(CloseReason.ITSELF, f"node {local.node} connected to itself")
+            raise LinkError(CloseReason.SAME_NAME, f"both nodes have the name {local.node}")
         if self._remote.expected not in ("", hello.node):
             problem = f"expected node {self._remote.expected} there, found {hello.node}"
             raise LinkError(CloseReason.OTHER, problem)

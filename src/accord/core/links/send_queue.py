@@ -60,7 +60,7 @@ class LinkSendQueue:
         if self._control_bytes + size > self._options.control_bytes:
             waiting = self._control_bytes
             raise LinkError(
-                CloseReason.BEHIND, f"{waiting} bytes of control wait, and none are taken"
+                CloseReason.BEHIND, f"{waiting} bytes of control messages are queued, none was sent"
             )
         self._control.append(message)
         self._control_bytes += size

@@ -208,7 +208,7 @@ class LinkSession:
                 self._finish(LinkError(CloseReason.SLOW, problem))
             return
         if now_us - self._received_us >= self._idle_us:
-            problem = f"nothing was heard for {self._idle_us / 1e6:g} s"
+            problem = f"nothing received for {self._idle_us / 1e6:g} s"
             self._finish(LinkError(CloseReason.IDLE, problem))
             return
         if self.datagrams is not None:
@@ -249,7 +249,7 @@ class LinkSession:
             self._receive_piece(body, kind == LAST, messages)
         else:
             if kind == DATA and self._parts:
-                raise LinkError(CloseReason.GARBAGE, "a message between the pieces of another")
+                raise LinkError(CloseReason.GARBAGE, "a message between the fragments of another")
             if size > _MAX_TOGETHER and body[0] != _ONE:
                 problem = f"a frame of {size} bytes with several messages"
                 raise LinkError(

@@ -173,10 +173,10 @@ class ChannelDirectory:
 
     def _write_entry(self, claim: DirectoryEntry) -> str | None:
         if claim.created_us > MAX_STAMP:
-            return f"the clock of node {self.origin_of(claim.name)!r} is beyond all bounds"
+            return f"the clock of node {self.origin_of(claim.name)!r} is out of range"
         if self._store.put(CHANNEL, claim.name, _encode(claim)):
             return None
-        return f"there is no room for another definition at node {self._store.name!r}"
+        return f"no space for another definition at node {self._store.name!r}"
 
     def _on_change(self, origin: str, name: str, value: bytes | None) -> None:
         claims = self._entries.setdefault(name, {})

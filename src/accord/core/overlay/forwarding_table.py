@@ -93,7 +93,7 @@ class ForwardingTable:
             self.entries[key] = passage
             self._counts[signal.source] = self._counts.get(signal.source, 0) + 1
         elif (passage.previous_hop, passage.next_hop) != (neighbour, after):
-            self._refuse(neighbour, signal, "its number is that of another route")
+            self._refuse(neighbour, signal, "route number already in use")
             return
         passage.expires_us = now_us + self.refresh_timeout_us
         passage.signal = signal
@@ -147,7 +147,7 @@ class ForwardingTable:
 
     def report_unknown_route(self, neighbour: str, source: str, route: int) -> None:
         """Notify the source that an event arrived for an unknown route."""
-        signal = NotEstablished(source, route, self.name, "the way is not known there")
+        signal = NotEstablished(source, route, self.name, "unknown route")
         self.sends.append((neighbour, signal))
 
     def advance(self, now_us: int) -> None:

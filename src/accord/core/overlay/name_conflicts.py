@@ -41,12 +41,12 @@ class NameConflicts:
         self._due_us = now_us + (_FIRST_WAIT_US << min(self.jumps, _MAX_DOUBLINGS))
         self.jumps += 1
         self.problem = (
-            f"facts of {self._name!r} came through {self._neighbour!r}"
-            f" that this node has not said ({self.jumps} times):"
+            f"state records of {self._name!r} came through {self._neighbour!r}"
+            f" that this node did not write ({self.jumps} times):"
             + (
                 " another node has the same name, one of them must be renamed"
                 if self.jumps > 1
-                else " from before a restart with the clock set back, or from a namesake"
+                else " from before a restart with the clock set back, or another node has the name"
             )
         )
         return self._conflicting[0] + 1, own[1]

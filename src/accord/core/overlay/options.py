@@ -23,7 +23,7 @@ class OverlayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Times in microseconds, sizes in bytes."""
 
     ping_us: int = 1_000_000
-    hello_bytes_per_s: int = 0  # allowance for the pings of all neighbours; 0: unlimited
+    ping_bytes_per_s: int = 0  # allowance for the pings of all neighbours; 0: unlimited
     refresh_us: int = 5_000_000  # refresh interval of routes
     idle_us: int = 120_000_000  # idle timeout of routes
     advertise_us: int = 50_000  # minimum interval between announcements of a link's state

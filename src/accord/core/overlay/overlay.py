@@ -77,7 +77,7 @@ NODE: Final = "node"
 INTEREST: Final = "need"
 _LINKS_BYTES: Final = 64 << 10  # reserved in the state store for link-state records
 _NODE_BYTES: Final = 1 << 10
-UNKNOWN_ROUTE: Final = "the way is not known"
+UNKNOWN_ROUTE: Final = "unknown route"
 _PROCESSING_SHARE: Final = 1 / 64
 _PROCESSING_US: Final = 1_000  # smaller changes are not announced
 _PROCESSING_INTERVAL_US: Final = 2_000_000  # minimum interval between announcements
@@ -183,7 +183,7 @@ class Overlay:
             ping_us=options.ping_us,
             misses=self._liveness_options.misses,
             delivery_timeout_us=options.delivery_timeout_us,
-            bytes_per_s=options.hello_bytes_per_s,
+            bytes_per_s=options.ping_bytes_per_s,
         )
         self._sent_before: dict[str, int] = {}  # events, by neighbour, at the last plan of pings
         self._random = random
@@ -207,7 +207,7 @@ class Overlay:
             self.status_publisher,
             self.interests,
         )
-        timed = (*parts, self._hello) if options.hello_bytes_per_s else parts
+        timed = (*parts, self._hello) if options.ping_bytes_per_s else parts
         self._next_dues_us = [each.next_due_us for each in timed]
         self.store.watch(LINK, self._on_link_record)
         self.store.watch(NODE, self._on_node_record)

@@ -13,7 +13,7 @@ class ChildStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     is_linked: bool
     is_active: bool
-    needs: int = 0
+    interests: int = 0
     waiting: int = 0  # events for it
     waiting_bytes: int = 0
     unsettled: int = 0  # its events that are not confirmed yet
@@ -46,9 +46,9 @@ class TierStatus(msgspec.Struct, frozen=True, kw_only=True):
     lost: dict[str, int] = {}  # events of its clients, by cause
 
 
-ASKED: Final = "asked for"  # not established yet
+SETTING_UP: Final = "setting up"  # not established yet
 IN_USE: Final = "in use"
-LEAVING: Final = "leaving"  # in use until its replacements are established
+DRAINING: Final = "draining"  # in use until its replacements are established
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     is_reachable: bool
-    needs: int = 0
+    interests: int = 0
     processing_us: int = 0
     started_ms: int = 0
 
@@ -138,7 +138,7 @@ class TransitCounts(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     published: int = 0
-    sent_again: int = 0
+    retransmitted: int = 0
     delivered: int = 0
     late: int = 0
     sent: int = 0
@@ -200,12 +200,14 @@ class NetStatus(msgspec.Struct, frozen=True, kw_only=True):
     arrivals: tuple[ArrivalStatus, ...]
     carried: TransitCounts
     in_time: tuple[TimelinessStatus, ...] = ()
-    unlinked: tuple[MissingLinkStatus, ...] = ()
+    links_down: tuple[MissingLinkStatus, ...] = ()
     refused: tuple[RefusedLinkStatus, ...] = ()  # recent ones
-    carry: tuple[TransportStatus, ...] = ()
+    transports: tuple[TransportStatus, ...] = ()
     children: tuple[ChildStatus, ...] = ()  # secondary nodes whose parent it is
     tier: TierStatus | None = None  # if it is a secondary node itself
-    needs_widened: int = 0  # filters of its clients that are announced as part of an aggregate
+    interests_aggregated: int = (
+        0  # filters of its clients that are announced as part of an aggregate
+    )
     problem: str = ""
 
 

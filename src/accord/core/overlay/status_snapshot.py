@@ -17,9 +17,9 @@ from accord.core.overlay.arrival_counts import ArrivalRecord
 from accord.core.overlay.channel_directory import ChannelDefinition, ChannelDirectory
 from accord.core.overlay.overlay import INTEREST, Overlay
 from accord.core.overlay.status import (
-    ASKED,
+    DRAINING,
     IN_USE,
-    LEAVING,
+    SETTING_UP,
     ArrivalStatus,
     ChannelStatus,
     FlowStatus,
@@ -34,9 +34,9 @@ from accord.core.overlay.status import (
 from accord.core.overlay.status_publisher import ARRIVED, FLOW, FlowRecord
 
 _STATES: Final = {
-    route_manager.SETTING_UP: ASKED,
+    route_manager.SETTING_UP: SETTING_UP,
     route_manager.ESTABLISHED: IN_USE,
-    route_manager.DRAINING: LEAVING,
+    route_manager.DRAINING: DRAINING,
 }
 
 _flow: Final = msgspec.msgpack.Decoder(FlowRecord)
@@ -58,8 +58,8 @@ def net_status(overlay: Overlay) -> NetStatus:
             TimelinessStatus(channel=name, delivered=tally.delivered, late=tally.late)
             for name, tally in overlay.status_publisher.arrivals.by_definition.items()
         ),
-        carry=overlay.outboxes.transport_selector.status(),
-        needs_widened=overlay.interests.count_aggregated(),
+        transports=overlay.outboxes.transport_selector.status(),
+        interests_aggregated=overlay.interests.count_aggregated(),
         problem=overlay.store.problem,
     )
 
@@ -75,7 +75,7 @@ def _nodes(overlay: Overlay) -> Iterator[NodeStatus]:
         yield NodeStatus(
             name=name,
             is_reachable=name == overlay.name or name in reachable,
-            needs=len(overlay.store.of(name, INTEREST)),
+            interests=len(overlay.store.of(name, INTEREST)),
             processing_us=overlay.map.processing_us(name),
             started_ms=overlay.store.version_of(name)[0],
         )
@@ -116,7 +116,7 @@ def _flow_status(source: str, value: FlowRecord) -> FlowStatus:
         changes=value.changes,
         routes=tuple(
             RouteStatus(
-                path=each.path, delay_us=each.delay_us, state=_STATES.get(each.state, ASKED)
+                path=each.path, delay_us=each.delay_us, state=_STATES.get(each.state, SETTING_UP)
             )
             for each in value.routes
         ),
@@ -192,7 +192,7 @@ def _is_for(flow: FlowStatus, definition: ChannelDefinition) -> bool:
 def _transit_counts(overlay: Overlay) -> TransitCounts:
     return TransitCounts(
         published=overlay.sender.published,
-        sent_again=sum(each.retransmitted for each in overlay.sender.buffers.values()),
+        retransmitted=sum(each.retransmitted for each in overlay.sender.buffers.values()),
         delivered=overlay.status_publisher.delivered,
         late=overlay.status_publisher.late,
         lost=dict(overlay.dropped),

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accord.core.model import former_names
 from accord.core.model.errors import PolicyError
 from accord.core.model.units import BANDWIDTHS_BPS, DURATIONS_MS, IMPORTANCES, render
 from accord.core.policy import document_fields
@@ -109,6 +110,7 @@ __all__ = [
     "PolicySet",
     "document",
     "parse_policy_set",
+    "parse_stored_policy_set",
     "policy_document",
     "policy_from",
     "policy_set_from",
@@ -120,7 +122,7 @@ __all__ = [
     "write_json",
 ]
 
-STRATEGIES: Final = ("strict", "weighted fair", "laxity", "first come")
+STRATEGIES: Final = ("strict", "weighted fair", "laxity", "fifo")
 DEFAULT_WEIGHTS: Final = tuple(2**importance for importance in range(IMPORTANCES))
 MAX_POLICIES: Final = 100_000
 MAX_LIMITS: Final = 100_000
@@ -188,16 +190,24 @@ def parse_policy_set(text: str, *, is_json: bool = False) -> PolicySet:
     return policy_set_from(decode(text, is_json=is_json))
 
 
+def parse_stored_policy_set(text: str) -> PolicySet:
+    """Parses a stored version, which an earlier build may have written with former names."""
+    stored = decode(text, is_json=False)
+    if isinstance(stored, dict) and isinstance(strategy := stored.get("strategy"), str):
+        stored["strategy"] = former_names.STRATEGIES.get(strategy, strategy)
+    return policy_set_from(stored)
+
+
 def policy_set_from(document: object) -> PolicySet:
     """Builds a policy set from a decoded TOML or JSON document."""
     given = document_fields.table(document, ("version", *_SETTINGS, "policies"), "")
     settings: dict[str, object] = {name: given[name] for name in _SETTINGS if name in given}
-    book = _with_settings(PolicySet(), settings)
+    policy_set = _with_settings(PolicySet(), settings)
     version = document_fields.integer(given.get("version", 0), 0, MAX_VERSION, "version")
     listed = document_fields.items(given.get("policies", []), "policies", MAX_POLICIES)
     policies = [policy_from(each, f"policies[{number}]") for number, each in enumerate(listed)]
     _check_names([policy.name for policy in policies], "policies", "name")
-    return replace(book, version=version, policies=tuple(policies))
+    return replace(policy_set, version=version, policies=tuple(policies))
 
 
 def with_settings(policy_set: PolicySet, document: object) -> PolicySet:
@@ -245,9 +255,7 @@ def _with_settings(policy_set: PolicySet, document: dict[str, object]) -> Policy
                 else replace(policy_set, client_bandwidth_bps=limit)
             )
         elif field == "strategy":
-            policy_set = replace(
-                policy_set, strategy=document_fields.choice(value, STRATEGIES, field)
-            )
+            policy_set = replace(policy_set, strategy=_strategy(value))
         elif field == "shaping":
             policy_set = replace(policy_set, shaping=document_fields.boolean(value, field))
         elif field == "weights":
@@ -255,6 +263,13 @@ def _with_settings(policy_set: PolicySet, document: dict[str, object]) -> Policy
         else:
             policy_set = replace(policy_set, limits=_limits(value))
     return policy_set
+
+
+def _strategy(value: object) -> str:
+    if isinstance(value, str) and value in former_names.STRATEGIES:
+        problem = f'unknown strategy "{value}", renamed to "{former_names.STRATEGIES[value]}"'
+        raise PolicyError("strategy", problem)
+    return document_fields.choice(value, STRATEGIES, "strategy")
 
 
 def _weights(value: object) -> tuple[int, ...]:

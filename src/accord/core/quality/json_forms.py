@@ -48,7 +48,7 @@ def read_json(text: str | bytes, place: str) -> Json:
     try:
         found = msgspec.json.decode(text)
     except RecursionError:
-        raise QualityError(place, "expected fewer brackets in one another") from None
+        raise QualityError(place, "JSON is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise QualityError(place, f"expected JSON: {error}") from None
     return expect_object(found, place)

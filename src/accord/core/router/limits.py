@@ -44,7 +44,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     ] = 10
     sessions: Annotated[
         int,
-        Meta(ge=1, le=_MANY, description="Sessions held, of clients that are connected or away."),
+        Meta(ge=1, le=_MANY, description="Sessions of connected and offline clients."),
     ] = 100_000
     session_expiry_s: Annotated[
         int,

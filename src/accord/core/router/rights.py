@@ -29,7 +29,7 @@ ADVERTISEMENTS: Final = "$accord/advertisements"  # any client, for channels it 
 # Feedback on a client's own events; the receipt that follows the prefix is the right to send it.
 FEEDBACK: Final = "$accord/feedback"
 FEEDBACK_PREFIX: Final = FEEDBACK + "/"
-HISTORY: Final = "$accord/past"  # history that a subscription could not get
+HISTORY: Final = "$accord/history"  # history that a subscription could not get
 CHANNELS: Final = "$accord/channels"  # any client: the reply names what is not allowed
 REQUESTS: Final = (
     *(POLICIES, CHANNELS, QUERIES, EXPECTATIONS, CAPABILITIES, PROPERTIES, ADVERTISEMENTS),

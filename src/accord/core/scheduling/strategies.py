@@ -22,7 +22,7 @@ STRICT: Final = 0
 WEIGHTED_FAIR: Final = 1
 LAXITY: Final = 2
 FIFO: Final = 3
-STRATEGY_NAMES: Final = ("strict", "weighted fair", "laxity", "first come")
+STRATEGY_NAMES: Final = ("strict", "weighted fair", "laxity", "fifo")
 
 # Keeps sums well within 62 bits, whatever the sizes.
 WEIGHT_LIMIT: Final = 1_000_000

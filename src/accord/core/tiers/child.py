@@ -47,7 +47,7 @@ from accord.core.tiers.messages import (
 from accord.core.tiers.parent_selection import ParentSelector, ParentState
 from accord.core.tiers.sliding_windows import InboundWindow, OutboundWindow
 
-NO_ROOM: Final = "no room on the way to a parent"
+NO_ROOM: Final = "parent buffer full"
 _OVERHEAD: Final = 200
 _LOSSES: Final = 1_000  # losses held for the driver
 # Assumed until the definition of the channel is known.

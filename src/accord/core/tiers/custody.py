@@ -44,7 +44,7 @@ from accord.core.tiers.messages import (
 from accord.core.tiers.priority_lanes import PriorityLanes
 from accord.core.tiers.sliding_windows import WINDOW
 
-NO_ROOM: Final = "no room for a secondary node"
+NO_ROOM: Final = "child buffer full"
 _OVERHEAD: Final = 200
 _OFFERED: Final = MAX_OFFERED
 _REOFFER: Final = 5  # rounds between full inventories, if they are large

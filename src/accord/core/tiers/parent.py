@@ -333,7 +333,7 @@ class Parent:
                 name=child,
                 is_linked=child in self._links,
                 is_active=state.keeping.is_active,
-                needs=len(state.interests),
+                interests=len(state.interests),
                 waiting=len(state.keeping),
                 waiting_bytes=state.keeping.bytes,
                 unsettled=len(state.unconfirmed),

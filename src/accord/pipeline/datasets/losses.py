@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from accord.core.model.channels import RESPONSES, problem_with_filter
+from accord.core.model.former_names import CAUSES
 from accord.core.monitoring.ledger import BY, DEADLINE, FROM_BYTES
 from accord.pipeline.datasets.quality import ARRIVED, quality
 
@@ -47,11 +48,21 @@ def losses(ledger: DataFrame) -> DataFrame:
 def cause() -> Column:
     """The words of a detail, or the default ones of its outcome."""
     words = F.regexp_replace(F.col("detail"), _FACTS, "")
-    general = F.regexp_replace(F.regexp_replace(words, "^; ", ""), _VALUES, "…")
+    present = _with_present_names(F.regexp_replace(words, "^; ", ""))
+    general = F.regexp_replace(present, _VALUES, "…")
     usual = F.lit("")
     for outcome, text in _USUAL.items():
         usual = F.when(F.col("outcome") == outcome, F.lit(text)).otherwise(usual)
     return F.when(general == "", usual).otherwise(general.substr(1, _LENGTH))
+
+
+def _with_present_names(words: Column) -> Column:
+    """Archives of earlier builds have causes under their former names."""
+    found = words
+    for former, name in CAUSES.items():
+        rest = words.substr(len(former) + 1, _LENGTH)
+        found = F.when(words.startswith(former), F.concat(F.lit(name), rest)).otherwise(found)
+    return found
 
 
 def slow_subscriptions(ledger: DataFrame, *, seconds: float, at_least: int = 1) -> DataFrame:

@@ -55,15 +55,15 @@ class _Asking(asyncio.Protocol):
             return
         if not end:
             if len(self._reply) > _REPLY_BYTES:
-                self._fail("the proxy answers no HTTP")
+                self._fail("the proxy does not speak HTTP")
             return
         words = head.split(b"\r\n", 1)[0].split(None, 2)
         if len(words) < 2 or not words[0].startswith(b"HTTP/1."):
-            self._fail("the proxy answers no HTTP")
+            self._fail("the proxy does not speak HTTP")
         elif words[1] != b"200":
             self._fail(f"the proxy refuses (HTTP {words[1].decode('latin-1')[:3]})")
         elif rest:
-            self._fail("the proxy sends what nobody asked for")  # the dialling side sends first
+            self._fail("the proxy sent unexpected data")  # the dialling side sends first
         else:
             self._transport.pause_reading()
             self.connected.set_result(self._transport)

@@ -1,0 +1,46 @@
+"""Names of earlier builds: translated where stored data is read, and named in errors.
+
+Nothing else knows them: definitions, policies and ledger entries are always written with the
+present names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+SETTINGS: Final[Mapping[tuple[str | int, ...], str]] = {
+    ("net", "carry"): "transports",
+    ("net", "hello_bytes_per_s"): "ping_bytes_per_s",
+    ("quality", "patience_ms"): "reaction_timeout_ms",
+}
+CHANNEL_OPTIONS: Final = {"laggards": "slow_members", "patience_ms": "stall_timeout_ms"}
+STRATEGIES: Final = {"first come": "fifo"}
+CHANNELS: Final = {"$accord/past": "$accord/history"}
+CAUSES: Final = {
+    "others were before it": "position already passed",
+    "a member does not keep up": "slow member",
+    "missed: this node did not keep up": "missed: dropped as slow member",
+    "missed: its source is gone": "missed: source gone",
+    "the past of a node can't be had": "history unavailable",
+    "could not be handed over": "delivery failed",
+    "the way is not known": "unknown route",
+    "no way to all members": "no path to all members",
+    "no room for a secondary node": "child buffer full",
+    "no room on the way to a parent": "parent buffer full",
+}
+_CAUSES: Final = tuple(CAUSES)
+
+
+def current_options(options: Mapping[str, str]) -> dict[str, str]:
+    """A channel's stored options by their present names."""
+    return {CHANNEL_OPTIONS.get(name, name): text for name, text in options.items()}
+
+
+def current_detail(detail: str) -> str:
+    """The detail of a stored ledger entry, with the present name of its cause."""
+    if detail.startswith(_CAUSES):
+        for former, cause in CAUSES.items():
+            if detail.startswith(former):
+                return cause + detail[len(former) :]
+    return detail
