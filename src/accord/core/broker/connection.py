@@ -17,14 +17,15 @@ from typing import Any, Final
 from accord.core.broker import session_records
 from accord.core.broker.broker import Broker, SubscriptionPredicate
 from accord.core.broker.broker_context import HeldReply
-from accord.core.broker.handshake import LoginGate, MqttHandshake
-from accord.core.broker.reply_queue import (
-    AUTHENTICATING,
+from accord.core.broker.connection_state import (
     AWAITING_CONNECT,
-    AWAITING_LOGIN,
+    BUFFERED,
     CLOSED,
     OPEN,
+    REFUSALS,
+    STATES,
 )
+from accord.core.broker.handshake import LoginGate, MqttHandshake
 from accord.core.broker.runs import ACK_BYTES, CutThrough
 from accord.core.broker.session import MqttSession
 from accord.core.broker.suback_results import SubackResult
@@ -48,12 +49,6 @@ from accord.core.mqtt.packets import (
 from accord.core.native import acknowledged, single
 from accord.core.router.fan_out import Selection
 
-_FROM_SERVERS: Final = (
-    PacketType.CONNACK,
-    PacketType.SUBACK,
-    PacketType.UNSUBACK,
-    PacketType.PINGRESP,
-)
 _PUBACK: Final = b"\x40\x02"
 _PINGRESP: Final = b"\xd0\x00"
 _CONNECT_5: Final = b"\x00\x04MQTT\x05"
@@ -231,9 +226,9 @@ class Connection(MqttHandshake):
         mistake: ProtocolError | None = None
         self._expected_size = 0
         self.is_plain = True
-        if self.state == AWAITING_CONNECT and size and data[0] >> 4 != PacketType.CONNECT:
+        if self.state == AWAITING_CONNECT and size:
             # Before the packet is complete: a client of another protocol may never complete one.
-            raise violation("expected CONNECT first")
+            self._check_acceptable(data[0] >> 4)
         while at + 2 <= size:
             first = data[at]
             if self.state == OPEN:
@@ -298,7 +293,7 @@ class Connection(MqttHandshake):
                     self.has_rest = at < size
                     break
             else:
-                if self.state == AWAITING_LOGIN:
+                if STATES[self.state].others is BUFFERED:
                     if size - at > _MAX_EARLY_BYTES:
                         raise ProtocolError(Reason.PACKET_TOO_LARGE, "too much before the login")
                     self._expected_size = size + 1
@@ -332,19 +327,16 @@ class Connection(MqttHandshake):
             return limits.packet_bytes
         return min(limits.packet_bytes, _MAX_EARLY_BYTES + limits.will_bytes)
 
+    def _check_acceptable(self, kind: int) -> None:
+        refusal = REFUSALS[self.state][kind]
+        if refusal:
+            raise violation(refusal)
+
     def _on_packet(self, first: int, body: bytes) -> None:
         kind = first >> 4
-        if self.state == AWAITING_CONNECT and kind != PacketType.CONNECT:
-            raise violation("expected CONNECT first")
-        if kind in _FROM_SERVERS:
-            raise violation(f"{PacketType(kind).name} is for clients to receive")
-        if self.state == AUTHENTICATING and kind != PacketType.AUTH:
-            raise violation("expected AUTH")
-        if kind == PacketType.CONNECT:
-            if self.state != AWAITING_CONNECT:
-                raise violation("a second CONNECT")
-            if body[:7] == _CONNECT_5:
-                self.version = V5  # so that the refusal carries a reason
+        self._check_acceptable(kind)
+        if kind == PacketType.CONNECT and body[:7] == _CONNECT_5:
+            self.version = V5  # so that the refusal carries a reason
         packet = decode(first, body, self.version)
         if isinstance(packet, Connect):
             self._on_connect(packet)

@@ -12,14 +12,14 @@ from typing import Final
 
 from accord.core.broker.broker import FOREVER, Broker
 from accord.core.broker.broker_context import HeldReply
-from accord.core.broker.publish_handler import PublishHandler
-from accord.core.broker.reply_queue import (
+from accord.core.broker.connection_state import (
     AUTHENTICATING,
     AWAITING_CONNECT,
     AWAITING_LOGIN,
     CLOSED,
     OPEN,
 )
+from accord.core.broker.publish_handler import PublishHandler
 from accord.core.broker.session import MqttSession
 from accord.core.model.channels import RESPONSES
 from accord.core.mqtt.codec import encode
@@ -124,7 +124,7 @@ class MqttHandshake(PublishHandler):
             self._exchange = make()
             self._step(connect.properties.authentication_data or b"")
         elif self.gate is not None:
-            self.state = AWAITING_LOGIN
+            self.change_state(AWAITING_LOGIN)
             self.gate.logins.append(self)
         else:
             self._open(connect)
@@ -156,7 +156,7 @@ class MqttHandshake(PublishHandler):
         )
         if step.rights is None:
             if self.state == AWAITING_CONNECT:
-                self.state = AUTHENTICATING
+                self.change_state(AUTHENTICATING)
             self.reply(encode(Auth(Reason.CONTINUE_AUTHENTICATION, properties), V5))
             return
         self._exchange = None
@@ -227,7 +227,7 @@ class MqttHandshake(PublishHandler):
         self._drop_unauthorized(session)
         self._acks_event_ids = self.version == V5 and EVENT_IDS in asked.user
         self.session = session
-        self.state = OPEN
+        self.change_state(OPEN)
         self.connected_ms = self.context.now_ms
         self.context.counters.count_connect()
         if self.version == V5:
@@ -351,7 +351,7 @@ class MqttHandshake(PublishHandler):
         if self.state == CLOSED:
             return
         was_open = self.state == OPEN
-        self.state = CLOSED
+        self.change_state(CLOSED)
         self.reason = why
         self.is_closing = True
         self._clear_fan_outs()

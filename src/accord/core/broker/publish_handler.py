@@ -23,11 +23,12 @@ from accord.core.broker import session_records
 from accord.core.broker.broker import Broker, check_property_names, set_expiry_and_key
 from accord.core.broker.broker_context import NodeRequest, WorkerOrder
 from accord.core.broker.client_advertisements import OVER_RATE
+from accord.core.broker.connection_state import OPEN
 from accord.core.broker.delivery_accounting import record_unrouted
 from accord.core.broker.feedback import TOPIC as FEEDBACK_TOPIC
 from accord.core.broker.feedback import FeedbackHandler
 from accord.core.broker.message import DUPLICATE, RETAINED, MqttMessage
-from accord.core.broker.reply_queue import OPEN, ReplyQueue
+from accord.core.broker.reply_queue import ReplyQueue
 from accord.core.broker.runs import RunForwarder, divide
 from accord.core.broker.session import MqttSession
 from accord.core.channels.channels import UNKNOWN

@@ -9,21 +9,13 @@ from typing import Final
 
 from accord.core.broker.broker import Broker, ClientConnection
 from accord.core.broker.broker_context import HeldReply
+from accord.core.broker.connection_state import AWAITING_CONNECT, OPEN, STATES
 from accord.core.broker.session import MqttSession
 from accord.core.mqtt.codes import V311
 from accord.core.mqtt.packets import Connect
 from accord.core.mqtt.properties import NO_PROPERTIES, Properties
 from accord.core.scheduling.pacing import Gate
 from accord.core.scheduling.queue_entries import QueueEntry
-
-# States of a connection, each entered from the one before it, or CLOSED from any:
-# AWAITING_CONNECT -> AWAITING_LOGIN where users are configured, AUTHENTICATING where CONNECT names
-# an authentication method, else OPEN; AWAITING_LOGIN and AUTHENTICATING -> OPEN.
-AWAITING_CONNECT: Final = 0
-AWAITING_LOGIN: Final = 1  # the driver checks user name and password
-AUTHENTICATING: Final = 2  # the client's next AUTH is expected
-OPEN: Final = 3
-CLOSED: Final = 4
 
 _PUBACK: Final = 0x40
 _NO_FRAMES: Final[list[bytes]] = []  # shared and never modified
@@ -75,6 +67,11 @@ class ReplyQueue(ClientConnection):
         self._held = 0  # replies waiting for the disk
         self._unacknowledged = 0  # unacknowledged QoS 1 messages from the client
         self._sends_reasons = True
+
+    def change_state(self, state: int) -> None:
+        before = STATES[self.state]
+        assert state in before.successors, f"{before.name} to {STATES[state].name}"
+        self.state = state
 
     def take(self, bytes_wanted: int) -> list[bytes]:
         """The next frames to send: replies, then the session's; for 0 bytes only replies."""
