@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 import pytest
 from tests.core.broker.dialogue import Peer, Table
 
-from accord.core.broker.connection import Connection
 from accord.core.broker.connection_state import (
     AUTHENTICATING,
     AWAITING_CONNECT,
@@ -160,10 +160,27 @@ def test_a_type_that_mqtt_reserves_is_refused_or_not_handled(state: int) -> None
     assert (peer.connection.state == CLOSED) == peer.is_closed
 
 
+@pytest.mark.parametrize("state", range(len(STATES)), ids=lambda state: STATES[state].name)
+def test_a_closed_connection_is_in_no_reference_cycle(state: int) -> None:
+    peer = in_state(state)
+    if state == OPEN:
+        peer.subscribe("a")
+        peer.publish("a", b"one", 1)
+        peer.publish("a", b"two")
+    peer.drop()
+    table, connection = peer.table, peer.connection
+    table.peers.clear()
+    if table.gate is not None:
+        table.gate.logins.clear()
+    del peer
+    # Only this name and the argument.
+    assert sys.getrefcount(connection) == 2
+
+
 def test_only_the_transitions_of_the_table_are_possible() -> None:
     for state, row in enumerate(STATES):
         for other in range(len(STATES)):
-            connection: Connection = in_state(state).connection
+            connection = in_state(state).connection
             if other in row.successors:
                 connection.change_state(other)
                 assert connection.state == other

@@ -20,14 +20,13 @@ CLOSED: Final = 4
 BUFFERED: Final = "buffered until the login is concluded"
 IGNORED: Final = "ignored"
 
-_FROM_SERVERS: Final[dict[tuple[PacketType, ...], str]] = {
-    (
-        PacketType.CONNACK,
-        PacketType.SUBACK,
-        PacketType.UNSUBACK,
-        PacketType.PINGRESP,
-    ): "{} is for clients to receive",
-}
+_FROM_SERVERS: Final[tuple[PacketType, ...]] = (
+    PacketType.CONNACK,
+    PacketType.SUBACK,
+    PacketType.UNSUBACK,
+    PacketType.PINGRESP,
+)
+_NOT_FOR_SERVERS: Final = {_FROM_SERVERS: "{} is for clients to receive"}
 
 
 class ConnectionState(NamedTuple):
@@ -61,25 +60,16 @@ STATES: Final = (
     ConnectionState(
         "AUTHENTICATING",
         accepted=(PacketType.AUTH,),
-        refused=_FROM_SERVERS,
+        refused=_NOT_FOR_SERVERS,
         others="expected AUTH",
         successors=(OPEN, CLOSED),
     ),
     ConnectionState(
         "OPEN",
-        accepted=(
-            PacketType.PUBLISH,
-            PacketType.PUBACK,
-            PacketType.PUBREC,
-            PacketType.PUBREL,
-            PacketType.PUBCOMP,
-            PacketType.SUBSCRIBE,
-            PacketType.UNSUBSCRIBE,
-            PacketType.PINGREQ,
-            PacketType.DISCONNECT,
-            PacketType.AUTH,
+        accepted=tuple(
+            each for each in PacketType if each not in (PacketType.CONNECT, *_FROM_SERVERS)
         ),
-        refused={(PacketType.CONNECT,): "a second {}", **_FROM_SERVERS},
+        refused={(PacketType.CONNECT,): "a second {}", **_NOT_FOR_SERVERS},
         others="",  # only the reserved type 0, which the decoder refuses
         successors=(CLOSED,),
     ),
