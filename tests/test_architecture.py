@@ -1,4 +1,4 @@
-"""Paths and classes that ARCHITECTURE.md and CONTRIBUTING.md name exist."""
+"""Paths and classes that ARCHITECTURE.md and CONTRIBUTING.md name exist, and tables are current."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+
+from accord.core.broker.connection_state import BUFFERED, IGNORED, STATES, ConnectionState
 
 ROOT: Final = Path(__file__).parents[1]
 SOURCE: Final = ROOT / "src" / "accord"
@@ -128,3 +130,27 @@ def test_every_path_exists(page: Path) -> None:
 
 def test_every_class_is_defined() -> None:
     assert list(_missing_classes(ARCHITECTURE)) == []
+
+
+def _state_row(state: ConnectionState) -> str:
+    """A state of a connection as a row of a Markdown table."""
+    refused = [
+        f'{", ".join(kind.name for kind in kinds)}: "{sentence.format("…")}"'
+        for kinds, sentence in state.refused.items()
+    ]
+    is_refusal = state.others not in (BUFFERED, IGNORED, "")
+    cells = (
+        f"`{state.name}`",
+        ", ".join(kind.name for kind in state.accepted),
+        "; ".join(refused),
+        f'refused: "{state.others}"' if is_refusal else state.others,
+        ", ".join(f"`{STATES[each].name}`" for each in state.successors),
+    )
+    return f"| {' | '.join(cell or '–' for cell in cells)} |"
+
+
+def test_the_table_of_connection_states_is_current() -> None:
+    page = ARCHITECTURE.read_text(encoding="utf-8")
+    section = page.partition("## Connection states\n")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    assert rows == [_state_row(state) for state in STATES]

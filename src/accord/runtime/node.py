@@ -17,7 +17,7 @@ from accord.core.broker.broker import Broker
 from accord.core.broker.broker_context import NUMBERS_PER_MS
 from accord.core.broker.connection import Connection
 from accord.core.broker.feedback import FeedbackHandler
-from accord.core.broker.handshake import LoginGate, MqttHandshake
+from accord.core.broker.handshake import LoginGate
 from accord.core.broker.session import MqttSession
 from accord.core.model.units import IMPORTANCES
 from accord.core.monitoring.measurement_registry import MeasurementRegistry
@@ -298,7 +298,7 @@ class Node:
         )
         self.addresses.append(address)
 
-    async def _login(self, connection: MqttHandshake) -> tuple[Rights | None, str]:
+    async def _login(self, connection: Connection) -> tuple[Rights | None, str]:
         """A client's rights and its user."""
         connect = connection.connect
         if connect is None:

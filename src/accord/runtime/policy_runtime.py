@@ -19,7 +19,6 @@ import msgspec
 from accord.core.broker.broker import Broker
 from accord.core.broker.broker_context import NodeRequest
 from accord.core.broker.client_notifications import reply_to_request
-from accord.core.broker.connection import Connection
 from accord.core.broker.session import MqttSession
 from accord.core.model.values import Value
 from accord.core.monitoring.statistics import Statistics
@@ -244,8 +243,8 @@ class PolicyRuntime:
             for pattern in self._broker.router.unused(session.subscriptions.values()):
                 yield OpenOperation("subscribe", pattern, session.entity)
             line = session.connection
-            if isinstance(line, Connection):
-                for channel in line.published_channels():
+            if line is not None and line.publisher is not None:
+                for channel in line.publisher.published_channels():
                     yield OpenOperation("publish", channel, session.entity)
 
     def _entity(self, client: str) -> Entity | None:

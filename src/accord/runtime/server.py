@@ -21,8 +21,8 @@ from typing import Any, Final, cast
 
 from accord.core.broker.broker import Broker
 from accord.core.broker.broker_context import ConnectionPort
-from accord.core.broker.connection import Connection
-from accord.core.broker.handshake import LOST, LoginGate, MqttHandshake
+from accord.core.broker.connection import LOST, Connection
+from accord.core.broker.handshake import LoginGate
 from accord.core.broker.runs import ACK_BYTES
 from accord.core.mqtt.codes import Reason
 from accord.core.router.rights import Rights
@@ -63,7 +63,7 @@ class Server:
         clock: Clock,
         *,
         gate: LoginGate | None = None,
-        login: Callable[[MqttHandshake], Awaitable[tuple[Rights | None, str]]] | None = None,
+        login: Callable[[Connection], Awaitable[tuple[Rights | None, str]]] | None = None,
         on_turn: Callable[[], bool] | None = None,
     ) -> None:
         """`on_turn` returns whether it must, for now, be called after each read."""
@@ -290,7 +290,7 @@ class Server:
             self._logins.add(task)
             task.add_done_callback(self._logins.discard)
 
-    async def _check_login(self, connection: MqttHandshake) -> None:
+    async def _check_login(self, connection: Connection) -> None:
         assert self._login is not None
         rights: Rights | None = None
         user = ""

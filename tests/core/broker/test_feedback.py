@@ -336,7 +336,9 @@ def test_many_receipts_leave_no_trace() -> None:
         receiver.hear()
     assert len(source.hear()) == 50
     assert len(at.broker.router._fan_outs) <= before + 1
-    assert receiver.connection.published_channels() == [FEEDBACK]
+    publisher = receiver.connection.publisher
+    assert publisher is not None
+    assert publisher.published_channels() == [FEEDBACK]
 
 
 # Across nodes.
@@ -460,7 +462,7 @@ def test_an_unproved_receipt_lends_no_importance(rights: Rights | None, importan
     for node in net.nodes.values():
         node.broker.switch(book, Policies(book))
     _, receiver, event = meet_abroad(net, tables, "b")
-    receiver.connection._rights = rights
+    receiver.connection.rights = rights
     receiver.publish(answer_topic(event), b"seen", 1)
     assert on_the_way(net, "b", "a").importance == importance
 

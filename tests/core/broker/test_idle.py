@@ -46,7 +46,7 @@ def test_what_idle_clients_share_stays_empty() -> None:
     bob.send_bytes(half)
     _ping(ada)
     shared = (
-        *(reply_queue._NO_FRAMES, connection._NO_PARTS),
+        *(reply_queue.NO_FRAMES, connection._NO_PARTS),
         *(publish_handler._NO_FAN_OUTS, *publish_handler._NO_TOPICS, publish_handler._NO_ALIASES),
         *(session._NO_KEYS, session._NO_RUNS, session._NO_IDS, session._NO_ALIASES),
     )

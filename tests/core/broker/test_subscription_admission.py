@@ -384,7 +384,9 @@ def test_publishers_that_advertise_nothing_have_runs() -> None:
     bob.publish("near/a", b"1")
 
     def has_runs() -> list[bool]:
-        return [way.has_runs for way in bob.connection._fan_outs.values()]
+        publisher = bob.connection.publisher
+        assert publisher is not None
+        return [way.has_runs for way in publisher._fan_outs.values()]
 
     assert has_runs() == [True]
     session = table.session("bob")

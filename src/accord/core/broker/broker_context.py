@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from accord.core.broker.message import MqttMessage
 from accord.core.broker.session_records import (
@@ -31,6 +31,10 @@ from accord.core.scheduling.shaping_decision import ShapingTarget
 from accord.core.scheduling.strategies import Discipline
 from accord.core.scheduling.tasks import Task, Tasks
 
+if TYPE_CHECKING:
+    from accord.core.broker.publish_handler import PublishHandler
+    from accord.core.broker.reply_queue import ReplyQueue
+
 NUMBERS_PER_MS: Final = 1_000_000  # event numbers per millisecond: more than can occur
 # Larger groups are written as single records, as the log bounds the size of a record.
 _MAX_ATOMIC_BYTES: Final = 1 << 26
@@ -42,29 +46,18 @@ class ConnectionPort:
     __slots__ = (
         "is_dirty",
         "link",
+        "publisher",
+        "replies",
         "write",
     )
+    replies: ReplyQueue
 
     def __init__(self) -> None:
         self.is_dirty = False
         self.link = LinkEstimator()
         # The driver's direct write to the network; None while it accepts nothing at once.
         self.write: Callable[[bytes], None] | None = None
-
-    def reply(self, frame: bytes) -> None:
-        raise NotImplementedError
-
-    def hold(self, frame: bytes) -> None:
-        """Send `frame` once everything recorded so far is on disk."""
-        raise NotImplementedError
-
-    def send_held(self, frames: bytes, count: int) -> None:
-        """Send replies that were held until now."""
-        raise NotImplementedError
-
-    def enforce_rate(self, is_rate_limited: bool) -> None:
-        """Start or stop enforcing the client's advertised rate."""
-        raise NotImplementedError
+        self.publisher: PublishHandler | None = None  # while the connection is open
 
 
 class CommitWaiter:
@@ -75,17 +68,6 @@ class CommitWaiter:
 
     def release(self) -> None:
         raise NotImplementedError
-
-
-class HeldReply(CommitWaiter):
-    def __init__(self, port: ConnectionPort, frames: bytes, count: int = 1) -> None:
-        super().__init__()
-        self.port = port
-        self.frames = frames
-        self.count = count
-
-    def release(self) -> None:
-        self.port.send_held(self.frames, self.count)
 
 
 class ShapingWaiter(CommitWaiter):
@@ -199,7 +181,7 @@ class BrokerContext:
         self._last_record_number = 0
 
     def wake(self, connection: ConnectionPort) -> None:
-        """Have the driver pull from `port`."""
+        """Have the driver pull from `connection`."""
         if not connection.is_dirty:
             connection.is_dirty = True
             self.dirty.append(connection)

@@ -136,8 +136,9 @@ class ClientAdvertisements:
         self._needs_attributes.pop(session.name, None)
         if filters is not None:
             self._needs_attributes[session.name] = any(where_of(each) for each in filters.values())
-        if session.connection is not None:
-            session.connection.enforce_rate(session.is_rate_limited)
+        line = session.connection
+        if line is not None and line.publisher is not None:
+            line.publisher.enforce_rate(session.is_rate_limited)
 
 
 def where_of(filter_: Filter) -> str:

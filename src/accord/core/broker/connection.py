@@ -6,8 +6,8 @@ Acknowledgements are read in ranges.
 
 A client's error closes its own connection, with a reason, and affects nothing else.
 
-A connection is built in layers: `reply_queue`, `publish_handler`, `handshake`, and this module,
-which reads packets and dispatches them to those and to the session.
+A connection owns its parts, `MqttHandshake`, `PublishHandler` and `ReplyQueue`: it reads packets
+and dispatches them to those and to the session. Its states are a table in `connection_state`.
 """
 
 from __future__ import annotations
@@ -15,21 +15,35 @@ from __future__ import annotations
 from typing import Any, Final
 
 from accord.core.broker import session_records
-from accord.core.broker.broker import Broker, SubscriptionPredicate
-from accord.core.broker.broker_context import HeldReply
-from accord.core.broker.handshake import LoginGate, MqttHandshake
-from accord.core.broker.reply_queue import (
-    AUTHENTICATING,
+from accord.core.broker.broker import Broker, ClientConnection, SubscriptionPredicate
+from accord.core.broker.broker_context import CommitWaiter
+from accord.core.broker.connection_state import (
     AWAITING_CONNECT,
     AWAITING_LOGIN,
+    BUFFERED,
     CLOSED,
+    IGNORED,
     OPEN,
+    REFUSALS,
+    STATES,
 )
+from accord.core.broker.handshake import LoginGate, MqttHandshake
+from accord.core.broker.publish_handler import PublishHandler
+from accord.core.broker.reply_queue import MAX_PENDING_REPLIES, NO_FRAMES, ReplyQueue
 from accord.core.broker.runs import ACK_BYTES, CutThrough
 from accord.core.broker.session import MqttSession
 from accord.core.broker.suback_results import SubackResult
 from accord.core.mqtt.codec import decode, encode
-from accord.core.mqtt.codes import V5, PacketType, ProtocolError, Reason, malformed, violation
+from accord.core.mqtt.codes import (
+    REASONS,
+    V5,
+    V311,
+    PacketType,
+    ProtocolError,
+    Reason,
+    malformed,
+    violation,
+)
 from accord.core.mqtt.packets import (
     Auth,
     Connect,
@@ -45,45 +59,268 @@ from accord.core.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
+from accord.core.mqtt.properties import ENDED
 from accord.core.native import acknowledged, single
 from accord.core.router.fan_out import Selection
+from accord.core.router.rights import Rights
+from accord.core.scheduling.pacing import Gate
+from accord.core.scheduling.queue_entries import QueueEntry
+from accord.core.scheduling.timers import Timer
 
-_FROM_SERVERS: Final = (
-    PacketType.CONNACK,
-    PacketType.SUBACK,
-    PacketType.UNSUBACK,
-    PacketType.PINGRESP,
-)
+LOST: Final = "connection lost"
+
 _PUBACK: Final = b"\x40\x02"
 _PINGRESP: Final = b"\xd0\x00"
 _CONNECT_5: Final = b"\x00\x04MQTT\x05"
 _COSTLY_FILTERS: Final = 10
 _COSTLY_RETAINED: Final = 100
 _MAX_PACKETS: Final = 5_000  # handled per call
+_GATHERED_BYTES: Final = 65_536
 _MAX_FINAL_BYTES: Final = 262_144  # sent to a client after its DISCONNECT
 _MAX_EARLY_BYTES: Final = 1_000_000  # buffered from a client before login
 _NO_PARTS: Final[list[bytes]] = []  # shared and never modified
 
 
-class Connection(MqttHandshake):
+class Connection(ClientConnection):
+    """The server side of one client's connection."""
+
     __slots__ = (
         "_expected_size",
         "_partial",
         "_partial_size",
+        "_timer",
         "_was_costly",
+        "address",
+        "broker",
+        "can_cut_through",
+        "claimed_user",
+        "client_id",
+        "connect",
+        "connected_ms",
+        "context",
         "handle",
+        "handshake",
+        "has_more",
+        "has_rest",
+        "is_closing",
         "is_plain",
+        "is_stalled",
+        "keep_alive_ms",
+        "reason",
+        "received_ms",
+        "rights",
+        "session",
+        "state",
+        "user",
+        "version",
     )
 
     def __init__(self, broker: Broker, gate: LoginGate | None, address: str) -> None:
-        super().__init__(broker, gate, address)
+        super().__init__()
+        self.broker = broker
+        self.context = context = broker.context
+        self.address = address
         self.handle: Any = None  # for the driver's use
+        self.state = AWAITING_CONNECT
+        self.replies = ReplyQueue(self, context)
+        # As long as it is needed: for an authentication method until the end, else until CONNACK.
+        self.handshake: MqttHandshake | None = MqttHandshake(self, gate)
+        self.version = V311
+        self.client_id = ""
+        self.user = ""  # the verified user, if any
+        self.claimed_user = ""
+        self.rights: Rights | None = None  # None: unrestricted
+        self.session: MqttSession | None = None
+        self.connect: Connect | None = None  # until the CONNACK is sent
+        self.connected_ms = 0
+        self.is_closing = False
+        self.reason = ""  # why it was closed, for logs and counters
+        # Whether the last read has more packets, deferred so that other connections are served.
+        self.has_rest = False
+        # Whether reading is paused until most of the client's tasks are done.
+        self.is_stalled = False
+        self.has_more = False  # whether `take` left something, even if it can't be sent yet
+        # Whether the last read had one message for one receiver; the next is likely the same.
+        self.can_cut_through = False
+        # Whether the last read had nothing but forwarded messages and acknowledgements.
+        self.is_plain = False
         self._partial = _NO_PARTS
         self._partial_size = 0
         self._expected_size = 0  # bytes until the partial packet is complete, as far as known
-        # Whether the last read had nothing but forwarded messages and acknowledgements.
-        self.is_plain = False
         self._was_costly = False  # whether the last packet was slow for its size
+        self.received_ms = context.now_ms
+        self.keep_alive_ms = 0
+        self._timer = ClientTimer(self)
+        broker.timers.set(self._timer, context.now_ms + broker.limits.connect_timeout_s * 1000)
+
+    def change_state(self, state: int) -> None:
+        before = STATES[self.state]
+        assert state in before.successors, f"{before.name} to {STATES[state].name}"
+        self.state = state
+
+    def open(self, session: MqttSession, *, acks_event_ids: bool) -> None:
+        """Let the client use its session; called by the handshake."""
+        self.change_state(OPEN)
+        self.session = session
+        self.publisher = PublishHandler(self, session, acks_event_ids=acks_event_ids)
+        self.connected_ms = self.context.now_ms
+        self.context.counters.count_connect()
+
+    def admit(
+        self, rights: Rights | None, *, now_ms: int, user: str = "", is_busy: bool = False
+    ) -> None:
+        """Conclude a login with the client's rights, or refuse it with None.
+
+        `user` is empty for a client that was not verified.
+        """
+        if self.state == AWAITING_LOGIN:
+            self.context.now_ms = now_ms
+            assert self.handshake is not None
+            self.handshake.on_login(rights, user, is_busy=is_busy)
+            self._resume_reading(now_ms)
+
+    def end(self, reason: Reason, problem: str = "", ended: str = "") -> None:
+        """Close the connection from this side with a reason.
+
+        `ended` is the filter of a subscription that ends with it: MQTT has no other way to report
+        that.
+        """
+        if self.state == CLOSED:
+            return
+        if self.state < OPEN:
+            is_version_known = self.connect is not None or self.version == V5
+            if is_version_known or reason == Reason.UNSUPPORTED_PROTOCOL_VERSION:
+                assert self.handshake is not None
+                self.handshake.refuse(reason, problem)
+                return
+        elif self.version == V5:
+            replies = self.replies
+            said = reason if reason in REASONS[PacketType.DISCONNECT] else Reason.UNSPECIFIED_ERROR
+            facts = ((ENDED, ended),) if ended else ()
+            packet = Disconnect(said, replies.reason_properties(problem, facts))
+            replies.reply(replies.encode_fitting(packet, Disconnect(said), V5))
+        self.close(reason.name.lower().replace("_", " "), problem, is_will_wanted=True)
+
+    def on_closed(self, *, now_ms: int) -> None:
+        """The network connection was closed."""
+        self.context.now_ms = now_ms
+        self.close(LOST, is_will_wanted=True)
+
+    def close(self, why: str, problem: str = "", *, is_will_wanted: bool) -> None:
+        """Close the connection; replies that are ready can still be taken.
+
+        No reference cycle remains: nothing that the connection refers to refers to it.
+        """
+        if self.state == CLOSED:
+            return
+        was_open = self.state == OPEN
+        self.change_state(CLOSED)
+        self.reason = f"{why}: {problem}" if problem else why
+        self.is_closing = True
+        self._partial = _NO_PARTS
+        self.broker.timers.cancel(self._timer)
+        self._timer.connection = None
+        self.handshake = None
+        if self.publisher is not None:
+            self.publisher.clear_fan_outs()
+            self.publisher = None
+        self.replies.close()
+        session = self.session
+        self.session = None
+        if was_open:
+            self.context.counters.count_disconnect(why)
+            if self.connect is not None:
+                self.replies.clear()  # nothing may be sent before a CONNACK
+        if session is not None and session.connection is self:
+            self.broker.detach_session(
+                session, is_will_wanted=is_will_wanted, expiry_s=session.expiry_s
+            )
+        self.context.wake(self)
+
+    def set_keep_alive_timer(self) -> None:
+        """Set the keep-alive timer, with half of the interval as grace."""
+        if self.keep_alive_ms:
+            self.broker.timers.set(self._timer, self._timeout_ms())
+        else:
+            self.broker.timers.cancel(self._timer)
+
+    def on_timer(self, now_ms: int) -> None:
+        """Close the connection if it is silent: before its CONNECT, or beyond its keep-alive."""
+        if self.state < OPEN:
+            self.end(Reason.MAXIMUM_CONNECT_TIME, "no complete CONNECT in time")
+        elif now_ms < self._timeout_ms():
+            self.set_keep_alive_timer()
+        elif self.wants_data():
+            self.end(Reason.KEEP_ALIVE_TIMEOUT)
+        else:
+            self.received_ms = now_ms  # reading was paused: the interval starts when it resumes
+            self.set_keep_alive_timer()
+
+    def _timeout_ms(self) -> int:
+        return self.received_ms + self.keep_alive_ms + self.keep_alive_ms // 2
+
+    def take(self, bytes_wanted: int) -> list[bytes]:
+        """The next frames to send: replies, then the session's; for 0 bytes only replies."""
+        frames = self.take_uncounted(bytes_wanted)
+        self.count_taken()
+        return frames
+
+    def count_taken(self) -> None:
+        if self.session is not None:
+            self.session.count_pulled()
+
+    def take_uncounted(self, bytes_wanted: int) -> list[bytes]:
+        """As `take`, for callers that call `count_taken` themselves once the frames are written."""
+        if self.connect is not None and self.state == OPEN:
+            return []  # nothing before the CONNACK
+        replies = self.replies
+        frames = replies.frames
+        if frames:
+            replies.frames = NO_FRAMES
+            self.context.counters.packets_sent += replies.count
+            replies.count = 0
+        else:
+            frames = []
+        session = self.session
+        self.has_more = False
+        if bytes_wanted > 0 and session is not None:
+            outbox = session.outbox
+            if outbox.bytes or outbox.tracked:
+                session.pull(bytes_wanted, frames)
+                self.has_more = outbox.bytes > 0 or outbox.tracked > 0
+        return frames
+
+    def peek(self, gate: Gate | None) -> QueueEntry | None:
+        """The entry the session would send first, if it may send now."""
+        if self.connect is not None or self.session is None:
+            return None
+        return self.session.peek(gate)
+
+    def has_waiting(self) -> bool:
+        if self.replies.frames:
+            return True
+        return self.session is not None and self.session.has_waiting()
+
+    def is_urgent(self, importance: int) -> bool:
+        """Whether sending must not wait for tasks of this importance.
+
+        Entries that are no more important than the tasks may accumulate, to save writes.
+        """
+        if self.replies.frames or self.session is None:
+            return True
+        outbox = self.session.outbox
+        size = outbox.bytes + outbox.tracked_bytes
+        return not 0 < size < _GATHERED_BYTES or outbox.highest() > importance
+
+    def wants_data(self) -> bool:
+        """Whether to read more: not while too many replies are pending."""
+        replies = self.replies
+        return (
+            not self.has_rest
+            and not self.is_stalled
+            and replies.count < MAX_PENDING_REPLIES
+            and replies.held < MAX_PENDING_REPLIES
+        )
 
     def receive(self, data: bytes, *, now_ms: int) -> None:
         """Handle bytes read from the network."""
@@ -114,18 +351,13 @@ class Connection(MqttHandshake):
         """
         self.can_cut_through = False
         hub = self.context
-        publisher = self.session
+        publisher = self.publisher
         size = len(data)
-        if (
-            self.state != OPEN
-            or self._topics_at != hub.router.changes
-            or hub.overload_cause
-            or publisher is None
-        ):
+        if publisher is None or publisher.topics_at != hub.router.changes or hub.overload_cause:
             return None
         version = self.version
         qos = data[0] >> 1 & 1
-        found = single(data, version == V5, self._topics[qos])
+        found = single(data, version == V5, publisher.topics[qos])
         if found is None:
             return None
         selection: Selection = found[0]
@@ -148,15 +380,17 @@ class Connection(MqttHandshake):
         ):
             return None
         # At QoS 1 the receiver's copy must be QoS 1 too, and no earlier reply may be pending.
-        if qos and (
-            copy.qos == 0
-            or self.write is None
-            or self._control
-            or self._held
-            or self._unacknowledged
-            or not receiver.has_window()
-        ):
-            return None
+        if qos:
+            replies = self.replies
+            if (
+                copy.qos == 0
+                or self.write is None
+                or replies.frames
+                or replies.held
+                or replies.unacknowledged
+                or not receiver.has_window()
+            ):
+                return None
         line.link.sent(size)
         if qos:
             self.link.sent(ACK_BYTES)
@@ -165,7 +399,7 @@ class Connection(MqttHandshake):
         hub.now_ms = now_ms
         hub.number += 1
         made = CutThrough(
-            line, data, qos, packet_id, selection, publisher, now_ms, hub.number, expiry_s
+            line, data, qos, packet_id, selection, publisher.session, now_ms, hub.number, expiry_s
         )
         if qos:
             receiver.track(made)
@@ -179,7 +413,6 @@ class Connection(MqttHandshake):
             data[:2] != _PUBACK
             or session is None
             or self._partial
-            or self.state != OPEN
             or session.is_durable
             or session.outbox.tracked
             or not session.on_puback(data[2] << 8 | data[3])
@@ -216,42 +449,38 @@ class Connection(MqttHandshake):
             self.can_cut_through = False
             self._partial_size = len(kept)
 
-    def _close(self, why: str, *, is_will_wanted: bool) -> None:
-        super()._close(why, is_will_wanted=is_will_wanted)
-        self._partial = _NO_PARTS
-        self._clear_fan_outs()
-
     def _receive_all(self, data: bytes, now_ms: int) -> int:
         """Handle the complete packets in `data`; returns the offset of the rest."""
         at = 0
         size = len(data)
-        is_open = self.state == OPEN
-        limit = self.broker.limits.packet_bytes if is_open else self._packet_limit()
+        publisher = self.publisher
+        limit = self.broker.limits.packet_bytes if publisher is not None else self._packet_limit()
         packets = 0
         mistake: ProtocolError | None = None
         self._expected_size = 0
         self.is_plain = True
-        if self.state == AWAITING_CONNECT and size and data[0] >> 4 != PacketType.CONNECT:
+        if self.state == AWAITING_CONNECT and size:
             # Before the packet is complete: a client of another protocol may never complete one.
-            raise violation("expected CONNECT first")
+            self._check_acceptable(data[0] >> 4)
         while at + 2 <= size:
             first = data[at]
-            if self.state == OPEN:
+            publisher = self.publisher
+            if publisher is not None:
                 # Frequent packets are handled as runs.
                 count = 0
                 if first == 0x30 or first == 0x32:  # noqa: PLR1714 - faster than a set
-                    frames = self._scan(data, at, limit, first)
+                    frames = publisher.scan(data, at, limit, first)
                     if frames is not None:
                         count = frames.count
                         at = frames.end
                         self._expected_size = frames.wanted
-                        self._on_run(frames)
+                        publisher.on_run(frames)
                 elif first == 0x40:
                     ranges, end = acknowledged(data, at)
                     count = (end - at) // 4
                     at = end
-                    if count:
-                        self._on_pubacks(ranges)
+                    for packet_id, number in ranges:
+                        publisher.session.on_pubacks(packet_id, number)
                 if count:
                     packets += count
                     if self.is_stalled:
@@ -291,14 +520,17 @@ class Connection(MqttHandshake):
                 self._expected_size = end - at
                 break
             packets += 1
-            if 0x30 <= first < 0x40 and self.state == OPEN:
-                self._on_publish(data, at, body, end, now_ms)
+            if 0x30 <= first < 0x40 and publisher is not None:
+                publisher.on_publish(data, at, body, end, now_ms)
                 if self.is_stalled:
                     at = end
                     self.has_rest = at < size
                     break
             else:
-                if self.state == AWAITING_LOGIN:
+                others = STATES[self.state].others
+                if others is IGNORED:
+                    return size  # closed by a message before
+                if others is BUFFERED:
                     if size - at > _MAX_EARLY_BYTES:
                         raise ProtocolError(Reason.PACKET_TOO_LARGE, "too much before the login")
                     self._expected_size = size + 1
@@ -319,12 +551,6 @@ class Connection(MqttHandshake):
             raise mistake  # only now, so that the packets before it take effect
         return at
 
-    def _on_pubacks(self, ranges: list[tuple[int, int]]) -> None:
-        session = self.session
-        assert session is not None
-        for first, count in ranges:
-            session.on_pubacks(first, count)
-
     def _packet_limit(self) -> int:
         """Maximum packet size; smaller before login."""
         limits = self.broker.limits
@@ -332,24 +558,24 @@ class Connection(MqttHandshake):
             return limits.packet_bytes
         return min(limits.packet_bytes, _MAX_EARLY_BYTES + limits.will_bytes)
 
+    def _check_acceptable(self, kind: int) -> None:
+        refusal = REFUSALS[self.state][kind]
+        if refusal:
+            raise violation(refusal)
+
     def _on_packet(self, first: int, body: bytes) -> None:
         kind = first >> 4
-        if self.state == AWAITING_CONNECT and kind != PacketType.CONNECT:
-            raise violation("expected CONNECT first")
-        if kind in _FROM_SERVERS:
-            raise violation(f"{PacketType(kind).name} is for clients to receive")
-        if self.state == AUTHENTICATING and kind != PacketType.AUTH:
-            raise violation("expected AUTH")
-        if kind == PacketType.CONNECT:
-            if self.state != AWAITING_CONNECT:
-                raise violation("a second CONNECT")
-            if body[:7] == _CONNECT_5:
-                self.version = V5  # so that the refusal carries a reason
+        self._check_acceptable(kind)
+        if kind == PacketType.CONNECT and body[:7] == _CONNECT_5:
+            self.version = V5  # so that the refusal carries a reason
         packet = decode(first, body, self.version)
         if isinstance(packet, Connect):
-            self._on_connect(packet)
+            assert self.handshake is not None
+            self.handshake.on_connect(packet)
         elif isinstance(packet, Auth):
-            self._on_auth(packet)
+            if self.handshake is None:
+                raise violation("AUTH with another method than CONNECT")
+            self.handshake.on_auth(packet)
         else:
             self._on_session_packet(packet)
 
@@ -362,7 +588,7 @@ class Connection(MqttHandshake):
             is_refused = packet.reason >= Reason.UNSPECIFIED_ERROR
             if not session.on_pubrec(packet.packet_id, is_refused) and not is_refused:
                 reason = Reason.PACKET_IDENTIFIER_NOT_FOUND
-                self.reply(encode(Pubrel(packet.packet_id, reason), self.version))
+                self.replies.reply(encode(Pubrel(packet.packet_id, reason), self.version))
         elif isinstance(packet, Pubrel):
             self._on_pubrel(packet, session)
         elif isinstance(packet, Pubcomp):
@@ -375,7 +601,7 @@ class Connection(MqttHandshake):
             self._on_disconnect(packet, session)
         else:
             assert isinstance(packet, Pingreq)
-            self.reply(_PINGRESP)
+            self.replies.reply(_PINGRESP)
 
     def _on_pubrel(self, packet: Pubrel, session: MqttSession) -> None:
         appended = self.context.appended
@@ -384,7 +610,9 @@ class Connection(MqttHandshake):
             reason = Reason.PACKET_IDENTIFIER_NOT_FOUND
         elif session.is_durable:
             self.context.record(session_records.Completed(self.client_id, packet.packet_id))
-        self._reply_when_durable(encode(Pubcomp(packet.packet_id, reason), self.version), appended)
+        self.replies.reply_when_durable(
+            encode(Pubcomp(packet.packet_id, reason), self.version), appended
+        )
 
     def _on_subscribe(
         self,
@@ -421,7 +649,7 @@ class Connection(MqttHandshake):
                     reasons.append(answer.reason)
                     problems.append(answer.problem)
                     continue
-            if self._rights is not None and not self._rights.may_subscribe(wish.pattern):
+            if self.rights is not None and not self.rights.may_subscribe(wish.pattern):
                 reasons.append(Reason.NOT_AUTHORIZED)
                 problem = f"no right to subscribe to {wish.pattern}"
                 problems.append(
@@ -446,13 +674,14 @@ class Connection(MqttHandshake):
                     admitting.release_refused(session, wish.pattern)
             else:
                 reasons.append(wish.qos)
-        properties = self._reason_properties("; ".join(dict.fromkeys(problems)), tuple(facts))
-        frame = self._fit_limit(
-            encode(Suback(packet.packet_id, tuple(reasons), properties), self.version),
-            encode(Suback(packet.packet_id, tuple(reasons)), self.version),
+        properties = self.replies.reason_properties(
+            "; ".join(dict.fromkeys(problems)), tuple(facts)
         )
-        if self.context.appended != appended or self._held:
-            self._held += 1
+        short = Suback(packet.packet_id, tuple(reasons))
+        suback = Suback(packet.packet_id, tuple(reasons), properties)
+        frame = self.replies.encode_fitting(suback, short, self.version)
+        if self.context.appended != appended or self.replies.held:
+            self.replies.held += 1
             self.context.hold(HeldSuback(self, frame, curious))
         else:
             self.send_suback(frame, curious)
@@ -466,7 +695,7 @@ class Connection(MqttHandshake):
         return [
             wish.pattern
             for wish in packet.filters
-            if (self._rights is None or self._rights.may_subscribe(wish.pattern))
+            if (self.rights is None or self.rights.may_subscribe(wish.pattern))
             and self.broker.refusal_of(session, wish, condition) is None
         ]
 
@@ -480,7 +709,7 @@ class Connection(MqttHandshake):
         """Send a SUBACK, then retained messages."""
         session = self.session
         if session is not None:
-            self.reply(frame)
+            self.replies.reply(frame)
             sent = sum(
                 self.broker.send_retained(session, name)
                 for name in dict.fromkeys(retained_patterns)
@@ -495,7 +724,7 @@ class Connection(MqttHandshake):
             else Reason.NO_SUBSCRIPTION_EXISTED
             for pattern in packet.patterns
         )
-        self._reply_when_durable(
+        self.replies.reply_when_durable(
             encode(Unsuback(packet.packet_id, reasons), self.version), appended
         )
 
@@ -507,20 +736,36 @@ class Connection(MqttHandshake):
             session.expiry_s = expiry_s
         if self.connect is None and not self.link.capacity_bps():
             # Not on a slow link: it would be busy for a client that has left.
-            self._control = list(self._control)
-            session.pull(_MAX_FINAL_BYTES, self._control)
+            frames = list(self.replies.frames)
+            session.pull(_MAX_FINAL_BYTES, frames)
             session.count_pulled()
-        self._close("by the client", is_will_wanted=packet.reason != Reason.SUCCESS)
+            self.replies.frames = frames
+        self.close("by the client", is_will_wanted=packet.reason != Reason.SUCCESS)
 
 
-class HeldSuback(HeldReply):
+class HeldSuback(CommitWaiter):
     """The SUBACK of a durable session."""
 
     def __init__(self, connection: Connection, frame: bytes, retained_patterns: list[str]) -> None:
-        super().__init__(connection, frame)
+        super().__init__()
         self.connection = connection
+        self.frame = frame
         self.retained_patterns = retained_patterns
 
     def release(self) -> None:
-        self.connection.release_held()
-        self.connection.send_suback(self.frames, self.retained_patterns)
+        self.connection.replies.held -= 1
+        self.connection.send_suback(self.frame, self.retained_patterns)
+
+
+class ClientTimer(Timer):
+    """The timer of a connection, for its CONNECT and its keep-alive."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__()
+        self.connection: Connection | None = connection  # None once it is closed
+
+    def fire(self, now: int) -> None:
+        if self.connection is not None:
+            self.connection.on_timer(now)

@@ -1,34 +1,35 @@
-"""Opening and closing a connection: CONNECT, authentication, CONNACK, and the end.
+"""Handshake of a connection: CONNECT, authentication, CONNACK.
 
-The driver checks user name and password (`LoginGate.logins`, concluded by `admit`), because that is
-slow by design. Enhanced authentication is an `AuthExchange` of AUTH packets, with a subclass for
-each method, such as SCRAM.
+The driver checks user name and password (`LoginGate.logins`, concluded by `Connection.admit`),
+because that is slow by design. Enhanced authentication is an `AuthExchange` of AUTH packets, with a
+subclass for each method, such as SCRAM.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING
 
-from accord.core.broker.broker import FOREVER, Broker
-from accord.core.broker.broker_context import HeldReply
-from accord.core.broker.publish_handler import PublishHandler
-from accord.core.broker.reply_queue import (
+from accord.core.broker.broker import FOREVER
+from accord.core.broker.broker_context import CommitWaiter
+from accord.core.broker.connection_state import (
     AUTHENTICATING,
     AWAITING_CONNECT,
     AWAITING_LOGIN,
-    CLOSED,
     OPEN,
 )
+from accord.core.broker.publish_handler import has_too_many_levels, may_publish
 from accord.core.broker.session import MqttSession
 from accord.core.model.channels import RESPONSES
 from accord.core.mqtt.codec import encode
 from accord.core.mqtt.codes import REASONS, V5, PacketType, ProtocolError, Reason, violation
 from accord.core.mqtt.event_mapping import EVENT_IDS, EVENT_NAMES
-from accord.core.mqtt.packets import Auth, Connack, Connect, Disconnect
-from accord.core.mqtt.properties import ENDED, NO_PROPERTIES, Properties
+from accord.core.mqtt.packets import Auth, Connack, Connect
+from accord.core.mqtt.properties import NO_PROPERTIES, Properties
 from accord.core.router.rights import Rights
-from accord.core.scheduling.timers import Timer
+
+if TYPE_CHECKING:
+    from accord.core.broker.connection import Connection
 
 
 class AuthExchange:
@@ -48,94 +49,73 @@ class AuthStep:
         self.user = user
 
 
-LOST: Final = "connection lost"
-
-
 class LoginGate:
     """Authentication of clients; without a gate, every client has all rights."""
 
     def __init__(self, methods: dict[str, Callable[[], AuthExchange]] | None = None) -> None:
         self.methods = methods or {}
-        self.logins: list[MqttHandshake] = []  # for the driver to check, see `MqttHandshake.admit`
+        self.logins: list[Connection] = []  # for the driver to check, see `Connection.admit`
 
 
-class MqttHandshake(PublishHandler):
-    """Opens and closes a connection."""
+class MqttHandshake:
+    """The way of a connection from CONNECT to CONNACK, and its later authentications."""
 
-    __slots__ = (
-        "_exchange",
-        "_method",
-        "_timer",
-        "claimed_user",
-        "connected_ms",
-        "gate",
-        "is_closing",
-        "keep_alive_ms",
-        "reason",
-        "received_ms",
-        "user",
-    )
+    __slots__ = ("_exchange", "_gate", "_method", "connection")
 
-    def __init__(self, broker: Broker, gate: LoginGate | None, address: str) -> None:
-        super().__init__(broker, address)
-        self.gate = gate
-        self.user = ""  # the verified user, if any
-        self.claimed_user = ""
-        self.is_closing = False
-        self.reason = ""  # why it was closed, for logs and counters
-        self.received_ms = self.context.now_ms
-        self.connected_ms = 0
-        self.keep_alive_ms = 0
+    def __init__(self, connection: Connection, gate: LoginGate | None) -> None:
+        self.connection = connection
+        self._gate = gate
         self._exchange: AuthExchange | None = None
         self._method = ""
-        self._timer = ClientTimer(self)
-        broker.timers.set(self._timer, self.context.now_ms + broker.limits.connect_timeout_s * 1000)
 
-    def _on_connect(self, connect: Connect) -> None:
-        self.connect = connect
-        self.version = connect.version
-        self._sends_reasons = connect.properties.request_problem_information is not False
-        self.packet_limit = connect.properties.maximum_packet_size or 0
-        self.client_id = connect.client_id
-        self.claimed_user = connect.username or ""
-        if len(connect.client_id.encode()) > self.broker.limits.client_id_bytes:
-            most = self.broker.limits.client_id_bytes
-            self._refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID, f"expected at most {most} bytes")
+    def on_connect(self, connect: Connect) -> None:
+        connection = self.connection
+        limits = connection.broker.limits
+        connection.connect = connect
+        connection.version = connect.version
+        connection.replies.sends_reasons = (
+            connect.properties.request_problem_information is not False
+        )
+        connection.replies.packet_limit = connect.properties.maximum_packet_size or 0
+        connection.client_id = connect.client_id
+        connection.claimed_user = connect.username or ""
+        if len(connect.client_id.encode()) > limits.client_id_bytes:
+            most = limits.client_id_bytes
+            self.refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID, f"expected at most {most} bytes")
             return
         if not connect.client_id:
             if connect.version != V5 and not connect.clean_start:
-                self._refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID, "expected a client identifier")
+                self.refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID, "expected a client identifier")
                 return
-            self.client_id = self.broker.new_client_id()
-        if connect.will is not None and len(connect.will.payload) > self.broker.limits.will_bytes:
-            most = self.broker.limits.will_bytes
-            self._refuse(Reason.PACKET_TOO_LARGE, f"a will of more than {most} bytes")
+            connection.client_id = connection.broker.new_client_id()
+        if connect.will is not None and len(connect.will.payload) > limits.will_bytes:
+            self.refuse(Reason.PACKET_TOO_LARGE, f"a will of more than {limits.will_bytes} bytes")
             return
-        if connect.will is not None and self._is_too_deep(connect.will.topic):
-            self._refuse(Reason.TOPIC_NAME_INVALID, "a will for a channel of too many levels")
+        if connect.will is not None and has_too_many_levels(connect.will.topic, limits):
+            self.refuse(Reason.TOPIC_NAME_INVALID, "a will for a channel of too many levels")
             return
         method = connect.properties.authentication_method
         if method is not None:
-            make = None if self.gate is None else self.gate.methods.get(method)
+            make = None if self._gate is None else self._gate.methods.get(method)
             if make is None:
-                self._refuse(Reason.BAD_AUTHENTICATION_METHOD, f"{method!r} is not known here")
+                self.refuse(Reason.BAD_AUTHENTICATION_METHOD, f"{method!r} is not known here")
                 return
             self._method = method
             self._exchange = make()
             self._step(connect.properties.authentication_data or b"")
-        elif self.gate is not None:
-            self.state = AWAITING_LOGIN
-            self.gate.logins.append(self)
+        elif self._gate is not None:
+            connection.change_state(AWAITING_LOGIN)
+            self._gate.logins.append(connection)
         else:
             self._open(connect)
 
-    def _on_auth(self, packet: Auth) -> None:
+    def on_auth(self, packet: Auth) -> None:
         if packet.properties.authentication_method != self._method or not self._method:
             raise violation("AUTH with another method than CONNECT")
-        if self.state == OPEN:
+        if self.connection.state == OPEN:
             if packet.reason == Reason.REAUTHENTICATE:
-                assert self.gate is not None
-                self._exchange = self.gate.methods[self._method]()
+                assert self._gate is not None
+                self._exchange = self._gate.methods[self._method]()
             elif self._exchange is None:
                 raise violation("AUTH without an authentication exchange")
         elif packet.reason != Reason.CONTINUE_AUTHENTICATION:
@@ -144,276 +124,185 @@ class MqttHandshake(PublishHandler):
 
     def _step(self, data: bytes) -> None:
         """One step of an enhanced authentication, at login or for a re-authentication."""
+        connection = self.connection
         exchange = self._exchange
         assert exchange is not None
         try:
             step = exchange.step(data)
         except ProtocolError as error:
-            self.end(error.reason, error.problem)
+            connection.end(error.reason, error.problem)
             return
         properties = Properties(
             authentication_method=self._method, authentication_data=step.data or None
         )
         if step.rights is None:
-            if self.state == AWAITING_CONNECT:
-                self.state = AUTHENTICATING
-            self.reply(encode(Auth(Reason.CONTINUE_AUTHENTICATION, properties), V5))
+            if connection.state == AWAITING_CONNECT:
+                connection.change_state(AUTHENTICATING)
+            connection.replies.reply(encode(Auth(Reason.CONTINUE_AUTHENTICATION, properties), V5))
             return
         self._exchange = None
-        self.user = step.user
-        self._rights = step.rights.for_client(user=self.user, client=self.client_id)
-        self._clear_fan_outs()
-        if self.state == OPEN:
-            if self.session is not None:
-                self.session.deny(self._rights.denied.subscribe)
-            self.reply(encode(Auth(Reason.SUCCESS, properties), V5))
+        rights = self._authorize(step.rights, step.user)
+        if connection.state == OPEN:
+            if connection.publisher is not None and connection.session is not None:
+                connection.publisher.clear_fan_outs()
+                connection.session.deny(rights.denied.subscribe)
+            connection.replies.reply(encode(Auth(Reason.SUCCESS, properties), V5))
         else:
-            assert self.connect is not None
-            self._open(self.connect, properties)
+            assert connection.connect is not None
+            self._open(connection.connect, properties)
 
-    def admit(
-        self, rights: Rights | None, *, now_ms: int, user: str = "", is_busy: bool = False
-    ) -> None:
-        """Conclude a login with the client's rights, or refuse it with None.
+    def _authorize(self, rights: Rights, user: str) -> Rights:
+        connection = self.connection
+        connection.user = user
+        connection.rights = rights.for_client(user=user, client=connection.client_id)
+        return connection.rights
 
-        `user` is empty for a client that was not verified.
-        """
-        if self.state != AWAITING_LOGIN:
-            return
-        self.context.now_ms = now_ms
-        connect = self.connect
+    def on_login(self, rights: Rights | None, user: str, *, is_busy: bool) -> None:
+        """Conclude a login with the client's rights, or refuse it with None."""
+        connect = self.connection.connect
         assert connect is not None
-        if rights is None:
-            reason = Reason.SERVER_BUSY if is_busy else Reason.BAD_USER_NAME_OR_PASSWORD
-            self._refuse(reason, "too many logins at once" if is_busy else "")
-            return
-        self.user = user
-        self._rights = rights.for_client(user=user, client=self.client_id)
-        self._open(connect)
-        self._resume_reading(now_ms)
-
-    def _resume_reading(self, now_ms: int) -> None:
-        """Handle packets that arrived before the login was concluded."""
-        raise NotImplementedError
+        if rights is not None:
+            self._authorize(rights, user)
+            self._open(connect)
+        elif is_busy:
+            self.refuse(Reason.SERVER_BUSY, "too many logins at once")
+        else:
+            self.refuse(Reason.BAD_USER_NAME_OR_PASSWORD, "")
 
     def _open(self, connect: Connect, authenticated: Properties = NO_PROPERTIES) -> None:
         """Open or resume the session of an authenticated client."""
-        limits = self.broker.limits
+        connection = self.connection
+        broker = connection.broker
+        context = connection.context
+        version = connection.version
+        limits = broker.limits
         asked = connect.properties
         will = connect.will
-        if will is not None and not self._may_publish(will.topic):
-            self._refuse(Reason.NOT_AUTHORIZED, f"a will for {will.topic}")
+        if will is not None and not may_publish(connection.rights, will.topic):
+            self.refuse(Reason.NOT_AUTHORIZED, f"a will for {will.topic}")
             return
-        if self.context.counters.connections >= limits.connections:
-            self._refuse(Reason.SERVER_BUSY, "too many connections")
+        if context.counters.connections >= limits.connections:
+            self.refuse(Reason.SERVER_BUSY, "too many connections")
             return
-        known = self.broker.sessions.get(self.client_id)
-        if known is not None and known.owner != self.user:
-            self._refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID, "client ID belongs to another user")
+        known = broker.sessions.get(connection.client_id)
+        if known is not None and known.owner != connection.user:
+            self.refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID, "client ID belongs to another user")
             return
-        is_durable = (asked.session_expiry_s or 0) > 0 or not (
-            self.version == V5 or connect.clean_start
-        )
-        if is_durable and self.context.overload_cause:
-            self._refuse(Reason.SERVER_BUSY, self.context.overload_cause)
+        is_durable = (asked.session_expiry_s or 0) > 0 or not (version == V5 or connect.clean_start)
+        if is_durable and context.overload_cause:
+            self.refuse(Reason.SERVER_BUSY, context.overload_cause)
             return
-        appended = self.context.appended
-        opened = self.broker.open_session(self.client_id, is_clean=connect.clean_start)
+        appended = context.appended
+        opened = broker.open_session(connection.client_id, is_clean=connect.clean_start)
         if opened is None:
-            self._refuse(Reason.QUOTA_EXCEEDED, "too many sessions")
+            self.refuse(Reason.QUOTA_EXCEEDED, "too many sessions")
             return
         session, is_present = opened
-        self.broker.set_owner(session, self.user)
+        broker.set_owner(session, connection.user)
         self._drop_unauthorized(session)
-        self._acks_event_ids = self.version == V5 and EVENT_IDS in asked.user
-        self.session = session
-        self.state = OPEN
-        self.connected_ms = self.context.now_ms
-        self.context.counters.count_connect()
-        if self.version == V5:
+        connection.open(session, acks_event_ids=version == V5 and EVENT_IDS in asked.user)
+        if version == V5:
             expiry_s = asked.session_expiry_s or 0
         else:
             expiry_s = 0 if connect.clean_start else FOREVER
-        session.version = self.version
-        session.connection = self
-        self.broker.apply_connect(session, expiry_s, will)
+        session.version = version
+        session.connection = connection
+        broker.apply_connect(session, expiry_s, will)
         keep_alive_s = connect.keep_alive_s
         if limits.keep_alive_s and (keep_alive_s == 0 or keep_alive_s > limits.keep_alive_s):
             keep_alive_s = limits.keep_alive_s
-        self.keep_alive_ms = keep_alive_s * 1000
-        self.set_keep_alive_timer()
+        connection.keep_alive_ms = keep_alive_s * 1000
+        connection.set_keep_alive_timer()
         properties = NO_PROPERTIES
-        if self.version == V5:
+        if version == V5:
+            name = connection.client_id
             properties = Properties(
                 session_expiry_s=session.expiry_s if session.expiry_s != expiry_s else None,
                 receive_maximum=limits.receive_maximum,
                 maximum_packet_size=limits.packet_bytes,
                 topic_alias_maximum=limits.topic_alias_maximum or None,
-                assigned_client_id=None if connect.client_id else self.client_id,
+                assigned_client_id=None if connect.client_id else name,
                 server_keep_alive_s=(
                     keep_alive_s if keep_alive_s != connect.keep_alive_s else None
                 ),
                 response_information=(
-                    f"{RESPONSES}{self.client_id}"
-                    if asked.request_response_information and not set(self.client_id) & set("+#/")
+                    f"{RESPONSES}{name}"
+                    if asked.request_response_information and not set(name) & set("+#/")
                     else None
                 ),
                 authentication_method=authenticated.authentication_method,
                 authentication_data=authenticated.authentication_data,
                 user=(EVENT_NAMES,) if EVENT_NAMES in asked.user else (),
             )
-        frame = encode(Connack(is_present, Reason.SUCCESS, properties), self.version)
-        if 0 < self.packet_limit < len(frame):
+        frame = encode(Connack(is_present, Reason.SUCCESS, properties), version)
+        if 0 < connection.replies.packet_limit < len(frame):
             # The CONNACK carries facts the client needs, so it can't be shortened.
-            self._close("packet too large: the client takes no CONNACK", is_will_wanted=False)
+            problem = "the client takes no CONNACK"
+            connection.close("packet too large", problem, is_will_wanted=False)
             return
         # Nothing may overtake the CONNACK, so the session is attached only after it.
-        if (
-            self.context.appended != appended
-            or session.predecessor_position > self.context.committed
-        ):
-            self.context.hold(HeldConnack(self, frame))
+        if context.appended != appended or session.predecessor_position > context.committed:
+            context.hold(HeldConnack(self, frame))
         else:
             self.send_connack(frame)
 
     def _drop_unauthorized(self, session: MqttSession) -> None:
         """Drop subscriptions and messages to which the client no longer has the right."""
-        if self._rights is not None:
-            session.deny(self._rights.denied.subscribe)
+        rights = self.connection.rights
+        if rights is not None:
+            session.deny(rights.denied.subscribe)
             session.drop_denied()
             for pattern in list(session.subscriptions):
-                if not self._rights.may_subscribe(pattern):
-                    self.broker.unsubscribe(session, pattern)
+                if not rights.may_subscribe(pattern):
+                    self.connection.broker.unsubscribe(session, pattern)
 
     def send_connack(self, frame: bytes) -> None:
         """Send the CONNACK, then attach the session."""
-        session = self.session
-        connect = self.connect
-        if session is None or connect is None or self.state != OPEN:
-            return
-        self._control = [frame, *self._control]
-        self._reply_count += 1
-        self.context.wake(self)
+        connection = self.connection
+        session = connection.session
+        connect = connection.connect
+        if session is None or connect is None:
+            return  # closed meanwhile
+        connection.replies.reply_first(frame)
         asked = connect.properties
         session.attach(
-            self,
-            self.version,
+            connection,
+            connection.version,
             asked.receive_maximum or 65_535,
-            self.packet_limit,
+            connection.replies.packet_limit,
             asked.topic_alias_maximum or 0,
-            self.version == V5 and EVENT_NAMES in asked.user,
+            connection.version == V5 and EVENT_NAMES in asked.user,
         )
-        self.connect = None
-        if self.broker.quality is not None:
-            self.broker.quality.on_online(session)
+        connection.connect = None
+        if not self._method:
+            connection.handshake = None  # nothing is left to do
+        quality = connection.broker.quality
+        if quality is not None:
+            quality.on_online(session)
 
-    def _refuse(self, reason: Reason, problem: str) -> None:
+    def refuse(self, reason: Reason, problem: str) -> None:
         """Refuse a CONNECT."""
-        properties = self._reason_properties(problem) if self.version == V5 else NO_PROPERTIES
+        connection = self.connection
+        replies = connection.replies
+        version = connection.version
+        properties = replies.reason_properties(problem) if version == V5 else NO_PROPERTIES
         said = reason if reason in REASONS[PacketType.CONNACK] else Reason.UNSPECIFIED_ERROR
-        frame = self._fit_limit(
-            encode(Connack(False, said, properties), self.version),
-            encode(Connack(False, said), self.version),
-        )
-        if not 0 < self.packet_limit < len(frame):
-            self.reply(frame)
+        short = Connack(False, said)
+        frame = replies.encode_fitting(Connack(False, said, properties), short, version)
+        if not 0 < replies.packet_limit < len(frame):
+            replies.reply(frame)
         why = reason.name.lower().replace("_", " ")
-        self.context.counters.count_refused(why)
-        self._close(f"{why}: {problem}" if problem else why, is_will_wanted=False)
-
-    def end(self, reason: Reason, problem: str = "", ended: str = "") -> None:
-        """Close the connection from this side with a reason.
-
-        `ended` is the filter of a subscription that ends with it: MQTT has no other way to report
-        that.
-        """
-        if self.state == CLOSED:
-            return
-        if self.state < OPEN:
-            is_version_known = self.connect is not None or self.version == V5
-            if is_version_known or reason == Reason.UNSUPPORTED_PROTOCOL_VERSION:
-                self._refuse(reason, problem)
-                return
-        elif self.version == V5:
-            said = reason if reason in REASONS[PacketType.DISCONNECT] else Reason.UNSPECIFIED_ERROR
-            facts = ((ENDED, ended),) if ended else ()
-            frame = encode(Disconnect(said, self._reason_properties(problem, facts)), V5)
-            self.reply(self._fit_limit(frame, encode(Disconnect(said), V5)))
-        why = reason.name.lower().replace("_", " ")
-        self._close(f"{why}: {problem}" if problem else why, is_will_wanted=True)
-
-    def on_closed(self, *, now_ms: int, why: str = LOST) -> None:
-        """The network connection was closed."""
-        self.context.now_ms = now_ms
-        self._close(why, is_will_wanted=True)
-
-    def _close(self, why: str, *, is_will_wanted: bool) -> None:
-        if self.state == CLOSED:
-            return
-        was_open = self.state == OPEN
-        self.state = CLOSED
-        self.reason = why
-        self.is_closing = True
-        self._clear_fan_outs()
-        self._aliases = {}
-        self.broker.timers.cancel(self._timer)
-        session = self.session
-        self.session = None
-        if was_open:
-            self.context.counters.count_disconnect(why.partition(":")[0])
-            if self.connect is not None:
-                # Nothing may be sent before a CONNACK.
-                self._control, self._reply_count = [], 0
-        if session is not None and session.connection is self:
-            self.broker.detach_session(
-                session, is_will_wanted=is_will_wanted, expiry_s=session.expiry_s
-            )
-        self.context.wake(self)
-
-    def set_keep_alive_timer(self) -> None:
-        """Set the keep-alive timer, with half of the interval as grace."""
-        if self.keep_alive_ms:
-            self.broker.timers.set(self._timer, self._timeout_ms())
-        else:
-            self.broker.timers.cancel(self._timer)
-
-    def is_timed_out(self, now_ms: int) -> bool:
-        if self.keep_alive_ms == 0 or now_ms < self._timeout_ms():
-            return False
-        if not self.wants_data():
-            self.received_ms = now_ms  # reading was paused: the interval starts when it resumes
-            return False
-        return True
-
-    def _timeout_ms(self) -> int:
-        return self.received_ms + self.keep_alive_ms + self.keep_alive_ms // 2
+        connection.context.counters.count_refused(why)
+        connection.close(why, problem, is_will_wanted=False)
 
 
-class HeldConnack(HeldReply):
+class HeldConnack(CommitWaiter):
     """The CONNACK of a durable session."""
 
     def __init__(self, handshake: MqttHandshake, frame: bytes) -> None:
-        super().__init__(handshake, frame)
-        self.handshake = handshake
-
-    def release(self) -> None:
-        self.handshake.send_connack(self.frames)
-
-
-class ClientTimer(Timer):
-    """Closes a silent connection: before its CONNECT, or beyond its keep-alive."""
-
-    __slots__ = ("handshake",)
-
-    def __init__(self, handshake: MqttHandshake) -> None:
         super().__init__()
         self.handshake = handshake
+        self.frame = frame
 
-    def fire(self, now: int) -> None:
-        handshake = self.handshake
-        if handshake.state < OPEN:
-            handshake.end(Reason.MAXIMUM_CONNECT_TIME, "no complete CONNECT in time")
-        elif handshake.is_timed_out(now):
-            handshake.end(Reason.KEEP_ALIVE_TIMEOUT)
-        else:
-            handshake.set_keep_alive_timer()
+    def release(self) -> None:
+        self.handshake.send_connack(self.frame)

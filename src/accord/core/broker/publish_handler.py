@@ -1,8 +1,8 @@
 """Publishing side of a connection: the hot path from PUBLISH bytes to receiving sessions.
 
 A client's channels are checked once, for syntax and rights, and cached with their fan-outs. From
-then on messages that only need forwarding are handled as runs (`_on_run`) and forwarded as the
-publisher's bytes. `_on_publish` decodes all others: QoS 2, retained, with a key, a deadline, a
+then on messages that only need forwarding are handled as runs (`on_run`) and forwarded as the
+publisher's bytes. `on_publish` decodes all others: QoS 2, retained, with a key, a deadline, a
 response topic or XML metadata, or to a channel that this client has not used since a change.
 
 Work that takes time, because predicates have to be matched, becomes a task. Tasks share the CPU by
@@ -14,20 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from accord.core.broker import session_records
-from accord.core.broker.broker import Broker, check_property_names, set_expiry_and_key
+from accord.core.broker.broker import check_property_names, set_expiry_and_key
 from accord.core.broker.broker_context import NodeRequest, WorkerOrder
 from accord.core.broker.client_advertisements import OVER_RATE
+from accord.core.broker.connection_state import OPEN
 from accord.core.broker.delivery_accounting import record_unrouted
 from accord.core.broker.feedback import TOPIC as FEEDBACK_TOPIC
 from accord.core.broker.feedback import FeedbackHandler
 from accord.core.broker.message import DUPLICATE, RETAINED, MqttMessage
-from accord.core.broker.reply_queue import OPEN, ReplyQueue
 from accord.core.broker.runs import RunForwarder, divide
 from accord.core.broker.session import MqttSession
 from accord.core.channels.channels import UNKNOWN
@@ -35,7 +35,6 @@ from accord.core.model.channels import problem_with_channel
 from accord.core.model.document import Condition, Document
 from accord.core.model.errors import EventError
 from accord.core.monitoring.ledger import REFUSED, SHED, event_id
-from accord.core.mqtt.codec import encode
 from accord.core.mqtt.codes import V5, PacketType, ProtocolError, Reason, malformed, violation
 from accord.core.mqtt.event_mapping import EVENT
 from accord.core.mqtt.packets import Puback, Pubrec
@@ -49,6 +48,7 @@ from accord.core.mqtt.wire import read_varint, string_bytes
 from accord.core.native import Frames, scan
 from accord.core.predicates.xpath import INLINE_COST
 from accord.core.router.fan_out import DeferredMatchError, PublisherFanOut, Selection
+from accord.core.router.limits import Limits
 from accord.core.router.rights import (
     CHANNELS,
     FEEDBACK,
@@ -59,6 +59,9 @@ from accord.core.router.rights import (
     Rights,
 )
 from accord.core.scheduling.tasks import UNKNOWN_US, Task
+
+if TYPE_CHECKING:
+    from accord.core.broker.connection import Connection
 
 _MAX_CACHED_TOPICS: Final = 1_000
 _MAX_TASKS: Final = 64  # queued tasks of one client before reading stops
@@ -78,8 +81,11 @@ _NO_TOPICS: Final[
 _NO_ALIASES: Final[dict[int, bytes]] = {}
 
 
-class PublishHandler(ReplyQueue):
-    """The publishing side of a connection."""
+class PublishHandler:
+    """The publishing side of an open connection.
+
+    Its tasks may run after the connection is closed: they check that before they reply.
+    """
 
     __slots__ = (
         "_acks_event_ids",
@@ -88,58 +94,64 @@ class PublishHandler(ReplyQueue):
         "_forwarder",
         "_importance",
         "_is_paused",
-        "_rights",
         "_task_bytes",
         "_tasks",
-        "_topics",
-        "_topics_at",
-        "can_cut_through",
+        "broker",
+        "connection",
+        "context",
+        "replies",
+        "session",
+        "topics",
+        "topics_at",
+        "version",
     )
 
-    def __init__(self, broker: Broker, address: str) -> None:
-        super().__init__(broker, address)
-        self._rights: Rights | None = None
+    def __init__(
+        self, connection: Connection, session: MqttSession, *, acks_event_ids: bool
+    ) -> None:
+        self.connection = connection
+        self.broker = connection.broker
+        self.context = connection.context
+        self.replies = connection.replies
+        self.session = session
+        self.version = connection.version
         self._fan_outs = _NO_FAN_OUTS
         # By QoS, topics whose clean frames are runs, valid for one state of the router.
-        self._topics = _NO_TOPICS
-        self._topics_at = 0
+        self.topics = _NO_TOPICS
+        self.topics_at = 0
         self._forwarder: RunForwarder | None = None
         self._aliases = _NO_ALIASES  # topics with their length prefixes
         self._tasks = 0  # queued
         self._task_bytes = 0  # bytes of runs among them
         self._importance = 0  # of the last one queued
         self._is_paused = False  # paused until a channel has room
-        # Whether the last read had one message for one receiver; the next is likely the same.
-        self.can_cut_through = False
-        self._acks_event_ids = False  # whether acknowledgements carry event IDs
+        self._acks_event_ids = acks_event_ids  # whether acknowledgements carry event IDs
 
-    def _scan(self, data: bytes, at: int, limit: int, first: int) -> Frames | None:
+    def scan(self, data: bytes, at: int, limit: int, first: int) -> Frames | None:
         """The run of clean frames that starts at `at`, if any."""
         router = self.broker.router
-        if self._topics_at != router.changes:
+        if self.topics_at != router.changes:
             # The change may have altered the receivers of any topic.
-            self._topics_at = router.changes
-            for topics in self._topics:
+            self.topics_at = router.changes
+            for topics in self.topics:
                 topics.clear()
         qos = first >> 1 & 3
-        topics = self._topics[qos]
+        topics = self.topics[qos]
         if not topics or self.context.overload_cause:
             return None  # nothing can be recorded: each message is checked by itself
         return scan(data, at, self.version == V5, limit, topics, self._aliases)
 
-    def _on_run(self, frames: Frames) -> None:
+    def on_run(self, frames: Frames) -> None:
         """Count clean frames, and forward them or queue them as a task."""
         hub = self.context
         counters = hub.counters
-        session = self.session
-        assert session is not None
         qos = frames.qos
         if qos:
-            self._check_receive_maximum(session)
+            self._check_receive_maximum()
         count = frames.count
         ways: list[Selection | PublisherFanOut] = frames.ways
         counters.publishes_received[qos] += count
-        session.published += count
+        self.session.published += count
         selection = ways[0]
         if (
             len(ways) == 1
@@ -158,11 +170,11 @@ class PublishHandler(ReplyQueue):
                 counters.matched += count
             else:
                 counters.unmatched += count
-            self.can_cut_through = count == 1 and selection.only is not None
+            self.connection.can_cut_through = count == 1 and selection.only is not None
             (self._forwarder or self._get_forwarder()).forward_all(frames)
-            if qos and self.state == OPEN:
+            if qos and self.connection.state == OPEN:
                 code = _ACCEPTED if selection.copies else _UNMATCHED
-                self._reply_when_durable(frames.acks(code), appended, count)
+                self.replies.reply_when_durable(frames.acks(code), appended, count)
             return
         at_once: list[int] = []
         sizes = frames.sizes()
@@ -208,18 +220,16 @@ class PublishHandler(ReplyQueue):
                 counters.unmatched += count
                 codes[label] = Reason.NO_MATCHING_SUBSCRIBERS
         self._get_forwarder().forward(frames, labels, numbers)
-        if frames.qos and self.state == OPEN:
-            self._reply_when_durable(frames.acks(bytes(codes)), appended, answered)
+        if frames.qos and self.connection.state == OPEN:
+            self.replies.reply_when_durable(frames.acks(bytes(codes)), appended, answered)
 
     def _get_forwarder(self) -> RunForwarder:
         if self._forwarder is None:
-            self._forwarder = RunForwarder(self.context, self.client_id, self.version == V5)
+            self._forwarder = RunForwarder(self.context, self.session.name, self.version == V5)
         return self._forwarder
 
     def _defer_run(self, frames: Frames, label: int, fan_out: PublisherFanOut) -> None:
         """Queue a run as a task, by the importance of its messages."""
-        session = self.session
-        assert session is not None
         labels = {label: fan_out.grant.importance}
         if fan_out.side.mask:
             found = self._by_importance(frames, label, fan_out)
@@ -233,10 +243,10 @@ class PublishHandler(ReplyQueue):
         for each, importance in labels.items():
             count, size = sizes[each]
             run = frames.piece(each, 0, count)
-            task = RunTask(self, session, run, fan_out, size, importance)
+            task = RunTask(self, run, fan_out, size, importance)
             self._task_bytes += size
             if self._task_bytes >= _MAX_TASK_BYTES:
-                self.is_stalled = True
+                self.connection.is_stalled = True
             self._submit(task, fan_out, count if frames.qos else 0)
 
     @staticmethod
@@ -261,17 +271,17 @@ class PublishHandler(ReplyQueue):
         hub = self.context
         fan_out.pending += 1
         self._tasks += 1
-        self._unacknowledged += unacknowledged
+        self.replies.unacknowledged += unacknowledged
         self._importance = task.importance
         if self._tasks >= _MAX_TASKS or hub.tasks.should_pause(task.importance):
-            self.is_stalled = True
+            self.connection.is_stalled = True
         hub.submit(task)
 
-    def match_run(self, frames: Frames, fan_out: PublisherFanOut, session: MqttSession) -> None:
-        """Match and forward a run of `way` whose task is due."""
+    def match_run(self, frames: Frames, fan_out: PublisherFanOut) -> None:
+        """Match and forward a run of `fan_out` whose task is due."""
         found = self._match(frames, fan_out) if fan_out.has_runs else None
         if found is None:
-            self._publish_singly(frames, fan_out, session)
+            self._publish_singly(frames, fan_out)
             return
         selections, which = found
         hub = self.context
@@ -345,31 +355,29 @@ class PublishHandler(ReplyQueue):
             ]
         return selections, which
 
-    def _publish_singly(
-        self, frames: Frames, fan_out: PublisherFanOut, session: MqttSession
-    ) -> None:
+    def _publish_singly(self, frames: Frames, fan_out: PublisherFanOut) -> None:
         for message, packet_id in self._get_forwarder().messages(frames, 0):
             self.context.assign_number(message, fan_out.channel_fan_out.counts)
-            self.finish(message, fan_out, session, frames.qos, packet_id)
+            self.finish(message, fan_out, frames.qos, packet_id)
 
     def shed_run(self, frames: Frames, fan_out: PublisherFanOut) -> None:
         """Shed a run because the node is overloaded."""
         hub = self.context
         count = frames.count
         number = hub.assign_numbers(count).start
-        hub.counters.count_shed(_OVERLOAD, self.client_id, count)
+        hub.counters.count_shed(_OVERLOAD, self.session.name, count)
         fan_out.channel_fan_out.counts.shed += count
         outcome = REFUSED if frames.qos else SHED
         channel = fan_out.channel_fan_out.channel
         record_unrouted(
-            hub, number, channel, self.client_id, outcome, hub.now_ms, 0, _OVERLOAD, count
+            hub, number, channel, self.session.name, outcome, hub.now_ms, 0, _OVERLOAD, count
         )
-        if frames.qos and self.state == OPEN:
-            self._reply_when_durable(
+        if frames.qos and self.connection.state == OPEN:
+            self.replies.reply_when_durable(
                 frames.acks(bytes((Reason.QUOTA_EXCEEDED,))), hub.appended, count
             )
 
-    def _on_publish(self, data: bytes, start: int, body: int, end: int, now_ms: int) -> None:
+    def on_publish(self, data: bytes, start: int, body: int, end: int, now_ms: int) -> None:
         """Handle the PUBLISH from `start` to `end`; its fixed header ends at `body`."""
         first = data[start]
         qos = first >> 1 & 3
@@ -408,22 +416,22 @@ class PublishHandler(ReplyQueue):
         counters.publishes_received[qos] += 1
         counters.publish_bytes_received += end - start
         session = self.session
-        assert session is not None
         way = self._fan_outs.get(topic)
         if way is None or has_alias or not way.channel_fan_out.is_valid:
             channel = self._channel(topic, properties)
-            if not self._may_publish(channel):
+            if not may_publish(self.connection.rights, channel):
                 problem = (
                     f"no right to publish to {channel}; ask for it "
                     "(may.publish, may_not.publish in accord.toml)"
                 )
                 self._send_ack(qos, packet_id, Reason.NOT_AUTHORIZED, problem)
-                counters.count_shed("not authorized", self.client_id)
+                counters.count_shed("not authorized", self.session.name)
                 return
             topic = string_bytes(channel)
             way = self._cached_fan_out(topic, channel)
-            if way.channel_fan_out.traits.problem:
-                self._refuse_channel(channel, way.channel_fan_out.traits.problem, qos, packet_id)
+            if problem := way.channel_fan_out.traits.problem:
+                self._record_refused(UNKNOWN, channel, problem)
+                self._send_ack(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
                 return
         route = way.channel_fan_out
         session.published += 1
@@ -432,9 +440,9 @@ class PublishHandler(ReplyQueue):
                 self._send_ack(qos, packet_id, Reason.SUCCESS, "")
             return  # otherwise it is acknowledged when its task has run
         if qos:
-            self._check_receive_maximum(session)
+            self._check_receive_maximum()
         if hub.overload_cause and (qos or route.is_kept or first & RETAINED):
-            counters.count_shed("journal overloaded", self.client_id)
+            counters.count_shed("journal overloaded", self.session.name)
             self._send_ack(qos, packet_id, Reason.QUOTA_EXCEEDED, hub.overload_cause)
             return
         try:
@@ -444,7 +452,7 @@ class PublishHandler(ReplyQueue):
                 data[at:end],
                 qos,
                 first & RETAINED != 0,
-                self.client_id,
+                self.session.name,
                 now_ms,
                 properties,
                 block,
@@ -454,7 +462,7 @@ class PublishHandler(ReplyQueue):
                 set_expiry_and_key(message)
                 check_property_names(message)
                 if properties.response_topic is not None and not route.is_request:
-                    self._attach_receipt(message, session)
+                    self._attach_receipt(message)
             if qos == 2:
                 message.packet_id = packet_id
         except EventError as error:
@@ -478,8 +486,8 @@ class PublishHandler(ReplyQueue):
         elif route.has_predicates or way.pending:
             self._defer(message, way, qos, packet_id, end - start)
         else:
-            self.finish(message, way, session, qos, packet_id)
-        if way.has_runs and qos < 2 and topic not in self._topics[qos]:
+            self.finish(message, way, qos, packet_id)
+        if way.has_runs and qos < 2 and topic not in self.topics[qos]:
             self._cache_topic(topic, way, qos)
 
     def published_channels(self) -> list[str]:
@@ -487,7 +495,7 @@ class PublishHandler(ReplyQueue):
         return [way.channel_fan_out.channel for way in self._fan_outs.values()]
 
     def enforce_rate(self, is_rate_limited: bool) -> None:
-        self._topics = ({}, {})
+        self.topics = ({}, {})
         for way in self._fan_outs.values():
             way.is_rate_limited = is_rate_limited
             way.renew(way.channel_fan_out)
@@ -508,7 +516,6 @@ class PublishHandler(ReplyQueue):
     def _cached_fan_out(self, topic: bytes, channel: str) -> PublisherFanOut:
         """The fan-out of this client's messages to `channel`, cached under `topic`."""
         session = self.session
-        assert session is not None
         if channel.startswith(FEEDBACK_PREFIX):  # one fan-out for all receipts
             topic, channel = FEEDBACK_TOPIC, FEEDBACK
         route = self.broker.router.fan_out(channel)
@@ -519,7 +526,7 @@ class PublishHandler(ReplyQueue):
         way = PublisherFanOut(session.entity, route, session.is_rate_limited)
         if route.is_valid:
             if not self._fan_outs or len(self._fan_outs) >= _MAX_CACHED_TOPICS:
-                self._clear_fan_outs()
+                self.clear_fan_outs()
             self._fan_outs[topic] = way
         return way
 
@@ -531,65 +538,55 @@ class PublishHandler(ReplyQueue):
             and not (qos and self._acks_event_ids)
         ):
             selection = self.broker.router.fixed_selection(fan_out)
-            self._topics[qos][topic] = fan_out if selection is None else selection
+            self.topics[qos][topic] = fan_out if selection is None else selection
 
-    def _clear_fan_outs(self) -> None:
+    def clear_fan_outs(self) -> None:
         for way in self._fan_outs.values():
             way.clear_caches()
         self._fan_outs = {}
-        self._topics = ({}, {})
+        self.topics = ({}, {})
 
     def _defer(
         self, message: MqttMessage, fan_out: PublisherFanOut, qos: int, packet_id: int, size: int
     ) -> None:
         """Queue a message as a task."""
-        session = self.session
-        assert session is not None
         if qos == 2:
-            session.received[packet_id] = False
-        task = PublishTask(self, session, message, fan_out, qos, packet_id, size)
+            self.session.received[packet_id] = False
+        task = PublishTask(self, message, fan_out, qos, packet_id, size)
         self._submit(task, fan_out, 1 if qos == 1 else 0)
-
-    def release_window(self, count: int) -> None:
-        """Release the receive window of `count` queued QoS 1 messages."""
-        self._unacknowledged -= count
 
     def on_task_ended(self, acknowledged: int, size: int = 0) -> None:
         """A task has ended: release its QoS 1 messages and the bytes of its run."""
         self._tasks -= 1
         self._task_bytes -= size
-        self._unacknowledged -= acknowledged
-        if self.is_stalled:
+        self.replies.unacknowledged -= acknowledged
+        if self.connection.is_stalled:
             is_low = self._tasks <= _MAX_TASKS // 2 and self.context.tasks.can_resume(
                 self._importance
             )
             is_low = is_low and self._task_bytes <= _MAX_TASK_BYTES // 2
             if (is_low or self._tasks == 0) and not self._is_paused:
-                self.is_stalled = False
-                self.context.wake(self)  # resume reading
+                self.connection.is_stalled = False
+                self.context.wake(self.connection)  # resume reading
 
     def _pause_if_full(self, channel: str) -> None:
         """Pause reading from the client until its channel has room at all members."""
         bridge = self.broker.bridge
         if bridge is not None and bridge.pause_publisher(channel, self):
-            self._is_paused = self.is_stalled = True
+            self._is_paused = self.connection.is_stalled = True
 
     def resume_publishing(self) -> None:
         self._is_paused = False
-        if self.is_stalled and not self._tasks:
-            self.is_stalled = False
-            self.context.wake(self)
+        if self.connection.is_stalled and not self._tasks:
+            self.connection.is_stalled = False
+            self.context.wake(self.connection)
 
     def finish(
-        self,
-        message: MqttMessage,
-        fan_out: PublisherFanOut,
-        session: MqttSession,
-        qos: int,
-        packet_id: int,
+        self, message: MqttMessage, fan_out: PublisherFanOut, qos: int, packet_id: int
     ) -> None:
         """Publish a message, and acknowledge it if its client is still connected."""
         hub = self.context
+        session = self.session
         appended = hub.appended
         recorded = len(hub.state_records)
         try:
@@ -597,7 +594,7 @@ class PublishHandler(ReplyQueue):
         except EventError as error:
             if qos == 2:
                 session.received.pop(packet_id, None)
-            self.ack_connection(session, qos).refuse_event(qos, packet_id, message.channel, error)
+            self._handler_for_ack(qos).refuse_event(qos, packet_id, message.channel, error)
             return
         if fan_out.channel_fan_out.traits.can_be_full:
             self._pause_if_full(message.channel)
@@ -606,53 +603,47 @@ class PublishHandler(ReplyQueue):
         if qos == 2:
             session.received[packet_id] = True
             if session.is_durable:
-                self._record_received(session, packet_id, recorded)
-        answering = self.ack_connection(session, qos)
-        if answering.state == OPEN:
+                self._record_received(packet_id, recorded)
+        answering = self._handler_for_ack(qos)
+        if answering.connection.state == OPEN:
             answering.acknowledge(message, qos, packet_id, reached, appended)
 
-    def _record_received(self, session: MqttSession, packet_id: int, recorded: int) -> None:
+    def _record_received(self, packet_id: int, recorded: int) -> None:
         """Record the receipt atomically with the effects of a QoS 2 message.
 
         If only one survived a crash, the message would be published twice or never.
         """
-        self.context.record(session_records.ReceivedRecord(session.name, packet_id))
+        self.context.record(session_records.ReceivedRecord(self.session.name, packet_id))
         self.context.make_atomic(recorded)
 
-    def ack_connection(self, session: MqttSession, qos: int) -> PublishHandler:
-        """The connection that receives the acknowledgement of a message.
+    def _handler_for_ack(self, qos: int) -> PublishHandler:
+        """The publishing side whose connection gets the acknowledgement of a message.
 
         A client that has reconnected meanwhile repeats QoS 2 messages until they are acknowledged.
         """
-        line = session.connection
-        if qos == 2 and self.state != OPEN and isinstance(line, PublishHandler):
-            return line
+        line = self.session.connection
+        if qos == 2 and self.connection.state != OPEN and line is not None:
+            return line.publisher or self
         return self
 
     def acknowledge(
         self, message: MqttMessage, qos: int, packet_id: int, reached: int, appended: int
     ) -> None:
         """Acknowledge an accepted message once that is durable."""
+        reason = Reason.SUCCESS if reached else Reason.NO_MATCHING_SUBSCRIBERS
         if self._acks_event_ids:
-            reason = Reason.SUCCESS if reached else Reason.NO_MATCHING_SUBSCRIBERS
             frame = self._ack_with_event_id(qos, packet_id, reason, message.number)
-        elif reached or self.version != V5:
-            frame = (b"\x40\x02" if qos == 1 else b"\x50\x02") + packet_id.to_bytes(2, "big")
         else:
-            frame = self._acknowledgement(qos, packet_id, Reason.NO_MATCHING_SUBSCRIBERS)
-        hub = self.context
-        if self._held or hub.appended != appended:
-            self.hold(frame)
-        else:
-            self.reply(frame)
+            frame = self._acknowledgement(qos, packet_id, reason)
+        self.replies.reply_when_durable(frame, appended)
 
-    def shed(self, message: MqttMessage, session: MqttSession, qos: int, packet_id: int) -> None:
+    def shed(self, message: MqttMessage, qos: int, packet_id: int) -> None:
         """Shed a message because the node is overloaded."""
         self._record_shed(message, qos, _OVERLOAD)
         if qos == 2:
-            session.received.pop(packet_id, None)
-        answering = self.ack_connection(session, qos)
-        if answering.state == OPEN:
+            self.session.received.pop(packet_id, None)
+        answering = self._handler_for_ack(qos)
+        if answering.connection.state == OPEN:
             answering._send_ack(qos, packet_id, Reason.QUOTA_EXCEEDED, _OVERLOAD)
 
     def _record_shed(self, message: MqttMessage, qos: int, cause: str) -> None:
@@ -674,74 +665,69 @@ class PublishHandler(ReplyQueue):
 
     def _on_request(self, message: MqttMessage, qos: int, packet_id: int) -> None:
         """A request to the node itself; the driver replies."""
-        hub = self.context
         if message.channel == FEEDBACK and self.broker.feedback is not None:
             self._on_feedback(self.broker.feedback, message, qos, packet_id)
             return
-        if message.channel not in REQUESTS:
-            problem = f"unknown request topic, expected {' or '.join(REQUESTS)}"
-            self._send_ack(qos, packet_id, Reason.TOPIC_NAME_INVALID, problem)
-            return
-        topic = message.properties.response_topic
+        requests = self.context.requests
         session = self.session
-        assert session is not None
-        if topic is None and message.channel in (POLICIES, CHANNELS, QUERIES):
+        topic = message.properties.response_topic
+        reason = Reason.IMPLEMENTATION_SPECIFIC_ERROR
+        problem = ""
+        if message.channel not in REQUESTS:
+            reason = Reason.TOPIC_NAME_INVALID
+            problem = f"unknown request topic, expected {' or '.join(REQUESTS)}"
+        elif topic is None and message.channel in (POLICIES, CHANNELS, QUERIES):
             problem = "expected a response topic"
-            self._send_ack(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
-            return
-        if len(hub.requests) >= _MAX_REQUESTS:
-            self._send_ack(qos, packet_id, Reason.QUOTA_EXCEEDED, "too many requests at once")
-            return
-        if topic and session.subscription_to(topic) is None:
+        elif len(requests) >= _MAX_REQUESTS:
+            reason, problem = Reason.QUOTA_EXCEEDED, "too many requests at once"
+        elif topic and session.subscription_to(topic) is None:
             problem = f"expected a response topic that you are subscribed to, got {topic}"
-            self._send_ack(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
-            return
-        hub.requests.append(NodeRequest(message, self.client_id, session.owner, self._rights))
-        self._send_ack(qos, packet_id, Reason.SUCCESS, "")
+        else:
+            rights = self.connection.rights
+            requests.append(NodeRequest(message, session.name, session.owner, rights))
+            reason = Reason.SUCCESS
+        self._send_ack(qos, packet_id, reason, problem)
 
-    def _attach_receipt(self, message: MqttMessage, session: MqttSession) -> None:
+    def _attach_receipt(self, message: MqttMessage) -> None:
         """Attach a receipt for feedback if requested; raises EventError if that is not possible."""
         feedback = self.broker.feedback
         if feedback is not None:
-            feedback.attach_receipt(message, session.owner, self.context.number + 1)
+            feedback.attach_receipt(message, self.session.owner, self.context.number + 1)
 
     def _on_feedback(
         self, feedback: FeedbackHandler, message: MqttMessage, qos: int, packet_id: int
     ) -> None:
         """Feedback to the source of an event."""
         session = self.session
-        assert session is not None
         appended, recorded = self.context.appended, len(self.context.state_records)
-        refused = feedback.on_feedback(message, session, self._rights)
+        refused = feedback.on_feedback(message, session, self.connection.rights)
         if refused is not None:
             self._send_ack(qos, packet_id, refused.reason, refused.problem)
             return
         if qos == 2:
             session.received[packet_id] = True
             if session.is_durable:
-                self._record_received(session, packet_id, recorded)
+                self._record_received(packet_id, recorded)
         if qos:
             self.acknowledge(message, qos, packet_id, 1, appended)
 
     def refuse_event(self, qos: int, packet_id: int, channel: str, error: EventError) -> None:
-        hub = self.context
-        hub.counters.count_shed("bad attributes", self.client_id)
-        hub.number += 1
-        problem = str(error)[:200]
-        record_unrouted(hub, hub.number, channel, self.client_id, REFUSED, hub.now_ms, 0, problem)
-        if self.state == OPEN:
+        self._record_refused("bad attributes", channel, str(error)[:200])
+        if self.connection.state == OPEN:
             self._send_ack(qos, packet_id, Reason.PAYLOAD_FORMAT_INVALID, str(error))
 
-    def _refuse_channel(self, channel: str, problem: str, qos: int, packet_id: int) -> None:
+    def _record_refused(self, cause: str, channel: str, problem: str) -> None:
+        """Count an event that was not accepted, and record the problem."""
         hub = self.context
-        hub.counters.count_shed(UNKNOWN, self.client_id)
+        name = self.session.name
+        hub.counters.count_shed(cause, name)
         hub.number += 1
-        record_unrouted(hub, hub.number, channel, self.client_id, REFUSED, hub.now_ms, 0, problem)
-        self._send_ack(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
+        record_unrouted(hub, hub.number, channel, name, REFUSED, hub.now_ms, 0, problem)
 
-    def _check_receive_maximum(self, session: MqttSession) -> None:
+    def _check_receive_maximum(self) -> None:
         most = self.broker.limits.receive_maximum
-        if self.version == V5 and self._unacknowledged + len(session.received) >= most:
+        pending = self.replies.unacknowledged + len(self.session.received)
+        if self.version == V5 and pending >= most:
             raise ProtocolError(
                 Reason.RECEIVE_MAXIMUM_EXCEEDED, f"more than {most} messages not yet acknowledged"
             )
@@ -768,18 +754,11 @@ class PublishHandler(ReplyQueue):
             raise malformed("a topic with a null character")
         if problem := problem_with_channel(channel):
             raise ProtocolError(Reason.TOPIC_NAME_INVALID, problem)
-        if self._is_too_deep(channel):
-            most = self.broker.limits.channel_levels
-            raise ProtocolError(Reason.TOPIC_NAME_INVALID, f"expected at most {most} levels")
+        limits = self.broker.limits
+        if has_too_many_levels(channel, limits):
+            problem = f"expected at most {limits.channel_levels} levels"
+            raise ProtocolError(Reason.TOPIC_NAME_INVALID, problem)
         return channel
-
-    def _is_too_deep(self, channel: str) -> bool:
-        return channel.count("/") >= self.broker.limits.channel_levels
-
-    def _may_publish(self, channel: str) -> bool:
-        if channel.startswith("$SYS/") or channel == "$SYS":
-            return False
-        return self._rights is None or self._rights.may_publish(channel)
 
     def _send_ack(self, qos: int, packet_id: int, reason: Reason, problem: str) -> None:
         """Acknowledge a message that was refused, or is a duplicate."""
@@ -789,15 +768,14 @@ class PublishHandler(ReplyQueue):
             # MQTT 3.1.1 has no negative acknowledgement, and a positive one would be false.
             raise ProtocolError(reason, problem)
         frame = self._acknowledgement(qos, packet_id, reason, problem)
-        self._reply_when_durable(frame, self.context.appended)
+        self.replies.reply_when_durable(frame, self.context.appended)
 
     def _ack_with_event_id(self, qos: int, packet_id: int, reason: Reason, number: int) -> bytes:
         """An acknowledgement with the event ID, by which the publisher can look up the outcome."""
         make = Puback if qos == 1 else Pubrec
         named = Properties(user=((EVENT, event_id(number)),))
-        return self._fit_limit(
-            encode(make(packet_id, reason, named), V5), encode(make(packet_id, reason), V5)
-        )
+        short = make(packet_id, reason)
+        return self.replies.encode_fitting(make(packet_id, reason, named), short, V5)
 
     def _acknowledgement(
         self, qos: int, packet_id: int, reason: Reason, problem: str = ""
@@ -808,10 +786,8 @@ class PublishHandler(ReplyQueue):
             head = b"\x40\x03" if qos == 1 else b"\x50\x03"
             return head + packet_id.to_bytes(2, "big") + bytes((reason,))
         make = Puback if qos == 1 else Pubrec
-        return self._fit_limit(
-            encode(make(packet_id, reason, self._reason_properties(problem)), V5),
-            encode(make(packet_id, reason), V5),
-        )
+        packet = make(packet_id, reason, self.replies.reason_properties(problem))
+        return self.replies.encode_fitting(packet, make(packet_id, reason), V5)
 
 
 class PublishTask(Task):
@@ -820,7 +796,6 @@ class PublishTask(Task):
     def __init__(
         self,
         handler: PublishHandler,
-        session: MqttSession,
         message: MqttMessage,
         fan_out: PublisherFanOut,
         qos: int,
@@ -849,7 +824,6 @@ class PublishTask(Task):
         )
         self.learned = learned
         self.handler = handler
-        self.session = session
         self.message = message
         self.fan_out = fan_out
         self.qos = qos
@@ -863,12 +837,12 @@ class PublishTask(Task):
         if publishing.context.has_workers:
             self._defer_conditions()
         try:
-            publishing.finish(self.message, way, self.session, self.qos, self.packet_id)
+            publishing.finish(self.message, way, self.qos, self.packet_id)
         except DeferredMatchError as heavy:
             publishing.context.orders.append(ConditionsOrder(self, heavy.document))
             return
         except ProtocolError as error:
-            publishing.end(error.reason, error.problem)
+            publishing.connection.end(error.reason, error.problem)
         self._end()
 
     def resubmit(self) -> None:
@@ -890,9 +864,9 @@ class PublishTask(Task):
     def shed(self) -> None:
         self._end()
         try:
-            self.handler.shed(self.message, self.session, self.qos, self.packet_id)
+            self.handler.shed(self.message, self.qos, self.packet_id)
         except ProtocolError as error:
-            self.handler.end(error.reason, error.problem)
+            self.handler.connection.end(error.reason, error.problem)
 
     def _end(self) -> None:
         self.fan_out.pending -= 1
@@ -908,7 +882,6 @@ class RunTask(Task):
     def __init__(
         self,
         handler: PublishHandler,
-        session: MqttSession,
         frames: Frames,
         fan_out: PublisherFanOut,
         size: int,
@@ -930,7 +903,6 @@ class RunTask(Task):
         )
         self.learned = learned
         self.handler = handler
-        self.session = session
         self.frames = frames
         self.fan_out = fan_out
         self._step = 0  # messages in the last piece
@@ -949,12 +921,12 @@ class RunTask(Task):
         piece = self._piece(self._step)
         self.count -= self._step
         try:
-            publishing.match_run(piece, way, self.session)
+            publishing.match_run(piece, way)
         except ProtocolError as error:
-            publishing.end(error.reason, error.problem)
+            publishing.connection.end(error.reason, error.problem)
         # Per piece, not at the end: the client may send as many more once it has the
         # acknowledgements.
-        publishing.release_window(self._step if self.frames.qos else 0)
+        publishing.replies.unacknowledged -= self._step if self.frames.qos else 0
         if self.count:
             publishing.context.tasks.put_first(self)
         else:
@@ -967,7 +939,7 @@ class RunTask(Task):
         try:
             self.handler.shed_run(self._piece(self.count), self.fan_out)
         except ProtocolError as error:
-            self.handler.end(error.reason, error.problem)
+            self.handler.connection.end(error.reason, error.problem)
         self._end(self.count if self.frames.qos else 0)
 
     def _piece(self, count: int) -> Frames:
@@ -1003,6 +975,16 @@ class ConditionsOrder(WorkerOrder):
     def fail(self) -> None:
         conditions = self.document.deferred
         self.finish(conditions, [None] * len(conditions))
+
+
+def may_publish(rights: Rights | None, channel: str) -> bool:
+    if channel.startswith("$SYS/") or channel == "$SYS":
+        return False
+    return rights is None or rights.may_publish(channel)
+
+
+def has_too_many_levels(channel: str, limits: Limits) -> bool:
+    return channel.count("/") >= limits.channel_levels
 
 
 def _read_properties(data: bytes, at: int, end: int) -> tuple[Properties, bytes, int]:

@@ -199,7 +199,7 @@ class MqttSession(Receiver):
         self.invalidate_fan_outs()
         for delivery in self.unacknowledged.values():
             if delivery.stage == RELEASED:
-                connection.reply(_PUBREL + delivery.packet_id.to_bytes(2, "big"))
+                connection.replies.reply(_PUBREL + delivery.packet_id.to_bytes(2, "big"))
         if not self.outbox.is_empty():
             self.context.wake(connection)
 
@@ -729,9 +729,9 @@ class MqttSession(Receiver):
         if line is not None:
             frame = _PUBREL + packet_id.to_bytes(2, "big")
             if self.is_durable and self.context.has_pending():
-                line.hold(frame)
+                line.replies.hold(frame)
             else:
-                line.reply(frame)
+                line.replies.reply(frame)
         return True
 
     def on_pubcomp(self, packet_id: int) -> bool:
