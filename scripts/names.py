@@ -1,7 +1,9 @@
 """Checks names against the vocabulary: modules are nouns, classes are unique, dialect is gone.
 
 `make check` runs it. The words are those of the glossary in docs/ARCHITECTURE.md: one word per
-concept. Words of the former dialect are not used in names of modules and classes.
+concept. Words of the former dialect are not used in names of modules, classes, functions,
+attributes, parameters and variables. Fields of structs are exempt: JSON and configuration show
+them.
 """
 
 from __future__ import annotations
@@ -29,35 +31,64 @@ _BOTH_ENDS: Final = {
     "Subscriber",
 }  # fmt: skip
 _DIALECT: Final = {
-    "abroad", "believing", "desk", "elsewhere", "guest", "guests", "heard", "hear", "hearing",
-    "lately", "letters", "namesake", "namesakes", "parcel", "parcels", "saying", "telling",
-    "told", "upwards", "widening",
+    "abroad", "anew", "believing", "desk", "elsewhere", "fate", "forget", "forgets", "guest",
+    "guests", "hear", "heard", "hearing", "hurry", "lately", "letters", "namesake", "namesakes",
+    "parcel", "parcels", "said", "say", "saying", "says", "tell", "telling", "tells", "tend",
+    "tidy", "told", "unneed", "upwards", "widening", "wish", "wishes",
 }  # fmt: skip
-# Stored predicate folders name the classes of this package.
-_PENDING: Final = ("pipeline/bulk/",)
+# Stored predicate directories name the classes of this package.
+_PICKLED: Final = ("pipeline/bulk/",)
+# Replaced by later designs of the control lane, stub nodes and replay: their classes are named by
+# the glossary, their internals are not yet.
+_PENDING: Final = (
+    *_PICKLED, "cli/", "core/admission/filter_index/", "core/channels/history/", "core/tiers/",
+)  # fmt: skip
 
 
 def problems() -> Iterator[str]:
     classes: dict[str, list[str]] = defaultdict(list)
     for path in sorted(ROOT.rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
-        if name.startswith(_PENDING):
+        if name.startswith(_PICKLED):
             continue
         if path.stem.endswith("ing") and path.stem not in _NOUNS:
             yield f"{name}: a module is a noun of the field"
-        names = [path.stem]
-        for node in ast.walk(ast.parse(path.read_text())):
+        tree = ast.parse(path.read_text())
+        found = [path.stem]
+        for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
-                names.append(node.name)
+                found.append(node.name)
                 if not node.name.startswith("_"):
                     classes[node.name].append(name)
-        for each in names:
-            found = _DIALECT.intersection(re.findall(r"[a-z]+", _snake(each)))
-            if found:
-                yield f"{name}: {each}: see the glossary for {', '.join(sorted(found))}"
+        if not name.startswith(_PENDING):
+            found += sorted(set(_identifiers(tree)))
+        for each in found:
+            if words := _DIALECT.intersection(re.findall(r"[a-z]+", _snake(each))):
+                yield f"{name}: {each}: see the glossary for {', '.join(sorted(words))}"
     for each, places in sorted(classes.items()):
         if len(places) > 1 and each not in _BOTH_ENDS:
             yield f"{each} is a class in {', '.join(places)}"
+
+
+def _identifiers(tree: ast.Module) -> Iterator[str]:
+    """The names of functions, parameters, variables and attributes that a module defines."""
+    fields = {
+        id(each.target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for each in node.body
+        if isinstance(each, ast.AnnAssign)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            if id(node) not in fields:
+                yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
 
 
 def _snake(name: str) -> str:

@@ -1,10 +1,12 @@
-"""Former names of the interface for templates."""
+"""Former names of the interfaces for templates and simulations."""
 
 from __future__ import annotations
 
 import pytest
 
+import accord.sim
 import accord.templates
+from accord.sim import SimSubscription
 from accord.templates import COMPLETE, DuplicateFilter, Template
 
 
@@ -13,6 +15,8 @@ def test_a_former_name_still_works_and_warns() -> None:
         assert accord.templates.ALL is COMPLETE
     with pytest.warns(DeprecationWarning, match="is now DuplicateFilter"):
         assert accord.templates.Duplicates is DuplicateFilter
+    with pytest.warns(DeprecationWarning, match="is now SimSubscription"):
+        assert accord.sim.Wish is SimSubscription
 
 
 def test_a_name_that_never_was_is_none() -> None:

@@ -6,9 +6,6 @@ class Mine(Template):
     def on_published(self, event, destinations, definition, now_us): ...
 """
 
-import warnings
-from typing import Any, Final
-
 from accord.core.channels.members import Members
 from accord.core.channels.rendezvous import Rendezvous
 from accord.core.channels.template import (
@@ -25,6 +22,7 @@ from accord.core.channels.template import (
     whole_number,
 )
 from accord.core.channels.trees.tree import OfficialTree
+from accord.core.model.former_names import deprecated
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.duplicate_filter import DuplicateFilter
 from accord.core.overlay.signalling import TransitEvent
@@ -49,17 +47,12 @@ __all__ = [
     "whole_number",
 ]
 
-_RENAMED: Final = {
-    "ALL": "COMPLETE",
-    "ONCE": "NO_DUPLICATES",
-    "Carried": "TransitEvent",
-    "Duplicates": "DuplicateFilter",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _RENAMED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    new = _RENAMED[name]
-    warnings.warn(f"accord.templates.{name} is now {new}", DeprecationWarning, stacklevel=2)
-    return globals()[new]
+__getattr__ = deprecated(
+    globals(),
+    {
+        "ALL": "COMPLETE",
+        "ONCE": "NO_DUPLICATES",
+        "Carried": "TransitEvent",
+        "Duplicates": "DuplicateFilter",
+    },
+)

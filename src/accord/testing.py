@@ -104,15 +104,15 @@ class MemoryNode:
 
     def flush(self) -> None:
         """Do what there is to do, and pass on what connections have to send."""
-        hub = self.broker.context
+        context = self.broker.context
         while self.broker.run_task():
             for connection in list(self._streams):
                 connection.resume(now_ms=self._clock.now_ms())
-        if hub.requests:
+        if context.requests:
             self._reply()
         self._negotiate()
-        while hub.dirty:
-            dirty, hub.dirty = hub.dirty, []
+        while context.dirty:
+            dirty, context.dirty = context.dirty, []
             for line in dirty:
                 line.is_dirty = False
                 assert isinstance(line, Connection)
@@ -122,8 +122,8 @@ class MemoryNode:
 
     def _reply(self) -> None:
         """Of what is asked of the node itself: nobody is held to advertisements here."""
-        hub = self.broker.context
-        requests, hub.requests = hub.requests, []
+        context = self.broker.context
+        requests, context.requests = context.requests, []
         for request in requests:
             properties = request.message.properties
             topic = properties.response_topic
@@ -135,7 +135,9 @@ class MemoryNode:
                 is_advertised = request.message.channel == ADVERTISEMENTS
                 body = handle_request(None, request, Mode.OFF) if is_advertised else _NO_CHANNELS
                 reply = Properties(correlation_data=properties.correlation_data)
-                self.broker.send_local(make_message(topic, body, 1, False, "", hub.now_ms, reply))
+                self.broker.send_local(
+                    make_message(topic, body, 1, False, "", context.now_ms, reply)
+                )
 
     def _negotiate(self) -> None:
         """Do what is due by now for anybody's quality."""

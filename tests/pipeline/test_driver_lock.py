@@ -13,7 +13,7 @@ import sys
 from accord.pipeline.driver_lock import DriverLock
 lock = DriverLock(sys.argv[1])
 assert lock.try_acquire() is None
-lock.note(int(sys.argv[2]))
+lock.record(int(sys.argv[2]))
 print("locked", flush=True)
 sys.stdin.read()
 """

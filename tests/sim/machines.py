@@ -12,7 +12,7 @@ from msgspec.msgpack import Decoder, Encoder
 
 from accord.core.model.channels import filter_selects
 from accord.core.predicates.predicate import Predicate, parse
-from accord.sim.machine import Delivery, Publication, Start, Wish
+from accord.sim.machine import Delivery, Publication, SimSubscription, Start
 
 S = 1_000_000
 
@@ -128,7 +128,7 @@ class Flooder(Silent):
         super().__init__(start)
         self.up: dict[str, bool] = {}
         self.seen: dict[int, bool] = {}
-        self.wishes: dict[tuple[str, str], tuple[Wish, Predicate | None]] = {}
+        self.wishes: dict[tuple[str, str], tuple[SimSubscription, Predicate | None]] = {}
         self.deliveries: list[Delivery] = []
 
     def link_up(self, neighbour: str, now_us: int) -> None:
@@ -137,11 +137,11 @@ class Flooder(Silent):
     def link_down(self, neighbour: str, now_us: int) -> None:
         del self.up[neighbour]
 
-    def subscribe(self, wish: Wish, now_us: int) -> None:
+    def subscribe(self, wish: SimSubscription, now_us: int) -> None:
         predicate = parse(wish.where) if wish.where else None
         self.wishes[wish.subscriber, wish.filter] = (wish, predicate)
 
-    def unsubscribe(self, wish: Wish, now_us: int) -> None:
+    def unsubscribe(self, wish: SimSubscription, now_us: int) -> None:
         del self.wishes[wish.subscriber, wish.filter]
 
     def publish(self, publication: Publication, now_us: int) -> None:

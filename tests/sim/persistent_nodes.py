@@ -28,7 +28,7 @@ from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.signalling import TransitEvent
 from accord.core.router.fan_out import RouterSubscription
 from accord.core.router.message import Message
-from accord.sim.machine import Publication, Start, Wish, number_of
+from accord.sim.machine import Publication, SimSubscription, Start, number_of
 from accord.sim.node import OverlayNode, RouterSubscriber
 
 S: Final = 1_000_000
@@ -40,7 +40,7 @@ _BYTES: Final = 8_000
 class Client:
     """What one subscription got, across all crashes of its node if it is durable."""
 
-    def __init__(self, wish: Wish, began_us: int) -> None:
+    def __init__(self, wish: SimSubscription, began_us: int) -> None:
         self.wish = wish
         self.began_us = began_us
         self.got: list[int] = []
@@ -125,7 +125,7 @@ class Host:
         self.source = start.name  # of the event that is handed over, and its number there
         self.original: ChildEventId | None = None
         self.numbered = 0
-        self.pasts: dict[Wish, Past] = {}
+        self.pasts: dict[SimSubscription, Past] = {}
         self.save_us = start.now_us + SAVE_US
         asker.restore(ground.places.get(start.name, {}))
 
@@ -141,7 +141,7 @@ class Host:
             event.source, event.incarnation, event.event, self.now_us, original=self.original
         )
 
-    def begin_past(self, wish: Wish) -> RouterSubscription:
+    def begin_past(self, wish: SimSubscription) -> RouterSubscription:
         key = (wish.subscriber, wish.filter)
         is_durable = wish.subscriber.startswith("d")
         known = self.ground.clients.get(key)
@@ -157,7 +157,7 @@ class Host:
             past.recall = self.asker.start_replay(wanted, past.room, self.now_us)
         return past.subscription
 
-    def end_past(self, wish: Wish) -> None:
+    def end_past(self, wish: SimSubscription) -> None:
         past = self.pasts.pop(wish)
         assert past.recall is not None
         self.asker.end(past.recall)
@@ -253,13 +253,13 @@ class PersistentNode(Host, OverlayNode):
             )
         )
 
-    def subscribe(self, wish: Wish, now_us: int) -> None:
+    def subscribe(self, wish: SimSubscription, now_us: int) -> None:
         self._now_us = now_us
         subscription = self._subscriptions[wish] = self.begin_past(wish)
         self.router.add(subscription)
         self.overlay.add_interest(wish.filter, ("", ""), None)
 
-    def unsubscribe(self, wish: Wish, now_us: int) -> None:
+    def unsubscribe(self, wish: SimSubscription, now_us: int) -> None:
         self.end_past(wish)
         super().unsubscribe(wish, now_us)
 

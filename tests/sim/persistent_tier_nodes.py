@@ -18,7 +18,7 @@ from accord.core.tiers.messages import (
     TierOptions,
     UpstreamEvent,
 )
-from accord.sim.machine import Make, Publication, Start, Wish, number_of
+from accord.sim.machine import Make, Publication, SimSubscription, Start, number_of
 from tests.sim.persistent_nodes import Ground, Host, PersistentNode
 from tests.sim.tier_nodes import BackboneNode, SecondaryNode, is_child
 
@@ -108,13 +108,13 @@ class ChildNode(Host, SecondaryNode):
         super().publish(publication, now_us)
         self.step_pasts()
 
-    def subscribe(self, wish: Wish, now_us: int) -> None:
+    def subscribe(self, wish: SimSubscription, now_us: int) -> None:
         self._now_us = now_us
         subscription = self._subscriptions[wish] = self.begin_past(wish)
         self.router.add(subscription)
         self.child.add_interest(wish.filter, ("", ""), None)
 
-    def unsubscribe(self, wish: Wish, now_us: int) -> None:
+    def unsubscribe(self, wish: SimSubscription, now_us: int) -> None:
         self.end_past(wish)
         super().unsubscribe(wish, now_us)
 

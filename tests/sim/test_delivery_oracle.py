@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accord.sim.delivery_oracle import DeliveryOracle
-from accord.sim.machine import Publication, Wish, payload_of
+from accord.sim.machine import Publication, SimSubscription, payload_of
 
 S = 1_000_000
 
@@ -57,8 +57,8 @@ class Table:
         return {name: getattr(tally, name) for name in names if getattr(tally, name)}
 
 
-def wish(subscriber: str, filter_: str = "a/#", where: str = "") -> Wish:
-    return Wish(subscriber, "n1", filter_, where)
+def wish(subscriber: str, filter_: str = "a/#", where: str = "") -> SimSubscription:
+    return SimSubscription(subscriber, "n1", filter_, where)
 
 
 def test_filters_predicates_and_time_decide_who_ought_to_get_it() -> None:
@@ -74,7 +74,7 @@ def test_filters_predicates_and_time_decide_who_ought_to_get_it() -> None:
 
 def test_xpath_looks_at_metadata() -> None:
     table = Table()
-    table.tally.subscribe(Wish("x", "n1", "a/#", xpath="/report[height > 5]"), 0)
+    table.tally.subscribe(SimSubscription("x", "n1", "a/#", xpath="/report[height > 5]"), 0)
     assert table.publish(10 * S, attributes={"metadata": "<report><height>9</height></report>"})
     assert not table.publish(10 * S, attributes={"metadata": "<report><height>1</height></report>"})
     assert not table.publish(10 * S)

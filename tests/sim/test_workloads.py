@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from accord.sim.clock import Clock
-from accord.sim.machine import Publication, Wish, number_of
+from accord.sim.machine import Publication, SimSubscription, number_of
 from accord.sim.trace import SimulationError
 from accord.sim.workloads import Choice, Publisher, Range, Subscriber, Workload
 from tests.sim.machines import S
@@ -20,16 +20,16 @@ class World:
     def __init__(self) -> None:
         self.clock = Clock()
         self.published: list[Publication] = []
-        self.wishes: list[tuple[int, bool, Wish]] = []
+        self.wishes: list[tuple[int, bool, SimSubscription]] = []
 
     def publish(self, publication: Publication, now_us: int) -> None:
         assert publication.published_us == now_us
         self.published.append(publication)
 
-    def subscribe(self, wish: Wish, now_us: int) -> None:
+    def subscribe(self, wish: SimSubscription, now_us: int) -> None:
         self.wishes.append((now_us, True, wish))
 
-    def unsubscribe(self, wish: Wish, now_us: int) -> None:
+    def unsubscribe(self, wish: SimSubscription, now_us: int) -> None:
         self.wishes.append((now_us, False, wish))
 
 

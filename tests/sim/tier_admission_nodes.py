@@ -14,7 +14,7 @@ from accord.core.overlay.options import OverlayOptions
 from accord.core.tiers.child import Child
 from accord.core.tiers.parent import Parent
 from accord.sim.admission_node import AdmissionSimNode, NodeCapacity, SimAdvertisement
-from accord.sim.machine import Delivery, Make, Start, Wish
+from accord.sim.machine import Delivery, Make, SimSubscription, Start
 from accord.sim.node import OverlayNode
 from tests.sim.tier_nodes import is_child
 from tests.sim.tier_quality_nodes import TIERS, NoEvents
@@ -102,10 +102,10 @@ class _Secondary:
         self.child.check_invariants()
         self.exchange.check_invariants()
 
-    def subscribe(self, wish: Wish, now_us: int) -> None:
+    def subscribe(self, wish: SimSubscription, now_us: int) -> None:
         pass
 
-    def unsubscribe(self, wish: Wish, now_us: int) -> None:
+    def unsubscribe(self, wish: SimSubscription, now_us: int) -> None:
         pass
 
 

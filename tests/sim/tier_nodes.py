@@ -25,7 +25,7 @@ from accord.core.tiers.child_receivers import ChildReceivers
 from accord.core.tiers.feedback_router import FeedbackRouter
 from accord.core.tiers.messages import ChannelLookup, DownstreamEvent, TierOptions, UpstreamEvent
 from accord.core.tiers.parent import Parent
-from accord.sim.machine import Delivery, Make, Publication, Start, Wish
+from accord.sim.machine import Delivery, Make, Publication, SimSubscription, Start
 from accord.sim.node import OverlayNode, _Event, recording_subscriber
 
 CHILD: Final = "x"  # how the names of secondary nodes begin
@@ -219,7 +219,7 @@ class SecondaryNode:
         self.router = Router([], Policies(PolicySet()))
         self.child = Child(start.name, start.incarnation, tiers)
         self._now_us = start.now_us
-        self._subscriptions: dict[Wish, RouterSubscription] = {}
+        self._subscriptions: dict[SimSubscription, RouterSubscription] = {}
         self._ranks = {name: rank for rank, name in enumerate(start.neighbours)}
 
     @property
@@ -267,7 +267,7 @@ class SecondaryNode:
             self.child.publish(event, now_us)
         self._hand_over()
 
-    def subscribe(self, wish: Wish, now_us: int) -> None:
+    def subscribe(self, wish: SimSubscription, now_us: int) -> None:
         self._now_us = now_us
         predicate = parse(wish.where) if wish.where else None
         receiver = recording_subscriber(wish.subscriber, self.deliveries)
@@ -276,7 +276,7 @@ class SecondaryNode:
         self.router.add(subscription)
         self.child.add_interest(wish.filter, (wish.where, ""), predicate)
 
-    def unsubscribe(self, wish: Wish, now_us: int) -> None:
+    def unsubscribe(self, wish: SimSubscription, now_us: int) -> None:
         self._now_us = now_us
         self.router.remove(self._subscriptions.pop(wish))
         self.child.remove_interest(wish.filter, (wish.where, ""))

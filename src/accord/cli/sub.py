@@ -93,7 +93,7 @@ def sub(  # noqa: PLR0913 (a parameter per option)
         raise typer.BadParameter("give one of --where and --xpath")
     if is_json and is_raw:
         raise typer.BadParameter("give one of --json and --raw")
-    wish = SubOptions(
+    options = SubOptions(
         filters=tuple(dict.fromkeys(map(_checked, filters))),
         where=where,
         xpath=xpath,
@@ -108,7 +108,7 @@ def sub(  # noqa: PLR0913 (a parameter per option)
     if since is not None:
         read_since(since, "--since")
     following = SubRunner(
-        wish,
+        options,
         _show(is_json=is_json, is_raw=is_raw, is_one=count == 1, has_days=since is not None),
     )
     try:

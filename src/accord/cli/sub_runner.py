@@ -51,9 +51,9 @@ class SubRunner:
     """Shows events, and counts them."""
 
     def __init__(
-        self, wish: SubOptions, show: Show, *, clock: Callable[[], float] = time.monotonic
+        self, options: SubOptions, show: Show, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._options = wish
+        self._options = options
         self._show = show
         self._clock = clock
         self._console = open_console(stderr=True)
@@ -61,21 +61,21 @@ class SubRunner:
         self.shown = 0
 
     async def run(self, target: ConnectionTarget) -> None:
-        wish = self._options
+        options = self._options
         async with open_session(target, self._remark) as session, AsyncExitStack() as stack:
             subscriptions = [
                 await stack.enter_async_context(
                     session.subscribe(
                         pattern,
-                        where=wish.where,
-                        xpath=wish.xpath,
-                        since=wish.since,
-                        expect=wish.expect,
-                        qos=wish.qos,
-                        retain_handling=_RETAINED if wish.has_retained else _NOT_RETAINED,
+                        where=options.where,
+                        xpath=options.xpath,
+                        since=options.since,
+                        expect=options.expect,
+                        qos=options.qos,
+                        retain_handling=_RETAINED if options.has_retained else _NOT_RETAINED,
                     )
                 )
-                for pattern in wish.filters
+                for pattern in options.filters
             ]
             for each in subscriptions:
                 each.on_state(self._print_state)
@@ -119,9 +119,9 @@ class SubRunner:
                 return
 
     def _banner(self, target: ConnectionTarget) -> str:
-        wish = self._options
-        condition = wish.where if wish.xpath is None else wish.xpath
-        what = ", ".join(wish.filters) + (f" where {condition}" if condition else "")
+        options = self._options
+        condition = options.where if options.xpath is None else options.xpath
+        what = ", ".join(options.filters) + (f" where {condition}" if condition else "")
         return f"listening to {what} at {target.address.url}, Ctrl-C ends"
 
     def _print_state(self, state: ExpectationState) -> None:

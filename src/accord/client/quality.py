@@ -44,7 +44,7 @@ class Expectation:
         id: str = "",  # noqa: A002 - as everywhere
         **more: Bounds,
     ) -> None:
-        said: dict[str, Bounds | None] = {
+        given: dict[str, Bounds | None] = {
             "rate": rate,
             "latency": latency,
             "freshness": freshness,
@@ -59,7 +59,7 @@ class Expectation:
         self.utility = utility
         self.publishers = publishers
         self.bounds: dict[str, Bounds] = {
-            name: each for name, each in said.items() if each is not None
+            name: each for name, each in given.items() if each is not None
         }
         if not self.bounds:
             raise ValueError("expected at least one property, such as rate=(5, 10)")
@@ -81,8 +81,8 @@ class Expectation:
         return made
 
     def __repr__(self) -> str:
-        said = [f"{name}={each!r}" for name, each in self.bounds.items()]
-        return f"Expectation({', '.join(said)}, utility={self.utility:g})"
+        given = [f"{name}={each!r}" for name, each in self.bounds.items()]
+        return f"Expectation({', '.join(given)}, utility={self.utility:g})"
 
     def form(self, id_: str = "") -> dict[str, Any]:
         """The JSON form that nodes read."""

@@ -110,23 +110,23 @@ class QualitySession:
             if state is not None and expected is not None:
                 expected.set_state(state)
             return
-        heard = read_advice(found)
-        publisher = None if heard is None else self._publishers.get(heard[0])
-        if heard is not None and publisher is not None:
-            publisher.dispatch(heard[1])
+        notice = read_advice(found)
+        publisher = None if notice is None else self._publishers.get(notice[0])
+        if notice is not None and publisher is not None:
+            publisher.dispatch(notice[1])
 
 
 class Expected:
     """One expectation of a subscription: its state, and operations to change it."""
 
     def __init__(
-        self, negotiating: QualitySession, id_: str, expectation: Expectation, tell: OnState
+        self, negotiating: QualitySession, id_: str, expectation: Expectation, on_state: OnState
     ) -> None:
         self.id = id_
         self.expectation = expectation
         self.state: ExpectationState | None = None  # None until the server has reported one
         self._quality = negotiating
-        self._on_state = tell
+        self._on_state = on_state
         self._changed = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -274,17 +274,17 @@ class Publisher:
         self.usage = Usage(int(found["expectations"]), float(found["utility"]))
         return self.usage
 
-    def dispatch(self, heard: Advice | Usage) -> None:
-        if isinstance(heard, Usage):
-            self.usage = heard
+    def dispatch(self, notice: Advice | Usage) -> None:
+        if isinstance(notice, Usage):
+            self.usage = notice
             if self._on_usage is not None:
-                self._on_usage(heard)
+                self._on_usage(notice)
         elif self._on_advice is None:
-            self._early = [*self._early, heard][-_MAX_ADVICE:]
+            self._early = [*self._early, notice][-_MAX_ADVICE:]
         else:
             if self._advice.full():
                 self._advice.get_nowait()
-            self._advice.put_nowait(heard)
+            self._advice.put_nowait(notice)
 
     def stop(self) -> None:
         self._quality.remove_publisher(self)

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 class ServerSubscription:
     """The subscription's state at one server; `news` is set on every message and on failure."""
 
-    def __init__(self, driver: Driver, asked: TopicFilter, queue: int, news: asyncio.Event) -> None:
+    def __init__(
+        self, driver: Driver, asked: TopicFilter, queue: int, changed: asyncio.Event
+    ) -> None:
         self.error: ClientError | None = None
         self._driver = driver
         self._filter = asked
         self._queue = queue
-        self._changed = news
+        self._changed = changed
         self._identifier: int | None = None
         self._inbox: Inbox | None = None
 

@@ -596,9 +596,9 @@ class Config(Struct, frozen=True, kw_only=True):
         if self.users if allowed is None else not allowed:
             return None
         may = self.anonymous.may
-        is_said = may is not EVERYTHING  # identity: an equal value from a file is another object
+        is_given = may is not EVERYTHING  # identity: an equal value from a file is another object
         is_private = not self.users and self.listen.is_loopback
-        if not is_said and not is_private:
+        if not is_given and not is_private:
             may = replace(may, policies=False)
         return Rights.combine(may, self.anonymous.may_not)
 

@@ -263,9 +263,9 @@ class Journal:
     def _report(self, error: JournalError) -> None:
         """Report a failure outside commits; the same one again only after a while."""
         now_ms = self._clock()
-        text, told_ms = self._reported
+        text, reported_ms = self._reported
         self._last_error = str(error)
-        if text != str(error) or not 0 <= now_ms - told_ms < self._options.retry_last_ms:
+        if text != str(error) or not 0 <= now_ms - reported_ms < self._options.retry_last_ms:
             self._reported = (str(error), now_ms)
             self._call(self._on_failure, error)
 

@@ -55,18 +55,18 @@ class DriverLock:
 
     def acquire(self, stopping: threading.Event, on_wait: Callable[[Holder], object]) -> bool:
         """Wait for the lock and for the exit of the previous Java; False if stopped meanwhile."""
-        told = False
+        is_reported = False
         while (holder := self.try_acquire()) is not None:
-            if not told:
+            if not is_reported:
                 on_wait(holder)
-                told = True
+                is_reported = True
             if stopping.wait(_PAUSE_S):
                 return False
         assert self._file is not None
         before = _read(self._file)
-        patience = round(_JAVA_PATIENCE_S / _PAUSE_S)
-        while patience and before.java and started_of(before.java) == before.java_started:
-            patience -= 1
+        attempts = round(_JAVA_PATIENCE_S / _PAUSE_S)
+        while attempts and before.java and started_of(before.java) == before.java_started:
+            attempts -= 1
             if stopping.wait(_PAUSE_S):
                 self.release()
                 return False
@@ -89,10 +89,10 @@ class DriverLock:
 def started_of(process: int) -> str:
     """Start time of a process, in system units; empty if there is no such process."""
     try:
-        told = Path(f"/proc/{process}/stat").read_text()
+        stat = Path(f"/proc/{process}/stat").read_text()
     except OSError:
         return ""
-    fields = told.rpartition(")")[2].split()
+    fields = stat.rpartition(")")[2].split()
     return "" if fields[0] == "Z" else fields[19]
 
 

@@ -75,7 +75,7 @@ def find_java(environment: Mapping[str, str] = os.environ, *, work: Path | str) 
 
 def _checked(command: Path, which: str) -> Java:
     try:
-        told = subprocess.run(  # noqa: S603
+        result = subprocess.run(  # noqa: S603
             [command, "-version"],
             capture_output=True,
             timeout=_PATIENCE_S,
@@ -85,15 +85,15 @@ def _checked(command: Path, which: str) -> Java:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise JavaError(f"{which} does not run: {error}") from error
-    version = read_version(told.stderr + told.stdout)
+    version = read_version(result.stderr + result.stdout)
     if version not in VERSIONS:
         raise JavaError(f"{which} is {f'Java {version}' if version else 'of no known version'}")
     return Java(str(command.parent.parent), version)
 
 
-def read_version(told: str) -> int | None:
+def read_version(output: str) -> int | None:
     """Major version in the output of `java -version`: 17 for both `17.0.15` and `1.17`."""
-    found = _VERSION.search(told)
+    found = _VERSION.search(output)
     return int(found[1]) if found else None
 
 

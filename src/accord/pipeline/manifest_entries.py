@@ -12,7 +12,7 @@ from accord.core.model.errors import AccordError
 from accord.pipeline.tables import FileEntry
 
 GRACE_MS: Final = 600_000  # how long files removed from the tables stay readable
-_FORGET_MS: Final = 6 * GRACE_MS  # how long removal times are kept; then the file's age suffices
+_KEPT_MS: Final = 6 * GRACE_MS  # how long removal times are kept; then the file's age suffices
 
 
 class ManifestError(AccordError):
@@ -96,7 +96,7 @@ class ManifestState:
         )
 
     def entry(self, at_ms: int) -> ManifestEntry:
-        recent = {path: ms for path, ms in self.removed.items() if ms > at_ms - _FORGET_MS}
+        recent = {path: ms for path, ms in self.removed.items() if ms > at_ms - _KEPT_MS}
         return ManifestEntry(
             at_ms=at_ms,
             added=tuple(self.files.values()),

@@ -75,8 +75,8 @@ class RemoteReader:
         return self._fetch_extent().node
 
     def extent(self) -> Extent:
-        told = self._fetch_extent()
-        return Extent(told.first_offset, told.next_offset)
+        reply = self._fetch_extent()
+        return Extent(reply.first_offset, reply.next_offset)
 
     def sizes(self, extent: Extent) -> list[tuple[int, int]]:
         """An estimate that bounds the size of parts; nodes do not report sizes."""
@@ -166,8 +166,8 @@ def _offset(found: Batch | Damaged) -> int:
 
 def _refusal(error: HTTPError) -> str:
     try:
-        told = msgspec.json.decode(error.read(10_000))
-        why = next(str(told[name]) for name in ("error", "problem", "detail") if name in told)
+        reply = msgspec.json.decode(error.read(10_000))
+        why = next(str(reply[name]) for name in ("error", "problem", "detail") if name in reply)
     except (OSError, msgspec.DecodeError, StopIteration, TypeError):
         why = str(error.reason)
     return f"HTTP {error.code}: {why[:300]}"

@@ -144,9 +144,9 @@ class _EventColumns:
         rows = list(self._refs)
         ends[rows] = events.payloads.starts[rows]
         payloads = events.array(TextSlices(events.payloads.rows, events.payloads.starts, ends))
-        is_elsewhere = np.zeros(len(events), np.bool_)
-        is_elsewhere[rows] = True
-        return pc.if_else(pa.array(is_elsewhere), pa.scalar(None, kind), payloads)
+        is_external = np.zeros(len(events), np.bool_)
+        is_external[rows] = True
+        return pc.if_else(pa.array(is_external), pa.scalar(None, kind), payloads)
 
     def _payload_ref(self, kind: pa.DataType) -> pa.Array:
         if not self._refs:

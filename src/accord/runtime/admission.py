@@ -291,11 +291,11 @@ class AdmissionService:
             admission.set_capacity(client(name), max(bps - left, 0) if bps else None)
         decided: asyncio.Future[AdmissionOutcome] = asyncio.get_running_loop().create_future()
 
-        def hear(outcome: AdmissionOutcome) -> None:
+        def on_outcome(outcome: AdmissionOutcome) -> None:
             if not decided.done():  # the decision may change before this task resumes
                 decided.set_result(outcome)
 
-        self.admitting.outcome_callbacks[name, key] = hear
+        self.admitting.outcome_callbacks[name, key] = on_outcome
         try:
             outcome = door.subscribe(
                 name,

@@ -119,8 +119,8 @@ class Dialler:
         self.problem = error
         is_new = self._logged != str(error)
         self._logged = str(error)
-        say = log.warning if is_new and not error.is_routine else log.debug
-        say(
+        write = log.warning if is_new and not error.is_routine else log.debug
+        write(
             "link to neighbour failed",
             address=str(self.address),
             node=self.node,

@@ -119,18 +119,20 @@ class Durability:
 
     def append(self) -> None:
         """Append the broker's records to the logs."""
-        hub = self._broker.context
+        context = self._broker.context
         first_offset = self._events.next_offset
         problem = self._append_events()
-        if not problem and hub.cuts:
-            cuts, hub.cuts = hub.cuts, []
+        if not problem and context.cuts:
+            cuts, context.cuts = context.cuts, []
             for cut in cuts:
                 cut.set_offset(first_offset + cut.kept)
-        if not problem and hub.appended > self._position:
-            self._position = hub.appended
-            self._turns.append(_Turn(self._position, self._events.next_offset, hub.state_records))
-            hub.state_records = []
-        hub.overload_cause = self._append_state() or problem
+        if not problem and context.appended > self._position:
+            self._position = context.appended
+            self._turns.append(
+                _Turn(self._position, self._events.next_offset, context.state_records)
+            )
+            context.state_records = []
+        context.overload_cause = self._append_state() or problem
 
     def append_ledger(self, record: bytes) -> bool:
         """Append a ledger record to the journal without waiting for the disk; False if refused."""
@@ -187,12 +189,12 @@ class Durability:
 
     def _append_events(self) -> str:
         """Append kept events to the journal; returns the problem if it refuses them."""
-        hub = self._broker.context
-        if hub.kept:
-            taken = self._events.append(encode_kept(hub.kept))
+        context = self._broker.context
+        if context.kept:
+            taken = self._events.append(encode_kept(context.kept))
             if isinstance(taken, AppendRefused):
                 return taken.why
-            hub.kept = []
+            context.kept = []
         return ""
 
     def _append_state(self) -> str:

@@ -248,14 +248,14 @@ class HistoryService(HistoryDriver):
         self.exchange.on_page_event(event, clock_us())
 
     def _cut(self, order: MakeCut) -> None:
-        hub = self._broker.context
-        hub.cut_number = hub.number
+        context = self._broker.context
+        context.cut_number = context.number
         if self._durability is None:
-            self.exchange.on_cut(order, 0, hub.number, clock_us())
+            self.exchange.on_cut(order, 0, context.number, clock_us())
             return
-        cut = JournalCut(hub.kept_events())
-        hub.cuts.append(cut)
-        self._cuts.append(_NodeCut(cut, order, hub.number))
+        cut = JournalCut(context.kept_events())
+        context.cuts.append(cut)
+        self._cuts.append(_NodeCut(cut, order, context.number))
         self._server.due()
 
     def _reply_cuts(self) -> None:

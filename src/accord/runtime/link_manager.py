@@ -55,15 +55,15 @@ class RefusedLinks:
         """Record a refusal; returns whether it is new or has a new cause."""
         self._expire(now_us)
         known = self._by_name.pop((node, address), None)
-        is_news = known is None or str(known.error) != str(error)
-        if known is None or is_news:
+        is_new = known is None or str(known.error) != str(error)
+        if known is None or is_new:
             known = _Refusal(error, now_us)
         known.last_us = now_us
         known.attempts += 1
         self._by_name[node, address] = known
         if len(self._by_name) > _MAX_REFUSALS:
             del self._by_name[next(iter(self._by_name))]
-        return is_news
+        return is_new
 
     def clear(self, node: str, address: str) -> None:
         self._by_name.pop((node, address), None)
@@ -341,9 +341,9 @@ class LinkManager:
         session = standing.session
         # Secondary nodes are not pinged, but send at least one message per keepalive.
         quiet_us = _MAX_WAIT_US if self.is_secondary(neighbour.node) else self._quiet_us
-        is_heard = session.is_alive(quiet_us, clock_us())
+        is_alive = session.is_alive(quiet_us, clock_us())
         refused = reason_to_refuse(
-            self._local.node, session.neighbour, neighbour, is_alive=is_heard
+            self._local.node, session.neighbour, neighbour, is_alive=is_alive
         )
         if refused is not None:
             # The other side may already know that the existing connection is broken: probe it.

@@ -464,8 +464,10 @@ class OverlayService:
         for each in registry.all():
             if registry.origin_of(each.name) == self.overlay.name:
                 kept = self._widened[each.name][1] if each.name in self._widened else each
-                is_said = kept is None or any(is_same(kept, said) for said in self.options.channels)
-                own += [] if is_said else [kept]
+                is_configured = kept is None or any(
+                    is_same(kept, configured) for configured in self.options.channels
+                )
+                own += [] if is_configured else [kept]
         unfinished = self._file.with_suffix(".tmp")
         try:
             unfinished.write_bytes(msgspec.json.encode(own))

@@ -325,15 +325,15 @@ class Pipeline:
             except Exception as error:  # otherwise supervision would end for good
                 log.failure("supervising the data pipeline failed", error)
                 problem, code = f"it could not be supervised: {error!r}", None
-            patience = self.options.timeouts
+            timeouts = self.options.timeouts
             if self._was_stable():
-                pause_s, self._logged = patience.first_pause_s, ""
+                pause_s, self._logged = timeouts.first_pause_s, ""
             is_lacking = code == _SETTINGS_CODE
-            wait_s = patience.settings_pause_s if is_lacking else pause_s
+            wait_s = timeouts.settings_pause_s if is_lacking else pause_s
             self._on_end(problem, is_lacking=is_lacking, wait_s=wait_s)
             await asyncio.sleep(wait_s)
             if not is_lacking:
-                pause_s = min(2 * pause_s, patience.max_pause_s)
+                pause_s = min(2 * pause_s, timeouts.max_pause_s)
             self._restarts += 1
 
     async def _run(self) -> tuple[str, int | None]:
@@ -364,10 +364,10 @@ class Pipeline:
 
     async def _watch_process(self, process: PipelineProcess) -> str:
         """Wait until it ends, sends garbage or hangs; in the last case, returns the problem."""
-        patience = self.options.timeouts
+        timeouts = self.options.timeouts
         while True:
             is_new = self._ready_s is None
-            silence_s = patience.start_silence_s if is_new else patience.silence_s
+            silence_s = timeouts.start_silence_s if is_new else timeouts.silence_s
             try:
                 async with asyncio.timeout(min(_CHECK_S, silence_s)):
                     await process.has_ended.wait()

@@ -109,7 +109,7 @@ class PolicyRuntime:
         except BaseException:
             self._store.close()
             raise
-        hub = broker.context
+        context = broker.context
         self.dispatcher = WorkerDispatcher(broker, clock, server.due)
         self.queries = QueryService(
             broker,
@@ -119,7 +119,7 @@ class PolicyRuntime:
             due=server.due,
         )
         ledger = LedgerStore(
-            hub.ledger,
+            context.ledger,
             flush_deferred=broker.cut_throughs.flush,
             append=None if durability is None else durability.append_ledger,
             journal=None if data is None else data / EVENTS,
@@ -141,11 +141,11 @@ class PolicyRuntime:
 
     def turn(self) -> None:
         """Process the worker orders and requests of the last turn of the event loop."""
-        hub = self._broker.context
-        if hub.orders:
+        context = self._broker.context
+        if context.orders:
             self.dispatcher.take()
-        if hub.requests:
-            requests, hub.requests = hub.requests, []
+        if context.requests:
+            requests, context.requests = context.requests, []
             for request in requests:
                 try:
                     self._on_request(request)
@@ -153,8 +153,8 @@ class PolicyRuntime:
                     self._isolation.failed("request failed", error)
                     self._refuse(request, "the node failed to answer; see its log")
         self.queries.turn()
-        if hub.ledger.is_due():
-            self._drain_ledger(hub.now_ms)
+        if context.ledger.is_due():
+            self._drain_ledger(context.now_ms)
 
     def _on_request(self, request: NodeRequest) -> None:
         channel = request.message.channel

@@ -233,17 +233,17 @@ class QueryReply:
 
     def send(self, found: QueryHit, importance: int) -> None:
         """Queue an event for delivery."""
-        session, hub = self.session, self._broker.context
+        session, context = self.session, self._broker.context
         assert session is not None
         correlation_data = self.request.message.properties.correlation_data
         try:
-            message = result_message(found, self._topic, correlation_data, hub.now_ms)
+            message = result_message(found, self._topic, correlation_data, context.now_ms)
         except ProtocolError:
-            hub.counters.count_shed("unreadable in the archive", session.name)
+            context.counters.count_shed("unreadable in the archive", session.name)
             return
         self._bin = _bin(importance)
-        publisher = Entity(found.publisher, node=hub.node)
-        grant = hub.router.query_grant(message, publisher, session.entity)
+        publisher = Entity(found.publisher, node=context.node)
+        grant = context.router.query_grant(message, publisher, session.entity)
         delivery = session.deliver_kept(message, self.qos, self._identifiers, grant, self._bin)
         if delivery is not None:
             self._sent.append(delivery)
@@ -257,17 +257,17 @@ class QueryReply:
 
     def end(self, body: bytes) -> None:
         """Send the message that ends the page."""
-        session, hub, topic, qos = self.session, self._broker.context, self._topic, self.qos
+        session, context, topic, qos = self.session, self._broker.context, self._topic, self.qos
         if not self.can_deliver():
             return
         assert session is not None
-        told = Properties(
+        properties = Properties(
             content_type="application/json",
             correlation_data=self.request.message.properties.correlation_data,
             user=((PAGE, END),),
         )
-        message = make_message(topic, body, qos, False, "", hub.now_ms, told)
-        hub.assign_number(message, hub.router.channels.get(topic))
+        message = make_message(topic, body, qos, False, "", context.now_ms, properties)
+        context.assign_number(message, context.router.channels.get(topic))
         session.deliver_kept(message, qos, self._identifiers, DEFAULT_GRANT, self._bin)
 
 

@@ -36,9 +36,9 @@ _LONG_S: Final = 0.002
 
 async def find_waiting(server: Server, number: int) -> list[Waiting]:
     """Where event `number` is queued; scans in steps, as the event loop is blocked meanwhile."""
-    hub = server.broker.context
+    context = server.broker.context
     found: list[Waiting] = []
-    task = hub.tasks.find(number)
+    task = context.tasks.find(number)
     if isinstance(task, PublishTask):
         message = task.message
         found.append(
@@ -52,12 +52,12 @@ async def find_waiting(server: Server, number: int) -> list[Waiting]:
                 size=task.size,
                 importance=task.importance,
                 waits_for=CPU,
-                ahead=_ahead(hub.tasks, task),
+                ahead=_ahead(context.tasks, task),
             )
         )
     shaped = {
         held.session: held.delivery
-        for order in hub.shapings.values()
+        for order in context.shapings.values()
         if isinstance(order, ShapingOrder) and order.message.number == number
         for held in order.waiters
         if isinstance(held, HeldDelivery)
@@ -68,11 +68,11 @@ async def find_waiting(server: Server, number: int) -> list[Waiting]:
             await asyncio.sleep(0)
             started_s = time.perf_counter()
         now_ms = server.clock.now_ms()
-        parcel = None if session.outbox.is_empty() else session.outbox.find(number)
-        if parcel is not None:
-            facts = _wait_cause(server, session, parcel)
-            ahead = _ahead(session.outbox, parcel)
-            found.append(_waiting(session, parcel, now_ms, ahead=ahead, **facts))
+        entry = None if session.outbox.is_empty() else session.outbox.find(number)
+        if entry is not None:
+            facts = _wait_cause(server, session, entry)
+            ahead = _ahead(session.outbox, entry)
+            found.append(_waiting(session, entry, now_ms, ahead=ahead, **facts))
         elif (delivery := shaped.get(session)) is not None:
             found.append(_waiting(session, delivery, now_ms, waits_for=SHAPING))
         elif (held_back := _unrecorded(session, number)) is not None:

@@ -152,18 +152,18 @@ class SecondaryService:
         return []
 
     def _run_after(self) -> None:
-        child, upwards = self.child, self._bridge
+        child, bridge = self.child, self._bridge
         if child.deliveries or child.drops:
             self._broker.context.now_ms = self._clock.now_ms()
             losses = list(child.drops)
             child.drops.clear()
             counters = self._broker.context.counters
-            self._isolation.deliver(child.deliveries, upwards.on_event, counters)
+            self._isolation.deliver(child.deliveries, bridge.on_event, counters)
             for event, cause in losses:
-                upwards.on_dropped(event, cause)
+                bridge.on_dropped(event, cause)
             self._server.due()
-        if upwards.paused:
-            upwards.resume_publishers()
+        if bridge.paused:
+            bridge.resume_publishers()
             self._server.due()
         for each in self.after:
             self._isolation.run("parent link follow-up failed", each)

@@ -122,13 +122,13 @@ class Server:
 
     def is_idle(self, size: int) -> bool:
         """Whether the effects of a read of `size` bytes may be sent without a turn."""
-        hub = self.broker.context
+        context = self.broker.context
         return not (
             self._at_once <= 0
             or self._is_turn_due
-            or hub.tasks.waiting
-            or hub.orders
-            or hub.appended != self._appended
+            or context.tasks.waiting
+            or context.orders
+            or context.appended != self._appended
             or self.bandwidth.is_limited
             or size > _FEW_BYTES
         )
@@ -203,23 +203,23 @@ class Server:
 
     def _turn(self) -> None:
         self._is_turn_due = False
-        hub = self.broker.context
-        hub.now_ms = self.clock.now_ms()
+        context = self.broker.context
+        context.now_ms = self.clock.now_ms()
         self.broker.cut_throughs.flush()
-        if hub.tasks.waiting:
+        if context.tasks.waiting:
             self._work()
         needs_turns = self._call_on_turn()
         if self.gate is not None and self.gate.logins:
             self._check_logins()
-        if hub.tasks.waiting and hub.now_ms < self._flushed_ms + _GATHER_MS:
+        if context.tasks.waiting and context.now_ms < self._flushed_ms + _GATHER_MS:
             self._flush_urgent()
         else:
-            self._flushed_ms = hub.now_ms
+            self._flushed_ms = context.now_ms
             self._flush()
         self.bandwidth.pump()
         self._at_once = 0 if needs_turns or self._reads > 1 else _AT_ONCE
         self._reads = 0
-        self._appended = hub.appended
+        self._appended = context.appended
 
     def _call_on_turn(self) -> bool:
         """Call `on_turn`; returns whether it must run again after each read."""
@@ -230,9 +230,9 @@ class Server:
             return True
 
     def _flush(self) -> None:
-        hub = self.broker.context
-        dirty = hub.dirty
-        hub.dirty = []
+        context = self.broker.context
+        dirty = context.dirty
+        context.dirty = []
         for line in dirty:
             line.is_dirty = False
             protocol = self.connections.get(line)  # type: ignore[call-overload]
@@ -244,16 +244,16 @@ class Server:
 
     def _flush_urgent(self) -> None:
         """Flush only connections with output more important than the waiting tasks."""
-        hub = self.broker.context
-        importance = hub.tasks.highest()
+        context = self.broker.context
+        importance = context.tasks.highest()
         others: list[ConnectionPort] = []
         urgent: list[ConnectionPort] = []
-        for line in hub.dirty:
+        for line in context.dirty:
             is_urgent = not isinstance(line, Connection) or line.is_urgent(importance)
             (urgent if is_urgent else others).append(line)
-        hub.dirty = urgent
+        context.dirty = urgent
         self._flush()
-        hub.dirty += others
+        context.dirty += others
 
     def failed(self, protocol: MqttProtocol, error: Exception) -> None:
         """Abort a connection that could not be served; its client has to reconnect."""
@@ -419,8 +419,8 @@ class MqttProtocol(asyncio.Protocol):
             self._server.broker.cut_throughs.flush()
             connection.on_closed(now_ms=self._server.clock.now_ms())
             was_refused = not connection.connected_ms and connection.reason != LOST
-            say = log.warning if was_refused or ":" in connection.reason else log.debug
-            say(
+            write = log.warning if was_refused or ":" in connection.reason else log.debug
+            write(
                 "client refused" if was_refused else "connection closed",
                 client=connection.client_id,
                 user=connection.user or connection.claimed_user,

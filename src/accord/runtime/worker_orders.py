@@ -47,8 +47,8 @@ class WorkerDispatcher:
 
     def take(self) -> None:
         """Submit the orders made since the last call."""
-        hub = self._broker.context
-        orders, hub.orders = hub.orders, []
+        context = self._broker.context
+        orders, context.orders = context.orders, []
         for order in orders:
             if isinstance(order, ShapingOrder):
                 self._shape(order)

@@ -51,15 +51,15 @@ def main() -> None:
     _bound_memory(memory_mb)
     threading.Thread(target=_end_with_node, args=(orders.fileno(),), daemon=True).start()
 
-    def say(reply: Reply) -> None:
+    def send(reply: Reply) -> None:
         replies.write(frame(reply))
         replies.flush()
 
     with suppress(BrokenPipeError, KeyboardInterrupt):
-        say(Ready())
+        send(Ready())
         while (body := _read_frame(orders)) is not None:
             _set_alarm(time_limit_s + _GRACE_S)
-            run_work(read_work(body), say)
+            run_work(read_work(body), send)
             _set_alarm(0)
 
 

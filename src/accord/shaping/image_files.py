@@ -25,7 +25,7 @@ _MODES: Final = {
     WEBP: ("RGB", "RGBA"),
 }
 # Metadata besides EXIF, most important first.
-_TOLD: Final = {
+_METADATA: Final = {
     JPEG: ("icc_profile", "comment", "xmp"),
     PNG: ("icc_profile",),
     WEBP: ("icc_profile", "xmp"),
@@ -69,8 +69,8 @@ class ImageFile:
     @property
     def overhead(self) -> int:
         """Bytes besides pixels."""
-        told = sum(map(len, self._metadata.values()))
-        return told + (_JPEG_TABLES if self.content_type == JPEG else 0)
+        metadata = sum(map(len, self._metadata.values()))
+        return metadata + (_JPEG_TABLES if self.content_type == JPEG else 0)
 
     def _open(self) -> Image.Image:
         try:
@@ -116,7 +116,7 @@ class ImageFile:
         exif = self._exif(max_bytes)
         self._metadata = {"exif": exif} if exif else {}
         max_bytes -= len(exif)
-        for name in _TOLD[self.content_type]:
+        for name in _METADATA[self.content_type]:
             octets = self._image.info.get(name)
             if isinstance(octets, bytes) and 0 < len(octets) <= max_bytes:
                 self._metadata[name] = octets

@@ -9,6 +9,7 @@
 are loaded by `accord.config.scenario.load_scenario`.
 """
 
+from accord.core.model.former_names import deprecated
 from accord.sim.checkers import (
     Checker,
     DeadlineChecker,
@@ -35,7 +36,16 @@ from accord.sim.faults import (
 from accord.sim.graph_files import read_topology
 from accord.sim.latencies import from_matrices, read_matrix, read_series
 from accord.sim.links import LinkModel, except_for, spread_around, with_delays
-from accord.sim.machine import ChannelSpec, Delivery, Machine, Make, Node, Publication, Start, Wish
+from accord.sim.machine import (
+    ChannelSpec,
+    Delivery,
+    Machine,
+    Make,
+    Node,
+    Publication,
+    SimSubscription,
+    Start,
+)
 from accord.sim.node import OverlayNode, overlay_nodes
 from accord.sim.results import rows, write
 from accord.sim.run import Options, Simulation
@@ -92,6 +102,7 @@ __all__ = [
     "Range",
     "Recorded",
     "RunFailedError",
+    "SimSubscription",
     "Simulation",
     "SimulationError",
     "SlowDown",
@@ -102,7 +113,6 @@ __all__ = [
     "Topology",
     "Trace",
     "Uniform",
-    "Wish",
     "Workload",
     "barabasi_albert",
     "check_template",
@@ -124,3 +134,5 @@ __all__ = [
     "with_delays",
     "write",
 ]
+
+__getattr__ = deprecated(globals(), {"Wish": "SimSubscription"})

@@ -25,7 +25,7 @@ from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Control
 from accord.core.overlay.tier_links import TierLinks
 from accord.core.predicates.predicate import EVERYTHING, parse
-from accord.sim.machine import Delivery, Make, Publication, Start, Wish
+from accord.sim.machine import Delivery, Make, Publication, SimSubscription, Start
 from accord.sim.node import OverlayNode
 
 S: Final = 1_000_000
@@ -75,8 +75,8 @@ class AdmissionSimNode:
         self._capacity = limits
         self._waiting: deque[tuple[str, Any]] = deque()  # neighbours and frames, or publications
         self._free_us = 0  # when the processor has finished its current work
-        self._subscriptions: dict[tuple[str, str], Wish] = {}
-        self._active: dict[Wish, bool] = {}
+        self._subscriptions: dict[tuple[str, str], SimSubscription] = {}
+        self._active: dict[SimSubscription, bool] = {}
         for advert in adverts:
             self.advertise(advert, start.now_us)
 
@@ -107,21 +107,21 @@ class AdmissionSimNode:
     def publish(self, publication: Publication, now_us: int) -> None:
         self._enqueue("", publication, now_us)
 
-    def subscribe(self, wish: Wish, now_us: int) -> None:
-        self._subscriptions[wish.subscriber, wish.filter] = wish
-        filter_ = _filter(wish.filter, wish.where)
+    def subscribe(self, subscription: SimSubscription, now_us: int) -> None:
+        self._subscriptions[subscription.subscriber, subscription.filter] = subscription
+        filter_ = _filter(subscription.filter, subscription.where)
         outcome = self.overlay_admission.subscribe(
-            wish.subscriber, wish.filter, filter_, now_us=now_us
+            subscription.subscriber, subscription.filter, filter_, now_us=now_us
         )
         if outcome is not None:
             self._on_decision(outcome, now_us)
 
-    def unsubscribe(self, wish: Wish, now_us: int) -> None:
-        key = (wish.subscriber, wish.filter)
+    def unsubscribe(self, subscription: SimSubscription, now_us: int) -> None:
+        key = (subscription.subscriber, subscription.filter)
         del self._subscriptions[key]
         self.outcomes.pop(key, None)
         self.overlay_admission.unsubscribe(*key)
-        self._set_active(wish, False, now_us)
+        self._set_active(subscription, False, now_us)
 
     # ------------------------------------------------------------------------------- for its host
 
@@ -181,12 +181,12 @@ class AdmissionSimNode:
             self._subscriptions[key], outcome.state is ReservationState.ADMITTED, now_us
         )
 
-    def _set_active(self, wish: Wish, is_active: bool, now_us: int) -> None:
-        if is_active and wish not in self._active:
-            self._active[wish] = True
-            self.node.subscribe(wish, now_us)
-        elif not is_active and self._active.pop(wish, False):
-            self.node.unsubscribe(wish, now_us)
+    def _set_active(self, subscription: SimSubscription, is_active: bool, now_us: int) -> None:
+        if is_active and subscription not in self._active:
+            self._active[subscription] = True
+            self.node.subscribe(subscription, now_us)
+        elif not is_active and self._active.pop(subscription, False):
+            self.node.unsubscribe(subscription, now_us)
 
     # -------------------------------------------------------------------------------- processor
 

@@ -188,19 +188,19 @@ class LossChecker(Checker):
             return
         self._received.setdefault(publication.number, {})[node] = has_it
 
-    def _compare_steps(self, ways: Paths, has: Mapping[str, bool]) -> None:
+    def _compare_steps(self, paths: Paths, has: Mapping[str, bool]) -> None:
         for node, has_it in has.items():
-            way = ways.get(node, ())
+            path = paths.get(node, ())
             # The nearest upstream member: its arrivals are the base for the rest of the path.
-            place = max((at for at, each in enumerate(way[:-1]) if each in has), default=0)
-            if len(way) > 1 and (place == 0 or has[way[place]]):
-                chance = (1 - self._loss) ** (len(way) - 1 - place)
+            place = max((at for at, each in enumerate(path[:-1]) if each in has), default=0)
+            if len(path) > 1 and (place == 0 or has[path[place]]):
+                chance = (1 - self._loss) ** (len(path) - 1 - place)
                 self.statistics.add_trial([chance], int(has_it))
                 self.by_node.setdefault(node, LossStatistics()).add_trial([chance], int(has_it))
 
-    def _compare_all(self, ways: Paths, has: Mapping[str, bool]) -> None:
+    def _compare_all(self, paths: Paths, has: Mapping[str, bool]) -> None:
         """Copies of one event may be lost together, so it is one trial for all its members."""
-        far = {node: _DETOUR * (len(ways[node]) - 1) for node in has}
+        far = {node: _DETOUR * (len(paths[node]) - 1) for node in has}
         self.statistics.add_trial(
             [(1 - self._loss) ** each for each in far.values()], sum(has.values())
         )
@@ -221,7 +221,7 @@ def _graph(tree: Tree) -> Graph:
 
 def _paths_from(graph: Graph, source: str) -> Paths:
     far, before = distances(graph, source)
-    ways: Paths = {source: (source,)}
+    paths: Paths = {source: (source,)}
     for node in sorted(before, key=lambda each: far[each]):
-        ways[node] = (*ways[before[node]], node)
-    return ways
+        paths[node] = (*paths[before[node]], node)
+    return paths

@@ -20,7 +20,7 @@ from accord.core.model.channels import filter_selects
 from accord.core.model.document import Document
 from accord.core.predicates.predicate import Predicate, parse, parse_xpath
 from accord.sim.histogram import Histogram
-from accord.sim.machine import Publication, Wish
+from accord.sim.machine import Publication, SimSubscription
 
 
 class ChannelTally(Struct, kw_only=True):
@@ -63,11 +63,13 @@ class ActiveSubscription:
 
     __slots__ = ("predicate", "since_us", "subscription", "xpath")
 
-    def __init__(self, wish: Wish, since_us: int) -> None:
-        self.subscription = wish
+    def __init__(self, subscription: SimSubscription, since_us: int) -> None:
+        self.subscription = subscription
         self.since_us = since_us
-        self.predicate: Predicate | None = parse(wish.where) if wish.where else None
-        self.xpath: Predicate | None = parse_xpath(wish.xpath) if wish.xpath else None
+        self.predicate: Predicate | None = parse(subscription.where) if subscription.where else None
+        self.xpath: Predicate | None = (
+            parse_xpath(subscription.xpath) if subscription.xpath else None
+        )
 
     def selects(self, publication: Publication) -> bool:
         if not filter_selects(self.subscription.filter, publication.channel):
@@ -116,12 +118,14 @@ class DeliveryOracle:
     def is_empty(self) -> bool:
         return not self._pending
 
-    def subscribe(self, wish: Wish, now_us: int) -> None:
-        self._active[wish.subscriber, wish.filter] = ActiveSubscription(wish, now_us)
+    def subscribe(self, subscription: SimSubscription, now_us: int) -> None:
+        self._active[subscription.subscriber, subscription.filter] = ActiveSubscription(
+            subscription, now_us
+        )
         self._by_channel.clear()
 
-    def unsubscribe(self, wish: Wish, now_us: int) -> None:
-        former = self._active.pop((wish.subscriber, wish.filter), None)
+    def unsubscribe(self, subscription: SimSubscription, now_us: int) -> None:
+        former = self._active.pop((subscription.subscriber, subscription.filter), None)
         if former is not None:
             self._former.append((now_us, former))
             self._by_channel.clear()

@@ -9,7 +9,7 @@ from accord.journal.faults import FaultDisk
 from accord.sim.clock import stream
 from accord.sim.faults import Disk
 from accord.sim.links import Link
-from accord.sim.machine import ChannelSpec, Machine, Make, Node, Start, Wish
+from accord.sim.machine import ChannelSpec, Machine, Make, Node, SimSubscription, Start
 from accord.sim.trace import SimulationError
 
 # Wall clock at the start: an arbitrary day, the same in each run.
@@ -40,7 +40,7 @@ class Host:
         self.due_us = NEVER_US  # the machine's next deadline
         self.wake_us = NEVER_US  # when it is scheduled
         self.spins = 0  # calls at the same time
-        self.subscriptions: dict[tuple[str, str], Wish] = {}
+        self.subscriptions: dict[tuple[str, str], SimSubscription] = {}
         self.disk = self._new_disk(seed)
         self._seed = seed
         self._channels = channels

@@ -179,18 +179,18 @@ class Link:
         if not self.is_up:
             counts.unconnected += 1
             return
-        parcel = (message, crc32(data), size)
+        frame = (message, crc32(data), size)
         if not self._is_simple or self.blocks or self.slowdown != 1.0:
-            self._queue(parcel, now_us)
+            self._queue(frame, now_us)
         elif self._is_stream:
-            self._schedule_arrival(parcel, now_us + self._delay_us)
+            self._schedule_arrival(frame, now_us + self._delay_us)
         else:
-            self._clock.at(now_us + self._delay_us, self._on_datagram, parcel)
+            self._clock.at(now_us + self._delay_us, self._on_datagram, frame)
 
-    def _queue(self, parcel: Frame, now_us: int) -> None:
+    def _queue(self, frame: Frame, now_us: int) -> None:
         model = self._model
         if model.rate_bps or self.blocks:
-            queued = self.queued_bytes(now_us) + parcel[2]
+            queued = self.queued_bytes(now_us) + frame[2]
             if queued > model.queue_bytes:
                 self.counts.overflowed += 1
                 if self._is_stream:
@@ -198,24 +198,24 @@ class Link:
                 return
             self.counts.most_queued_bytes = max(self.counts.most_queued_bytes, queued)
         if not self.blocks:
-            self._transmit(parcel, now_us)
+            self._transmit(frame, now_us)
         elif self._is_stream:
-            self._held.append(parcel)
-            self._held_bytes += parcel[2]
+            self._held.append(frame)
+            self._held_bytes += frame[2]
         else:
             self.counts.blocked += 1
 
-    def _transmit(self, parcel: Frame, now_us: int) -> None:
+    def _transmit(self, frame: Frame, now_us: int) -> None:
         rate = self._model.rate_bps
         if rate:
             begins_us = max(now_us, self._free_us)
-            now_us = self._free_us = begins_us + parcel[2] * 8_000_000 // rate
+            now_us = self._free_us = begins_us + frame[2] * 8_000_000 // rate
         if self._is_stream:
-            self._send_stream(parcel, now_us)
+            self._send_stream(frame, now_us)
         else:
-            self._send_datagram(parcel, now_us)
+            self._send_datagram(frame, now_us)
 
-    def _send_stream(self, parcel: Frame, now_us: int) -> None:
+    def _send_stream(self, frame: Frame, now_us: int) -> None:
         model = self._model
         random = self._random or self._make_random()
         takes_us = self._draw(random, now_us)
@@ -230,18 +230,18 @@ class Link:
                 takes_us += min(retry_us << min(tries - 1, _MAX_DOUBLINGS), _MAX_RETRY_US)
                 tries += 1
             self.counts.retried += tries - 1
-        self._schedule_arrival(parcel, now_us + takes_us)
+        self._schedule_arrival(frame, now_us + takes_us)
 
-    def _schedule_arrival(self, parcel: Frame, at_us: int) -> None:
+    def _schedule_arrival(self, frame: Frame, at_us: int) -> None:
         # Messages after a retransmitted one wait for it.
         if at_us < self._last_us:
             at_us = self._last_us
         else:
             self._last_us = at_us
-        self._in_flight.append(parcel)
+        self._in_flight.append(frame)
         self._clock.at(at_us, self._on_stream, self._flight)
 
-    def _send_datagram(self, parcel: Frame, now_us: int) -> None:
+    def _send_datagram(self, frame: Frame, now_us: int) -> None:
         model = self._model
         random = self._random or self._make_random()
         if model.loss and random.random() < model.loss:
@@ -255,7 +255,7 @@ class Link:
             at_us = now_us + self._draw(random, now_us)
             if not model.is_reordering:
                 at_us = self._last_us = max(at_us, self._last_us)
-            self._clock.at(at_us, self._on_datagram, parcel)
+            self._clock.at(at_us, self._on_datagram, frame)
 
     def _draw(self, random: Random, now_us: int) -> int:
         model = self._model
@@ -275,12 +275,12 @@ class Link:
             self.counts.arrived += 1
             self._arrive(self, message, checksum, size)
 
-    def _datagram_arrived(self, _: int, parcel: Frame) -> None:
+    def _datagram_arrived(self, _: int, frame: Frame) -> None:
         if self.blocks:
             self.counts.blocked += 1
         else:
             self.counts.arrived += 1
-            self._arrive(self, *parcel)
+            self._arrive(self, *frame)
 
     def interrupt(self) -> None:
         """The link is blocked from now on: a stream has to retransmit what is in flight."""
@@ -293,8 +293,8 @@ class Link:
         """Retransmit held messages, some time after the link is free again."""
         held, self._held, self._held_bytes = self._held, deque(), 0
         at_us = now_us + min(2 * self.typical_us + _RETRY_US, _MAX_RETRY_US)
-        for parcel in held:
-            self._transmit(parcel, at_us)
+        for frame in held:
+            self._transmit(frame, at_us)
 
     def cut(self) -> None:
         """The connection has ended; everything in flight is dropped."""

@@ -69,7 +69,7 @@ class Publication(Struct, frozen=True):
     deadline_us: int = 0  # from publishing; 0 for none
 
 
-class Wish(Struct, frozen=True):
+class SimSubscription(Struct, frozen=True):
     """A subscription of a client."""
 
     subscriber: str
@@ -104,9 +104,9 @@ class Node(Machine, Protocol):
 
     def publish(self, publication: Publication, now_us: int) -> None: ...
 
-    def subscribe(self, wish: Wish, now_us: int) -> None: ...
+    def subscribe(self, subscription: SimSubscription, now_us: int) -> None: ...
 
-    def unsubscribe(self, wish: Wish, now_us: int) -> None: ...
+    def unsubscribe(self, subscription: SimSubscription, now_us: int) -> None: ...
 
 
 class Start(Struct, frozen=True):

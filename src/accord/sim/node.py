@@ -22,7 +22,7 @@ from accord.core.router.message import Message
 from accord.core.router.remote_interests import RemoteInterests
 from accord.core.router.router import Router
 from accord.core.scheduling.outbox import EventRun
-from accord.sim.machine import Delivery, Make, Publication, Start, Wish
+from accord.sim.machine import Delivery, Make, Publication, SimSubscription, Start
 
 _decoder: Final = msgspec.msgpack.Decoder(TransitEvent)
 
@@ -95,7 +95,7 @@ class OverlayNode:
         )
         self.channels = Channels(self.overlay)
         self._now_us = start.now_us
-        self._subscriptions: dict[Wish, RouterSubscription] = {}
+        self._subscriptions: dict[SimSubscription, RouterSubscription] = {}
         for channel in start.channels:
             self.overlay.directory.create(
                 ChannelDefinition(
@@ -165,21 +165,23 @@ class OverlayNode:
             )
             self.channels.publish(event, wanted, now_us)
 
-    def subscribe(self, wish: Wish, now_us: int) -> None:
+    def subscribe(self, wanted: SimSubscription, now_us: int) -> None:
         self._now_us = now_us
-        predicate = parse(wish.where) if wish.where else None
-        if wish.xpath:
-            predicate = parse_xpath(wish.xpath)
-        receiver = recording_subscriber(wish.subscriber, self.deliveries)
-        subscription = RouterSubscription(receiver, wish.filter, qos=wish.qos, predicate=predicate)
-        self._subscriptions[wish] = subscription
+        predicate = parse(wanted.where) if wanted.where else None
+        if wanted.xpath:
+            predicate = parse_xpath(wanted.xpath)
+        receiver = recording_subscriber(wanted.subscriber, self.deliveries)
+        subscription = RouterSubscription(
+            receiver, wanted.filter, qos=wanted.qos, predicate=predicate
+        )
+        self._subscriptions[wanted] = subscription
         self.router.add(subscription)
-        self.overlay.add_interest(wish.filter, (wish.where, wish.xpath), predicate)
+        self.overlay.add_interest(wanted.filter, (wanted.where, wanted.xpath), predicate)
 
-    def unsubscribe(self, wish: Wish, now_us: int) -> None:
+    def unsubscribe(self, subscription: SimSubscription, now_us: int) -> None:
         self._now_us = now_us
-        self.router.remove(self._subscriptions.pop(wish))
-        self.overlay.remove_interest(wish.filter, (wish.where, wish.xpath))
+        self.router.remove(self._subscriptions.pop(subscription))
+        self.overlay.remove_interest(subscription.filter, (subscription.where, subscription.xpath))
 
     def check_invariants(self) -> None:
         self.channels.check_invariants()
@@ -205,8 +207,8 @@ class OverlayNode:
         self.overlay.deliveries.clear()
 
     def _route(self, message: Message) -> None:
-        way = PublisherFanOut(Entity(message.publisher), self.router.fan_out(message.channel))
-        self.router.publish(message, way)
+        fan_out = PublisherFanOut(Entity(message.publisher), self.router.fan_out(message.channel))
+        self.router.publish(message, fan_out)
 
 
 def overlay_nodes(options: OverlayOptions | None = None) -> Make:

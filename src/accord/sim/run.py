@@ -17,7 +17,7 @@ from accord.sim.engine import Engine
 from accord.sim.faults import Fault, Timed, problem_with
 from accord.sim.hosts import Host
 from accord.sim.links import LinkModel, with_delays
-from accord.sim.machine import ChannelSpec, Machine, Make, Publication, Wish, number_of
+from accord.sim.machine import ChannelSpec, Machine, Make, Publication, SimSubscription, number_of
 from accord.sim.run_outcome import Outcome
 from accord.sim.topology import Span, Topology
 from accord.sim.trace import SimulationError, Trace
@@ -176,34 +176,34 @@ class Simulation(Engine):
             checker.published(publication, host.machine, now_us)
         self.finish_step(host, host.machine, now_us)
 
-    def subscribe(self, wish: Wish, now_us: int) -> None:
-        host = self.hosts[wish.node]
-        host.subscriptions[wish.subscriber, wish.filter] = wish
+    def subscribe(self, subscription: SimSubscription, now_us: int) -> None:
+        host = self.hosts[subscription.node]
+        host.subscriptions[subscription.subscriber, subscription.filter] = subscription
         if host.machine is not None:
             self.set_acting(host)
-            self.note(f"{now_us} subscribe {wish.node} {wish.subscriber} {wish.filter}")
-            self.tally.subscribe(wish, now_us)
-            host.as_node().subscribe(wish, now_us)
+            self.note(f"{now_us} subscribe {_described(subscription)}")
+            self.tally.subscribe(subscription, now_us)
+            host.as_node().subscribe(subscription, now_us)
             self.finish_step(host, host.machine, now_us)
 
-    def unsubscribe(self, wish: Wish, now_us: int) -> None:
-        host = self.hosts[wish.node]
-        del host.subscriptions[wish.subscriber, wish.filter]
+    def unsubscribe(self, subscription: SimSubscription, now_us: int) -> None:
+        host = self.hosts[subscription.node]
+        del host.subscriptions[subscription.subscriber, subscription.filter]
         if host.machine is not None:
             self.set_acting(host)
-            self.note(f"{now_us} unsubscribe {wish.node} {wish.subscriber} {wish.filter}")
-            self.tally.unsubscribe(wish, now_us)
-            host.as_node().unsubscribe(wish, now_us)
+            self.note(f"{now_us} unsubscribe {_described(subscription)}")
+            self.tally.unsubscribe(subscription, now_us)
+            host.as_node().unsubscribe(subscription, now_us)
             self.finish_step(host, host.machine, now_us)
 
     def on_started(self, host: Host, now_us: int) -> None:
-        for wish in host.subscriptions.values():
-            self.tally.subscribe(wish, now_us)
-            host.as_node().subscribe(wish, now_us)
+        for subscription in host.subscriptions.values():
+            self.tally.subscribe(subscription, now_us)
+            host.as_node().subscribe(subscription, now_us)
 
     def on_crashed(self, host: Host, now_us: int) -> None:
-        for wish in host.subscriptions.values():
-            self.tally.unsubscribe(wish, now_us)
+        for subscription in host.subscriptions.values():
+            self.tally.unsubscribe(subscription, now_us)
 
     def deliver(self, host: Host, now_us: int) -> None:
         deliveries = host.as_node().deliveries
@@ -237,3 +237,7 @@ class Simulation(Engine):
     def _missed(self, publication: Publication, subscriber: str, node: str) -> None:
         for checker in self.checkers:
             checker.missed(publication, subscriber, node, self.clock.now_us)
+
+
+def _described(subscription: SimSubscription) -> str:
+    return f"{subscription.node} {subscription.subscriber} {subscription.filter}"

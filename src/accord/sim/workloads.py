@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from accord.core.model.values import Value
 from accord.sim.clock import Clock, stream
-from accord.sim.machine import NUMBER_BYTES, Publication, Wish, payload_of
+from accord.sim.machine import NUMBER_BYTES, Publication, SimSubscription, payload_of
 from accord.sim.trace import SimulationError
 
 FOREVER: Final = 1 << 62
@@ -85,8 +85,8 @@ class Subscriber(Struct, frozen=True, kw_only=True):
     there_us: int = 60 * S  # mean, like `away_us`
     away_us: int = 0
 
-    def wish(self) -> Wish:
-        return Wish(self.name, self.node, self.filter, self.where, self.xpath, self.qos)
+    def subscription(self) -> SimSubscription:
+        return SimSubscription(self.name, self.node, self.filter, self.where, self.xpath, self.qos)
 
 
 class WorkloadTarget(Protocol):
@@ -97,9 +97,9 @@ class WorkloadTarget(Protocol):
 
     def publish(self, publication: Publication, now_us: int) -> None: ...
 
-    def subscribe(self, wish: Wish, now_us: int) -> None: ...
+    def subscribe(self, subscription: SimSubscription, now_us: int) -> None: ...
 
-    def unsubscribe(self, wish: Wish, now_us: int) -> None: ...
+    def unsubscribe(self, subscription: SimSubscription, now_us: int) -> None: ...
 
 
 class _Publishing:
@@ -195,7 +195,7 @@ class Workload:
         subscriber, random = who
         if now_us >= subscriber.end_us:
             return
-        world.subscribe(subscriber.wish(), now_us)
+        world.subscribe(subscriber.subscription(), now_us)
         leaves_us = subscriber.end_us
         if subscriber.away_us:
             leaves_us = min(
@@ -208,7 +208,7 @@ class Workload:
         world = self._world
         assert world is not None
         subscriber, random = who
-        world.unsubscribe(subscriber.wish(), now_us)
+        world.unsubscribe(subscriber.subscription(), now_us)
         if subscriber.away_us:
             returns_us = now_us + 1 + round(random.expovariate(1.0) * subscriber.away_us)
             world.clock.at(returns_us, self._join, who)

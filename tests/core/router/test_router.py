@@ -246,7 +246,7 @@ def test_a_change_of_subscriptions_is_seen_by_who_remembers_routes() -> None:
     assert place.router.changes > before
 
 
-class Wish(NamedTuple):
+class ExpectedMatch(NamedTuple):
     subscription: RouterSubscription
     where: str
     no_local: bool
@@ -267,7 +267,7 @@ class Subscribing(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.place = Place(*NAMES)
-        self.wishes: dict[tuple[str, str, str], Wish] = {}
+        self.wishes: dict[tuple[str, str, str], ExpectedMatch] = {}
         self.identifiers = 0
 
     @rule(
@@ -304,7 +304,9 @@ class Subscribing(RuleBasedStateMachine):
             identifier=self.identifiers,
             where=where,
         )
-        self.wishes[name, group, pattern] = Wish(subscription, where, no_local and not group)
+        self.wishes[name, group, pattern] = ExpectedMatch(
+            subscription, where, no_local and not group
+        )
 
     @precondition(lambda self: self.wishes)
     @rule(data=st.data())

@@ -45,8 +45,8 @@ async def run_agent(
 
 
 def _words(values: dict[str, Value]) -> str:
-    said = (
+    words = (
         f"{name} {value if isinstance(value, str) else format(value, 'g')}"
         for name, value in values.items()
     )
-    return ", ".join(said)
+    return ", ".join(words)

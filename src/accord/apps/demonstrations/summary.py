@@ -88,8 +88,8 @@ def _differences(phase: PhaseStats) -> Iterator[str]:
     lines = sorted(phase.sources.values(), key=lambda line: line.p95_s or 0.0)
     for place, fast in enumerate(lines):
         for slow in lines[place + 1 :]:
-            is_told = fast.importance != slow.importance and fast.channel == slow.channel
-            if is_told and _has_changed(fast.p95_s, slow.p95_s):
+            is_explained = fast.importance != slow.importance and fast.channel == slow.channel
+            if is_explained and _has_changed(fast.p95_s, slow.p95_s):
                 ahead = f"{fast.source} (importance {fast.importance}) p95 {_time(fast.p95_s)}"
                 behind = f"{slow.source} (importance {slow.importance}) p95 {_time(slow.p95_s)}"
                 yield f"On {fast.channel}: {ahead}, {behind}."

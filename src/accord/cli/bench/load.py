@@ -129,7 +129,7 @@ class BenchLoad:
         self, start_ns: int, end_ns: int, rate_hz: float | None, progress: Progress
     ) -> None:
         first = self._published
-        now_ns = told_ns = self._active_ns = start_ns
+        now_ns = reported_ns = self._active_ns = start_ns
         while now_ns < end_ns:
             if rate_hz is None:
                 self._poll(0 if self._fill(self._free) else _WAIT_S)
@@ -139,9 +139,9 @@ class BenchLoad:
                 self._fill(int(rate_hz * elapsed_s) - sent)
                 self._poll(min(max((sent + 1) / rate_hz - elapsed_s, 0), _WAIT_S))
             now_ns = time.perf_counter_ns()
-            if now_ns - told_ns >= _PROGRESS_NS:
+            if now_ns - reported_ns >= _PROGRESS_NS:
                 progress(min((now_ns - start_ns) / (end_ns - start_ns), 1.0))
-                told_ns = now_ns
+                reported_ns = now_ns
 
     @property
     def _free(self) -> int:

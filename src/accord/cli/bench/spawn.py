@@ -86,8 +86,8 @@ def _wait(process: subprocess.Popen[bytes], port: int, output: Path) -> None:
         with suppress(OSError), socket.create_connection((HOST, port), timeout=1):
             return
         time.sleep(0.02)
-    said = output.read_text(errors="replace").strip().splitlines()
-    raise BenchError(f"the node did not start: {said[-1] if said else 'no output'}")
+    lines = output.read_text(errors="replace").strip().splitlines()
+    raise BenchError(f"the node did not start: {lines[-1] if lines else 'no output'}")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

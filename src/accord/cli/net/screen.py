@@ -93,9 +93,9 @@ def _troubles(status: NetStatus) -> Iterator[Text]:
     if status.problem:
         yield Text(safe(status.problem), "bold red")
     if status.interests_aggregated:
-        told = count_text(status.interests_aggregated, "filter")
+        filters = count_text(status.interests_aggregated, "filter")
         yield Text(
-            f"interests aggregated: {told} of clients here exceed the announcement budget, "
+            f"interests aggregated: {filters} of clients here exceed the announcement budget, "
             "so other nodes send more events than they want",
             "yellow",
         )

@@ -109,12 +109,12 @@ def _expectation(expectation: ExpectationStatus) -> tuple[str | Text, ...]:
 
 
 def _wanted(expect: dict[str, Any]) -> str:
-    said = [
+    parts = [
         f"{safe(name)} {_range(bounds)}" for name, bounds in expect.items() if name not in _ABOUT
     ]
     if expect.get("publishers", 1) != 1:
-        said.append(f"of {expect['publishers']}")
-    return f"{', '.join(said)} (worth {expect.get('utility', 1):g})"
+        parts.append(f"of {expect['publishers']}")
+    return f"{', '.join(parts)} (worth {expect.get('utility', 1):g})"
 
 
 def _range(bounds: Sequence[Any]) -> str:

@@ -222,7 +222,7 @@ class Admission:
         if known is not None and known.is_for(filter_, guarantee):
             return known.outcome
         size = self.options.event_bytes if event_bytes is None else event_bytes
-        wish = FlowSpec(
+        flow_spec = FlowSpec(
             filter_.channel,
             str(filter_.predicate),
             guarantee.kind is GuaranteeKind.FULL,
@@ -230,10 +230,10 @@ class Admission:
             size,
             -1.0 if measured is None or measured.rate_hz is None else measured.rate_hz,
         )
-        subscription = SubscriptionRequest(client_, key, filter_, guarantee, wish)
+        subscription = SubscriptionRequest(client_, key, filter_, guarantee, flow_spec)
         if paths is None:
             subscription.source_paths = self._source_paths(filter_, ())
-            paths = [way.path for way in subscription.source_paths]
+            paths = [source_path.path for source_path in subscription.source_paths]
         amounts = self._own_amounts(subscription)
         return self.subscriptions.begin(subscription, paths, amounts, now_us)
 
@@ -275,7 +275,7 @@ class Admission:
         subscription = SubscriptionRequest(_child_client(child), key, filter_, guarantee, flow_spec)
         subscription.bandwidth, subscription.on_decision = link(child), on_decision
         subscription.source_paths = self._source_paths(filter_, ())
-        paths = [way.path for way in subscription.source_paths]
+        paths = [source_path.path for source_path in subscription.source_paths]
         self.subscriptions.begin(subscription, paths, self._own_amounts(subscription), now_us)
 
     def is_child_subscribed(self, child: str, key: Hashable) -> bool:
@@ -357,12 +357,16 @@ class Admission:
         subscription = self.subscriptions.get(*which)
         if subscription is None:
             return
-        before, ways = subscription.source_paths, subscription.source_paths
+        before, source_paths = subscription.source_paths, subscription.source_paths
         if before is not None:
-            ways = subscription.source_paths = self._source_paths(subscription.filter, before)
+            source_paths = subscription.source_paths = self._source_paths(
+                subscription.filter, before
+            )
         asked_hz = self._own_hz(subscription)
-        if ways != before or subscription.requested_hz != asked_hz:
-            paths = None if ways is None else [way.path for way in ways]
+        if source_paths != before or subscription.requested_hz != asked_hz:
+            paths = (
+                None if source_paths is None else [source_path.path for source_path in source_paths]
+            )
             amounts = self._own_amounts(subscription)
             self.subscriptions.reroute(subscription, paths, amounts, now_us)
 
@@ -392,10 +396,10 @@ class Admission:
     def _on_parent_rate(self, number: int, rate: int) -> Amounts | None:
         """Return the amounts needed for a rate reported by a parent, if they changed."""
         subscription = self.subscriptions.by_number(number)
-        told_hz = to_hz(rate)
-        if subscription is None or subscription.parent_hz == told_hz:
+        parent_hz = to_hz(rate)
+        if subscription is None or subscription.parent_hz == parent_hz:
             return None
-        subscription.parent_hz = told_hz
+        subscription.parent_hz = parent_hz
         return self._own_amounts(subscription)
 
     def _requested_hz(

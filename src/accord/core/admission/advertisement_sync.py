@@ -84,9 +84,11 @@ class AdvertisementSender:
         for parent, reader in self._cursors.due(now_us):
             since = reader.version
             version, changes = self._log.delta_after(since)
-            told = tuple((*which, advert) for _, which, advert in changes)
+            adverts = tuple((*which, advert) for _, which, advert in changes)
             top = self._log.version
-            post = AdvertisementDelta(self._incarnation, reader.session, since, version, top, told)
+            post = AdvertisementDelta(
+                self._incarnation, reader.session, since, version, top, adverts
+            )
             self._send(parent, post)
 
     def next_due_us(self) -> int:

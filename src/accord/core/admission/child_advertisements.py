@@ -115,16 +115,16 @@ class ChildAdvertisements:
         before = self._store.get(self._name, ADVERT, key)
         value = None if advert is None else _encode(advert)
         held = self._bytes.get(child, 0) - _size(key, before)
-        is_told = (
+        is_announced = (
             value is not None
             and held + _size(key, value) <= self._store.room(ADVERT) + _size(key, before)
             and self._store.put(ADVERT, key, value)
         )
-        if not is_told:
+        if not is_announced:
             self._store.drop(ADVERT, key)  # the previous value is void, too
-        self._bytes[child] = held + _size(key, value if is_told else None)
-        self._on_record(self._name, key, value if is_told else None)
-        return is_told or advert is None
+        self._bytes[child] = held + _size(key, value if is_announced else None)
+        self._on_record(self._name, key, value if is_announced else None)
+        return is_announced or advert is None
 
     def _announce_ranks(self) -> None:
         """Announce this node's rank for each of its children."""

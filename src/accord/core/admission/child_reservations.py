@@ -98,7 +98,9 @@ class ChildReservations:
 
     def on_left(self, child: str) -> None:
         """Drop everything of a node that is no longer a child."""
-        for leg in [leg for leg, guest in self._reservations.items() if guest.child == child]:
+        for leg in [
+            leg for leg, reservation in self._reservations.items() if reservation.child == child
+        ]:
             self._drop(leg)
         self._incarnations.pop(child, None)
 
@@ -107,9 +109,13 @@ class ChildReservations:
         self._now_us = now_us
         if now_us < self._sweep_us:
             return
-        for leg in [leg for leg, guest in self._reservations.items() if guest.expires_us <= now_us]:
+        for leg in [
+            leg
+            for leg, reservation in self._reservations.items()
+            if reservation.expires_us <= now_us
+        ]:
             self._drop(leg)
-        dies_us = (guest.expires_us for guest in self._reservations.values())
+        dies_us = (reservation.expires_us for reservation in self._reservations.values())
         self._sweep_us = min(dies_us, default=now_us + self._timing.hold_us)
 
     def next_due_us(self) -> int | None:
@@ -117,36 +123,41 @@ class ChildReservations:
 
     def check_invariants(self) -> None:
         assert len(self._reservations) == self._quota.count
-        assert sum(guest.size for guest in self._reservations.values()) == self._quota.bytes
+        assert (
+            sum(reservation.size for reservation in self._reservations.values())
+            == self._quota.bytes
+        )
         self._quota.check_invariants()
         assert not any(leg in self._released for leg in self._reservations)
-        for leg, guest in self._reservations.items():
-            assert guest.is_reserved == self._admission.is_child_subscribed(guest.child, leg)
-            assert guest.is_reserved or guest.verdicts is not None
-            assert self._sweep_us <= guest.expires_us
+        for leg, reservation in self._reservations.items():
+            assert reservation.is_reserved == self._admission.is_child_subscribed(
+                reservation.child, leg
+            )
+            assert reservation.is_reserved or reservation.verdicts is not None
+            assert self._sweep_us <= reservation.expires_us
 
     def _on_reserve(self, leg: Leg, reserve: Reserve) -> None:
         for other in reserve.replaces:
             self._release((reserve.request, other))
         if leg in self._released:
             return
-        guest = self._reservations.get(leg)
-        if guest is None:
+        reservation = self._reservations.get(leg)
+        if reservation is None:
             if not self._quota.has_room(reserve.path[0], _size(reserve)):
                 self._refuse_over_quota(reserve)
                 return
-            guest = self._reservations[leg] = _ChildReservation(reserve)
-            self._quota.take(guest.child, guest.size)
-        elif guest.round > reserve.round:
+            reservation = self._reservations[leg] = _ChildReservation(reserve)
+            self._quota.take(reservation.child, reservation.size)
+        elif reservation.round > reserve.round:
             return
-        is_again = guest.round == reserve.round
-        guest.round = reserve.round
-        guest.expires_us = max(guest.expires_us, self._now_us + self._timing.hold_us)
-        self._sweep_us = min(self._sweep_us, guest.expires_us)
-        if guest.is_reserved or is_again:
-            self._send_reply(leg, guest)
+        is_again = reservation.round == reserve.round
+        reservation.round = reserve.round
+        reservation.expires_us = max(reservation.expires_us, self._now_us + self._timing.hold_us)
+        self._sweep_us = min(self._sweep_us, reservation.expires_us)
+        if reservation.is_reserved or is_again:
+            self._send_reply(leg, reservation)
         else:
-            self._subscribe(leg, guest)
+            self._subscribe(leg, reservation)
 
     def _subscribe(self, leg: Leg, reservation: _ChildReservation) -> None:
         reservation.is_reserved, reservation.verdicts = True, None
@@ -163,25 +174,25 @@ class ChildReservations:
             self._remove(leg)
 
     def _on_decision(self, leg: Leg, decision: ReservationDecision) -> None:
-        guest = self._reservations.get(leg)
-        if guest is None:
+        reservation = self._reservations.get(leg)
+        if reservation is None:
             return
         if decision.state is ReservationState.ADMITTED:
-            guest.verdicts = self._admission.child_verdicts(guest.child, leg)
-            self._send_reply(leg, guest)
+            reservation.verdicts = self._admission.child_verdicts(reservation.child, leg)
+            self._send_reply(leg, reservation)
         elif decision.state is ReservationState.WITHDRAWN:
             self._remove(leg)
-            lost = (self._name, *(each.node for each in guest.verdicts or ()))
+            lost = (self._name, *(each.node for each in reservation.verdicts or ()))
             kept = RefreshAck(
-                leg[0], guest.round, leg[1], guest.path, 0, tuple(dict.fromkeys(lost))
+                leg[0], reservation.round, leg[1], reservation.path, 0, tuple(dict.fromkeys(lost))
             )
-            self.sends.append((guest.child, kept))
+            self.sends.append((reservation.child, kept))
         else:
-            guest.is_reserved = False
+            reservation.is_reserved = False
             own = [each for each in decision.refusals if each.node == self._name]
             others = [each for each in decision.refusals if each.node != self._name]
-            guest.verdicts = (*(own or [NodeVerdict(self._name)]), *others)
-            self._send_reply(leg, guest)
+            reservation.verdicts = (*(own or [NodeVerdict(self._name)]), *others)
+            self._send_reply(leg, reservation)
 
     def _send_reply(self, leg: Leg, reservation: _ChildReservation) -> None:
         if reservation.verdicts is None:
@@ -200,21 +211,23 @@ class ChildReservations:
         self.sends.append((reservation.child, answer))
 
     def _on_refresh(self, leg: Leg, refresh: Refresh) -> None:
-        guest = self._reservations.get(leg)
-        if guest is not None and guest.round > refresh.round:
+        reservation = self._reservations.get(leg)
+        if reservation is not None and reservation.round > refresh.round:
             return
         lost, rate = refresh.nodes, -1
         if (
-            guest is not None
-            and guest.round == refresh.round
-            and guest.is_reserved
-            and guest.verdicts
+            reservation is not None
+            and reservation.round == refresh.round
+            and reservation.is_reserved
+            and reservation.verdicts
         ):
-            guest.expires_us = max(guest.expires_us, self._now_us + self._timing.lease_us)
-            self._update_verdicts(leg, guest)
-            promised = {each.node for each in guest.verdicts if each.is_agreed}
+            reservation.expires_us = max(
+                reservation.expires_us, self._now_us + self._timing.lease_us
+            )
+            self._update_verdicts(leg, reservation)
+            promised = {each.node for each in reservation.verdicts if each.is_agreed}
             lost = tuple(node for node in refresh.nodes if node not in promised)
-            rate = self._rate(leg, guest)
+            rate = self._rate(leg, reservation)
         kept = RefreshAck(
             refresh.request, refresh.round, refresh.leg, refresh.path, refresh.sequence, lost, rate
         )
@@ -250,15 +263,15 @@ class ChildReservations:
         self._released.add(leg)
 
     def _drop(self, leg: Leg) -> None:
-        guest = self._remove(leg)
-        if guest is not None and guest.is_reserved:
-            self._admission.unsubscribe_child(guest.child, leg)
+        reservation = self._remove(leg)
+        if reservation is not None and reservation.is_reserved:
+            self._admission.unsubscribe_child(reservation.child, leg)
 
     def _remove(self, leg: Leg) -> _ChildReservation | None:
-        guest = self._reservations.pop(leg, None)
-        if guest is not None:
-            self._quota.release(guest.child, guest.size)
-        return guest
+        reservation = self._reservations.pop(leg, None)
+        if reservation is not None:
+            self._quota.release(reservation.child, reservation.size)
+        return reservation
 
     def _is_current(self, child: str, incarnation: int) -> bool:
         """Check that it is of the child's newest incarnation; drop reservations of earlier ones."""
@@ -267,8 +280,8 @@ class ChildReservations:
             self._incarnations[child] = incarnation
             old = [
                 leg
-                for leg, guest in self._reservations.items()
-                if guest.child == child and leg[0].incarnation < incarnation
+                for leg, reservation in self._reservations.items()
+                if reservation.child == child and leg[0].incarnation < incarnation
             ]
             for leg in old:
                 self._drop(leg)

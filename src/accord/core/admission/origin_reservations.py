@@ -336,7 +336,7 @@ class OriginReservations:
             self._schedule(request, now_us)
 
     def _admit(self, request: Reservation, now_us: int) -> None:
-        is_news = not request.was_admitted or request.share != request.reported_share
+        has_changed = not request.was_admitted or request.share != request.reported_share
         request.state = ReservationState.ADMITTED
         request.was_admitted = True
         request.rounds = 0
@@ -344,7 +344,7 @@ class OriginReservations:
         for number, leg in request.superseded.items():
             self._release(request, number, leg)
         request.superseded.clear()
-        if is_news:
+        if has_changed:
             request.reported_share = request.share
             self._report_decision(request, ReservationState.ADMITTED, now_us)
         self._schedule(request, now_us)

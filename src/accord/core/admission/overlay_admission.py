@@ -119,7 +119,7 @@ class OverlayAdmission(NetworkedAdmission, Template):
     ) -> tuple[SourcePath, ...]:
         """Return the paths from all nodes whose advertisements intersect the filter."""
         map_, name = self.context.map, self.context.name
-        before = {way.path[-1]: way.path for way in known}
+        before = {source_path.path[-1]: source_path.path for source_path in known}
         found: list[SourcePath] = []
         for node, sums in self.admission.poset.intersecting_by_node(filter_).items():
             path = None if node == name else path_from(map_, node, name, before.get(node))

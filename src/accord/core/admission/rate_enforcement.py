@@ -254,8 +254,8 @@ class RateEnforcement:
         known.unadvertised += 1
         known.unreported += 1
         if now_us >= known.notify_us:
-            told = RateViolation(publisher, "", Compliance.UNADVERTISED, 0.0, known.unreported)
-            self.violations.append(told)
+            violation = RateViolation(publisher, "", Compliance.UNADVERTISED, 0.0, known.unreported)
+            self.violations.append(violation)
             known.unreported = 0
             known.notify_us = now_us + self._notify_interval_us
 

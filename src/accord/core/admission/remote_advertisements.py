@@ -41,8 +41,8 @@ class RemoteAdvertisements:
         if not is_apart:
             self._admission.advertise_remote(node, publisher, name, filter_, rate_hz)
             return
-        told = self._announced.setdefault(child, {}).setdefault(node, {})
-        told[publisher, name] = (filter_, rate_hz)
+        announced = self._announced.setdefault(child, {}).setdefault(node, {})
+        announced[publisher, name] = (filter_, rate_hz)
         if self._chosen.get(child) == node:
             self._admission.advertise_remote(node, publisher, name, filter_, rate_hz)
         else:
@@ -50,10 +50,10 @@ class RemoteAdvertisements:
 
     def remove(self, node: str, publisher: str, name: str) -> None:
         child, is_apart, _ = publisher.rpartition(_SEPARATOR)
-        told = self._announced.get(child, {}).get(node, {})
-        told.pop((publisher, name), None)
+        announced = self._announced.get(child, {}).get(node, {})
+        announced.pop((publisher, name), None)
         self._admission.unadvertise_remote(node, publisher, name)
-        if is_apart and not told:
+        if is_apart and not announced:
             self._remove_parent(child, node)
 
     def set_rank(self, node: str, child: str, rank: ParentRank | None) -> None:
@@ -70,7 +70,7 @@ class RemoteAdvertisements:
     def on_node_gone(self, node: str) -> None:
         """Remove all announcements of `node`."""
         self._admission.on_node_gone(node)
-        for child in [child for child, told in self._announced.items() if node in told]:
+        for child in [child for child, announced in self._announced.items() if node in announced]:
             self._remove_parent(child, node)
 
     def check_invariants(self) -> None:
@@ -103,5 +103,5 @@ class RemoteAdvertisements:
 
     def _best(self, child: str) -> str | None:
         ranks = self._ranks.get(child, {})
-        told = self._announced.get(child, {})
-        return max(told, key=lambda node: (ranks.get(node, _UNKNOWN), node), default=None)
+        announced = self._announced.get(child, {})
+        return max(announced, key=lambda node: (ranks.get(node, _UNKNOWN), node), default=None)

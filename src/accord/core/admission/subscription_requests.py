@@ -163,10 +163,10 @@ class SubscriptionRequests:
     def paths(self) -> set[Path]:
         """Return all computed paths of the subscriptions."""
         return {
-            way.path
+            source_path.path
             for subscriptions in self._by_client.values()
             for subscription in subscriptions.values()
-            for way in subscription.source_paths or ()
+            for source_path in subscription.source_paths or ()
         }
 
     def get(self, client: str, key: Hashable) -> SubscriptionRequest | None:

@@ -84,7 +84,7 @@ class TransitReservations:
 
     def refreshed(self) -> list[Leg]:
         """Return the legs whose reservation has been refreshed."""
-        return [leg for leg, hold in self._reservations.items() if hold.is_refreshed]
+        return [leg for leg, reservation in self._reservations.items() if reservation.is_refreshed]
 
     def all(self) -> list[Leg]:
         return list(self._reservations)
@@ -94,10 +94,10 @@ class TransitReservations:
 
         The origin learns of the drop from the reply to its next refresh.
         """
-        hold = self._reservations.get(leg)
-        if hold is None:
+        reservation = self._reservations.get(leg)
+        if reservation is None:
             return
-        amounts = self._assess(hold.flow_spec, hold.towards, hold.source)
+        amounts = self._assess(reservation.flow_spec, reservation.towards, reservation.source)
         if amounts != self._table.amounts(leg) and self._table.reserve(leg, amounts) is not None:
             self._drop(leg)
 
@@ -110,8 +110,8 @@ class TransitReservations:
             return
         if leg in self._released:
             return
-        hold = self._reservations.get(leg)
-        if hold is not None and hold.round > reserve.round:
+        reservation = self._reservations.get(leg)
+        if reservation is not None and reservation.round > reserve.round:
             return
         for other in reserve.replaces:
             self._release((reserve.request, other))
@@ -142,9 +142,14 @@ class TransitReservations:
             self.dropped += 1
             return
         leg = (reply.request, reply.leg)
-        hold = self._reservations.get(leg)
+        reservation = self._reservations.get(leg)
         is_refused = reply.is_full and not all(each.is_agreed for each in reply.verdicts)
-        if is_refused and hold is not None and hold.round == reply.round and not hold.is_refreshed:
+        if (
+            is_refused
+            and reservation is not None
+            and reservation.round == reply.round
+            and not reservation.is_refreshed
+        ):
             self._drop(leg)
         self.sends.append((reply.path[at - 1], reply))
 
@@ -154,19 +159,19 @@ class TransitReservations:
             self.dropped += 1
             return
         leg = (refresh.request, refresh.leg)
-        hold = self._reservations.get(leg)
+        reservation = self._reservations.get(leg)
         lost = refresh.missing
-        if hold is not None and hold.round > refresh.round:
+        if reservation is not None and reservation.round > refresh.round:
             return
         if self.name not in refresh.nodes:
             # It refused, then agreed to a retransmission, but that reply never reached the origin.
-            if hold is not None:
+            if reservation is not None:
                 self._drop(leg)
-        elif hold is None or hold.round < refresh.round:
+        elif reservation is None or reservation.round < refresh.round:
             lost = (*lost, self.name)
         else:
-            hold.is_refreshed = True
-            hold.expires_us = max(hold.expires_us, now_us + self._lease_us)
+            reservation.is_refreshed = True
+            reservation.expires_us = max(reservation.expires_us, now_us + self._lease_us)
         if at == len(refresh.path) - 1:
             kept = RefreshAck(
                 refresh.request, refresh.round, refresh.leg, refresh.path, refresh.sequence, lost
@@ -197,11 +202,11 @@ class TransitReservations:
         """Expire reservations that were not refreshed."""
         if now_us < self._sweep_us:
             return
-        for leg, hold in list(self._reservations.items()):
-            if hold.expires_us <= now_us:
+        for leg, reservation in list(self._reservations.items()):
+            if reservation.expires_us <= now_us:
                 self._drop(leg)
         self._sweep_us = min(
-            (hold.expires_us for hold in self._reservations.values()),
+            (reservation.expires_us for reservation in self._reservations.values()),
             default=now_us + self._lease_us,
         )
 
@@ -210,13 +215,18 @@ class TransitReservations:
 
     def check_invariants(self) -> None:
         assert len(self._reservations) == self._quota.count
-        assert sum(hold.size for hold in self._reservations.values()) == self._quota.bytes
+        assert (
+            sum(reservation.size for reservation in self._reservations.values())
+            == self._quota.bytes
+        )
         self._quota.check_invariants()
         assert not any(leg in self._released for leg in self._reservations)
         for request, leg in self._reservations:
             assert (request, leg) in self._table
             assert self._incarnations.get(request.origin, 0) <= request.incarnation
-        assert all(self._sweep_us <= hold.expires_us for hold in self._reservations.values())
+        assert all(
+            self._sweep_us <= reservation.expires_us for reservation in self._reservations.values()
+        )
         held = sum(isinstance(key, tuple) and key in self._reservations for key in self._table)
         assert held == len(self._reservations)
 
@@ -224,20 +234,20 @@ class TransitReservations:
 
     def _decide(self, leg: Leg, reserve: Reserve, at: int, now_us: int) -> NodeVerdict:
         """Reserve what is needed; a retransmission within a round gets the same verdict."""
-        hold = self._reservations.get(leg)
-        if hold is None or hold.round < reserve.round:
+        reservation = self._reservations.get(leg)
+        if reservation is None or reservation.round < reserve.round:
             short = self._reserve(leg, reserve, at)
             if short is not None:
-                if hold is not None:
+                if reservation is not None:
                     self._drop(leg)
                 resource, of = short.pool
                 return NodeVerdict(self.name, resource, of, short.requested, short.free)
-        if hold is None:
-            hold = self._reservations[leg] = _TransitReservation(reserve, at, now_us)
-            self._quota.take(hold.towards, hold.size)
-        hold.round = reserve.round
-        hold.expires_us = max(hold.expires_us, now_us + self._hold_us)
-        self._sweep_us = min(self._sweep_us, hold.expires_us)
+        if reservation is None:
+            reservation = self._reservations[leg] = _TransitReservation(reserve, at, now_us)
+            self._quota.take(reservation.towards, reservation.size)
+        reservation.round = reserve.round
+        reservation.expires_us = max(reservation.expires_us, now_us + self._hold_us)
+        self._sweep_us = min(self._sweep_us, reservation.expires_us)
         return NodeVerdict(self.name)
 
     def _reserve(self, leg: Leg, reserve: Reserve, at: int) -> Shortage | None:
@@ -253,8 +263,8 @@ class TransitReservations:
         self._released.add(leg)
 
     def _drop(self, leg: Leg) -> None:
-        hold = self._reservations.pop(leg)
-        self._quota.release(hold.towards, hold.size)
+        reservation = self._reservations.pop(leg)
+        self._quota.release(reservation.towards, reservation.size)
         self._table.release(leg)
 
     def _index_on_path(self, neighbour: str, message: AdmissionMessage, *, is_outward: bool) -> int:

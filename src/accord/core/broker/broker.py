@@ -358,9 +358,9 @@ class Broker:
 
     def send_local(self, message: MqttMessage) -> None:
         """Deliver a message of the node itself to local receivers."""
-        way = self.fan_out_for(self.node, message.channel)
-        self.context.assign_number(message, way.channel_fan_out.counts)
-        self.router.publish(message, way)
+        fan_out = self.fan_out_for(self.node, message.channel)
+        self.context.assign_number(message, fan_out.channel_fan_out.counts)
+        self.router.publish(message, fan_out)
         if self.bridge is not None:
             self.bridge.clear_interested()
 
@@ -640,21 +640,21 @@ class Broker:
                 will.topic, will.payload, will.qos, will.retain, session.name, now_ms, properties
             )
             check_property_names(message)
-            way = self.fan_out_for(session.entity, will.topic)
+            fan_out = self.fan_out_for(session.entity, will.topic)
             if self.feedback is not None:
                 self.feedback.attach_receipt(message, session.owner, self.context.number + 1)
-            self.context.assign_number(message, way.channel_fan_out.counts)
-            self.publish_inline(message, way)
+            self.context.assign_number(message, fan_out.channel_fan_out.counts)
+            self.publish_inline(message, fan_out)
         except EventError:
             self.context.counters.count_shed("bad attributes", session.name)
 
     def republish(self, message: MqttMessage, publisher: Entity) -> None:
         """Publish a message that is already in the journal."""
-        way = self.fan_out_for(publisher, message.channel)
-        message.counts = way.channel_fan_out.counts
+        fan_out = self.fan_out_for(publisher, message.channel)
+        message.counts = fan_out.channel_fan_out.counts
         with suppress(EventError):
             set_expiry_and_key(message)
-            self.publish_inline(message, way, is_kept_already=True)
+            self.publish_inline(message, fan_out, is_kept_already=True)
 
     def publish_inline(
         self, message: MqttMessage, fan_out: PublisherFanOut, is_kept_already: bool = False

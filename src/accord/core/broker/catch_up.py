@@ -236,26 +236,26 @@ class CatchUp(Receiver):
 
     def _deliver_event(self, found: QueryHit, session: MqttSession) -> bool:
         """Deliver one event; False if the client has no room for it."""
-        hub = session.context
-        if hub.router.fan_out(found.channel).traits.is_persistent:
+        context = session.context
+        if context.router.fan_out(found.channel).traits.is_persistent:
             return True  # `persistent_history` delivers it
         if self.subscription.denies(found.channel):
             return True
         if self.subscription.is_local_excluded and found.publisher == session.name:
             return True
         try:
-            counts = hub.router.channels.get(found.channel)
-            here = hub.node if hub.assigns_event_ids else ""
+            counts = context.router.channels.get(found.channel)
+            here = context.node if context.assigns_event_ids else ""
             name = kept_event_id(found, here) if session.wants_event_ids else None
-            message = history_message(found, counts, hub.now_ms, name)
+            message = history_message(found, counts, context.now_ms, name)
         except ProtocolError:
-            hub.counters.count_shed("unreadable in the archive", session.name)
+            context.counters.count_shed("unreadable in the archive", session.name)
             return True
         qos = min(self.subscription.qos, found.qos)
         if qos and not has_room(session, message):
             return False
-        publisher = Entity(found.publisher, node=hub.node)
-        grant = hub.router.grant(message, publisher, session.entity)
+        publisher = Entity(found.publisher, node=context.node)
+        grant = context.router.grant(message, publisher, session.entity)
         identifier = self.subscription.identifier
         identifiers = (identifier,) if identifier else ()
         delivery = session.deliver_kept(message, qos, identifiers, grant)
@@ -304,9 +304,9 @@ class CatchUp(Receiver):
         self.is_recorded = False
 
     def _request_cut(self) -> None:
-        hub = self.session.context
+        context = self.session.context
         self.before_offset = UNKNOWN
-        hub.cuts.append(CatchUpCut(self, hub.kept_events()))
+        context.cuts.append(CatchUpCut(self, context.kept_events()))
 
     def _start_next_range(self) -> None:
         self.from_offset = self.before_offset

@@ -111,36 +111,36 @@ class ChildBridge:
         self._children.set_interest(child, key, interest)
         if interest is None:
             return
-        hub = self._broker.context
-        for message in self._broker.retained.select(interest.filter, now_ms=hub.now_ms):
+        context = self._broker.context
+        for message in self._broker.retained.select(interest.filter, now_ms=context.now_ms):
             if isinstance(message, MqttMessage):
                 event = self._bridge.transit_event(message, 0)
-                self.put(child, msgspec.structs.replace(event, source=hub.node), is_kept=True)
+                self.put(child, msgspec.structs.replace(event, source=context.node), is_kept=True)
 
     def publish_event(self, event: TransitEvent, *, is_echoed: bool) -> int | None:
         if event.channel == FEEDBACK:
             return self._forward_feedback(event)
         if not self._channels.has_room(event.channel):
             return None
-        hub = self._broker.context
-        message = message_of(event, hub.now_ms)
+        context = self._broker.context
+        message = message_of(event, context.now_ms)
         if message is None or 0 < event.deadline_us <= event.age_us:
-            hub.counters.count_shed(DAMAGED if message is None else "expired", event.child)
+            context.counters.count_shed(DAMAGED if message is None else "expired", event.child)
             return 0
-        way = self._broker.fan_out_for(Entity(event.publisher, node=event.child), event.channel)
-        if way.channel_fan_out.traits.problem:
-            hub.counters.count_shed(UNKNOWN, event.child)
+        fan_out = self._broker.fan_out_for(Entity(event.publisher, node=event.child), event.channel)
+        if fan_out.channel_fan_out.traits.problem:
+            context.counters.count_shed(UNKNOWN, event.child)
             return 0
-        is_ordered = way.channel_fan_out.traits.is_ordered
+        is_ordered = fan_out.channel_fan_out.traits.is_ordered
         has_come = self._children.has_seen(event)
-        is_kept = way.channel_fan_out.traits.is_persistent
+        is_kept = fan_out.channel_fan_out.traits.is_persistent
         if is_ordered and has_come and not is_kept:
             return 0  # it already has its position
-        hub.assign_number(message, way.channel_fan_out.counts)
+        context.assign_number(message, fan_out.channel_fan_out.counts)
         message.event_node, message.event_number = event.child, event.child_number
         self._bridge.child, self._bridge.child_number = event.child, event.child_number
         self._is_echoed = is_echoed
-        kept = hub.appended
+        kept = context.appended
         try:
             if has_come and is_kept:
                 self._keep(message)
@@ -152,37 +152,37 @@ class ChildBridge:
                 if not is_ordered:
                     self._children.is_new(event)
                 with suppress(EventError):
-                    self._broker.publish_inline(message, way)
+                    self._broker.publish_inline(message, fan_out)
         finally:
             self._bridge.child, self._bridge.child_number = "", 0
             self._is_echoed = False
-        if hub.appended > kept:
-            self._uncommitted.append((hub.appended, event.channel, message.number))
+        if context.appended > kept:
+            self._uncommitted.append((context.appended, event.channel, message.number))
         return message.number
 
     def _keep(self, message: MqttMessage) -> None:
         """Keep a duplicate too: the other parent may have failed before it was on disk there."""
-        hub, pasts = self._broker.context, self._broker.histories
-        if pasts is not None and hub.is_durable:
+        context, pasts = self._broker.context, self._broker.histories
+        if pasts is not None and context.is_durable:
             pasts.client.announce_history()
         with suppress(EventError):
             message.event()
-            hub.keep(journal_form(message))
+            context.keep(journal_form(message))
 
     def _forward_feedback(self, event: TransitEvent) -> int:
         """Forward feedback of a child's client to the source of an event, at any node."""
-        hub, feedback = self._broker.context, self._broker.feedback
+        context, feedback = self._broker.context, self._broker.feedback
         if feedback is None:
-            hub.counters.count_shed(DAMAGED, event.child)
+            context.counters.count_shed(DAMAGED, event.child)
             return 0
-        hub.number += 1
+        context.number += 1
         importance = min(max(event.importance, 0), IMPORTANCES - 1)
-        own = msgspec.structs.replace(event, event=hub.number, importance=importance)
+        own = msgspec.structs.replace(event, event=context.number, importance=importance)
         is_again = not self.is_new(own)  # other nodes may still lack it
         feedback.on_remote_feedback(
-            own, hub.now_ms, self._bridge.send_feedback, is_duplicate=is_again
+            own, context.now_ms, self._bridge.send_feedback, is_duplicate=is_again
         )
-        return hub.number
+        return context.number
 
     def unconfirmed(self, channel: str) -> list[int]:
         unkept = self._uncommitted

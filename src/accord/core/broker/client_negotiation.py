@@ -123,10 +123,12 @@ class ClientNegotiation:
                 problem = f"at most {MAX_ALTERNATIVES} accepted, got {len(texts)}"
                 raise QualityError(EXPECT, problem)
             registry = self.negotiation.registry
-            wishes = tuple(parse_expectation(read_json(text, EXPECT), registry) for text in texts)
+            expectations = tuple(
+                parse_expectation(read_json(text, EXPECT), registry) for text in texts
+            )
         except QualityError as error:
             return SubscribeExpectations((), str(error))
-        return SubscribeExpectations(wishes)
+        return SubscribeExpectations(expectations)
 
     def expectations_problem(
         self, session: MqttSession, name: str, pattern: str, expectations: SubscribeExpectations
@@ -142,14 +144,18 @@ class ClientNegotiation:
         if len(expected) - len(mine) + len(expectations.forms) > MAX_PER_CLIENT:
             return f"expect: you have {MAX_PER_CLIENT} expectations already"
         ids: set[str] = set()
-        for wish in expectations.forms:
-            if wish.id and (wish.id in ids or (wish.id in expected and wish.id not in mine)):
-                return f"expect.id: {wish.id!r} is another expectation's"
-            ids.add(wish.id)
+        for expectation in expectations.forms:
+            if expectation.id and (
+                expectation.id in ids or (expectation.id in expected and expectation.id not in mine)
+            ):
+                return f"expect.id: {expectation.id!r} is another expectation's"
+            ids.add(expectation.id)
             try:
-                score_expectation(_expectation(wish, "x", "x", pattern), self.negotiation.registry)
+                score_expectation(
+                    _expectation(expectation, "x", "x", pattern), self.negotiation.registry
+                )
             except QualityError as error:
-                return _with_own_id(error, "x", wish.id)
+                return _with_own_id(error, "x", expectation.id)
         return ""
 
     def on_subscribed(
@@ -161,9 +167,9 @@ class ClientNegotiation:
         """
         if pattern.startswith("$"):
             return ""
-        for wish in expectations.forms:
+        for expectation in expectations.forms:
             try:
-                self.register(session, name, pattern, wish)
+                self.register(session, name, pattern, expectation)
             except QualityError as error:
                 self.on_unsubscribed(session, name)
                 return str(error)
@@ -175,10 +181,10 @@ class ClientNegotiation:
             try:
                 form = read_json(text, EXPECT)
                 is_suspended = form.pop("suspended", False) is True
-                wish = parse_expectation(form, self.negotiation.registry)
+                expectation = parse_expectation(form, self.negotiation.registry)
                 holder = self._client(session)
                 holder.is_offline = session.connection is None
-                expected = self.register(session, name, pattern, wish)
+                expected = self.register(session, name, pattern, expectation)
             except QualityError:
                 continue
             expected.is_suspended = is_suspended

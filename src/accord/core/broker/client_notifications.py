@@ -45,7 +45,7 @@ def notify_session(
     subscription = session.subscription_to(topic)
     if subscription is None or session.connection is None:
         return False
-    hub = broker.context
+    context = broker.context
     message = MqttMessage(
         topic,
         string_bytes(topic),
@@ -53,12 +53,12 @@ def notify_session(
         1,
         False,
         "",
-        hub.now_ms,
+        context.now_ms,
         properties,
         block,
         0,
     )
-    hub.assign_number(message, broker.router.fan_out(topic).counts)
+    context.assign_number(message, broker.router.fan_out(topic).counts)
     identifiers = (subscription.identifier,) if subscription.identifier else ()
     session.deliver(message, min(1, subscription.qos), False, identifiers, _TOP_GRANT)
     return True

@@ -195,10 +195,10 @@ class Connection(ClientConnection):
                 return
         elif self.version == V5:
             replies = self.replies
-            said = reason if reason in REASONS[PacketType.DISCONNECT] else Reason.UNSPECIFIED_ERROR
+            sent = reason if reason in REASONS[PacketType.DISCONNECT] else Reason.UNSPECIFIED_ERROR
             facts = ((ENDED, ended),) if ended else ()
-            packet = Disconnect(said, replies.reason_properties(problem, facts))
-            replies.reply(replies.encode_fitting(packet, Disconnect(said), V5))
+            packet = Disconnect(sent, replies.reason_properties(problem, facts))
+            replies.reply(replies.encode_fitting(packet, Disconnect(sent), V5))
         self.close(reason.name.lower().replace("_", " "), problem, is_will_wanted=True)
 
     def on_closed(self, *, now_ms: int) -> None:
@@ -350,10 +350,14 @@ class Connection(ClientConnection):
         shows that the next read may qualify.
         """
         self.can_cut_through = False
-        hub = self.context
+        context = self.context
         publisher = self.publisher
         size = len(data)
-        if publisher is None or publisher.topics_at != hub.router.changes or hub.overload_cause:
+        if (
+            publisher is None
+            or publisher.topics_at != context.router.changes
+            or context.overload_cause
+        ):
             return None
         version = self.version
         qos = data[0] >> 1 & 1
@@ -396,10 +400,18 @@ class Connection(ClientConnection):
             self.link.sent(ACK_BYTES)
         self.can_cut_through = True
         self.received_ms = now_ms
-        hub.now_ms = now_ms
-        hub.number += 1
+        context.now_ms = now_ms
+        context.number += 1
         made = CutThrough(
-            line, data, qos, packet_id, selection, publisher.session, now_ms, hub.number, expiry_s
+            line,
+            data,
+            qos,
+            packet_id,
+            selection,
+            publisher.session,
+            now_ms,
+            context.number,
+            expiry_s,
         )
         if qos:
             receiver.track(made)
@@ -639,19 +651,19 @@ class Connection(ClientConnection):
                 return  # other nodes decide
         identifiers = packet.properties.subscription_identifiers
         identifier = identifiers[0] if identifiers else 0
-        for wish in packet.filters:
-            if decided is not None and wish.pattern in decided:
-                answer = decided[wish.pattern]
+        for requested in packet.filters:
+            if decided is not None and requested.pattern in decided:
+                answer = decided[requested.pattern]
                 if answer.facts and len(packet.filters) > 1:
-                    facts.append(("filter", wish.pattern))
+                    facts.append(("filter", requested.pattern))
                 facts += answer.facts
                 if answer.problem:
                     reasons.append(answer.reason)
                     problems.append(answer.problem)
                     continue
-            if self.rights is not None and not self.rights.may_subscribe(wish.pattern):
+            if self.rights is not None and not self.rights.may_subscribe(requested.pattern):
                 reasons.append(Reason.NOT_AUTHORIZED)
-                problem = f"no right to subscribe to {wish.pattern}"
+                problem = f"no right to subscribe to {requested.pattern}"
                 problems.append(
                     f"{problem}; ask for it (may.subscribe, may_not.subscribe in accord.toml)"
                 )
@@ -660,20 +672,22 @@ class Connection(ClientConnection):
                 reasons.append(Reason.QUOTA_EXCEEDED)
                 problems.append(self.context.overload_cause)
                 if admitting is not None:
-                    admitting.release_refused(session, wish.pattern)
+                    admitting.release_refused(session, requested.pattern)
                 continue
             # With history requested, retained messages are part of it.
-            is_retained_wanted = since is None and self.broker.wants_retained(session, wish)
-            refusal = self.broker.subscribe(session, wish, identifier, condition, since, expecting)
+            is_retained_wanted = since is None and self.broker.wants_retained(session, requested)
+            refusal = self.broker.subscribe(
+                session, requested, identifier, condition, since, expecting
+            )
             if refusal is None and is_retained_wanted:
-                curious.append(wish.pattern)
+                curious.append(requested.pattern)
             if refusal is not None:
                 reasons.append(refusal.reason)
                 problems.append(refusal.problem)
                 if admitting is not None:
-                    admitting.release_refused(session, wish.pattern)
+                    admitting.release_refused(session, requested.pattern)
             else:
-                reasons.append(wish.qos)
+                reasons.append(requested.qos)
         properties = self.replies.reason_properties(
             "; ".join(dict.fromkeys(problems)), tuple(facts)
         )
@@ -693,10 +707,10 @@ class Connection(ClientConnection):
         if session.is_durable and self.context.overload_cause:
             return []
         return [
-            wish.pattern
-            for wish in packet.filters
-            if (self.rights is None or self.rights.may_subscribe(wish.pattern))
-            and self.broker.refusal_of(session, wish, condition) is None
+            requested.pattern
+            for requested in packet.filters
+            if (self.rights is None or self.rights.may_subscribe(requested.pattern))
+            and self.broker.refusal_of(session, requested, condition) is None
         ]
 
     def on_decided(self, packet: Subscribe, results: dict[str, SubackResult]) -> None:

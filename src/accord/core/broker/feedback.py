@@ -221,14 +221,14 @@ class FeedbackHandler:
 
     def _refuse(self, message: MqttMessage, refused: FeedbackRefused) -> FeedbackRefused:
         """Count refused feedback, and record the cause."""
-        hub = self._broker.context
-        hub.counters.count_shed(refused.cause, message.publisher)
+        context = self._broker.context
+        context.counters.count_shed(refused.cause, message.publisher)
         if message.counts is not None:
             message.counts.shed += 1
         size = len(message.payload)
         received_ms, publisher = message.received_ms, message.publisher
         record_unrouted(
-            hub, message.number, FEEDBACK, publisher, REFUSED, received_ms, size, refused.cause
+            context, message.number, FEEDBACK, publisher, REFUSED, received_ms, size, refused.cause
         )
         return refused
 

@@ -286,9 +286,9 @@ class MqttHandshake:
         replies = connection.replies
         version = connection.version
         properties = replies.reason_properties(problem) if version == V5 else NO_PROPERTIES
-        said = reason if reason in REASONS[PacketType.CONNACK] else Reason.UNSPECIFIED_ERROR
-        short = Connack(False, said)
-        frame = replies.encode_fitting(Connack(False, said, properties), short, version)
+        sent = reason if reason in REASONS[PacketType.CONNACK] else Reason.UNSPECIFIED_ERROR
+        short = Connack(False, sent)
+        frame = replies.encode_fitting(Connack(False, sent, properties), short, version)
         if not 0 < replies.packet_limit < len(frame):
             replies.reply(frame)
         why = reason.name.lower().replace("_", " ")

@@ -45,16 +45,16 @@ def history_message(
     kept = read_block(found.properties)
     properties = _published_properties(kept)
     if name is None:
-        told = (
+        user_properties = (
             *properties.user,
             *_source_property(kept),
             *_id_properties(found.number, found.received_ms),
         )
     else:
         home, number = name
-        told = (*properties.user, *_id_properties(number, found.received_ms))
-        told = (*told, (NODE, home)) if home else told
-    message = _message(found, string_bytes(found.channel), properties, told, now_ms)
+        user_properties = (*properties.user, *_id_properties(number, found.received_ms))
+        user_properties = (*user_properties, (NODE, home)) if home else user_properties
+    message = _message(found, string_bytes(found.channel), properties, user_properties, now_ms)
     message.counts = counts
     return message
 
@@ -71,14 +71,14 @@ def result_message(
         correlation_data=correlation_data,
         user=published.user,
     )
-    told = (
+    user_properties = (
         *published.user,
         *_source_property(kept),
         (CHANNEL, found.channel),
         *_id_properties(found.number, found.received_ms),
         (PUBLISHER, found.publisher),
     )
-    return _message(found, string_bytes(topic), answering, told, now_ms)
+    return _message(found, string_bytes(topic), answering, user_properties, now_ms)
 
 
 def journal_form(message: MqttMessage, node: str = "") -> MqttMessage:

@@ -90,8 +90,8 @@ def shaped_message(
         user=(*user, (SHAPED_FROM, str(len(message.payload)))),
         message_expiry_s=message.properties.message_expiry_s,
     )
-    told = () if message.event_number >= 0 else read_block(message.block).user
-    told = tuple(each for each in told if each[0].startswith(OWN_PREFIX))
+    user_properties = () if message.event_number >= 0 else read_block(message.block).user
+    user_properties = tuple(each for each in user_properties if each[0].startswith(OWN_PREFIX))
     shaped = MqttMessage(
         message.channel,
         message.topic,
@@ -101,7 +101,7 @@ def shaped_message(
         message.publisher,
         message.received_ms,
         properties,
-        forwarded_block(replace(properties, user=(*properties.user, *told))),
+        forwarded_block(replace(properties, user=(*properties.user, *user_properties))),
         message.expires_ms,
     )
     shaped.key = message.key

@@ -190,8 +190,8 @@ class OverlayBridge:
         return (origin, original) if origin else None
 
     def transit_event(self, message: MqttMessage, importance: int) -> TransitEvent:
-        hub = self.broker.context
-        age_ms = max(0, hub.now_ms - message.received_ms)
+        context = self.broker.context
+        age_ms = max(0, context.now_ms - message.received_ms)
         deadline_ms = message.expires_ms - message.received_ms if message.expires_ms else 0
         return TransitEvent(
             "",
@@ -234,19 +234,19 @@ class OverlayBridge:
         detail: str,
         count: int = 1,
     ) -> None:
-        hub = self.broker.context
-        if hub.ledger.is_on and problem_with_event(event) is None:
-            queued_ms = hub.now_ms - waited_us // 1_000
-            hub.ledger.add(
+        context = self.broker.context
+        if context.ledger.is_on and problem_with_event(event) is None:
+            queued_ms = context.now_ms - waited_us // 1_000
+            context.ledger.add(
                 event.event,
                 count,
                 event.channel,
                 event.publisher,
                 destination,
                 outcome,
-                hub.now_ms - event.age_us // 1_000,
+                context.now_ms - event.age_us // 1_000,
                 queued_ms,
-                hub.now_ms,
+                context.now_ms,
                 len(event.payload),
                 event.importance,
                 "",
@@ -257,28 +257,28 @@ class OverlayBridge:
     def on_event(self, event: TransitEvent) -> None:
         """Deliver a remote event, or a local one that now has its position, to local clients."""
         broker = self.broker
-        hub = broker.context
-        self._record_outcome(event, f"node {hub.node}", DELIVERED, 0, trail_text(event))
+        context = broker.context
+        self._record_outcome(event, f"node {context.node}", DELIVERED, 0, trail_text(event))
         if self.children is not None and not self.children.is_new(event):
             # A duplicate by way of another parent of the secondary node that published it.
             if broker.histories is not None:
                 broker.histories.on_duplicate(event)
             return
         if event.channel == FEEDBACK and broker.feedback is not None:
-            broker.feedback.on_remote_feedback(event, hub.now_ms, self._deliver_to_child)
+            broker.feedback.on_remote_feedback(event, context.now_ms, self._deliver_to_child)
             return
-        message = message_of(event, hub.now_ms)
+        message = message_of(event, context.now_ms)
         if message is None:
-            hub.counters.count_shed(DAMAGED, event.source)
+            context.counters.count_shed(DAMAGED, event.source)
             return
-        is_own = hub.node in (event.source, event.child)
+        is_own = context.node in (event.source, event.child)
         if event.is_retained and not is_own:
             known = broker.retained.get(event.channel)
             if known is not None and _is_same(known, event):
                 return  # repeated after a restart of either node
         publisher = Entity(event.publisher, node=event.child or event.source)
-        way = broker.fan_out_for(publisher, event.channel)
-        message.counts = way.channel_fan_out.counts
+        fan_out = broker.fan_out_for(publisher, event.channel)
+        message.counts = fan_out.channel_fan_out.counts
         message.number = event.event
         message.event_node, message.event_number = event_id_of(event)
         self.is_delivering = True
@@ -286,7 +286,7 @@ class OverlayBridge:
         self.event = event
         try:
             with suppress(EventError):
-                broker.publish_inline(message, way, is_kept_already=is_own)
+                broker.publish_inline(message, fan_out, is_kept_already=is_own)
         finally:
             self.is_delivering = False
             self.event = None
@@ -295,14 +295,14 @@ class OverlayBridge:
 
     def _mark_remote_retained(self, channel: str) -> None:
         """Note that the retained message of a channel, if any, is from another node."""
-        retained, foreign = self.broker.retained, self._remote_retained
+        retained, remote = self.broker.retained, self._remote_retained
         if retained.get(channel) is None:
-            foreign.pop(channel, None)
+            remote.pop(channel, None)
             return
-        foreign[channel] = True
-        if len(foreign) > 2 * retained.messages + _FEW:  # most of them have expired
+        remote[channel] = True
+        if len(remote) > 2 * retained.messages + _FEW:  # most of them have expired
             self._remote_retained = {
-                each: True for each in foreign if retained.get(each) is not None
+                each: True for each in remote if retained.get(each) is not None
             }
 
 

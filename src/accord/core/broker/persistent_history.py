@@ -196,7 +196,7 @@ class HistorySubscription(ReceiverProxy):
             return None
         if subscription.denies(event.channel):
             return None
-        hub = session.context
+        context = session.context
         name = (event.origin, event.original) if event.origin else (node, event.number)
         found = QueryHit(
             0,
@@ -210,13 +210,13 @@ class HistorySubscription(ReceiverProxy):
         )
         try:
             self._check(event)
-            counts = hub.router.channels.get(event.channel)
-            message = history_message(found, counts, hub.now_ms, name)
+            counts = context.router.channels.get(event.channel)
+            message = history_message(found, counts, context.now_ms, name)
         except (ProtocolError, EventError, ValueError):
-            hub.counters.count_shed("unreadable in the archive", session.name)
+            context.counters.count_shed("unreadable in the archive", session.name)
             return None
         publisher = Entity(event.publisher, node=name[0])
-        grant = hub.router.grant(message, publisher, session.entity)
+        grant = context.router.grant(message, publisher, session.entity)
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         return session.deliver_kept(message, min(subscription.qos, event.qos), identifiers, grant)
 
@@ -256,22 +256,22 @@ class HistorySubscription(ReceiverProxy):
     # ------------------------------------------------------------------------------- notifications
 
     def _report_gap(self, notice: HistoryGap) -> None:
-        hub = self.session.context
+        context = self.session.context
         problem = f"{MISSED}: {notice.node} {notice.why}"
-        hub.counters.count_shed(MISSED, self.session.name)
-        if hub.ledger.is_on:
-            now_ms = hub.now_ms
+        context.counters.count_shed(MISSED, self.session.name)
+        if context.ledger.is_on:
+            now_ms = context.now_ms
             pattern = self.subscription.pattern
-            hub.number += 1
-            hub.ledger.add(
-                hub.number, 1, pattern, "", self.session.name, SHED,
+            context.number += 1
+            context.ledger.add(
+                context.number, 1, pattern, "", self.session.name, SHED,
                 now_ms, now_ms, now_ms, 0, 0, "", problem, 0,
             )  # fmt: skip
         self._notify({"state": "missing", "node": notice.node, "why": notice.why})
 
     def _notify(self, form: dict[str, object]) -> None:
-        told = {"filter": self.pattern, **form}
-        notify_session(self._histories.broker, self.session, HISTORY, told)
+        notice = {"filter": self.pattern, **form}
+        notify_session(self._histories.broker, self.session, HISTORY, notice)
 
 
 class PersistentChannels(Protocol):
@@ -372,7 +372,7 @@ class HistorySubscriptions:
         self, message: MqttMessage, fan_out: FanOut, *, is_kept_already: bool
     ) -> bool:
         """Prepare delivery of a persistent event; True if its receivers have changed."""
-        hub, bridge = self.broker.context, self.broker.bridge
+        context, bridge = self.broker.context, self.broker.bridge
         now_us = self.clock_us()
         self.child_event_id = None if bridge is None else bridge.child_event_id()
         if bridge is not None and bridge.is_delivering:
@@ -387,20 +387,20 @@ class HistorySubscriptions:
                 self._attach()
                 return True
             return False
-        self.source = hub.node
+        self.source = context.node
         if fan_out.traits.goes_up:
             return False  # it returns from the parent that keeps it
-        if not is_kept_already and message.number <= hub.cut_number:
+        if not is_kept_already and message.number <= context.cut_number:
             # A journal cut was announced while it waited, so it is renumbered to come after the
             # cut.
-            hub.number += 1
-            message.number = hub.number
-        if not self._has_kept and hub.is_durable:
+            context.number += 1
+            message.number = context.number
+        if not self._has_kept and context.is_durable:
             self._has_kept = True
             self.client.announce_history()
         if not fan_out.traits.is_ordered:
             self.client.on_live_event(
-                hub.node, 0, message.number, now_us, original=self.child_event_id
+                context.node, 0, message.number, now_us, original=self.child_event_id
             )
         return False
 
@@ -432,9 +432,9 @@ class HistorySubscriptions:
                 past.attach()
 
     def _record(self, history: HistorySubscription) -> None:
-        hub = self.broker.context
-        if history.session.is_durable and hub.is_durable:
-            hub.record(self.broker.subscribed_record(history.session, history.pattern))
+        context = self.broker.context
+        if history.session.is_durable and context.is_durable:
+            context.record(self.broker.subscribed_record(history.session, history.pattern))
 
     def _add(self, history: HistorySubscription, replay: HistoryReplay) -> None:
         history.replay = replay

@@ -143,8 +143,8 @@ class PublishHandler:
 
     def on_run(self, frames: Frames) -> None:
         """Count clean frames, and forward them or queue them as a task."""
-        hub = self.context
-        counters = hub.counters
+        context = self.context
+        counters = context.counters
         qos = frames.qos
         if qos:
             self._check_receive_maximum()
@@ -165,7 +165,7 @@ class PublishHandler:
             counters.publish_bytes_received += size
             counts.published += count
             counts.published_bytes += size
-            appended = hub.appended
+            appended = context.appended
             if selection.copies:
                 counters.matched += count
             else:
@@ -193,7 +193,7 @@ class PublishHandler:
             else:
                 self._defer_run(frames, label, fan_out)
         if at_once:
-            self._forward_labels(frames, sorted(at_once), frames.sizes(), hub.appended)
+            self._forward_labels(frames, sorted(at_once), frames.sizes(), context.appended)
 
     def _forward_labels(
         self,
@@ -268,14 +268,14 @@ class PublishHandler:
     def _submit(
         self, task: PublishTask | RunTask, fan_out: PublisherFanOut, unacknowledged: int
     ) -> None:
-        hub = self.context
+        context = self.context
         fan_out.pending += 1
         self._tasks += 1
         self.replies.unacknowledged += unacknowledged
         self._importance = task.importance
-        if self._tasks >= _MAX_TASKS or hub.tasks.should_pause(task.importance):
+        if self._tasks >= _MAX_TASKS or context.tasks.should_pause(task.importance):
             self.connection.is_stalled = True
-        hub.submit(task)
+        context.submit(task)
 
     def match_run(self, frames: Frames, fan_out: PublisherFanOut) -> None:
         """Match and forward a run of `fan_out` whose task is due."""
@@ -284,9 +284,9 @@ class PublishHandler:
             self._publish_singly(frames, fan_out)
             return
         selections, which = found
-        hub = self.context
-        appended = hub.appended
-        entered = hub.assign_numbers(frames.count)
+        context = self.context
+        appended = context.appended
+        entered = context.assign_numbers(frames.count)
         if fan_out.channel_fan_out.is_kept:
             self._get_forwarder().keep(frames, 0, fan_out.channel_fan_out, entered)
         numbers: dict[int, Sequence[int]] = {0: entered}
@@ -362,19 +362,27 @@ class PublishHandler:
 
     def shed_run(self, frames: Frames, fan_out: PublisherFanOut) -> None:
         """Shed a run because the node is overloaded."""
-        hub = self.context
+        context = self.context
         count = frames.count
-        number = hub.assign_numbers(count).start
-        hub.counters.count_shed(_OVERLOAD, self.session.name, count)
+        number = context.assign_numbers(count).start
+        context.counters.count_shed(_OVERLOAD, self.session.name, count)
         fan_out.channel_fan_out.counts.shed += count
         outcome = REFUSED if frames.qos else SHED
         channel = fan_out.channel_fan_out.channel
         record_unrouted(
-            hub, number, channel, self.session.name, outcome, hub.now_ms, 0, _OVERLOAD, count
+            context,
+            number,
+            channel,
+            self.session.name,
+            outcome,
+            context.now_ms,
+            0,
+            _OVERLOAD,
+            count,
         )
         if frames.qos and self.connection.state == OPEN:
             self.replies.reply_when_durable(
-                frames.acks(bytes((Reason.QUOTA_EXCEEDED,))), hub.appended, count
+                frames.acks(bytes((Reason.QUOTA_EXCEEDED,))), context.appended, count
             )
 
     def on_publish(self, data: bytes, start: int, body: int, end: int, now_ms: int) -> None:
@@ -411,13 +419,13 @@ class PublishHandler:
             else:
                 properties, block, at = _read_properties(data, at, end)
                 has_alias = properties.topic_alias is not None
-        hub = self.context
-        counters = hub.counters
+        context = self.context
+        counters = context.counters
         counters.publishes_received[qos] += 1
         counters.publish_bytes_received += end - start
         session = self.session
-        way = self._fan_outs.get(topic)
-        if way is None or has_alias or not way.channel_fan_out.is_valid:
+        fan_out = self._fan_outs.get(topic)
+        if fan_out is None or has_alias or not fan_out.channel_fan_out.is_valid:
             channel = self._channel(topic, properties)
             if not may_publish(self.connection.rights, channel):
                 problem = (
@@ -428,12 +436,12 @@ class PublishHandler:
                 counters.count_shed("not authorized", self.session.name)
                 return
             topic = string_bytes(channel)
-            way = self._cached_fan_out(topic, channel)
-            if problem := way.channel_fan_out.traits.problem:
+            fan_out = self._cached_fan_out(topic, channel)
+            if problem := fan_out.channel_fan_out.traits.problem:
                 self._record_refused(UNKNOWN, channel, problem)
                 self._send_ack(qos, packet_id, Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem)
                 return
-        route = way.channel_fan_out
+        route = fan_out.channel_fan_out
         session.published += 1
         if qos == 2 and packet_id in session.received:
             if session.received[packet_id]:
@@ -441,9 +449,9 @@ class PublishHandler:
             return  # otherwise it is acknowledged when its task has run
         if qos:
             self._check_receive_maximum()
-        if hub.overload_cause and (qos or route.is_kept or first & RETAINED):
+        if context.overload_cause and (qos or route.is_kept or first & RETAINED):
             counters.count_shed("journal overloaded", self.session.name)
-            self._send_ack(qos, packet_id, Reason.QUOTA_EXCEEDED, hub.overload_cause)
+            self._send_ack(qos, packet_id, Reason.QUOTA_EXCEEDED, context.overload_cause)
             return
         try:
             message = MqttMessage(
@@ -468,11 +476,11 @@ class PublishHandler:
         except EventError as error:
             self.refuse_event(qos, packet_id, route.channel, error)
             return
-        hub.assign_number(message, route.counts)
+        context.assign_number(message, route.counts)
         route.counts.published += 1
         route.counts.published_bytes += end - start
         if (
-            way.is_rate_limited
+            fan_out.is_rate_limited
             and not route.is_request
             and self._exceeds_rate(message, qos, packet_id)
         ):
@@ -483,22 +491,22 @@ class PublishHandler:
             message.set_frame(version, first, head, data[tail:end])
         if route.is_request:
             self._on_request(message, qos, packet_id)
-        elif route.has_predicates or way.pending:
-            self._defer(message, way, qos, packet_id, end - start)
+        elif route.has_predicates or fan_out.pending:
+            self._defer(message, fan_out, qos, packet_id, end - start)
         else:
-            self.finish(message, way, qos, packet_id)
-        if way.has_runs and qos < 2 and topic not in self.topics[qos]:
-            self._cache_topic(topic, way, qos)
+            self.finish(message, fan_out, qos, packet_id)
+        if fan_out.has_runs and qos < 2 and topic not in self.topics[qos]:
+            self._cache_topic(topic, fan_out, qos)
 
     def published_channels(self) -> list[str]:
         """The channels this client publishes to, as far as cached."""
-        return [way.channel_fan_out.channel for way in self._fan_outs.values()]
+        return [fan_out.channel_fan_out.channel for fan_out in self._fan_outs.values()]
 
     def enforce_rate(self, is_rate_limited: bool) -> None:
         self.topics = ({}, {})
-        for way in self._fan_outs.values():
-            way.is_rate_limited = is_rate_limited
-            way.renew(way.channel_fan_out)
+        for fan_out in self._fan_outs.values():
+            fan_out.is_rate_limited = is_rate_limited
+            fan_out.renew(fan_out.channel_fan_out)
 
     def _exceeds_rate(self, message: MqttMessage, qos: int, packet_id: int) -> bool:
         """Whether a message exceeds its client's advertisement; it is then not forwarded."""
@@ -519,16 +527,16 @@ class PublishHandler:
         if channel.startswith(FEEDBACK_PREFIX):  # one fan-out for all receipts
             topic, channel = FEEDBACK_TOPIC, FEEDBACK
         route = self.broker.router.fan_out(channel)
-        way = self._fan_outs.get(topic)
-        if way is not None:
-            way.renew(route)
-            return way
-        way = PublisherFanOut(session.entity, route, session.is_rate_limited)
+        fan_out = self._fan_outs.get(topic)
+        if fan_out is not None:
+            fan_out.renew(route)
+            return fan_out
+        fan_out = PublisherFanOut(session.entity, route, session.is_rate_limited)
         if route.is_valid:
             if not self._fan_outs or len(self._fan_outs) >= _MAX_CACHED_TOPICS:
                 self.clear_fan_outs()
-            self._fan_outs[topic] = way
-        return way
+            self._fan_outs[topic] = fan_out
+        return fan_out
 
     def _cache_topic(self, topic: bytes, fan_out: PublisherFanOut, qos: int) -> None:
         """Treat later clean frames of this topic as runs."""
@@ -541,8 +549,8 @@ class PublishHandler:
             self.topics[qos][topic] = fan_out if selection is None else selection
 
     def clear_fan_outs(self) -> None:
-        for way in self._fan_outs.values():
-            way.clear_caches()
+        for fan_out in self._fan_outs.values():
+            fan_out.clear_caches()
         self._fan_outs = {}
         self.topics = ({}, {})
 
@@ -585,10 +593,10 @@ class PublishHandler:
         self, message: MqttMessage, fan_out: PublisherFanOut, qos: int, packet_id: int
     ) -> None:
         """Publish a message, and acknowledge it if its client is still connected."""
-        hub = self.context
+        context = self.context
         session = self.session
-        appended = hub.appended
-        recorded = len(hub.state_records)
+        appended = context.appended
+        recorded = len(context.state_records)
         try:
             reached = self.broker.publish(message, fan_out)
         except EventError as error:
@@ -648,12 +656,12 @@ class PublishHandler:
 
     def _record_shed(self, message: MqttMessage, qos: int, cause: str) -> None:
         """Count a message that is not forwarded, and record the cause."""
-        hub = self.context
-        hub.counters.count_shed(cause, message.publisher)
+        context = self.context
+        context.counters.count_shed(cause, message.publisher)
         if message.counts is not None:
             message.counts.shed += 1
         record_unrouted(
-            hub,
+            context,
             message.number,
             message.channel,
             message.publisher,
@@ -718,11 +726,11 @@ class PublishHandler:
 
     def _record_refused(self, cause: str, channel: str, problem: str) -> None:
         """Count an event that was not accepted, and record the problem."""
-        hub = self.context
+        context = self.context
         name = self.session.name
-        hub.counters.count_shed(cause, name)
-        hub.number += 1
-        record_unrouted(hub, hub.number, channel, name, REFUSED, hub.now_ms, 0, problem)
+        context.counters.count_shed(cause, name)
+        context.number += 1
+        record_unrouted(context, context.number, channel, name, REFUSED, context.now_ms, 0, problem)
 
     def _check_receive_maximum(self) -> None:
         most = self.broker.limits.receive_maximum
@@ -807,15 +815,15 @@ class PublishTask(Task):
         if fan_out.side.mask:
             matching = handler.broker.router.matching_policies(message, view)
             grant = view.publish_grant(fan_out.side, matching)
-        hub = handler.context
-        learned = hub.tasks.cost_estimate(message.channel)
+        context = handler.context
+        learned = context.tasks.cost_estimate(message.channel)
         if fan_out.pending == 0:
             fan_out.is_light = learned.is_light
         super().__init__(
             size,
             int(learned.mean) if learned.is_known else UNKNOWN_US,
             grant.importance,
-            hub.now_ms,
+            context.now_ms,
             message.expires_ms,
             2 * grant.importance + fan_out.is_light,
             # MQTT 3.1.1 can't report a refused message.
@@ -831,13 +839,13 @@ class PublishTask(Task):
 
     def run(self) -> None:
         publishing = self.handler
-        way = self.fan_out
-        if not way.channel_fan_out.is_valid:
-            way.renew(publishing.broker.router.fan_out(way.channel_fan_out.channel))
+        fan_out = self.fan_out
+        if not fan_out.channel_fan_out.is_valid:
+            fan_out.renew(publishing.broker.router.fan_out(fan_out.channel_fan_out.channel))
         if publishing.context.has_workers:
             self._defer_conditions()
         try:
-            publishing.finish(self.message, way, self.qos, self.packet_id)
+            publishing.finish(self.message, fan_out, self.qos, self.packet_id)
         except DeferredMatchError as heavy:
             publishing.context.orders.append(ConditionsOrder(self, heavy.document))
             return
@@ -914,14 +922,14 @@ class RunTask(Task):
 
     def run(self) -> None:
         publishing = self.handler
-        way = self.fan_out
-        if not way.channel_fan_out.is_valid:
-            way.renew(publishing.broker.router.fan_out(way.channel_fan_out.channel))
+        fan_out = self.fan_out
+        if not fan_out.channel_fan_out.is_valid:
+            fan_out.renew(publishing.broker.router.fan_out(fan_out.channel_fan_out.channel))
         self._step = min(self.count, self._piece_size())
         piece = self._piece(self._step)
         self.count -= self._step
         try:
-            publishing.match_run(piece, way)
+            publishing.match_run(piece, fan_out)
         except ProtocolError as error:
             publishing.connection.end(error.reason, error.problem)
         # Per piece, not at the end: the client may send as many more once it has the

@@ -178,11 +178,11 @@ class QualityMonitor:
         return found
 
     def _record_filtered(self, message: MqttMessage, receiver: Receiver) -> None:
-        hub = self._broker.context
+        context = self._broker.context
         self.filtered += 1
-        hub.counters.count_shed(FILTERED, receiver.name)
+        context.counters.count_shed(FILTERED, receiver.name)
         record_unrouted(
-            hub,
+            context,
             message.number,
             message.channel,
             message.publisher,

@@ -190,8 +190,8 @@ class _Answering:
                 return self._register(request)
             case Update(id=id_, expect=expect):
                 known = quality.find(session, id_)
-                wish = parse_expectation({**expect, "id": id_}, quality.negotiation.registry)
-                quality.update(session, id_, wish)
+                expectation = parse_expectation({**expect, "id": id_}, quality.negotiation.registry)
+                quality.update(session, id_, expectation)
                 self._record(known.subscription)
                 return self._state_form(known)
             case Suspend(id=id_):
@@ -249,14 +249,14 @@ class _Answering:
             raise QualityError("channel", problem)
         forms = request.expect if isinstance(request.expect, list) else [request.expect]
         registry = self._quality.negotiation.registry
-        wishes = [parse_expectation(form, registry) for form in forms]
-        if not wishes:
+        expectations = [parse_expectation(form, registry) for form in forms]
+        if not expectations:
             raise QualityError("expect", "expected at least one expectation")
         made: list[ClientExpectation] = []
         try:
-            for wish in wishes:
+            for expectation in expectations:
                 pattern = split_shared(name)[1]
-                made.append(self._quality.register(self._session, name, pattern, wish))
+                made.append(self._quality.register(self._session, name, pattern, expectation))
         except QualityError:
             for each in made:
                 self._quality.revoke(self._session, each.id)
@@ -266,9 +266,9 @@ class _Answering:
 
     def _record(self, subscription: str) -> None:
         """Record the expectations of a durable session."""
-        session, hub = self._session, self._broker.context
-        if session.is_durable and hub.is_durable and subscription in session.subscriptions:
-            hub.record(self._broker.subscribed_record(session, subscription))
+        session, context = self._session, self._broker.context
+        if session.is_durable and context.is_durable and subscription in session.subscriptions:
+            context.record(self._broker.subscribed_record(session, subscription))
 
     def _declare(self, request: Declare) -> Json:
         if request.channel.startswith("$") or not self._request.may_publish(request.channel):
@@ -290,8 +290,8 @@ class _Answering:
 
 def _updated_profile(profile: Profile, request: UpdateProfile) -> Profile:
     changed = {each.property: each for each in profile.capabilities}
-    anew = read_capabilities(expect_object(request.capabilities, "capabilities"))
-    changed |= {each.property: each for each in anew}
+    updated = read_capabilities(expect_object(request.capabilities, "capabilities"))
+    changed |= {each.property: each for each in updated}
     for name, value in request.current.items():
         if name not in changed:
             known = ", ".join(changed)

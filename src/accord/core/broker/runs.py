@@ -485,7 +485,7 @@ class RunForwarder:
     def keep(self, frames: Frames, label: int, route: FanOut, numbers: range) -> None:
         """Append the frames of a label to the journal."""
         taken, _, _ = frames.take(bytes(label) + b"\1")
-        hub = self.context
+        context = self.context
         kept = KeptRun(
             taken,
             self.is_v5,
@@ -494,9 +494,9 @@ class RunForwarder:
             self.publisher,
             frames.qos,
             numbers.start,
-            hub.now_ms,
+            context.now_ms,
         )
-        hub.keep_run(kept)
+        context.keep_run(kept)
 
     def messages(self, frames: Frames, label: int) -> Iterator[tuple[MqttMessage, int]]:
         """The frames of a label as messages without numbers, with their packet identifiers."""

@@ -209,8 +209,8 @@ class MqttSession(Receiver):
         self.is_connected = False
         self.dialect = 0
         self.invalidate_fan_outs()
-        for parcel in self.outbox.drop_untracked():
-            self._shed(parcel, OFFLINE)
+        for entry in self.outbox.drop_untracked():
+            self._shed(entry, OFFLINE)
         self.replaceable = {
             key: each for key, each in self.replaceable.items() if each.qos and each.stage == QUEUED
         }
@@ -289,7 +289,7 @@ class MqttSession(Receiver):
         if qos > 0:
             self._deliver_tracked(message, qos, is_retained, identifiers, grant)
             return
-        hub = self.context
+        context = self.context
         counts = message.counts
         if (
             self.dialect
@@ -303,7 +303,7 @@ class MqttSession(Receiver):
                 message.frame(self.version),
                 1,
                 grant,
-                hub.now_ms,
+                context.now_ms,
                 message.number,
                 message.channel,
                 message.publisher,
@@ -314,10 +314,10 @@ class MqttSession(Receiver):
                 run.expires_ms = expires_ms(message, grant)
             self.forward(run)
             return
-        delivery = ClientDelivery(message, 0, is_retained, identifiers, 0, hub.now_ms, grant)
+        delivery = ClientDelivery(message, 0, is_retained, identifiers, 0, context.now_ms, grant)
         if self.connection is None:
             self._shed(delivery, OFFLINE)
-        elif grant.keeps_order and self.is_durable and hub.has_pending():
+        elif grant.keeps_order and self.is_durable and context.has_pending():
             self._hold(delivery)  # like those before it
         elif not self._start_shaping(delivery):
             self._queue(delivery)
@@ -334,9 +334,11 @@ class MqttSession(Receiver):
 
         It is not recorded: it is on disk already, and the requester can request it again.
         """
-        hub = self.context
+        context = self.context
         packet_id = self._new_packet_id() if qos else 0
-        delivery = ClientDelivery(message, qos, False, identifiers, packet_id, hub.now_ms, grant)
+        delivery = ClientDelivery(
+            message, qos, False, identifiers, packet_id, context.now_ms, grant
+        )
         if bin_ >= 0:
             delivery.bin = bin_
         if qos and packet_id == 0:
@@ -445,20 +447,25 @@ class MqttSession(Receiver):
         """Whether `delivery` has to wait until its message is shaped."""
         if self.being_shaped and delivery.message.key and delivery.grant.is_replacing:
             self._replace_shaping(delivery)
-        hub = self.context
+        context = self.context
         line = self.connection
-        if not delivery.grant.shaping or not hub.is_shaping or not hub.has_workers or line is None:
+        if (
+            not delivery.grant.shaping
+            or not context.is_shaping
+            or not context.has_workers
+            or line is None
+        ):
             return False
         if self.flows is None:
-            self.flows = ImportanceRates(hub.now_ms)
-        shape = shape_for(delivery, line.link, self.outbox, self.flows, hub.now_ms)
+            self.flows = ImportanceRates(context.now_ms)
+        shape = shape_for(delivery, line.link, self.outbox, self.flows, context.now_ms)
         if shape is None:
             return False
         shaped = delivery.message.shaped
         if shaped is not None and shape in shaped:
             delivery.use_shaped(shaped[shape])
             return False
-        if not join_shaping(hub, delivery, shape, HeldDelivery(self, delivery)):
+        if not join_shaping(context, delivery, shape, HeldDelivery(self, delivery)):
             return False
         delivery.stage = WAITING
         delivery.pending_conditions += 1
@@ -478,14 +485,14 @@ class MqttSession(Receiver):
             gate = line.link.gate
             if gate is None:
                 single = outbox.take_single(bytes_wanted, window)
-                parcels = outbox.take(bytes_wanted, window) if single is None else [single]
+                entries = outbox.take(bytes_wanted, window) if single is None else [single]
             else:
-                parcels = outbox.take_admitted(bytes_wanted, window, gate)
-                if not parcels:
+                entries = outbox.take_admitted(bytes_wanted, window, gate)
+                if not entries:
                     if self._expire_head(gate, line.link):
                         continue
                     return
-            if self._to_frames(parcels, line, frames):
+            if self._to_frames(entries, line, frames):
                 return
 
     def _to_frames(
@@ -502,28 +509,28 @@ class MqttSession(Receiver):
         ):
             useful = self._still_useful(entries, link)
         taken = self._pulled or []
-        for parcel in useful:
-            if isinstance(parcel, MessageRun):
-                is_aged = parcel.expiry_s >= 0 and now_ms - parcel.queued_ms >= 1000
-                is_ready = not parcel.qos and not is_aged
-                frame = parcel.frames if is_ready else self._frames_of(parcel)
+        for entry in useful:
+            if isinstance(entry, MessageRun):
+                is_aged = entry.expiry_s >= 0 and now_ms - entry.queued_ms >= 1000
+                is_ready = not entry.qos and not is_aged
+                frame = entry.frames if is_ready else self._frames_of(entry)
             else:
-                assert isinstance(parcel, ClientDelivery)
-                frame = self._encode(parcel)
+                assert isinstance(entry, ClientDelivery)
+                frame = self._encode(entry)
                 if 0 < self.packet_limit < len(frame):
-                    self._shed(parcel, PACKET_TOO_LARGE)
+                    self._shed(entry, PACKET_TOO_LARGE)
                     continue
-                if parcel.message.key:
-                    self._clear_replaceable(parcel)
-                if parcel.qos:
-                    parcel.stage = SENT
-                    parcel.was_sent = True
+                if entry.message.key:
+                    self._clear_replaceable(entry)
+                if entry.qos:
+                    entry.stage = SENT
+                    entry.was_sent = True
                     # The client may have it, so the exchange must be completed.
-                    parcel.expires_ms = 0
+                    entry.expires_ms = 0
                     self.in_flight += 1
-                    self.in_flight_bytes += parcel.size
+                    self.in_flight_bytes += entry.size
             frames.append(frame)
-            taken.append((parcel, len(frame)))
+            taken.append((entry, len(frame)))
         self._pulled = taken
         return bool(taken)
 
@@ -533,31 +540,31 @@ class MqttSession(Receiver):
         if not taken:
             return
         self._pulled = _NOTHING_PULLED
-        hub = self.context
-        counters = hub.counters
-        now_ms = hub.now_ms
+        context = self.context
+        counters = context.counters
+        now_ms = context.now_ms
         # Entries queued together are counted together.
         waited_ms = 0
         importance = 0
         waited = 0
         sent = 0
         sent_bytes = 0
-        for parcel, size in taken:
-            count = parcel.count
-            wait_ms = now_ms - parcel.queued_ms
+        for entry, size in taken:
+            count = entry.count
+            wait_ms = now_ms - entry.queued_ms
             if self.flows is not None:
-                self.flows.sent(parcel.importance, size)
-            count_sent(hub, self.connection, self.name, parcel, size, wait_ms)
-            if wait_ms != waited_ms or parcel.importance != importance:
+                self.flows.sent(entry.importance, size)
+            count_sent(context, self.connection, self.name, entry, size, wait_ms)
+            if wait_ms != waited_ms or entry.importance != importance:
                 if waited:
                     counters.count_wait(importance, waited_ms, waited)
                 waited_ms = wait_ms
-                importance = parcel.importance
+                importance = entry.importance
                 waited = 0
             waited += count
             sent += count
             sent_bytes += size
-            counters.publishes_sent[parcel.qos] += count
+            counters.publishes_sent[entry.qos] += count
         counters.count_wait(importance, waited_ms, waited)
         counters.publish_bytes_sent += sent_bytes
         counters.packets_sent += sent
@@ -568,22 +575,22 @@ class MqttSession(Receiver):
         """The entries expected to arrive in time, given the link estimate."""
         now_ms = self.context.now_ms
         size = 0
-        for parcel in entries:
-            if parcel.expires_ms > 0:
-                due_ms = now_ms + link.sending_ms(size + parcel.size)
-                if parcel.expires_ms <= due_ms:
-                    if not isinstance(parcel, MessageRun) or parcel.count == 1:
-                        self._expire(parcel)
+        for entry in entries:
+            if entry.expires_ms > 0:
+                due_ms = now_ms + link.sending_ms(size + entry.size)
+                if entry.expires_ms <= due_ms:
+                    if not isinstance(entry, MessageRun) or entry.count == 1:
+                        self._expire(entry)
                         continue
-                    for is_expired, piece in parcel.by_expiry(due_ms):
+                    for is_expired, piece in entry.by_expiry(due_ms):
                         if is_expired:
                             self._expire(piece)
                         else:
                             size += piece.size
                             yield piece
                     continue
-            size += parcel.size
-            yield parcel
+            size += entry.size
+            yield entry
 
     def _frames_of(self, run: MessageRun) -> bytes:
         """The frames of a run with current expiry intervals and packet identifiers."""
@@ -654,8 +661,8 @@ class MqttSession(Receiver):
 
     def expire(self) -> None:
         """Drop queued messages that have expired."""
-        for parcel in self.outbox.expire(self.context.now_ms):
-            self._expire(parcel)
+        for entry in self.outbox.expire(self.context.now_ms):
+            self._expire(entry)
 
     def has_waiting(self) -> bool:
         """Whether `pull` would return anything now."""
@@ -793,18 +800,18 @@ class MqttSession(Receiver):
         waiting = [each for each in self.outbox.tracked_entries() if isinstance(each, MessageRun)]
         assert len(self.queued_ids) == sum(run.count for run in waiting if run.first_id)
         assert self.in_flight <= max(self.window, sum(stage == RELEASED for stage in stages))
-        for parcel in self.outbox.tracked_entries():
+        for entry in self.outbox.tracked_entries():
             assert (
-                isinstance(parcel, MessageRun)
-                or not cast("ClientDelivery", parcel).qos
-                or self.unacknowledged.get(cast("ClientDelivery", parcel).packet_id) is parcel
+                isinstance(entry, MessageRun)
+                or not cast("ClientDelivery", entry).qos
+                or self.unacknowledged.get(cast("ClientDelivery", entry).packet_id) is entry
             )
 
     def _drop_tracked(self, cause: str) -> None:
         """Empty the tracked part of the queue; unacknowledged messages remain in the session."""
-        for parcel in self.outbox.drop_tracked():
-            if isinstance(parcel, MessageRun) or not cast("ClientDelivery", parcel).qos:
-                self._shed(parcel, cause)
+        for entry in self.outbox.drop_tracked():
+            if isinstance(entry, MessageRun) or not cast("ClientDelivery", entry).qos:
+                self._shed(entry, cause)
 
     def _deliver_tracked(
         self,
@@ -814,19 +821,19 @@ class MqttSession(Receiver):
         identifiers: tuple[int, ...],
         grant: Grant,
     ) -> None:
-        hub = self.context
+        context = self.context
         packet_id = self._new_packet_id()
         delivery = ClientDelivery(
-            message, qos, is_retained, identifiers, packet_id, hub.now_ms, grant
+            message, qos, is_retained, identifiers, packet_id, context.now_ms, grant
         )
         if packet_id == 0:
             self._count(QUEUE_FULL, 1)
             self._record_outcome(delivery, REFUSED_OUTCOME, QUEUE_FULL)
             return
         self.unacknowledged[packet_id] = delivery
-        if self.is_durable and hub.is_durable:
-            number = hub.store(message)
-            hub.record(Queued(self.name, packet_id, number, qos, is_retained, identifiers))
+        if self.is_durable and context.is_durable:
+            number = context.store(message)
+            context.record(Queued(self.name, packet_id, number, qos, is_retained, identifiers))
             if qos == 2 or grant.keeps_order:
                 self._hold(delivery)
         if not self._start_shaping(delivery) and delivery.pending_conditions == 0:
@@ -843,12 +850,12 @@ class MqttSession(Receiver):
         ids = self._free_range(run.count)
         if ids is None:
             return None
-        hub = self.context
-        if hub.is_durable:
+        context = self.context
+        if context.is_durable:
             if not run.stored_as:
-                run.stored_as = hub.new_record_number(run.count)
-                hub.record(stored_run(run))
-            hub.record(QueuedRun(self.name, ids.start, run.stored_as, run.count))
+                run.stored_as = context.new_record_number(run.count)
+                context.record(stored_run(run))
+            context.record(QueuedRun(self.name, ids.start, run.stored_as, run.count))
         if self.queued_ids:
             self.queued_ids.update(ids)
         else:
@@ -864,9 +871,9 @@ class MqttSession(Receiver):
     def iter_unacknowledged(self) -> Iterator[ClientDelivery | tuple[MessageRun, bool]]:
         """Unacknowledged messages in order of arrival; runs with whether they were sent."""
         runs: list[tuple[MessageRun, bool]] = []
-        for parcel in self.outbox.tracked_entries():
-            if isinstance(parcel, MessageRun) and parcel.first_id:
-                runs.append((parcel, False))
+        for entry in self.outbox.tracked_entries():
+            if isinstance(entry, MessageRun) and entry.first_id:
+                runs.append((entry, False))
         for sent in dict.fromkeys(self.sent_runs.values()):
             marks = bytes(self.sent_runs.get(each) is sent for each in sent.ids)
             for is_left, piece in sent.run.pieces(marks):

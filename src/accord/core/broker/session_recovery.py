@@ -39,8 +39,8 @@ def restore(broker: Broker, records: Iterable[bytes], *, now_ms: int) -> Recover
     """Apply `records` to a new `broker`, as of `now_ms`."""
     restoring = _Restoring(broker)
     report = RecoveredState()
-    hub = broker.context
-    is_durable, hub.is_durable, hub.now_ms = hub.is_durable, False, now_ms
+    context = broker.context
+    is_durable, context.is_durable, context.now_ms = context.is_durable, False, now_ms
     for data in records:
         report.records += 1
         try:
@@ -49,7 +49,7 @@ def restore(broker: Broker, records: Iterable[bytes], *, now_ms: int) -> Recover
             report.unusable += 1
             if len(report.problems) < 5:
                 report.problems.append(f"record {report.records}: {error}")
-    hub.is_durable = is_durable
+    context.is_durable = is_durable
     restoring.finish(now_ms)
     report.kept_through = restoring.kept_through
     report.sessions = len(broker.sessions)

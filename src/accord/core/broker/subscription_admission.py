@@ -186,14 +186,14 @@ class SubscriptionAdmission:
         overruns = self.admission.violations
         while overruns:
             over = overruns.pop(0)
-            told: dict[str, object] = {
+            notice: dict[str, object] = {
                 "kind": "rate",
                 "advertisement": over.advertisement,
                 "standing": str(over.compliance),
                 "rate_hz": over.rate_hz,
                 "events": over.events,
             }
-            notify_client(self.broker, over.publisher, ADVICE, told)
+            notify_client(self.broker, over.publisher, ADVICE, notice)
 
     def advance(self) -> None:
         """Retry withdrawn reservations that are due."""
@@ -428,13 +428,13 @@ class SubscriptionAdmission:
         self, outcome: AdmissionOutcome, key: SubscriptionKey, reserved: ReservedSubscription
     ) -> None:
         """Record a refusal in the recent list, the counters and the ledger."""
-        hub = self.broker.context
+        context = self.broker.context
         name, pattern = key
         resource = str(outcome.refusals[0].resource if outcome.refusals else Resource.PATH)
         self.refused_counts[resource] = self.refused_counts.get(resource, 0) + 1
         self.recent_refusals.append(
             RecentRefusal(
-                at_ms=hub.now_ms,
+                at_ms=context.now_ms,
                 client=name,
                 filter=pattern,
                 where=reserved.where or reserved.xpath,
@@ -444,8 +444,8 @@ class SubscriptionAdmission:
         )
         if outcome.refusals and outcome.is_binding:
             detail = f"subscription: {refusal_text(outcome.refusals[0])}"
-            now_ms = hub.now_ms
-            hub.ledger.add(
+            now_ms = context.now_ms
+            context.ledger.add(
                 0, 1, pattern, "", name, REFUSED, now_ms, now_ms, now_ms, 0, 0, "", detail, 0
             )
 
@@ -483,7 +483,7 @@ def guarantee_from(chosen: str | float, default: Guarantee) -> Guarantee:
 
 
 def _notice_form(pattern: str, outcome: AdmissionOutcome) -> dict[str, object]:
-    told: dict[str, object] = {
+    notice: dict[str, object] = {
         "kind": "admission",
         "filter": pattern,
         "state": str(outcome.state),
@@ -491,5 +491,5 @@ def _notice_form(pattern: str, outcome: AdmissionOutcome) -> dict[str, object]:
     }
     if outcome.refusals:
         first = outcome.refusals[0]
-        told |= {"problem": refusal_text(first), **dict(facts_of(first))}
-    return told
+        notice |= {"problem": refusal_text(first), **dict(facts_of(first))}
+    return notice

@@ -135,9 +135,11 @@ class Channels:
 
     def nodes_without(self, template: str) -> list[str]:
         """Nodes whose announced templates do not include this one."""
-        told = self.overlay.store.all(TEMPLATE)
+        records = self.overlay.store.all(TEMPLATE)
         return sorted(
-            node for node, _, value in told if template not in (decode_or_none(_names, value) or ())
+            node
+            for node, _, value in records
+            if template not in (decode_or_none(_names, value) or ())
         )
 
     def problem_with_options(self, definition: ChannelDefinition) -> tuple[str, str] | None:
@@ -367,14 +369,14 @@ class Channels:
             self._on_failure(event.template, error)
             self.overlay.drop(event, FAILED)
 
-    def _on_message(self, neighbour: str, said: TemplateMessage, now_us: int) -> None:
-        listener = self.services.get(said.template) or self._template(said.template)
-        if listener is None or len(said.channel) > MAX_CHANNEL_BYTES:
+    def _on_message(self, neighbour: str, message: TemplateMessage, now_us: int) -> None:
+        listener = self.services.get(message.template) or self._template(message.template)
+        if listener is None or len(message.channel) > MAX_CHANNEL_BYTES:
             return
         try:
-            listener.on_message(neighbour, said.channel, said.body, now_us)
+            listener.on_message(neighbour, message.channel, message.body, now_us)
         except Exception as error:
-            self._on_failure(said.template, error)
+            self._on_failure(message.template, error)
 
 
 def _can_be_full(template: Template) -> bool:
@@ -439,7 +441,7 @@ class _Context:
             self._overlay.store.watch(kind, callback)
             return
 
-        def told(node: str, key: str, value: bytes | None) -> None:
+        def on_record(node: str, key: str, value: bytes | None) -> None:
             if not self._has_failed:
                 try:
                     callback(node, key, value)
@@ -447,4 +449,4 @@ class _Context:
                     self._has_failed = True
                     failed(self._template, error)
 
-        self._overlay.store.watch(kind, told)
+        self._overlay.store.watch(kind, on_record)

@@ -110,8 +110,8 @@ class ControlUnicast:
             self._deliver(to, channel, body, now_us)
             return
         self._number += 1
-        letter = UnicastMessage(self._name, self._incarnation, self._number, to, body)
-        self._enqueue(letter, channel, "", now_us)
+        message = UnicastMessage(self._name, self._incarnation, self._number, to, body)
+        self._enqueue(message, channel, "", now_us)
 
     def on_message(
         self, neighbour: str, channel: str, message: UnicastMessage, now_us: int

@@ -107,12 +107,12 @@ class TotalOrder(Reliable):
         if not self._open(event.channel, now_us):
             self.context.report_dropped(event, TOO_MANY)
             return
-        desk = self.queues[event.channel]
-        if self.load.is_overfull() or not desk.put(event, now_us):
+        queue = self.queues[event.channel]
+        if self.load.is_overfull() or not queue.put(event, now_us):
             self.context.report_dropped(event, QUEUE_FULL)
             return
         self.update_load(event.channel)
-        self._request_positions(event.channel, desk, now_us)
+        self._request_positions(event.channel, queue, now_us)
 
     def on_message(self, neighbour: str, channel: str, body: bytes, now_us: int) -> None:
         message = decode_or_none(_messages, body)
@@ -134,8 +134,8 @@ class TotalOrder(Reliable):
 
     def _latest(self, channel: str) -> Epoch:
         """The latest epoch known at this node."""
-        desk = self.queues.get(channel)
-        return NO_EPOCH if desk is None else desk.latest
+        queue = self.queues.get(channel)
+        return NO_EPOCH if queue is None else queue.latest
 
     def on_ready(self, kept: BufferedEvent, now_us: int) -> None:
         channel = kept.event.channel
@@ -164,9 +164,9 @@ class TotalOrder(Reliable):
         self.unicast.advance(now_us)
         self.manager.advance(now_us)
         for channel in list(self._with_deadline):
-            desk, member = self.queues.get(channel), self.receivers.get(channel)
-            if desk is not None:
-                self._request_positions(channel, desk, now_us)
+            queue, member = self.queues.get(channel), self.receivers.get(channel)
+            if queue is not None:
+                self._request_positions(channel, queue, now_us)
             if member is not None and (member.gap is not None or member.retry_us <= now_us):
                 self._resolve_gap(channel, member, now_us)
             if self._order_due_us(channel) == NEVER_US:
@@ -185,25 +185,25 @@ class TotalOrder(Reliable):
         return None if soonest_us == NEVER_US else soonest_us
 
     def _order_due_us(self, channel: str) -> int:
-        desk, member = self.queues.get(channel), self.receivers.get(channel)
-        asks_us = NEVER_US if desk is None else desk.request_us
+        queue, member = self.queues.get(channel), self.receivers.get(channel)
+        asks_us = NEVER_US if queue is None else queue.request_us
         return asks_us if member is None else min(asks_us, member.next_due_us())
 
     def has_room(self, channel: str) -> bool:
-        desk = self.queues.get(channel)
-        return super().has_room(channel) and (desk is None or desk.has_room())
+        queue = self.queues.get(channel)
+        return super().has_room(channel) and (queue is None or queue.has_room())
 
     def published_to(self) -> Collection[str]:
         return {*self.senders, *self.queues}
 
     def load_of(self, channel: str) -> tuple[int, int]:
         count, size = super().load_of(channel)
-        desk = self.queues.get(channel)
-        return (count, size) if desk is None else (count + len(desk.pending), size + desk.bytes)
+        queue = self.queues.get(channel)
+        return (count, size) if queue is None else (count + len(queue.pending), size + queue.bytes)
 
     def unconfirmed(self, channel: str) -> list[int]:
-        desk = self.queues.get(channel)
-        pending = [] if desk is None else [event.event for event, _ in desk.pending]
+        queue = self.queues.get(channel)
+        pending = [] if queue is None else [event.event for event, _ in queue.pending]
         return super().unconfirmed(channel) + pending
 
     def retained_state(self) -> dict[str, int]:
@@ -220,8 +220,8 @@ class TotalOrder(Reliable):
     def check_invariants(self) -> None:
         super().check_invariants()
         self.unicast.check_invariants()
-        for desk in self.queues.values():
-            desk.check_invariants()
+        for queue in self.queues.values():
+            queue.check_invariants()
         for member in self.receivers.values():
             member.check_invariants()
         self.manager.check_invariants()
@@ -277,16 +277,16 @@ class TotalOrder(Reliable):
     def _open(self, channel: str, now_us: int) -> bool:
         """Get or create the ordering state of a channel; False if too many channels are in use."""
         self._schedule_sweep(now_us)
-        desk = self.queues.pop(channel, None)
-        if desk is None:
+        queue = self.queues.pop(channel, None)
+        if queue is None:
             if len(self.queues) >= MAX_CHANNELS and not self._evict_one():
                 return False
-            desk = SourceQueue(self.context.incarnation, now_us)
+            queue = SourceQueue(self.context.incarnation, now_us)
             if channel in self.positions:
-                desk.on_epoch(epoch_of(self.positions[channel]), now_us)
-        self.queues[channel] = desk
+                queue.on_epoch(epoch_of(self.positions[channel]), now_us)
+        self.queues[channel] = queue
         self._with_deadline[channel] = True
-        desk.used_us = now_us
+        queue.used_us = now_us
         return True
 
     def _evict_one(self) -> bool:
@@ -316,10 +316,10 @@ class TotalOrder(Reliable):
 
     def _update_sender(self, sender: StreamSender, now_us: int) -> None:
         super()._update_sender(sender, now_us)
-        desk = self.queues.get(sender.stream.channel)
-        if desk is not None:
+        queue = self.queues.get(sender.stream.channel)
+        if queue is not None:
             self._with_deadline[sender.stream.channel] = True
-            desk.resume(now_us)
+            queue.resume(now_us)
 
     def _on_grant(self, channel: str, message: PositionGrant, now_us: int) -> None:
         held = message.held
@@ -342,9 +342,9 @@ class TotalOrder(Reliable):
             self._update_sender(self.senders[channel], now_us)
 
     def _on_prepare(self, origin: str, channel: str, message: PrepareEpoch, now_us: int) -> None:
-        desk = self.queues[channel]
-        latest = desk.latest
-        desk.on_epoch(message.epoch, now_us)
+        queue = self.queues[channel]
+        latest = queue.latest
+        queue.on_epoch(message.epoch, now_us)
         self.manager.step_down(channel, message.epoch)
         contacts = self.manager.detector
         in_touch = tuple(each for each in message.suspected if contacts.is_in_contact(each, now_us))
@@ -448,9 +448,9 @@ class TotalOrder(Reliable):
             return
         self.context.report_dropped(event, TOO_LATE)
         self._release(kept, now_us)
-        desk = self.queues[channel]
-        if epoch_of(stamp) < desk.latest and desk.may_send_notice(now_us):
-            self._send_unicast(event.source, channel, CurrentEpoch(desk.latest), now_us)
+        queue = self.queues[channel]
+        if epoch_of(stamp) < queue.latest and queue.may_send_notice(now_us):
+            self._send_unicast(event.source, channel, CurrentEpoch(queue.latest), now_us)
 
     def _deliver_ordered(self, channel: str, now_us: int) -> None:
         member = self.receivers.get(channel)
@@ -497,8 +497,8 @@ class TotalOrder(Reliable):
             if not self._is_member(channel):
                 self._leave_order(channel, now_us)
         self.manager.expire(now_us - EXPIRE_US, now_us)
-        for channel, desk in list(self.queues.items()):
-            is_used = channel in self.manager.sequencers or now_us - desk.used_us < EXPIRE_US
+        for channel, queue in list(self.queues.items()):
+            is_used = channel in self.manager.sequencers or now_us - queue.used_us < EXPIRE_US
             if not is_used and self._is_idle(channel):
                 self._evict(channel)
         for channel in [each for each in self.positions if not self._is_member(each)]:

@@ -6,8 +6,9 @@ present names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 SETTINGS: Final[Mapping[tuple[str | int, ...], str]] = {
     ("net", "carry"): "transports",
@@ -44,3 +45,17 @@ def current_detail(detail: str) -> str:
             if detail.startswith(former):
                 return cause + detail[len(former) :]
     return detail
+
+
+def deprecated(module: dict[str, Any], renamed: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a module: finds exported names by their former names, with a warning."""
+    name = module["__name__"]
+
+    def find(former: str) -> Any:
+        if former not in renamed:
+            raise AttributeError(f"module {name!r} has no attribute {former!r}")
+        new = renamed[former]
+        warnings.warn(f"{name}.{former} is now {new}", DeprecationWarning, stacklevel=2)
+        return module[new]
+
+    return find

@@ -145,7 +145,7 @@ class AntiEntropy:
                 self.counts.malformed += 1
             elif self._is_newer(neighbour, origin, stamp):
                 self._on_offer(neighbour, origin, stamp)
-        if message.is_complete and not self.gossip.has_joined_lately(neighbour, now_us):
+        if message.is_complete and not self.gossip.has_joined_recently(neighbour, now_us):
             self._schedule_missing(neighbour, message, now_us, sends)
 
     def _schedule_missing(
@@ -204,8 +204,8 @@ class AntiEntropy:
     def _send_version_vector(self, neighbour: str, now_us: int, sends: Sends) -> None:
         replicas = self._replicas.by_origin
         stamps = {origin: replica.origin_version for origin, replica in replicas.items()}
-        forgotten = dict(self._replicas.expired)
-        sends.append((neighbour, VersionVector(stamps, is_complete=True, expired=forgotten)))
+        expired = dict(self._replicas.expired)
+        sends.append((neighbour, VersionVector(stamps, is_complete=True, expired=expired)))
         self.gossip.on_vector_sent(neighbour, now_us)
 
 

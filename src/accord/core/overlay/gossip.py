@@ -79,8 +79,8 @@ class Gossip:
 
     def schedule_missing(self, name: str, origin: str, base: int) -> None:
         """Schedule changes after `base`, which `name` lacks."""
-        news = self.neighbours[name].to_push
-        news[origin] = min(base, news.get(origin, base))
+        missing = self.neighbours[name].to_push
+        missing[origin] = min(base, missing.get(origin, base))
 
     def on_request(self, name: str, origin: str, base: int) -> None:
         """`name` requests the changes after `base`."""
@@ -134,7 +134,7 @@ class Gossip:
         neighbour.vector_sent_us = now_us
         neighbour.credit = 0
 
-    def has_joined_lately(self, name: str, now_us: int) -> bool:
+    def has_joined_recently(self, name: str, now_us: int) -> bool:
         """A new neighbour requests what it lacks: it was sent the version vector at link-up."""
         return now_us < self.neighbours[name].joined_us + self._options.digest_us // 2
 

@@ -96,18 +96,18 @@ def aggregate(announced: Iterable[AnnouncedFilter], excess: int, base_size: int)
     return [name for name, place in found.items() if not _is_below_merged(place)]
 
 
-def _insert(root: _Fork, told: AnnouncedFilter) -> _Fork:
+def _insert(root: _Fork, announced: AnnouncedFilter) -> _Fork:
     place = root
     path = [root]
-    for name in told.filter.split("/"):
+    for name in announced.filter.split("/"):
         below = place.children.get(name)
         if below is None:
             below = place.children[name] = _Fork(name, place)
         place = below
         path.append(place)
-    place.announced = told
+    place.announced = announced
     for each in path:
-        each.size += told.size
+        each.size += announced.size
         each.count += 1
         if each.count == 2 and each.parent is not None:
             each.parent.forks += 1
@@ -353,8 +353,8 @@ class InterestTable:
             return
         sizes = (size_of(need) for needs in self.announced.values() for need in needs)
         assert self.size == sum(sizes) <= self._budget
-        for pattern, wishes in self._by_filter.items():
-            for condition in wishes.counts:
+        for pattern, interest in self._by_filter.items():
+            for condition in interest.counts:
                 assert any(
                     self._covers(need, pattern, condition)
                     for needs in self.announced.values()
@@ -363,35 +363,35 @@ class InterestTable:
 
     def _covers(self, need: Interest, pattern: str, condition: PredicateText) -> bool:
         """Whether the announced `need` covers the filter with that predicate."""
-        said = (need.where, need.xpath)
+        key = (need.where, need.xpath)
         if not filter_covers(need.filter, pattern):
             return False
-        if said in (_NONE, condition):
+        if key in (_NONE, condition):
             return True
         predicates = self._by_filter[pattern].predicates
         return condition in predicates and bool(
-            covers(self._by_filter[need.filter].predicates[said], predicates[condition])
+            covers(self._by_filter[need.filter].predicates[key], predicates[condition])
         )
 
     # ---------------------------------------------------------------------------------- interests
 
     def _add(self, pattern: str, condition: PredicateText, predicate: Predicate | None) -> None:
-        wishes = self._by_filter.setdefault(pattern, _FilterInterest())
-        was_plain = wishes.is_plain()
-        if wishes.add(condition, predicate):
-            self._on_change(pattern, wishes, was_plain=was_plain)
+        interest = self._by_filter.setdefault(pattern, _FilterInterest())
+        was_plain = interest.is_plain()
+        if interest.add(condition, predicate):
+            self._on_change(pattern, interest, was_plain=was_plain)
 
     def _remove(self, pattern: str, condition: PredicateText) -> None:
-        wishes = self._by_filter[pattern]
-        was_plain = wishes.is_plain()
-        if wishes.remove(condition):
-            if not wishes.counts:
+        interest = self._by_filter[pattern]
+        was_plain = interest.is_plain()
+        if interest.remove(condition):
+            if not interest.counts:
                 del self._by_filter[pattern]
-            self._on_change(pattern, wishes, was_plain=was_plain)
+            self._on_change(pattern, interest, was_plain=was_plain)
 
-    def _on_change(self, pattern: str, wishes: _FilterInterest, *, was_plain: bool) -> None:
+    def _on_change(self, pattern: str, interest: _FilterInterest, *, was_plain: bool) -> None:
         self._dirty[pattern] = None
-        is_plain = bool(wishes.counts) and wishes.is_plain()
+        is_plain = bool(interest.counts) and interest.is_plain()
         if is_plain == was_plain or not ("+" in pattern or "#" in pattern):
             return
         if is_plain:
@@ -433,15 +433,15 @@ class InterestTable:
         wide = self._covered.pop(pattern, None)
         if wide is not None:
             del self._covering[wide][pattern]
-        wishes = self._by_filter.get(pattern)
-        if wishes is None:
+        interest = self._by_filter.get(pattern)
+        if interest is None:
             return []
         wide = self._cover_of(pattern)
         if wide is not None:
             self._covered[pattern] = wide
             self._covering.setdefault(wide, {})[pattern] = None
             return []
-        return wishes.interests(pattern)
+        return interest.interests(pattern)
 
     def _cover_of(self, pattern: str, excluding: str = "") -> str | None:
         # The map treats wildcards in `pattern` as names, so it may find too many.
@@ -471,8 +471,8 @@ class InterestTable:
             if each in self._by_filter
         ]
 
-    def _aggregate(self, told: list[AnnouncedFilter], excess: int) -> None:
-        for pattern in aggregate(told, excess, _BASE_BYTES):
+    def _aggregate(self, announced: list[AnnouncedFilter], excess: int) -> None:
+        for pattern in aggregate(announced, excess, _BASE_BYTES):
             self._add_aggregate(pattern)
 
     def _add_aggregate(self, pattern: str) -> None:
@@ -502,16 +502,16 @@ class InterestTable:
     def _narrow_one(self, pattern: str, size: int) -> int:
         """Replace one aggregate by narrower ones if they fit; returns the resulting total size."""
         hidden = self._covering.get(pattern, ())
-        told = self._announcements(
+        announced = self._announcements(
             each for each in hidden if self._cover_of(each, excluding=pattern) is None
         )
         own = self._by_filter[pattern].interests(pattern, excluding_one=True)
         plain_size = size_of(Interest(pattern))
         if own:
-            told.append(AnnouncedFilter(pattern, sum(map(size_of, own)), plain_size))
-        after = size - plain_size + sum(each.size for each in told)
+            announced.append(AnnouncedFilter(pattern, sum(map(size_of, own)), plain_size))
+        after = size - plain_size + sum(each.size for each in announced)
         most = max(size, _part(self._budget, 6))
-        within = aggregate(told, after - most, _BASE_BYTES) if after > most else []
+        within = aggregate(announced, after - most, _BASE_BYTES) if after > most else []
         if any(each == pattern or not filter_covers(pattern, each) for each in within):
             return size
         for each in within:

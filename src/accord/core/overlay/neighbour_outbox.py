@@ -89,38 +89,38 @@ class NeighbourOutbox:
 
     def take(self, bytes_wanted: int, now_us: int) -> list[TransitEvent]:
         """About `bytes_wanted` of events to send next, with their ages updated."""
-        parcels = self.outbox.take(bytes_wanted, 0)
-        left = bytes_wanted - sum(parcel.size for parcel in parcels)
+        entries = self.outbox.take(bytes_wanted, 0)
+        left = bytes_wanted - sum(entry.size for entry in entries)
         if left > 0 and not self.droppable.is_empty():
-            parcels += self.droppable.take(left, 0)
-        return self._sent(parcels, now_us)
+            entries += self.droppable.take(left, 0)
+        return self._sent(entries, now_us)
 
     def take_droppable(
         self, bytes_wanted: int, message_bytes: int, now_us: int
     ) -> list[TransitEvent]:
         """Droppable events up to `message_bytes` each; larger ones move to the main outbox."""
         small: list[QueueEntry] = []
-        while bytes_wanted > 0 and (parcels := self.droppable.take(1, 0)):
-            for parcel in parcels:
-                assert isinstance(parcel, QueuedTransitEvent)
-                if parcel.size + OVERHEAD_BYTES <= message_bytes:
-                    small.append(parcel)
-                    bytes_wanted -= parcel.size
+        while bytes_wanted > 0 and (entries := self.droppable.take(1, 0)):
+            for entry in entries:
+                assert isinstance(entry, QueuedTransitEvent)
+                if entry.size + OVERHEAD_BYTES <= message_bytes:
+                    small.append(entry)
+                    bytes_wanted -= entry.size
                 else:
-                    self._put(self.outbox, parcel)
+                    self._put(self.outbox, entry)
         return self._sent(small, now_us)
 
-    def _put(self, outbox: Outbox, parcel: QueuedTransitEvent) -> None:
-        shed = outbox.put(parcel)
+    def _put(self, outbox: Outbox, entry: QueuedTransitEvent) -> None:
+        shed = outbox.put(entry)
         if shed is not None:
             self._drop(shed, QUEUE_FULL)
 
-    def _sent(self, parcels: list[QueueEntry], now_us: int) -> list[TransitEvent]:
+    def _sent(self, entries: list[QueueEntry], now_us: int) -> list[TransitEvent]:
         taken: list[TransitEvent] = []
-        for parcel in parcels:
-            assert isinstance(parcel, QueuedTransitEvent)
-            waited_us = now_us - parcel.arrived_us
-            carried = parcel.carried
+        for entry in entries:
+            assert isinstance(entry, QueuedTransitEvent)
+            waited_us = now_us - entry.arrived_us
+            carried = entry.carried
             if carried.template:
                 self._queued_keys.discard(_event_key(carried))
             age_us = carried.age_us + waited_us
@@ -161,11 +161,11 @@ class NeighbourOutbox:
         self.droppable.check_invariants()
         assert not self._queued_keys or not self.is_empty()
 
-    def _drop(self, parcels: list[QueueEntry], cause: str) -> None:
-        for parcel in parcels:
-            assert isinstance(parcel, QueuedTransitEvent)
-            self.dropped.append((parcel.carried, cause))
-            self._queued_keys.discard(_event_key(parcel.carried))
+    def _drop(self, entries: list[QueueEntry], cause: str) -> None:
+        for entry in entries:
+            assert isinstance(entry, QueuedTransitEvent)
+            self.dropped.append((entry.carried, cause))
+            self._queued_keys.discard(_event_key(entry.carried))
 
 
 def new_outbox(bytes_limit: int) -> Outbox:
@@ -318,10 +318,10 @@ class MulticastOutbox:
         """About `bytes_wanted` of events to send next, with their ages updated."""
         self._last = None
         taken: list[MulticastEvent] = []
-        while not taken and (parcels := self._outbox.take(bytes_wanted, 0)):
-            for parcel in parcels:
-                assert isinstance(parcel, QueuedTransitEvent)
-                found = self._make_event(parcel, now_us, queue_single)
+        while not taken and (entries := self._outbox.take(bytes_wanted, 0)):
+            for entry in entries:
+                assert isinstance(entry, QueuedTransitEvent)
+                found = self._make_event(entry, now_us, queue_single)
                 if found is not None:
                     taken.append(found)
         return taken
@@ -337,11 +337,11 @@ class MulticastOutbox:
     def _queue(self, waiting: QueuedTransitEvent, shares: _Shares) -> None:
         self._last = waiting
         self._recipients[waiting] = shares
-        for parcel in self._outbox.put(waiting) or ():
-            assert isinstance(parcel, QueuedTransitEvent)
-            del self._recipients[parcel]
-            self.dropped.append((parcel.carried, QUEUE_FULL))
-            if parcel is waiting:
+        for entry in self._outbox.put(waiting) or ():
+            assert isinstance(entry, QueuedTransitEvent)
+            del self._recipients[entry]
+            self.dropped.append((entry.carried, QUEUE_FULL))
+            if entry is waiting:
                 self._last = None
 
     def _make_event(

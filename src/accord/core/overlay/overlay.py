@@ -329,8 +329,8 @@ class Overlay:
                 self.store.drop(INTEREST, key)
         for key, need in changes:
             if need is not None:
-                is_said = self.store.put(INTEREST, key, msgspec.msgpack.encode(need))
-                assert is_said  # the store reserves room for interests
+                is_stored = self.store.put(INTEREST, key, msgspec.msgpack.encode(need))
+                assert is_stored  # the store reserves room for interests
 
     def _next_ping_us(self) -> int:
         due_us: int | None = None
@@ -479,8 +479,8 @@ class Overlay:
     def record_processing(self, took_us: int) -> None:
         """Record the time it took to hand an event to local clients."""
         self.processing_us += (took_us - self.processing_us) * _PROCESSING_SHARE
-        is_news = abs(self.processing_us - self._announced_processing_us) > _PROCESSING_US
-        if is_news and self.now_us - self._processing_announced_us >= _PROCESSING_INTERVAL_US:
+        has_changed = abs(self.processing_us - self._announced_processing_us) > _PROCESSING_US
+        if has_changed and self.now_us - self._processing_announced_us >= _PROCESSING_INTERVAL_US:
             self._announced_processing_us = self.processing_us
             self._processing_announced_us = self.now_us
             value = NodeValue(int(self.processing_us))
@@ -640,11 +640,11 @@ class Overlay:
 
     def _announce_link(self, neighbour: str, known: NeighbourState) -> None:
         """Announce the link's state to all nodes if it changed enough."""
-        pulse, told, now_us = known.liveness, known.announced, self.now_us
-        if told is None and not pulse.is_up:
+        pulse, announced, now_us = known.liveness, known.announced, self.now_us
+        if announced is None and not pulse.is_up:
             return  # never announced, so there is nothing to withdraw
         slowly_us = self.options.advertise_slowly_us
-        is_same = told is not None and told.is_up == pulse.is_up
+        is_same = announced is not None and announced.is_up == pulse.is_up
         if is_same and (
             not pulse.is_up or known.rate_limit_us > now_us + _ANNOUNCE_BURST * slowly_us
         ):
@@ -656,7 +656,11 @@ class Overlay:
         )
         # Small changes are announced rarely.
         part = _LARGE_CHANGE if now_us - known.announced_us < slowly_us else _SMALL_CHANGE
-        if told is None or not is_same or _differ(told, latency_us, pulse.loss, absence, part):
+        if (
+            announced is None
+            or not is_same
+            or _differ(announced, latency_us, pulse.loss, absence, part)
+        ):
             # Rounded: otherwise the order in which links came up decides between equal paths.
             failure = round(absence, 3)
             value = LinkValue(pulse.is_up, latency_us, pulse.deviation_us, pulse.loss, failure)

@@ -229,8 +229,8 @@ class ReplicaSet:
     def reserve(self, kind: str, size: int) -> None:
         """Reserve bytes of the own budget for records of that kind."""
         self._reserved[kind] = size
-        said = [self.own.record(kind, key) for key in self.own.values.get(kind, {})]
-        self._used[kind] = sum(cost_of(fact) for fact in said if fact is not None)
+        records = [self.own.record(kind, key) for key in self.own.values.get(kind, {})]
+        self._used[kind] = sum(cost_of(fact) for fact in records if fact is not None)
 
     def version_of(self, origin: str) -> OriginVersion:
         replica = self.by_origin.get(origin)

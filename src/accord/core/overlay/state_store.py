@@ -60,8 +60,8 @@ class Watchers:
         failure: Exception | None = None
         try:
             while self._changes:
-                told, self._changes = self._changes, []
-                for by, (kind, key, value) in told:
+                batch, self._changes = self._changes, []
+                for by, (kind, key, value) in batch:
                     for watcher in list(self._by_kind[kind]):
                         try:
                             watcher(by, key, value)

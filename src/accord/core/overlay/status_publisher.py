@@ -134,8 +134,12 @@ class StatusPublisher:
 
     def check_invariants(self) -> None:
         self.arrivals.check_invariants()
-        self._keys.check_invariants([told.key for told in self._published.values()])
-        assert self._bytes == sum(told.bytes for told in self._published.values()) <= MAX_BYTES
+        self._keys.check_invariants([published.key for published in self._published.values()])
+        assert (
+            self._bytes
+            == sum(published.bytes for published in self._published.values())
+            <= MAX_BYTES
+        )
 
     def _is_changed(self) -> bool:
         return self._is_setting_up or self._seen != self._state()
@@ -153,32 +157,32 @@ class StatusPublisher:
                 self._drop(flow)
         self.unpublished = 0
         self._is_setting_up = False
-        said = 0
+        count = 0
         for flow in flows:
             self._is_setting_up |= any(route.state == SETTING_UP for route in flow.routes)
-            said += self._publish_flow(flow)
-        pause_us = said * 1_000_000 // _FLOW_BYTES_PER_S
+            count += self._publish_flow(flow)
+        pause_us = count * 1_000_000 // _FLOW_BYTES_PER_S
         self._flows_us = now_us + max(self._options.publish_flows_us, pause_us)
         self._all_us = max(self._flows_us, now_us + _ALL_US)
 
     def _publish_flow(self, flow: Flow) -> int:
         """Publish a flow if it changed; returns the bytes written."""
         value = self._record(flow)
-        told = self._published.get(flow)
-        if told is not None and not _differ(told.value, value):
+        published = self._published.get(flow)
+        if published is not None and not _differ(published.value, value):
             return 0
         encoded = _encode(value)
         size = len(encoded)
-        if told is None and not self._keys.has_room:
+        if published is None and not self._keys.has_room:
             self.unpublished += 1
             return 0
-        if self._bytes + size - (0 if told is None else told.bytes) > MAX_BYTES:
+        if self._bytes + size - (0 if published is None else published.bytes) > MAX_BYTES:
             self.unpublished += 1
-            if told is not None:  # no record is better than an outdated one
+            if published is not None:  # no record is better than an outdated one
                 self._drop(flow)
             return 0
-        key = self._keys.take() if told is None else told.key
-        self._bytes += size - (0 if told is None else told.bytes)
+        key = self._keys.take() if published is None else published.key
+        self._bytes += size - (0 if published is None else published.bytes)
         self._published[flow] = PublishedFlow(key, value, size)
         if not self._store.put(FLOW, key, encoded):
             self.unpublished += 1
@@ -186,10 +190,10 @@ class StatusPublisher:
         return size
 
     def _drop(self, flow: Flow) -> None:
-        told = self._published.pop(flow)
-        self._bytes -= told.bytes
-        self._keys.free(told.key)
-        self._store.drop(FLOW, told.key)
+        published = self._published.pop(flow)
+        self._bytes -= published.bytes
+        self._keys.free(published.key)
+        self._store.drop(FLOW, published.key)
 
     def _record(self, flow: Flow) -> FlowRecord:
         required = flow.requirement
@@ -208,15 +212,15 @@ class StatusPublisher:
         )
 
     def _publish_arrivals(self, now_us: int) -> None:
-        said = 0
+        count = 0
         for key, value in self.arrivals.changed_records(now_us):
             if value is None:
                 self._store.drop(ARRIVED, key)
             else:
                 encoded = _encode(value)
-                said += len(encoded)
+                count += len(encoded)
                 self._store.put(ARRIVED, key, encoded)
-        pause_us = said * 1_000_000 // _ARRIVAL_BYTES_PER_S
+        pause_us = count * 1_000_000 // _ARRIVAL_BYTES_PER_S
         self._arrivals_us = now_us + max(self._options.publish_arrivals_us, pause_us)
 
 

@@ -202,8 +202,8 @@ def _transit_counts(overlay: Overlay) -> TransitCounts:
 def _remote_records(overlay: Overlay, kind: str) -> Iterator[tuple[str, bytes]]:
     """Records of reachable other nodes, in a stable order."""
     reachable = overlay.map.distances(overlay.name).costs
-    told = [each for each in overlay.store.all(kind) if each[0] in reachable]
-    for origin, _, encoded in sorted(told, key=lambda each: (each[0], _number(each[1]))):
+    records = [each for each in overlay.store.all(kind) if each[0] in reachable]
+    for origin, _, encoded in sorted(records, key=lambda each: (each[0], _number(each[1]))):
         if origin != overlay.name:
             yield origin, encoded
 

@@ -71,11 +71,11 @@ class TierLinks:
             self.send(neighbour, TemplateMessage(service, "", body))
 
     def on_message(self, neighbour: str, message: TemplateMessage, now_us: int) -> None:
-        hear = self._services.get(message.template)
-        if hear is None or neighbour not in self.links or len(message.body) > MAX_BYTES:
+        handler = self._services.get(message.template)
+        if handler is None or neighbour not in self.links or len(message.body) > MAX_BYTES:
             self.dropped += 1
         else:
-            hear(neighbour, message.body, now_us)
+            handler(neighbour, message.body, now_us)
 
     def set(self, neighbour: str, link: TierLink) -> None:
         known = self.links.get(neighbour)

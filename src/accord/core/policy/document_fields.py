@@ -180,18 +180,18 @@ SETTINGS: Final = ("importance", "deadline", "shaping", "replacement")
 
 def settings_of(context: PolicyContext) -> dict[str, str]:
     """Each setting that a policy decides, in words."""
-    said: dict[str, str] = {}
+    settings: dict[str, str] = {}
     if context.importance != UNSET:
-        said["importance"] = str(context.importance)
+        settings["importance"] = str(context.importance)
     if context.deadline_ms != UNSET:
-        said["deadline"] = _deadline(context.deadline_ms)
+        settings["deadline"] = _deadline(context.deadline_ms)
     if context.shaping is not None:
-        said["shaping"] = _shaping(context.shaping, context.max_bytes, context.max_pixels)
+        settings["shaping"] = _shaping(context.shaping, context.max_bytes, context.max_pixels)
     if context.replacement != UNSET:
-        said["replacement"] = _replacement(context.replacement == 1)
+        settings["replacement"] = _replacement(context.replacement == 1)
     if context.guarantee is not None:
-        said[GUARANTEE] = guarantee_text(context.guarantee)
-    return said
+        settings[GUARANTEE] = guarantee_text(context.guarantee)
+    return settings
 
 
 def granted_by(grant: Grant) -> dict[str, str]:

@@ -217,7 +217,7 @@ class _Sorting:
 
     def _add_conditional(self, rule: Rule, operation: str) -> None:
         context = rule.context
-        said = settings_of(context)
+        settings = settings_of(context)
         self.conditional.append(
             Conditional(
                 policy=context.name,
@@ -225,7 +225,7 @@ class _Sorting:
                 where=context.policy.where,
                 precedence=context.policy.precedence,
                 specificity=Specificity(*context.specificity),
-                decides={name: said[name] for name in said if name not in self._decided},
+                decides={name: settings[name] for name in settings if name not in self._decided},
             )
         )
 
@@ -235,20 +235,20 @@ def _closeness(unmet: UnmetCondition) -> int:
 
 
 def _decision(setting: str, applying: Sequence[tuple[Rule, str]], grant: Grant) -> SettingDecision:
-    saying = [
-        (rule.context, said[setting])
+    rules = [
+        (rule.context, settings[setting])
         for rule, _ in applying
-        if setting in (said := settings_of(rule.context))
+        if setting in (settings := settings_of(rule.context))
     ]
-    if not saying:
+    if not rules:
         value = granted_by(grant)[setting]
         reason = "no policy that applies says it, so the default counts"
         return SettingDecision(
             setting=setting, value=value, policy="", reason=reason, overridden=()
         )
-    (first, value), *others = saying
+    (first, value), *others = rules
     overridden = tuple(
-        _overridden(_difference(first, context), context, said) for context, said in others
+        _overridden(_difference(first, context), context, settings) for context, settings in others
     )
     reason = "the only policy that applies and says it"
     if others:

@@ -117,9 +117,9 @@ class Compiled:
                 yield name, tuple(number for number in numbers if not math.isnan(number))
 
 
-def _moment(said: datetime | str) -> int | None:
+def _moment(value: datetime | str) -> int | None:
     """The microseconds of a timestamp; None for text that is not a timestamp."""
-    found = infer(said) if isinstance(said, str) else said
+    found = infer(value) if isinstance(value, str) else value
     return _instant(found) if isinstance(found, datetime) else None
 
 

@@ -121,12 +121,12 @@ class Balancer:
                 score, price = target_of(offer, lacking[name], most)
                 cost += price
                 more += price - offer.cost(offer.current)
-                ways = self._mechanisms_for(demand, candidate, name, score, lacking)
-                if candidate.is_local and not ways:
+                options = self._mechanisms_for(demand, candidate, name, score, lacking)
+                if candidate.is_local and not options:
                     return None
-                moves.append(PropertyMove(name, lacking[name], score, ways))
-                more += self._acting_cost(offer.property, ways)
-                for mechanism in ways[:1]:
+                moves.append(PropertyMove(name, lacking[name], score, options))
+                more += self._acting_cost(offer.property, options)
+                for mechanism in options[:1]:
                     if not candidate.couplings and not mechanism.effects:
                         continue  # no other property changes
                     for on, by in _shifts(candidate, mechanism, name, score, lacking).items():
@@ -157,14 +157,14 @@ class Balancer:
         mechanisms = self._repository.of(property_, better_direction(property_))
         if not candidate.couplings and not any(each.effects for each in mechanisms):
             return mechanisms  # no other property changes
-        ways: list[tuple[float, int, Mechanism]] = []
+        options: list[tuple[float, int, Mechanism]] = []
         for number, mechanism in enumerate(mechanisms):
             shifts = _shifts(candidate, mechanism, name, score, lacking)
             broken = self._broken(demand, candidate, shifts)
             if broken is not None:
-                ways.append((sum(broken.values()), number, mechanism))
-        ways.sort(key=lambda way: way[:2])
-        return tuple(mechanism for _, _, mechanism in ways)
+                options.append((sum(broken.values()), number, mechanism))
+        options.sort(key=lambda option: option[:2])
+        return tuple(mechanism for _, _, mechanism in options)
 
     def _broken(
         self, demand: UnmetDemand, candidate: Candidate, shifts: RequiredScores

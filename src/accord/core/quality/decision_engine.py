@@ -316,11 +316,11 @@ class DecisionEngine:
     # Effects on others
 
     def _report(self, demand: Demand, state: MatchState) -> list[Notice]:
-        told = self._state_to_report(demand, state)
-        if told == demand.reported:
+        reported = self._state_to_report(demand, state)
+        if reported == demand.reported:
             return []
         was_satisfied = demand.reported is not None and demand.reported[0] is MatchState.SATISFIED
-        demand.reported = told
+        demand.reported = reported
         if was_satisfied != (state is MatchState.SATISFIED):
             self.dirty.add(other.id for other in self._others(demand))
         if demand.expectation is None:

@@ -174,8 +174,8 @@ class DeltaSender:
                 return NegotiationDelta(self.incarnation, RESET, 0, (), cursor.session)
             base = 0
         cursor.sent, changes = self._log.delta_after(base)
-        told = tuple(NegotiationChange(*each) for each in changes)
-        return NegotiationDelta(self.incarnation, base, cursor.sent, told, cursor.session)
+        entries = tuple(NegotiationChange(*each) for each in changes)
+        return NegotiationDelta(self.incarnation, base, cursor.sent, entries, cursor.session)
 
     def _acked_by_all(self) -> int:
         return min((each.acked for each in self._cursors.values()), default=self.version)

@@ -91,14 +91,14 @@ def parse_expectation(
     )
 
 
-def render_expectation(wish: ExpectationForm) -> Json:
+def render_expectation(expectation: ExpectationForm) -> Json:
     """Renders JSON that parses to an equal form."""
-    form: Json = {each.property: [each.lower, each.upper] for each in wish.requirements}
-    form[UTILITY] = wish.utility
-    if wish.publishers != 1:
-        form[PUBLISHERS] = wish.publishers
-    if wish.id:
-        form[ID] = wish.id
+    form: Json = {each.property: [each.lower, each.upper] for each in expectation.requirements}
+    form[UTILITY] = expectation.utility
+    if expectation.publishers != 1:
+        form[PUBLISHERS] = expectation.publishers
+    if expectation.id:
+        form[ID] = expectation.id
     return form
 
 

@@ -114,9 +114,9 @@ class MatchGroup:
 
     def take_changed(self) -> list[ProfileCopy]:
         """Copies to forward again or to withdraw since the last call."""
-        news = list(self._changed_copies)
+        changed = list(self._changed_copies)
         self._changed_copies.clear()
-        return news
+        return changed
 
     def mark_changed(self, copies: Iterable[ProfileCopy]) -> None:
         """Marks copies that were forwarded before this group existed."""
@@ -289,9 +289,9 @@ def _survivors(copies: dict[Path, tuple[Vector, ScoredCapabilities]]) -> list[Pa
         path
         for path, (vector, _) in copies.items()
         if not any(
-            at_least(other, vector) and (other != vector or _rank(way) < _rank(path))
-            for way, (other, _) in copies.items()
-            if way != path
+            at_least(other, vector) and (other != vector or _rank(copy) < _rank(path))
+            for copy, (other, _) in copies.items()
+            if copy != path
         )
     ]
 

@@ -47,12 +47,12 @@ class NeighbourProtocol:
         self._receivers[neighbour] = DeltaReceiver(session, now_us)
 
     def link_down(self, neighbour: str, now_us: int) -> None:
-        hearing = self._receivers.pop(neighbour, None)
-        if hearing is None:
+        receiver = self._receivers.pop(neighbour, None)
+        if receiver is None:
             return
-        for said in hearing.entries().values():
-            if isinstance(said, (QualityRequest, QualityRejection)):
-                self._on_change(neighbour, said, None, now_us)
+        for entry in receiver.entries().values():
+            if isinstance(entry, (QualityRequest, QualityRejection)):
+                self._on_change(neighbour, entry, None, now_us)
         self._sender.link_down(neighbour)
         self._supersets.link_down(neighbour)
 
@@ -60,15 +60,15 @@ class NeighbourProtocol:
         self, neighbour: str, message: QualityMessage, now_us: int
     ) -> NegotiationAck | None:
         """Handles a message; returns the ack to send."""
-        hearing = self._receivers.get(neighbour)
-        if hearing is None:
+        receiver = self._receivers.get(neighbour)
+        if receiver is None:
             return None
         if isinstance(message, NegotiationAck):
             self._sender.on_ack(neighbour, message, now_us)
             return None
-        for before, after in hearing.on_delta(message):
+        for before, after in receiver.on_delta(message):
             self._on_change(neighbour, before, after, now_us)
-        return hearing.ack()
+        return receiver.ack()
 
     def pending_session_opens(self, now_us: int) -> list[tuple[str, NegotiationAck]]:
         """Session opens to send now, by neighbour."""
@@ -76,7 +76,7 @@ class NeighbourProtocol:
             (neighbour, each.repeat_session_open(now_us))
             for neighbour, each in self._receivers.items()
         ]
-        return [(neighbour, heard) for neighbour, heard in found if heard is not None]
+        return [(neighbour, ack) for neighbour, ack in found if ack is not None]
 
     def next_due_us(self) -> int:
         return min((each.next_due_us() for each in self._receivers.values()), default=NEVER_US)
@@ -101,8 +101,8 @@ class NeighbourProtocol:
     def check_invariants(self) -> None:
         self._sender.check_invariants()
         self.requests.check_invariants()
-        for hearing in self._receivers.values():
-            hearing.check_invariants()
+        for receiver in self._receivers.values():
+            receiver.check_invariants()
 
     def _on_change(
         self,
@@ -156,9 +156,9 @@ class NeighbourProtocol:
         now_us: int,
     ) -> None:
         refused = self.requests.on_rejection(neighbour, before, after)
-        for said in (before, after):
-            if said is not None:
-                self.requests.relay_rejection((said.source, said.path), now_us)
+        for entry in (before, after):
+            if entry is not None:
+                self.requests.relay_rejection((entry.source, entry.path), now_us)
         for copy in refused:
             for who in self._engine.dependencies.dependents(copy):
                 party = self._engine.demands.get(who)

@@ -133,16 +133,16 @@ def _levels(number: int, text: str) -> tuple[str, ...]:
 
 
 def _fields(property_: Property) -> list[tuple[str, str]]:
-    said = [("name", property_.name)]
-    said.append(("levels" if property_.levels else "range", property_.domain))
-    said.append(("better", property_.better.value))
+    fields = [("name", property_.name)]
+    fields.append(("levels" if property_.levels else "range", property_.domain))
+    fields.append(("better", property_.better.value))
     if property_.unit:
-        said.append(("unit", property_.unit))
+        fields.append(("unit", property_.unit))
     if property_.over_hops is not HopEffect.KEEP:
-        said.append(("over hops", property_.over_hops.value))
+        fields.append(("over hops", property_.over_hops.value))
     if property_.is_measured:
-        said.append(("measured", "yes"))
-    return said
+        fields.append(("measured", "yes"))
+    return fields
 
 
 def _problem(number: int, problem: str) -> QualityError:

@@ -77,7 +77,7 @@ class PropertySync:
                 return  # more than a node can define
             for text in message.texts:
                 self.on_definition(neighbour, text)
-            heard = PropertyAck(message.first + len(message.texts))
-            self._tiers.send_message(neighbour, SERVICE, _encode(heard))
+            ack = PropertyAck(message.first + len(message.texts))
+            self._tiers.send_message(neighbour, SERVICE, _encode(ack))
         elif isinstance(message, PropertyAck):
             self._sender.on_ack(neighbour, message.next, now_us)

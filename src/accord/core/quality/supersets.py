@@ -200,9 +200,9 @@ class SuperSets:
             assert by_names[scope[1]] is group
             assert self._depth(scope) == group.skyline.depth
         if not self._touched:
-            for scope, said in self._announced.items():
+            for scope, announced in self._announced.items():
                 forwarded = self.groups[scope].forwarded()
-                assert set(said) == {copy for copy in forwarded if len(copy[1]) < self._hops}
+                assert set(announced) == {copy for copy in forwarded if len(copy[1]) < self._hops}
         for known in self._neighbours.values():
             assert all(known.profiles.values())
 
@@ -221,10 +221,10 @@ class SuperSets:
             group.deepen(depth)
 
     def _depth(self, scope: Scope) -> int:
-        heard = [
+        depths = [
             k.interests[scope].publishers for k in self._neighbours.values() if scope in k.interests
         ]
-        return max([self._local_interest.get(scope, 0), *heard])
+        return max([self._local_interest.get(scope, 0), *depths])
 
     def _create(self, scope: Scope, depth: int) -> None:
         group = self.groups[scope] = MatchGroup(scope, depth)
@@ -306,24 +306,24 @@ class SuperSets:
         if scope in self._local_interest:
             wants.append(PropertyInterest(*scope, self._local_interest[scope], ()))
         wants = [each for each in wants if len(each.path) < self._hops]
-        said: PropertyInterest | None = None
+        announced: PropertyInterest | None = None
         if wants:
             # The largest number of publishers: it covers all other interests.
             best = min(wants, key=lambda each: (-each.publishers, len(each.path), each.path))
-            said = PropertyInterest(*scope, best.publishers, (self.node, *best.path))
-        self.sender.announce(_interest_key(scope), said, now_us)
+            announced = PropertyInterest(*scope, best.publishers, (self.node, *best.path))
+        self.sender.announce(_interest_key(scope), announced, now_us)
 
     def _forward(self, scope: Scope, group: MatchGroup | None, now_us: int) -> None:
-        said = self._announced.setdefault(scope, {})
-        for copy in list(said) if group is None else group.take_changed():
+        announced = self._announced.setdefault(scope, {})
+        for copy in list(announced) if group is None else group.take_changed():
             key = _profile_key(scope, copy)
             have = None if group is None else self._forwarded_profile(group, copy)
             self.sender.announce(key, have, now_us)
             if have is None:
-                said.pop(copy, None)
+                announced.pop(copy, None)
             else:
-                said[copy] = key
-        if not said:
+                announced[copy] = key
+        if not announced:
             del self._announced[scope]
 
     def _forwarded_profile(self, group: MatchGroup, copy: ProfileCopy) -> ForwardedProfile | None:

@@ -47,18 +47,18 @@ class Lane:
         void = self.void
         if void is None:
             return self.items[self.head :]
-        return [parcel for parcel in self.items[self.head :] if parcel not in void]
+        return [entry for entry in self.items[self.head :] if entry not in void]
 
     def events(self, size: int) -> int:
         """Number of events in `size` queued bytes; approximate if there are many entries."""
         if len(self.items) - self.head <= _COUNTED or self.void is not None:
-            return sum([parcel.count for parcel in self.waiting()])
+            return sum([entry.count for entry in self.waiting()])
         events = 0
         looked_at = 0
         for position in range(self.head, self.head + _COUNTED):
-            parcel = self.items[position]
-            events += parcel.count
-            looked_at += parcel.size
+            entry = self.items[position]
+            events += entry.count
+            looked_at += entry.size
         return events * size // max(looked_at, 1)
 
     def insert(self, entry: QueueEntry) -> None:
@@ -94,46 +94,46 @@ class Lane:
         items = self.items
         if self.void is None:
             while got < bytes_wanted and events < most and head < len(items):
-                parcel = items[head]
-                count = parcel.count
-                if count > 1 and (parcel.size > bytes_wanted - got or count > most - events):
+                entry = items[head]
+                count = entry.count
+                if count > 1 and (entry.size > bytes_wanted - got or count > most - events):
                     break
                 head += 1
-                got += parcel.size
+                got += entry.size
                 events += count
-                taken.append(parcel)
+                taken.append(entry)
             self.head = head
             self._compact()
         while got < bytes_wanted and events < most and self.head < len(self.items):
-            parcel = self.pop(bytes_wanted - got, most - events)
-            got += parcel.size
-            events += parcel.count
-            taken.append(parcel)
+            entry = self.pop(bytes_wanted - got, most - events)
+            got += entry.size
+            events += entry.count
+            taken.append(entry)
         return got, events
 
     def pop(self, bytes_wanted: int, most: int = ANY_NUMBER) -> QueueEntry:
         """Remove the first entry, or as many of its events as are wanted."""
-        parcel = self.items[self.head]
+        entry = self.items[self.head]
         if (
-            parcel.count > 1
-            and (parcel.size > bytes_wanted or parcel.count > most)
-            and isinstance(parcel, EventRun)
+            entry.count > 1
+            and (entry.size > bytes_wanted or entry.count > most)
+            and isinstance(entry, EventRun)
         ):
-            parts = parcel.split(bytes_wanted, most)
+            parts = entry.split(bytes_wanted, most)
             if parts is not None:
                 first, rest = parts
-                assert first.size + rest.size == parcel.size
+                assert first.size + rest.size == entry.size
                 self.items[self.head] = rest
                 return first
         self.head += 1
         self._skip()
-        return parcel
+        return entry
 
     def pop_first(self) -> QueueEntry:
-        parcel = self.items[self.head]
+        entry = self.items[self.head]
         self.head += 1
         self._skip()
-        return parcel
+        return entry
 
     def put_first(self, entry: QueueEntry) -> None:
         if self.head:
@@ -144,12 +144,12 @@ class Lane:
 
     def pop_last(self) -> QueueEntry:
         items = self.items
-        parcel = items.pop()
+        entry = items.pop()
         void = self.void
         while void is not None and items and items[-1] in void:
             void.discard(items.pop())
         self._skip()
-        return parcel
+        return entry
 
     def shed(self, by_due: bool) -> QueueEntry:
         """Remove the entry to shed: the oldest, or in order of due time one without, if any."""
@@ -200,11 +200,11 @@ class Lane:
         """Remove expired entries."""
         expired: list[QueueEntry] = []
         left: list[QueueEntry] = []
-        for parcel in self.waiting():
-            if 0 < parcel.expires_ms <= now_ms:
-                expired.append(parcel)
+        for entry in self.waiting():
+            if 0 < entry.expires_ms <= now_ms:
+                expired.append(entry)
             else:
-                left.append(parcel)
+                left.append(entry)
         if expired:
             self._restart(left)
         return expired
@@ -216,7 +216,7 @@ class Lane:
         assert len(void) + len(waiting) == len(self.items) - self.head
         assert self.is_empty() or not {self.items[self.head], self.items[-1]} & void
         if by_due:
-            due = [due_ms(parcel) for parcel in waiting]
+            due = [due_ms(entry) for entry in waiting]
             assert due == sorted(due)
 
     def _restart(self, items: list[QueueEntry]) -> None:
@@ -303,10 +303,10 @@ class Bin:
         lane = self.open_lane(window, by_due)
         if lane is None:
             return False
-        parcel = lane.first()
-        self.cost = parcel.cost(wanted)
-        self.due_ms = due_ms(parcel)
-        self.queued_ms = parcel.queued_ms
+        entry = lane.first()
+        self.cost = entry.cost(wanted)
+        self.due_ms = due_ms(entry)
+        self.queued_ms = entry.queued_ms
         return True
 
     def clear_deficit(self) -> None:

@@ -172,16 +172,16 @@ class Outbox(Queues):
             gate.begin(chosen.bin, chosen.cost)
             lane = chosen.open_lane(window, self._by_due)
             assert lane is not None
-            parcel = self._pop(chosen, lane, chosen.cost, window)
+            entry = self._pop(chosen, lane, chosen.cost, window)
             if len(active) > 1:
-                self.discipline.current.charge(active, chosen, parcel.size)
+                self.discipline.current.charge(active, chosen, entry.size)
                 chosen.clear_deficit()
             else:
                 chosen.deficit = 0
-            taken.append(parcel)
-            got += parcel.size
+            taken.append(entry)
+            got += entry.size
             if lane is chosen.tracked:
-                window -= parcel.count
+                window -= entry.count
         return taken
 
     def peek(
@@ -253,15 +253,15 @@ class Outbox(Queues):
         """Remove expired entries; linear in the queue."""
         expired: list[QueueEntry] = []
         for each in self._bins:
-            for parcel in each.untracked.expire(now_ms):
-                each.bytes -= parcel.size
-                self.bytes -= parcel.size
-                expired.append(parcel)
-            for parcel in each.tracked.expire(now_ms):
-                each.tracked_bytes -= parcel.size
-                self.tracked -= parcel.count
-                self.tracked_bytes -= parcel.size
-                expired.append(parcel)
+            for entry in each.untracked.expire(now_ms):
+                each.bytes -= entry.size
+                self.bytes -= entry.size
+                expired.append(entry)
+            for entry in each.tracked.expire(now_ms):
+                each.tracked_bytes -= entry.size
+                self.tracked -= entry.count
+                self.tracked_bytes -= entry.size
+                expired.append(entry)
             each.clear_deficit()
         return expired
 
@@ -277,7 +277,7 @@ class Outbox(Queues):
         return dropped
 
     def tracked_entries(self) -> list[QueueEntry]:
-        return [parcel for each in self._bins for parcel in each.tracked.waiting()]
+        return [entry for each in self._bins for entry in each.tracked.waiting()]
 
     def drop_untracked(self) -> list[QueueEntry]:
         """Remove untracked entries, which are never retransmitted."""
@@ -342,10 +342,10 @@ class Outbox(Queues):
             chosen = strategy.choose(active)
             lane = chosen.open_lane(window, self._by_due)
             assert lane is not None
-            parcel = self._pop(chosen, lane, bytes_wanted, window)
-            strategy.charge(active, chosen, parcel.size)
-            taken.append(parcel)
-            bytes_wanted -= parcel.size
+            entry = self._pop(chosen, lane, bytes_wanted, window)
+            strategy.charge(active, chosen, entry.size)
+            taken.append(entry)
+            bytes_wanted -= entry.size
             window -= tracked - self.tracked
             # Other bins are unchanged, unless the window has closed for them.
             is_open = chosen.refresh(window, self._by_due, bytes_wanted)
@@ -362,11 +362,11 @@ class Outbox(Queues):
         while wanted > 0 and window > 0 and not tracked.is_empty() and not untracked.is_empty():
             lane = chosen.open_lane(window, self._by_due)
             assert lane is not None
-            parcel = self._pop(chosen, lane, wanted, window)
-            taken.append(parcel)
-            wanted -= parcel.size
+            entry = self._pop(chosen, lane, wanted, window)
+            taken.append(entry)
+            wanted -= entry.size
             if lane is tracked:
-                window -= parcel.count
+                window -= entry.count
         # From here on at most one lane may be taken from.
         if wanted > 0 and not untracked.is_empty():
             got, _ = untracked.move(wanted, ANY_NUMBER, taken)
@@ -385,15 +385,15 @@ class Outbox(Queues):
 
     def _pop(self, chosen: Bin, lane: Lane, bytes_wanted: int, window: int) -> QueueEntry:
         if lane is chosen.tracked:
-            parcel = lane.pop(bytes_wanted, window)
-            chosen.tracked_bytes -= parcel.size
-            self.tracked -= parcel.count
-            self.tracked_bytes -= parcel.size
+            entry = lane.pop(bytes_wanted, window)
+            chosen.tracked_bytes -= entry.size
+            self.tracked -= entry.count
+            self.tracked_bytes -= entry.size
         else:
-            parcel = lane.pop(bytes_wanted)
-            chosen.bytes -= parcel.size
-            self.bytes -= parcel.size
-        return parcel
+            entry = lane.pop(bytes_wanted)
+            chosen.bytes -= entry.size
+            self.bytes -= entry.size
+        return entry
 
     def _refuse_tracked(self, newcomer: QueueEntry, count: int, size: int) -> list[QueueEntry]:
         """Refuse the newest of less important entries or, if that is not enough, the newcomer.
@@ -408,16 +408,16 @@ class Outbox(Queues):
                     continue
             elif each.importance >= newcomer.importance:
                 break
-            for parcel in reversed(each.tracked.waiting()):
+            for entry in reversed(each.tracked.waiting()):
                 if count <= 0 and size <= 0:
                     break
-                refused.append(parcel)
-                count -= parcel.count
-                size -= parcel.size
+                refused.append(entry)
+                count -= entry.count
+                size -= entry.size
         if count > 0 or size > 0:
             return [newcomer]
-        for parcel in refused:
-            self.remove(parcel, True)
+        for entry in refused:
+            self.remove(entry, True)
         return refused
 
     def _has_more(self, each: Bin, newcomer: QueueEntry) -> bool:
@@ -446,10 +446,10 @@ class Outbox(Queues):
                 ):
                     chosen = each
             assert chosen is not None
-            parcel = chosen.untracked.shed(self._by_due)
-            chosen.bytes -= parcel.size
-            self.bytes -= parcel.size
-            shed.append(parcel)
+            entry = chosen.untracked.shed(self._by_due)
+            chosen.bytes -= entry.size
+            self.bytes -= entry.size
+            shed.append(entry)
             chosen.clear_deficit()
         return shed
 
@@ -460,10 +460,10 @@ class Outbox(Queues):
         for each in reversed(self._bins):
             lane = each.untracked
             while self.bytes > self.bytes_limit and not lane.is_empty():
-                parcel = lane.shed(self._by_due)
-                each.bytes -= parcel.size
-                self.bytes -= parcel.size
-                shed.append(parcel)
+                entry = lane.shed(self._by_due)
+                each.bytes -= entry.size
+                self.bytes -= entry.size
+                shed.append(entry)
             each.clear_deficit()
             if self.bytes <= self.bytes_limit:
                 break

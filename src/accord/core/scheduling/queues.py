@@ -37,8 +37,8 @@ class Queues:
         depth = [0] * IMPORTANCES
         for each in self._bins:
             for lane in (each.untracked, each.tracked):
-                for parcel in lane.waiting():
-                    depth[each.importance] += parcel.count
+                for entry in lane.waiting():
+                    depth[each.importance] += entry.count
         return depth
 
     def highest(self) -> int:
@@ -53,17 +53,17 @@ class Queues:
         waiting = [0] * IMPORTANCES
         for each in self._bins:
             for lane in (each.untracked, each.tracked):
-                for parcel in lane.waiting():
-                    waiting[each.importance] += parcel.size
+                for entry in lane.waiting():
+                    waiting[each.importance] += entry.size
         return waiting
 
     def find(self, number: int) -> QueueEntry | None:
         """The entry with the event of that number; linear in the queue."""
         for each in self._bins:
             for lane in (each.untracked, each.tracked):
-                for parcel in lane.waiting():
-                    if parcel.has(number):
-                        return parcel
+                for entry in lane.waiting():
+                    if entry.has(number):
+                        return entry
         return None
 
     def ahead_of(self, entry: QueueEntry) -> tuple[list[int], list[int]]:
@@ -143,5 +143,5 @@ class Queues:
         for each in self._bins:
             for lane in (each.untracked, each.tracked):
                 lane.check_invariants(self._by_due)
-                assert all(parcel.bin == each.bin for parcel in lane.waiting())
+                assert all(entry.bin == each.bin for entry in lane.waiting())
             assert each.deficit == 0 or not each.is_empty()

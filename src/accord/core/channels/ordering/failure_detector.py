@@ -57,9 +57,9 @@ class FailureDetector:
 
     def is_in_contact(self, node: str, now_us: int) -> bool:
         """Whether the node is reachable or has sent a message within `RECENT_US`."""
-        heard_us = self._received_us.get(node)
-        is_heard = heard_us is not None and now_us - heard_us < RECENT_US
-        return node == self._name or is_heard or self._is_reachable(node)
+        received_us = self._received_us.get(node)
+        is_recent = received_us is not None and now_us - received_us < RECENT_US
+        return node == self._name or is_recent or self._is_reachable(node)
 
     def clear_suspicion(self, node: str, now_us: int) -> None:
         """Clear a suspicion, as another node has contact; leave `VOUCHED_US` for a reply."""
@@ -87,8 +87,8 @@ class FailureDetector:
             is_old = now_us - asked.last_us >= 10 * SUSPECT_AFTER_US
             if is_old and (not asked.is_suspected or self._is_reachable(node)):
                 del self._unanswered[node]
-        heard = self._received_us.items()
-        self._received_us = {each: at_us for each, at_us in heard if now_us - at_us < RECENT_US}
+        received = self._received_us.items()
+        self._received_us = {each: at_us for each, at_us in received if now_us - at_us < RECENT_US}
 
     def clear(self) -> None:
         self._unanswered.clear()

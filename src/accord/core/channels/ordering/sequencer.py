@@ -144,8 +144,8 @@ class Sequencer:
         """Remove and return the held requests; none before it is ready."""
         if not self.is_ready:
             return []
-        wishes, self._requests = self._requests, {}
-        return list(wishes.items())
+        requests, self._requests = self._requests, {}
+        return list(requests.items())
 
     def grant(self, source: str, request: PositionRequest, now_us: int) -> PositionGrant:
         assert self.is_ready

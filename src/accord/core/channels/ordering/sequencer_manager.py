@@ -145,18 +145,18 @@ class SequencerManager:
 
         The requester is informed of a current epoch that it does not know or has to wait for.
         """
-        desk = self._queues[channel]
+        queue = self._queues[channel]
         sequencer = self.sequencers.get(channel)
-        is_current = sequencer is not None and sequencer.epoch >= max(desk.latest, latest)
-        if not is_current and desk.latest > latest and not self._has_failed(desk.latest, now_us):
-            self._send(origin, channel, CurrentEpoch(desk.latest), now_us)
+        is_current = sequencer is not None and sequencer.epoch >= max(queue.latest, latest)
+        if not is_current and queue.latest > latest and not self._has_failed(queue.latest, now_us):
+            self._send(origin, channel, CurrentEpoch(queue.latest), now_us)
             return None
         if not is_current:
             if self._is_starting(now_us):
                 return None
             if latest[1]:
                 self.detector.adopt_suspicion(latest[1], now_us)
-            sequencer = self._take_over(channel, max(desk.latest, latest), now_us)
+            sequencer = self._take_over(channel, max(queue.latest, latest), now_us)
         assert sequencer is not None
         sequencer.used_us = now_us
         if sequencer.is_ready:
@@ -190,8 +190,8 @@ class SequencerManager:
 
     def _grant_held(self, channel: str, sequencer: Sequencer, now_us: int) -> None:
         """Grant the requests that arrived before the sequencer was ready."""
-        for origin, wish in sequencer.take_requests():
-            self._send(origin, channel, sequencer.grant(origin, wish, now_us), now_us)
+        for origin, request in sequencer.take_requests():
+            self._send(origin, channel, sequencer.grant(origin, request, now_us), now_us)
 
     def _add_reachable(self) -> None:
         """Add reachable nodes that sequencers here have excluded or never known."""

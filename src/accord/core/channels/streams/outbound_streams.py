@@ -42,9 +42,9 @@ class OutboundStreams(dict[str, StreamSender]):
 
     def expire_idle(self, now_us: int) -> None:
         idle = [each for each in self.values() if each.is_idle(now_us)]
-        telling = [each for each in idle if each.has_unacked()]
-        telling.sort(key=lambda each: each.used_us)
-        for sender in [each for each in idle if not each.has_unacked()] + telling[:-_MAX_UNACKED]:
+        unacked = [each for each in idle if each.has_unacked()]
+        unacked.sort(key=lambda each: each.used_us)
+        for sender in [each for each in idle if not each.has_unacked()] + unacked[:-_MAX_UNACKED]:
             del self[sender.stream.channel]
 
     def check_invariants(self) -> None:

@@ -222,15 +222,15 @@ class SourceStream:
 
     def merge_acks(self, acked_through: dict[str, int], nodes: Iterable[str]) -> bool:
         """Merge acknowledgements of `nodes`, those beyond a neighbour; False if nothing is new."""
-        is_news = False
+        has_changed = False
         for node in nodes:
             number = min(
                 acked_through.get(node, -1), self.last_sent
             )  # an ack beyond the top is capped
             if number > self.reports.get(node, -1):
                 self.reports[node] = number
-                is_news = True
-        return is_news
+                has_changed = True
+        return has_changed
 
     def next_due_us(self) -> int:
         due_us = min(self.ack_us, self.nack_us, self.retry_us)

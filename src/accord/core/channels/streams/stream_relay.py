@@ -133,15 +133,15 @@ class StreamRelay:
         if message.echo_us:
             self.response_times.on_reply(neighbour, message.echo_us, now_us)
         beyond = self.trees.beyond(stream.digest, neighbour)
-        is_news = stream.merge_acks(message.acked_through, beyond)
+        has_changed = stream.merge_acks(message.acked_through, beyond)
         if message.window_base > stream.bases.get(neighbour, 0):
             stream.bases[neighbour] = message.window_base
         if self._is_complete(stream, neighbour, stream.last_sent):
             stream.heartbeats.pop(neighbour, None)
-        elif is_news:
+        elif has_changed:
             pause_us = self._heartbeat_us(neighbour, now_us)
             stream.heartbeats[neighbour] = HeartbeatBackoff(now_us + pause_us, pause_us)
-        if is_news and stream.parent:
+        if has_changed and stream.parent:
             stream.ack_us = min(stream.ack_us, now_us + _MERGE_US)
 
     def run_due(self, stream: SourceStream, now_us: int) -> None:

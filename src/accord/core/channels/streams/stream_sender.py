@@ -242,8 +242,8 @@ class ResponseTimes:
 
     def retransmit_us(self, neighbour: str, now_us: int) -> int:
         """Time to wait before a retransmission."""
-        told_us = self._reported.get(neighbour, _NOTHING).now(now_us)
-        return max(self.estimate_us(neighbour, now_us), told_us) * 3 // 2
+        reported_us = self._reported.get(neighbour, _NOTHING).now(now_us)
+        return max(self.estimate_us(neighbour, now_us), reported_us) * 3 // 2
 
     def prune(self, nodes: Container[str]) -> None:
         """Drop neighbours that are not in `nodes`."""

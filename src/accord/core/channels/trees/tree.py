@@ -165,14 +165,14 @@ def build_tree(graph: Graph, root: str, members: Iterable[str]) -> Tree:
     places = {root: 0}
     parents: list[int] = []
     for member in sorted(members):
-        way = []
+        path = []
         node = member
         while node not in places and node in before:
-            way.append(node)
+            path.append(node)
             node = before[node]
         if node not in places:
             continue  # unreachable
-        for each in reversed(way):
+        for each in reversed(path):
             parents.append(places[before[each]])
             places[each] = len(nodes)
             nodes.append(each)
