@@ -29,7 +29,7 @@ from accord.sim.delays import Constant
 from accord.sim.links import LinkModel
 from accord.sim.run import Options as RunOptions
 from accord.sim.run import Simulation
-from accord.sim.topologies import grid
+from accord.sim.topology import grid
 from accord.sim.workloads import Publisher, Range, Subscriber, Workload
 from benchmarks.admission_plots import draw
 from benchmarks.options import Options, progress

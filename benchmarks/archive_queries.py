@@ -29,13 +29,13 @@ from accord.journal.events import KeptEvent
 from accord.journal.reader import Reader
 from accord.journal.segment_log import SegmentLog
 from accord.pipeline.archive_lookup import ArchiveLookup
-from accord.pipeline.compaction import choose, compact
+from accord.pipeline.housekeeping import choose, compact
 from accord.pipeline.manifest import Manifest
 from accord.pipeline.query_checks import check
 from accord.pipeline.query_engine import QueryEngine
 from accord.pipeline.scan_plan import RemainingQuery, ScanRange
 from accord.pipeline.session import open_session
-from accord.pipeline.slice_writer import SliceJob, write_slice
+from accord.pipeline.slices import SliceJob, write_slice
 from accord.pipeline.tables import EVENTS, LAST_MS, FileEntry, arrow_events
 from accord.pipeline.tail import Tail
 from benchmarks.measure import WrongAnswerError

@@ -17,8 +17,7 @@ import msgspec
 
 from accord.core.mqtt.properties import Properties, encode_properties
 from accord.journal.events import KeptEvent
-from accord.journal.status import AppendRefused
-from accord.journal.writer import Journal
+from accord.journal.writer import AppendRefused, Journal
 
 _CHANNELS = ("uav/imagery", "uav/track", "ground/report", "weather/wind")
 _TURN_S = 0.01

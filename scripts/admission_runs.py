@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.sim.admission_runs import run
 from tests.sim.many_runs import Counts, many_runs
 
-from accord.sim.run_outcome import Outcome
+from accord.sim.run import Outcome
 
 
 def _run(seed: int, *, is_checking: bool) -> tuple[Outcome, Counts]:

@@ -20,8 +20,7 @@ from tests.sim.many_runs import Counts, many_runs
 from accord.core.channels.channels import SHIPPED
 from accord.core.channels.template import Template
 from accord.sim.best_effort import LossChecker, LossStatistics
-from accord.sim.run import Simulation
-from accord.sim.run_outcome import Outcome
+from accord.sim.run import Outcome, Simulation
 from accord.sim.template_checks import template_run
 from accord.sim.template_scenarios import PATIENT, WAITING, TemplateScenario
 

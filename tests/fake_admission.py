@@ -5,7 +5,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.errors import AdmissionError
 from accord.core.admission.filter_index.filters import Filter
 from accord.core.admission.resources import CPU, MEMORY, ReservationTable, client, link
 from accord.core.admission.status import (
@@ -18,6 +17,7 @@ from accord.core.admission.status import (
     filter_statuses,
     pool_statuses,
 )
+from accord.core.model.errors import AdmissionError
 from accord.core.predicates.predicate import parse
 
 ADVERTISED = (

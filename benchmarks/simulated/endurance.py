@@ -22,10 +22,8 @@ from accord.sim.faults import RandomFaults
 from accord.sim.links import LinkModel, with_delays
 from accord.sim.machine import ChannelSpec, Publication
 from accord.sim.node import OverlayNode, overlay_nodes
-from accord.sim.run import Options, Simulation
-from accord.sim.run_outcome import Outcome
-from accord.sim.topologies import waxman
-from accord.sim.topology import Span, Topology
+from accord.sim.run import Options, Outcome, Simulation
+from accord.sim.topology import Span, Topology, waxman
 from accord.sim.workloads import Publisher, Range, Subscriber, Workload
 
 S: Final = 1_000_000

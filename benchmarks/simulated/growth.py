@@ -16,8 +16,7 @@ from accord.sim.faults import LinkDown
 from accord.sim.links import LinkModel
 from accord.sim.node import overlay_nodes
 from accord.sim.run import Options, Simulation
-from accord.sim.topologies import waxman
-from accord.sim.topology import Topology
+from accord.sim.topology import Topology, waxman
 from accord.sim.workloads import Subscriber, Workload
 from benchmarks.measure import no_collection, resident_bytes
 from benchmarks.simulated.endurance import overlays_of

@@ -6,8 +6,7 @@ class Mine(Template):
     def on_published(self, event, destinations, definition, now_us): ...
 """
 
-from accord.core.channels.members import Members
-from accord.core.channels.rendezvous import Rendezvous
+from accord.core.channels.members import Members, Rendezvous
 from accord.core.channels.template import (
     BEST_EFFORT,
     COMPLETE,

@@ -24,7 +24,7 @@ from accord.core.broker.client_notifications import reply_to_request as reply_to
 from accord.core.broker.connection import Connection
 from accord.core.broker.feedback import FeedbackHandler
 from accord.core.broker.quality_requests import handle_request as answer_quality
-from accord.core.feedback.receipts import SECRET_BYTES
+from accord.core.model.receipts import SECRET_BYTES
 from accord.core.monitoring.statistics import Statistics
 from accord.core.mqtt.properties import Properties
 from accord.core.quality.negotiation import Negotiation

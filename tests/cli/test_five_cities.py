@@ -11,8 +11,14 @@ from typer.testing import CliRunner
 
 import accord.cli.five_cities
 from accord.apps.five_cities.cities import DENVER, LOS_ANGELES, SEATTLE, TIGHT, WASHINGTON
-from accord.apps.five_cities.meters import ChannelLatencies, PhaseMeasurement
-from accord.apps.five_cities.phases import ChannelPhase, CityFlow, CityPhase, phase_plans
+from accord.apps.five_cities.phases import (
+    ChannelLatencies,
+    ChannelPhase,
+    CityFlow,
+    CityPhase,
+    PhaseMeasurement,
+    phase_plans,
+)
 from accord.cli.demo import app
 from accord.cli.demo_process import DemoError, NodeProcess
 from accord.cli.five_cities import draw_act, draw_phase, draw_summary, draw_total

@@ -21,7 +21,7 @@ from accord.cli.status_client import ClientRates, StatusClient, to_fields
 from accord.cli.status_screen import MAX_CLIENTS, draw_status
 from accord.core.monitoring.counters import Counters
 from accord.core.monitoring.statistics import JournalStatus, PipelineStatus, Statistics
-from accord.http.view import NodeSummary
+from accord.http.schemas import NodeSummary
 from accord.runtime.users import hash_password
 from tests.brokers import HOST, start_accord
 from tests.cli.conftest import Accord, RunningNode, wait_for

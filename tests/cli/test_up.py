@@ -26,8 +26,7 @@ from accord.config.settings import (
 )
 from accord.runtime.addresses import SocketAddress
 from accord.runtime.node import ListenerSettings
-from accord.runtime.pipeline import Pipeline
-from accord.runtime.pipeline_options import PipelineOptions
+from accord.runtime.pipeline import Pipeline, PipelineOptions
 from accord.runtime.users import User
 from tests.brokers import HOST, start_accord
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.client.backoff import Backoff
+from accord.client.driver import Backoff
 
 
 def test_waits_double_up_to_the_limit_and_start_again_after_success() -> None:

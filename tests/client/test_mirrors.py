@@ -10,8 +10,8 @@ import pytest
 
 import accord
 from accord.client.address import Address
-from accord.client.mirrors import MirrorDedup, first_of
 from accord.client.session import Session
+from accord.client.subscription import MirrorDedup, first_of
 from accord.client.transport import Stream, transport_with
 from accord.core.mqtt.packets import Publish
 from accord.core.mqtt.properties import EVENT, NODE, Properties

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from accord.config import parse
-from accord.config.admission import admission_options
 from accord.config.errors import ConfigError
+from accord.config.net import admission_options
 from accord.core.admission.demand import Basis
 from accord.core.admission.options import GuaranteeKind, Mode
 from accord.runtime.admission import NodeAdmissionOptions

@@ -13,7 +13,7 @@ from tests.fake_node import FakeNode
 from accord.core.router.limits import BUILD
 from accord.core.router.rights import Rights
 from accord.http.app import create_app
-from accord.http.view import ClientPage, NodeSummary
+from accord.http.schemas import ClientPage, NodeSummary
 from accord.runtime.users import BusyError, User, Users
 
 QUICK = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)

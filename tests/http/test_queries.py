@@ -26,7 +26,7 @@ from accord.journal.options import JournalOptions
 from accord.journal.reader import Reader
 from accord.journal.retention import Retention
 from accord.journal.writer import Journal
-from accord.runtime.pipeline_options import Kind, PipelineError
+from accord.runtime.pipeline import Kind, PipelineError
 from accord.runtime.policy_admin import PolicyAdmin
 from accord.runtime.policy_store import PolicyStore
 from accord.runtime.users import User, Users

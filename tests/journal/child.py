@@ -12,8 +12,7 @@ import sys
 import threading
 
 from accord.journal.options import JournalOptions
-from accord.journal.status import AppendRefused
-from accord.journal.writer import Journal
+from accord.journal.writer import AppendRefused, Journal
 
 
 def main() -> None:

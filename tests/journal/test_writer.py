@@ -14,8 +14,7 @@ from accord.journal.faults import FaultDisk, FaultFile
 from accord.journal.options import JournalOptions
 from accord.journal.retention import Retention
 from accord.journal.segment_log import SegmentLog
-from accord.journal.status import AppendRefused
-from accord.journal.writer import Journal
+from accord.journal.writer import AppendRefused, Journal
 from tests.journal.helpers import numbered, records_in
 
 BY_HAND = JournalOptions(is_threaded=False)

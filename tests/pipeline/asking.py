@@ -21,7 +21,7 @@ from accord.journal.segment_log import SegmentLog
 from accord.pipeline.archive_lookup import ArchiveLookup
 from accord.pipeline.manifest import Manifest
 from accord.pipeline.query_engine import QueryEngine
-from accord.pipeline.slice_writer import SliceJob, write_slice
+from accord.pipeline.slices import SliceJob, write_slice
 from accord.pipeline.tail import Tail
 
 NODE = "n1"

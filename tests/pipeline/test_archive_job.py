@@ -13,12 +13,10 @@ from tests.pipeline.journals import ledger_record, records, retire, write_journa
 from accord.core.queries.messages import StartPipeline
 from accord.journal.disk import OsDisk
 from accord.journal.retention import needed_from
-from accord.pipeline.archive_batch import Archiver, BatchDone
-from accord.pipeline.archive_job import ArchiveJob
+from accord.pipeline.archive_job import ArchiveJob, Archiver, BatchDone
 from accord.pipeline.driver_lock import DriverLock
 from accord.pipeline.manifest import Manifest
-from accord.pipeline.slice_writer import SliceJob, write_slice
-from accord.pipeline.slices import SCHEMA, encode_entries
+from accord.pipeline.slices import SCHEMA, SliceJob, encode_entries, write_slice
 from accord.pipeline.tables import events, ledger
 
 PATIENCE_S = 90

@@ -12,9 +12,9 @@ from accord.core.queries.messages import EventQuery, PageQuery
 from accord.pipeline.archive_lookup import ArchiveLookup, conditions
 from accord.pipeline.query_checks import CheckedQuery, check
 from accord.pipeline.scan_plan import RemainingQuery, ScanRange
+from accord.pipeline.service import warm_up
 from accord.pipeline.tables import EVENTS
 from accord.pipeline.tail import StaleError
-from accord.pipeline.warm_up import warm_up
 
 
 @pytest.fixture

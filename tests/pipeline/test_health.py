@@ -6,9 +6,9 @@ from tests.pipeline.asking import NODE, World, made
 from tests.pipeline.journals import START_MS
 
 from accord.core.queries.messages import Health
-from accord.pipeline.archive_batch import BatchDone
-from accord.pipeline.health import Counts, HealthProbe
+from accord.pipeline.archive_job import BatchDone
 from accord.pipeline.manifest import Manifest
+from accord.pipeline.service import Counts, HealthProbe
 
 
 def test_how_far_the_archive_is(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from tests.pipeline.journals import ledger_record, records, retire, write_journa
 
 from accord.pipeline.journal_readers import JournalMismatchError, check_same_journal, open_journal
 from accord.pipeline.manifest import Manifest, Snapshot
-from accord.pipeline.slice_writer import SliceJob, write_slice
+from accord.pipeline.slices import SliceJob, write_slice
 
 
 def archived(folder: Path, end: int) -> Snapshot:

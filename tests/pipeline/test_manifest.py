@@ -10,8 +10,14 @@ import pytest
 
 from accord.pipeline import durable_files
 from accord.pipeline import manifest as module
-from accord.pipeline.manifest import Already, Manifest, ManifestError, Snapshot
-from accord.pipeline.manifest_entries import ManifestEntry, encode_entry
+from accord.pipeline.manifest import (
+    Already,
+    Manifest,
+    ManifestEntry,
+    ManifestError,
+    Snapshot,
+    encode_entry,
+)
 from accord.pipeline.tables import LOST, FileEntry
 
 FOLDER = "events/day=2026-11-16/group=uav"

@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
 from tests.pipeline.journals import START_MS, kept
 
 from accord.journal.record import MAX_OFFSET
-from accord.pipeline.row_filters import RowFilters
 from accord.pipeline.source_options import ReadOptions
+from accord.pipeline.spark_source import RowFilters
 
 ALL = ReadOptions(journals={})
 START = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=START_MS)

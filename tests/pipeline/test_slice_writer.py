@@ -21,8 +21,8 @@ from accord.journal.errors import JournalError
 from accord.journal.events import KeptEvent
 from accord.journal.segment_log import SegmentLog
 from accord.journal.segments import SEGMENT
-from accord.pipeline import slice_writer
-from accord.pipeline.slice_writer import SliceJob, write_slice
+from accord.pipeline import slices
+from accord.pipeline.slices import SliceJob, write_slice
 from accord.pipeline.tables import FileEntry, TablesError, read_payload
 
 DAY_MS = 86_400_000
@@ -182,8 +182,8 @@ def test_a_column_with_an_event_columns_name_is_refused(tmp_path: Path) -> None:
 
 def test_memory_stays_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What has been read is written before the slice is at its end."""
-    monkeypatch.setattr(slice_writer, "_CHUNK_RECORDS", 10)
-    monkeypatch.setattr(slice_writer, "_HELD_BYTES", 5_000)
+    monkeypatch.setattr(slices, "_CHUNK_RECORDS", 10)
+    monkeypatch.setattr(slices, "_HELD_BYTES", 5_000)
     write_journal(tmp_path / "journal", [records(n, n + 5, size=100) for n in range(0, 100, 5)])
     files = write_slice(job(tmp_path, 0, 100))
     assert len(files) > 2

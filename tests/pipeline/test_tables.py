@@ -17,9 +17,9 @@ from accord.journal.events import KeptEvent
 from accord.pipeline import tables
 from accord.pipeline.attributes import TYPES, schema
 from accord.pipeline.columns import to_column
-from accord.pipeline.compaction import compact
+from accord.pipeline.housekeeping import compact
 from accord.pipeline.manifest import Manifest
-from accord.pipeline.slice_writer import SliceJob, write_slice
+from accord.pipeline.slices import SliceJob, write_slice
 from accord.pipeline.tables import FileEntry, TablesError
 from accord.predicates import parse
 

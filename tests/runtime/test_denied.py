@@ -25,7 +25,7 @@ from accord.runtime.addresses import SocketAddress
 from accord.runtime.durability import EVENTS
 from accord.runtime.node import ListenerSettings, Node, Settings
 from accord.runtime.overlay_service import NetOptions
-from accord.runtime.pipeline_options import PipelineOptions
+from accord.runtime.pipeline import PipelineOptions
 from accord.runtime.users import User, Users, hash_password
 
 ALONE = NetOptions()

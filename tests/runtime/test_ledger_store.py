@@ -8,8 +8,7 @@ import pytest
 from accord.core.monitoring.ledger import DELIVERED, SHED, Ledger
 from accord.journal.ledger_records import LedgerQuery, LedgerResult
 from accord.journal.options import JournalOptions
-from accord.journal.status import AppendRefused
-from accord.journal.writer import Journal
+from accord.journal.writer import AppendRefused, Journal
 from accord.runtime.ledger_store import LedgerStore
 
 FIRST = 1_763_000_000_000_000_000

@@ -36,9 +36,8 @@ from accord.core.router.limits import Limits
 from accord.core.router.rights import EVERYTHING, Rights
 from accord.journal.errors import JournalError
 from accord.runtime.addresses import ListenError, SocketAddress
-from accord.runtime.node import ListenerSettings, Node, Settings
-from accord.runtime.pipeline_options import PipelineOptions
-from accord.runtime.predicate_feed import registered_predicates
+from accord.runtime.node import ListenerSettings, Node, Settings, registered_predicates
+from accord.runtime.pipeline import PipelineOptions
 from accord.runtime.tls import TlsFiles, server_context
 from accord.runtime.users import User, Users, hash_password
 

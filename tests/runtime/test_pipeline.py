@@ -18,10 +18,13 @@ from tests import fake_pipeline
 
 from accord.core.monitoring.statistics import PipelineStatus
 from accord.core.queries.messages import EventQuery, Measure, MeasuredValues, WatchedPredicate
-from accord.runtime import pipeline_options, pipeline_process
+from accord.runtime import pipeline as pipeline_module
+from accord.runtime import pipeline_process
 from accord.runtime.logs import FIELDS
-from accord.runtime.pipeline import MAX_PENDING, WORK, Pipeline
-from accord.runtime.pipeline_options import (
+from accord.runtime.pipeline import (
+    MAX_PENDING,
+    WORK,
+    Pipeline,
     PipelineError,
     PipelineOptions,
     PipelineTimeouts,
@@ -516,9 +519,9 @@ def test_its_output_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_why_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--no-pipeline" in why_off(None, tmp_path)
     assert "node.data" in why_off(PipelineOptions(), None)
-    monkeypatch.setattr(pipeline_options, "find_spec", lambda _: None)
+    monkeypatch.setattr(pipeline_module, "find_spec", lambda _: None)
     assert "pip install 'accord[pipeline]'" in why_off(PipelineOptions(), tmp_path)
-    monkeypatch.setattr(pipeline_options, "find_spec", lambda _: object())
+    monkeypatch.setattr(pipeline_module, "find_spec", lambda _: object())
     assert why_off(PipelineOptions(), tmp_path) == ""
 
 

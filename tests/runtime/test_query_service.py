@@ -21,7 +21,7 @@ from accord.core.queries.messages import EventQuery, encode_token
 from accord.core.router.rights import EVERYTHING, Rights
 from accord.runtime.addresses import SocketAddress
 from accord.runtime.node import ListenerSettings, Node, Settings
-from accord.runtime.pipeline_options import PipelineOptions
+from accord.runtime.pipeline import PipelineOptions
 from accord.runtime.users import Users
 
 FORGED = encode_token(EventQuery(channel="a", from_offset=10**15, before_offset=2**62), "x")

@@ -11,7 +11,7 @@ from tests.runtime.test_overlay_service import in_two_nodes, net_of, node, until
 
 import accord
 from accord.core.broker.feedback import FORGED
-from accord.core.feedback.receipts import SECRET_BYTES, ReceiptSigner
+from accord.core.model.receipts import SECRET_BYTES, ReceiptSigner
 from accord.runtime.node import Node
 from accord.runtime.receipt_secret import FILE, load_receipt_secret
 

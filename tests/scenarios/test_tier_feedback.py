@@ -17,7 +17,7 @@ from accord.client.feedback import Answers
 from accord.client.messages import ReceivedEvent
 from accord.client.session import Session
 from accord.client.subscription import Subscription
-from accord.core.feedback.receipts import ReceiptSigner
+from accord.core.model.receipts import ReceiptSigner
 from tests.brokers import accord_only
 from tests.net_nodes import RunningNode, start_nodes, wait_until
 from tests.scenarios.test_net import until

@@ -28,8 +28,7 @@ from accord.sim.checkers import CheckedRun, Checker
 from accord.sim.delays import Constant, Lognormal
 from accord.sim.faults import RandomFaults
 from accord.sim.links import LinkModel
-from accord.sim.run import Options, Simulation
-from accord.sim.run_outcome import Outcome
+from accord.sim.run import Options, Outcome, Simulation
 from accord.sim.topology import Topology
 from accord.sim.workloads import FOREVER, Subscriber, Workload
 from tests.sim.overlay_runs import S, topology_of

@@ -7,7 +7,7 @@ import sys
 from accord.sim.faults import RandomFaults
 from accord.sim.links import LinkModel
 from accord.sim.run import Options, Simulation
-from accord.sim.topologies import waxman
+from accord.sim.topology import waxman
 from accord.sim.workloads import Choice, Publisher, Subscriber, Workload
 from tests.sim.machines import Flooder, S
 

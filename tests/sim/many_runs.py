@@ -8,7 +8,7 @@ from collections.abc import Callable
 from multiprocessing import Pool
 from typing import Final, Protocol
 
-from accord.sim.run_outcome import Outcome
+from accord.sim.run import Outcome
 
 _TOLD: Final = 100  # runs between two lines
 Counts = dict[str, int]

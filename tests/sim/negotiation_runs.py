@@ -34,10 +34,8 @@ from accord.sim.delays import Lognormal
 from accord.sim.faults import ChangeLoss, NodeDown, NodeUp, RandomFaults, Timed
 from accord.sim.links import LinkModel
 from accord.sim.machine import Machine, Start
-from accord.sim.run import Options, Simulation
-from accord.sim.run_outcome import Outcome
-from accord.sim.topologies import barabasi_albert, geometric, grid, line, ring, waxman
-from accord.sim.topology import Topology
+from accord.sim.run import Options, Outcome, Simulation
+from accord.sim.topology import Topology, barabasi_albert, geometric, grid, line, ring, waxman
 from tests.sim.negotiation_truth import Nodes, is_quiet, left_over, problems
 from tests.sim.quality_nodes import Home, Key, Publisher, QualityNode
 

@@ -17,10 +17,8 @@ from accord.sim.faults import RandomFaults
 from accord.sim.links import LinkModel
 from accord.sim.machine import ChannelSpec, Machine, Publication
 from accord.sim.node import OverlayNode, overlay_nodes
-from accord.sim.run import Options, Simulation
-from accord.sim.run_outcome import Outcome
-from accord.sim.topologies import barabasi_albert, geometric, grid, line, ring, waxman
-from accord.sim.topology import Topology
+from accord.sim.run import Options, Outcome, Simulation
+from accord.sim.topology import Topology, barabasi_albert, geometric, grid, line, ring, waxman
 from accord.sim.workloads import FOREVER, Publisher, Range, Subscriber, Workload
 
 S: Final = 1_000_000

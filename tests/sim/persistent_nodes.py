@@ -8,10 +8,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.core.channels.history.child_event_dedup import ChildEventId
 from accord.core.channels.history.history_client import HistoryClient
 from accord.core.channels.history.history_protocol import HistoryProtocol
-from accord.core.channels.history.history_replay import HistoryReplay
+from accord.core.channels.history.history_replay import ChildEventId, HistoryReplay
 from accord.core.channels.history.messages import (
     SERVICE,
     HistoryEvent,

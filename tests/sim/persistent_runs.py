@@ -23,10 +23,8 @@ from accord.sim.delays import Lognormal
 from accord.sim.faults import RandomFaults
 from accord.sim.links import LinkModel
 from accord.sim.machine import Start
-from accord.sim.run import Options, Simulation
-from accord.sim.run_outcome import Outcome
-from accord.sim.topologies import geometric, line, ring
-from accord.sim.topology import Topology
+from accord.sim.run import Options, Outcome, Simulation
+from accord.sim.topology import Topology, geometric, line, ring
 from accord.sim.workloads import Publisher, Subscriber, Workload
 from tests.sim.persistent_nodes import Client, Ground, Host, PersistentNode
 

@@ -19,8 +19,7 @@ from accord.core.overlay.options import OverlayOptions
 from accord.core.tiers.messages import TierOptions
 from accord.sim.checkers import CheckedRun
 from accord.sim.faults import NodeDown, NodeUp, RandomFaults, Timed
-from accord.sim.run import Options, Simulation
-from accord.sim.run_outcome import Outcome
+from accord.sim.run import Options, Outcome, Simulation
 from accord.sim.topology import Span, Topology
 from accord.sim.workloads import Publisher, Workload
 from tests.sim import tier_runs

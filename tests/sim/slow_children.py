@@ -27,8 +27,7 @@ from accord.sim.guarantee_checkers import (
 )
 from accord.sim.links import LinkModel
 from accord.sim.machine import Make, Publication, Start
-from accord.sim.run import Options, Simulation
-from accord.sim.run_outcome import Outcome
+from accord.sim.run import Options, Outcome, Simulation
 from accord.sim.topology import Span, Topology
 from accord.sim.workloads import Publisher, Subscriber, Workload
 from tests.sim.tier_nodes import BackboneNode, SecondaryNode, is_child

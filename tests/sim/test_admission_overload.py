@@ -17,7 +17,7 @@ from accord.sim.checkers import LostChecker
 from accord.sim.delays import Constant
 from accord.sim.links import LinkModel
 from accord.sim.run import Options, Simulation
-from accord.sim.topologies import line
+from accord.sim.topology import line
 from accord.sim.workloads import Publisher, Subscriber, Workload
 
 S = 1_000_000

@@ -12,8 +12,7 @@ from accord.sim.best_effort import LossChecker, LossStatistics, PathChecker
 from accord.sim.links import LinkModel
 from accord.sim.machine import Machine, Publication
 from accord.sim.run import Simulation
-from accord.sim.topologies import line, ring
-from accord.sim.topology import Topology
+from accord.sim.topology import Topology, line, ring
 from tests.sim.machines import Silent
 
 LINE = Tree(("n0", "n1", "n2", "n3"), (0, 1, 2))

@@ -18,7 +18,7 @@ from accord.sim.faults import (
     problem_with,
 )
 from accord.sim.run import Simulation
-from accord.sim.topologies import line, ring, waxman
+from accord.sim.topology import line, ring, waxman
 from accord.sim.trace import SimulationError
 from tests.sim.machines import S, Silent
 

@@ -8,7 +8,7 @@ from accord.sim.links import LinkModel
 from accord.sim.machine import ChannelSpec
 from accord.sim.node import overlay_nodes
 from accord.sim.run import Options, Simulation
-from accord.sim.topologies import line
+from accord.sim.topology import line
 from accord.sim.workloads import Publisher, Subscriber, Workload
 
 S = 1_000_000

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.sim.gml import parse_gml
 from accord.sim.graph import assemble
-from accord.sim.graph_files import parse_json, read_topology
-from accord.sim.graphml import parse_graphml
+from accord.sim.graph_files import parse_gml, parse_graphml, parse_json, read_topology
 from accord.sim.topology import Span, Topology
 from accord.sim.trace import GraphError
 

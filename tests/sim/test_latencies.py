@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from accord.sim.latencies import from_matrices, read_matrix, read_series
-from accord.sim.topologies import MIN_US
+from accord.sim.topology import MIN_US
 from accord.sim.trace import GraphError
 
 DATA = Path(__file__).parent / "data"

@@ -9,7 +9,7 @@ import pytest
 from accord.sim.delays import Constant, Uniform
 from accord.sim.links import LinkModel
 from accord.sim.run import Simulation
-from accord.sim.topologies import line
+from accord.sim.topology import line
 from accord.sim.trace import SimulationError
 from tests.sim.machines import S, Silent
 

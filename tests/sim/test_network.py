@@ -9,7 +9,7 @@ from accord.sim.faults import Heal, LinkDown, LinkUp, NodeDown, NodeUp, Partitio
 from accord.sim.links import LinkModel
 from accord.sim.network import Network
 from accord.sim.run import Simulation
-from accord.sim.topologies import line, ring
+from accord.sim.topology import line, ring
 from accord.sim.trace import SimulationError
 from tests.sim.machines import S, Silent
 from tests.sim.test_links import MS, Pair

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from accord.sim.results import TABLES, merged, rows, write
-from accord.sim.run import Options, Simulation
-from accord.sim.run_outcome import Outcome
-from accord.sim.topologies import ring
+from accord.sim.run import Options, Outcome, Simulation
+from accord.sim.topology import ring
 from accord.sim.trace import SimulationError
 from accord.sim.workloads import Publisher, Subscriber, Workload
 from tests.sim.machines import Flooder, S

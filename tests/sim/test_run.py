@@ -21,9 +21,8 @@ from accord.sim.delays import Constant
 from accord.sim.faults import LinkDown, LinkUp, NodeDown, NodeUp, RandomFaults, Timed
 from accord.sim.links import LinkModel
 from accord.sim.machine import Delivery, Make, Publication, Start
-from accord.sim.run import Options, Simulation
-from accord.sim.run_outcome import Outcome, RunFailedError
-from accord.sim.topologies import grid, line, ring, waxman
+from accord.sim.run import Options, Outcome, RunFailedError, Simulation
+from accord.sim.topology import grid, line, ring, waxman
 from accord.sim.trace import SimulationError
 from accord.sim.workloads import Choice, Publisher, Subscriber, Workload
 from tests.sim.machines import Flooder, Pinger, S, Silent

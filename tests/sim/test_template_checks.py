@@ -21,7 +21,7 @@ from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.signalling import TransitEvent
 from accord.sim import RunFailedError, check_template
 from accord.sim.faults import NodeDown, NodeUp, Timed
-from accord.sim.run_outcome import Outcome
+from accord.sim.run import Outcome
 from accord.sim.template_checks import END_US, LEAVE_US, template_run
 from accord.sim.template_scenarios import WAITING, S, TemplateScenario
 

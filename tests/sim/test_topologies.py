@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.sim.topologies import (
+from accord.sim.topology import (
     MIN_US,
+    Span,
+    Topology,
     barabasi_albert,
     complete,
     geometric,
@@ -20,7 +22,6 @@ from accord.sim.topologies import (
     star,
     waxman,
 )
-from accord.sim.topology import Span, Topology
 from accord.sim.trace import SimulationError
 
 

@@ -20,8 +20,7 @@ from accord.core.overlay.options import OverlayOptions
 from accord.core.predicates.predicate import parse
 from accord.sim.admission_node import AdmissionSimNode, NodeCapacity
 from accord.sim.checkers import CheckedRun
-from accord.sim.run import Options, Simulation
-from accord.sim.run_outcome import Outcome
+from accord.sim.run import Options, Outcome, Simulation
 from accord.sim.topology import Span, Topology
 from tests.sim.admission_runs import (
     END,

@@ -7,7 +7,7 @@ to the other. `scripts/tier_quality_runs.py` makes many.
 from __future__ import annotations
 
 from accord.sim.machine import Machine, Start
-from accord.sim.run_outcome import Outcome
+from accord.sim.run import Outcome
 from accord.sim.topology import Span, Topology
 from tests.sim.negotiation_runs import QualityRun, topology_of
 from tests.sim.tier_nodes import CHILD, is_child

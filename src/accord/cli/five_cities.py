@@ -13,8 +13,8 @@ from rich.status import Status
 from rich.text import Text
 
 from accord.apps.five_cities.cities import CITIES, path_text
-from accord.apps.five_cities.meters import ChannelLatencies
 from accord.apps.five_cities.phases import (
+    ChannelLatencies,
     ChannelPhase,
     CityFlow,
     CityPhase,

@@ -16,7 +16,7 @@ from accord.cli.connection import DEFAULT_HTTP_URL, Authority, HttpUrl, User
 
 if TYPE_CHECKING:
     from accord.cli.status_client import ClientRates, StatusClient
-    from accord.http.view import NodeSummary
+    from accord.http.schemas import NodeSummary
 
 _WAIT_S: Final = 0.2  # between two polls
 

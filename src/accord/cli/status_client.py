@@ -9,7 +9,7 @@ import msgspec
 
 from accord.cli.http_client import NodeHttpClient
 from accord.core.monitoring.statistics import Statistics
-from accord.http.view import NodeSummary
+from accord.http.schemas import NodeSummary
 
 PATH: Final = "/api/v1/status"
 

@@ -20,7 +20,7 @@ from accord.core.monitoring.statistics import (
     Shed,
     Statistics,
 )
-from accord.http.view import NodeSummary
+from accord.http.schemas import NodeSummary
 
 MAX_CLIENTS: Final = 10
 

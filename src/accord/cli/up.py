@@ -16,7 +16,7 @@ from accord.cli.connection import DEFAULT_URL
 if TYPE_CHECKING:
     from accord.config import Config
     from accord.runtime.node import ListenerSettings, Node, Settings
-    from accord.runtime.pipeline_options import PipelineOptions
+    from accord.runtime.pipeline import PipelineOptions
     from accord.runtime.quality import QualityOptions
     from accord.runtime.users import Users
 
@@ -139,8 +139,10 @@ async def _run(config: Config, *, has_demo: bool) -> None:
 
 
 def node_settings(config: Config, *, has_demo: bool = False) -> Settings:
-    from accord.config.admission import admission_options  # noqa: PLC0415
-    from accord.config.net import net_options  # noqa: PLC0415
+    from accord.config.net import (  # noqa: PLC0415
+        admission_options,
+        net_options,
+    )
     from accord.runtime.node import Settings  # noqa: PLC0415
 
     keeps_demo = has_demo and _keeps_demo(config)
@@ -179,7 +181,7 @@ def _keeps_demo(config: Config) -> bool:
 
 
 def _pipeline(config: Config, *, keeps_demo: bool) -> PipelineOptions | None:
-    from accord.runtime.pipeline_options import PipelineOptions  # noqa: PLC0415
+    from accord.runtime.pipeline import PipelineOptions  # noqa: PLC0415
 
     settings = config.pipeline
     if not settings.enabled:

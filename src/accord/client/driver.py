@@ -1,4 +1,7 @@
-"""Runs a `ClientMachine` on asyncio: opens streams, moves bytes, keeps timers, reconnects."""
+"""Runs a `ClientMachine` on asyncio: opens streams, moves bytes, keeps timers, reconnects.
+
+Exponential backoff between connection attempts.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
-from accord.client.backoff import Backoff
 from accord.client.errors import ClientError, ConnectionFailedError, SessionClosedError
 from accord.client.machine import CHECK, ClientMachine, Phase
 from accord.client.machine_io import (
@@ -27,6 +29,34 @@ from accord.client.machine_io import (
 )
 from accord.client.transport import Stream
 from accord.core.mqtt.properties import NO_PROPERTIES
+
+
+class Backoff:
+    """Backoff that doubles from `first_ms` to `limit_ms`, with jitter.
+
+    Each wait is between half of the current value and all of it. The jitter keeps clients that lost
+    the same server from reconnecting all at once.
+    """
+
+    def __init__(
+        self, random: Callable[[], float], *, first_ms: int = 100, limit_ms: int = 30_000
+    ) -> None:
+        if not 0 < first_ms <= limit_ms:
+            raise ValueError(f"expected 0 < first_ms <= limit_ms, got {first_ms} and {limit_ms}")
+        self._random = random
+        self._first_ms = first_ms
+        self._limit_ms = limit_ms
+        self._ceiling_ms = first_ms
+
+    def next_ms(self) -> int:
+        ceiling_ms = self._ceiling_ms
+        self._ceiling_ms = min(2 * ceiling_ms, self._limit_ms)
+        return round(ceiling_ms * (1 + self._random()) / 2)
+
+    def reset(self) -> None:
+        """Start from `first_ms` again, after a success."""
+        self._ceiling_ms = self._first_ms
+
 
 WRITE_AHEAD: Final = 1024 * 1024
 FLUSH_S: Final = 1.0

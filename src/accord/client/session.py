@@ -7,6 +7,10 @@
                 print(event.channel, event.attributes)
 
 The session reconnects by itself when the connection breaks, and continues where it was.
+
+Requests to list and define channels, over `$accord/channels`.
+
+The servers of a session: the last one used first, then the others in turn.
 """
 
 from __future__ import annotations
@@ -23,32 +27,25 @@ from weakref import WeakSet
 
 import msgspec
 
+from accord.client.address import Address, parse_address
 from accord.client.advertisements import Advertisement, Advertisements
-from accord.client.backoff import Backoff
-from accord.client.channels import request_channels as ask_channels
-from accord.client.driver import Driver
+from accord.client.driver import Backoff, Driver
 from accord.client.errors import (
     ChannelRefusedError,
     ConnectionFailedError,
     RefusedError,
     SessionClosedError,
+    explain,
 )
 from accord.client.feedback import Answers
 from accord.client.machine import ClientMachine
 from accord.client.machine_io import DURABLE_S, PublishRequested, SessionOptions
-from accord.client.messages import (
-    Extras,
-    Outcome,
-    ReceivedEvent,
-    time_to_send_ms,
-    to_message,
-)
+from accord.client.messages import Extras, Outcome, ReceivedEvent, time_to_send_ms, to_message
 from accord.client.quality import Capability, Coupling, Expectation, json_text
 from accord.client.quality_session import Expected, Publisher, QualitySession
 from accord.client.query import Find, Moment, Query, check_find, moment_text
 from accord.client.replies import Replies, SingleReply
 from accord.client.resume_point import SINCE
-from accord.client.servers import Servers
 from accord.client.subscription import Subscription
 from accord.client.transport import Stream, Transport, transport_with
 from accord.core.model.errors import EventError
@@ -58,7 +55,64 @@ from accord.core.mqtt.codes import Reason
 from accord.core.mqtt.packets import Publish, TopicFilter, Will
 from accord.core.mqtt.properties import Properties
 from accord.core.overlay.channel_directory import Channel
-from accord.core.router.rights import EXPECTATIONS, FEEDBACK
+from accord.core.router.rights import CHANNELS, EXPECTATIONS, FEEDBACK
+
+RequestFn = Callable[[str, bytes], Awaitable[ReceivedEvent]]
+
+
+class ChannelsReply(msgspec.Struct, frozen=True):
+    ok: bool = False
+    channel: Channel | None = None
+    channels: tuple[Channel, ...] = ()
+    error: str = "invalid reply from the node"
+    place: str = ""
+
+
+_DECODER: Final = msgspec.json.Decoder(ChannelsReply)
+
+
+async def request_channels(session_request: RequestFn, **request: Any) -> ChannelsReply:
+    """Send a request; raises ChannelRefusedError if the server refuses it."""
+    event = await session_request(CHANNELS, msgspec.json.encode(request))
+    try:
+        answer = _DECODER.decode(event.payload)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        answer = ChannelsReply()
+    if not answer.ok:
+        raise ChannelRefusedError(answer.error, answer.place)
+    return answer
+
+
+class Servers:
+    def __init__(self, urls: Sequence[str]) -> None:
+        if not urls:
+            raise ValueError("expected the URL of a server, got none")
+        self._addresses = [parse_address(url) for url in urls]
+        self.first = self._addresses[0]
+        self.opened: Address | None = None  # the last server tried, if it was reached
+
+    async def open(self, transport: Transport, timeout_s: float) -> Stream:
+        """Connect to the first server that can be reached; it is tried first from then on."""
+        problems = []
+        self.opened, cause = None, None
+        for address in list(self._addresses):
+            try:
+                async with asyncio.timeout(timeout_s):
+                    stream = await transport(address)
+            except (OSError, ValueError) as error:  # ValueError: the host name is malformed
+                problems.append(explain(address.url, error))
+                cause = error
+            except ConnectionFailedError as error:
+                problems.append(str(error))
+            else:
+                self._prefer(self._addresses.index(address))
+                self.opened = address
+                return stream
+        raise ConnectionFailedError("; ".join(problems)) from cause
+
+    def _prefer(self, at: int) -> None:
+        self._addresses = self._addresses[at:] + self._addresses[:at]
+
 
 QUEUE: Final = 1_000
 PAGE: Final = 200
@@ -269,7 +323,7 @@ class Session:
 
     async def channels(self) -> tuple[Channel, ...]:
         """The channels defined at any node, and whether their requirements are met."""
-        return (await ask_channels(self.request, do="list")).channels
+        return (await request_channels(self.request, do="list")).channels
 
     async def create_channel(  # noqa: PLR0913 - each is an option of its own
         self,
@@ -292,7 +346,7 @@ class Session:
         options = dict(options or {})
         if persistent is not None and options.setdefault("persistent", persistent) != persistent:
             raise ValueError(f"persistent is {persistent!r}, but another in options")
-        made = await ask_channels(
+        made = await request_channels(
             self.request,
             do="create",
             name=name,
@@ -309,7 +363,7 @@ class Session:
 
     async def delete_channel(self, name: str, /) -> None:
         """Delete a channel, whichever node defined it."""
-        await ask_channels(self.request, do="delete", name=name)
+        await request_channels(self.request, do="delete", name=name)
 
     def query(  # noqa: PLR0913
         self,

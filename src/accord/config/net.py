@@ -1,4 +1,7 @@
-"""Converts the settings about other nodes to the node's overlay options."""
+"""Converts the settings about other nodes to the node's overlay options.
+
+Converts the admission settings to the node's admission options.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,15 @@ from pathlib import Path
 from typing import Final
 
 from accord.config.errors import ConfigError, ConfigProblem
-from accord.config.settings import ChannelSettings, Config, MulticastSettings
+from accord.config.settings import AdmissionSettings, ChannelSettings, Config, MulticastSettings
+from accord.core.admission.demand import Basis
+from accord.core.admission.options import AdmissionOptions, Guarantee, Mode
+from accord.core.broker.subscription_admission import guarantee_from
+from accord.core.model.units import BANDWIDTHS_BPS, parse
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.options import OverlayOptions, TransportRule
+from accord.runtime.admission import NodeAdmissionOptions
 from accord.runtime.dialler import TransportOptions
 from accord.runtime.multicast_links import MulticastOptions
 from accord.runtime.overlay_service import NetOptions
@@ -76,3 +84,25 @@ def _key(file: str) -> bytes:
 
 def _key_file_error(problem: str) -> ConfigError:
     return ConfigError([ConfigProblem("", "net.key_file", problem)])
+
+
+def admission_options(settings: AdmissionSettings) -> NodeAdmissionOptions:
+    default = Guarantee(basis=Basis(settings.basis))
+    return NodeAdmissionOptions(
+        options=AdmissionOptions(
+            mode=Mode(settings.mode),
+            guarantee=guarantee_from(settings.guarantee, default),
+            event_bytes=settings.event_bytes,
+            queue_s=settings.queue_s,
+            cpu_threshold=settings.cpu_threshold,
+            burst_s=settings.burst_s,
+        ),
+        memory_bytes=settings.memory_bytes or None,
+        link_bps=_bps(settings.link_bandwidth),
+        links={name: _bps(text) for name, text in settings.links.items()},
+    )
+
+
+def _bps(text: str) -> int:
+    """Bits per second; 0 if the setting is empty."""
+    return parse(text, BANDWIDTHS_BPS) or 0

@@ -8,9 +8,8 @@ from fastapi import FastAPI, Query
 from fastapi.responses import Response
 from msgspec import Struct
 
-from accord.core.admission.errors import AdmissionError
 from accord.core.admission.status import AdmissionStatus, DemandStatus
-from accord.core.model.errors import AccordError
+from accord.core.model.errors import AccordError, AdmissionError
 from accord.http.responses import json_response, response_schemas
 from accord.http.schemas import ADMISSION, NEED, Problem
 

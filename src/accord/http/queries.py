@@ -34,7 +34,7 @@ from accord.http.event_schemas import (
 from accord.http.guard import Caller, caller_of
 from accord.http.responses import NOT_STORED, json_response, response_schemas
 from accord.http.schemas import JSON, Problem
-from accord.runtime.pipeline_options import Kind, PipelineError
+from accord.runtime.pipeline import Kind, PipelineError
 from accord.runtime.policy_admin import PolicyAdmin
 from accord.runtime.query_service import (
     QueryRequest,

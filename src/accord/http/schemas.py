@@ -1,11 +1,16 @@
-"""Paths and schemas of the HTTP API. Light: commands import it too."""
+"""Paths and schemas of the HTTP API. Light: commands import it too.
+
+The port through which the HTTP API sees a node.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, Protocol
 
 from msgspec import Struct
 
+from accord.core.monitoring.statistics import ClientStatus, Statistics
 from accord.core.quality.status import PropertyStatus
 from accord.runtime.policy_store import Version
 
@@ -63,3 +68,39 @@ class Defined(Struct, frozen=True, kw_only=True):
 
 ADMISSION: Final = "/api/v1/admission"
 NEED: Final = "/api/v1/admission/need"
+
+
+class NodeView(Protocol):
+    """A running node, seen from outside. Called on its event loop, so it may access anything."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    def is_ready(self) -> bool:
+        """Whether clients are served: stored state is recovered, and the node is not draining."""
+
+    def statistics(self) -> Statistics: ...
+
+    def clients(self) -> Iterable[ClientStatus]:
+        """Sessions in a stable order; consumed lazily, only as many as needed."""
+
+
+class NodeSummary(Struct, frozen=True, kw_only=True):
+    """The node at a glance."""
+
+    name: str
+    version: str
+    build: str  # with the native extension, or without where there was no C compiler
+    is_ready: bool
+    statistics: Statistics
+
+
+class ClientPage(Struct, frozen=True, kw_only=True):
+    """A page of sessions: `total` counts all of them."""
+
+    total: int
+    offset: int
+    clients: tuple[ClientStatus, ...]

@@ -32,8 +32,7 @@ from accord.journal.segments import (
     create_segment,
     file_name,
 )
-from accord.journal.status import AppendRefused, JournalSnapshot
-from accord.journal.writer import Journal, ignore, now_ms
+from accord.journal.writer import AppendRefused, Journal, JournalSnapshot, ignore, now_ms
 
 _SMALLEST: Final = 1 << 20
 

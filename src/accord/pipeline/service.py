@@ -2,6 +2,10 @@
 
 `open` takes seconds, as Spark starts; earlier queries wait. A failure in a query ends only that
 query; a failure of Spark ends this process, and the node starts another.
+
+The pipeline's health, reported to the node every second.
+
+Warm-up: a query of our own makes Java load Spark's classes before the first client's query.
 """
 
 from __future__ import annotations
@@ -9,14 +13,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from accord.core.model.errors import AccordError
 from accord.core.queries.messages import (
     Cancel,
+    EventQuery,
     FromNode,
     FromPipeline,
     Health,
@@ -30,24 +40,139 @@ from accord.core.queries.messages import (
 )
 from accord.core.queries.report import encode_report
 from accord.core.router.limits import BUILD
+from accord.journal.record import Batch
 from accord.pipeline import tables
-from accord.pipeline.archive_batch import BatchDone
-from accord.pipeline.archive_job import ArchiveJob
+from accord.pipeline.archive_job import ArchiveJob, BatchDone
 from accord.pipeline.archive_lookup import ArchiveLookup
 from accord.pipeline.attributes import TYPES, Declared
-from accord.pipeline.health import HealthProbe
 from accord.pipeline.housekeeping import Housekeeping, now_ms
-from accord.pipeline.manifest import Manifest
+from accord.pipeline.journal_readers import JournalReader, open_journal
+from accord.pipeline.manifest import Manifest, Snapshot
 from accord.pipeline.measurement_publisher import MeasurementPublisher
 from accord.pipeline.pruning import select
-from accord.pipeline.query_checks import InvalidQueryError
+from accord.pipeline.query_checks import InvalidQueryError, check
 from accord.pipeline.query_engine import QueryEngine
 from accord.pipeline.query_scheduler import QueryJob, QueryScheduler
 from accord.pipeline.report import make_report
+from accord.pipeline.scan_plan import RemainingQuery, ScanRange
 from accord.pipeline.session import is_connect, open_session
 from accord.pipeline.spark_errors import summary
+from accord.pipeline.tables import EVENTS, LOST, FileEntry, arrow_events
 from accord.pipeline.tail import Tail
-from accord.pipeline.warm_up import warm_up
+
+_FILE: Final = "warm.parquet"
+_ROUNDS: Final = 3
+_EVENT: Final = {
+    "offset": 0,
+    "number": 1,
+    "channel": "a",
+    "publisher": "",
+    "received": 0,
+    "qos": 0,
+    "attributes": [("b", {"integer": 1})],
+    "payload": b"",
+    "payload_bytes": 0,
+    "properties": b"",
+}
+
+
+def warm_up(spark: SparkSession, work: Path | str) -> None:
+    """Query an event in a file of its own, with and without a predicate."""
+    rows = pa.Table.from_pylist([_EVENT], arrow_events({}))
+    pq.write_table(rows, Path(work) / _FILE)
+    file = FileEntry(
+        table=EVENTS,
+        path=_FILE,
+        day="1970-01-01",
+        rows=1,
+        bytes=1,
+        node="",
+        first_offset=0,
+        last_offset=0,
+        channels=("a",),
+    )
+    lookup = ArchiveLookup(spark, str(work))
+    stretch = ScanRange((file,), 0, 1, True)
+    for _ in range(_ROUNDS):
+        for where in ("b > 0", ""):
+            question = check(PageQuery(id=0, ask=EventQuery(channel="a", where=where)))
+            found = lookup.find(question, RemainingQuery(0, 1, None), stretch, 10)
+            assert len(found) == 1
+
+
+_RATE_S: Final = 10.0
+
+
+class Counts:
+    """What the archive's batches have added since the start."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.ledger_rows = 0
+        self._recent: deque[tuple[float, int]] = deque()
+        self._lock = threading.Lock()
+
+    def add(self, done: BatchDone, now_s: float) -> None:
+        with self._lock:
+            self.events += done.events
+            self.ledger_rows += done.ledger_rows
+            self._recent.append((now_s, done.events + done.ledger_rows))
+
+    def rows_per_s(self, now_s: float) -> float:
+        """Over the last seconds."""
+        with self._lock:
+            while self._recent and self._recent[0][0] < now_s - _RATE_S:
+                self._recent.popleft()
+            return sum(rows for _, rows in self._recent) / _RATE_S
+
+
+class HealthProbe:
+    """Reads the state of journal and archive."""
+
+    def __init__(self, manifest: Manifest, journal: str, node: str) -> None:
+        self.counts = Counts()
+        self._manifest = manifest
+        self._reader: JournalReader = open_journal(journal)
+        self._node = node
+        self._version = -1
+        self._files = 0
+        self._bytes = 0
+
+    def sample(self, health: Health) -> Health:
+        """Return `health` with the archive's progress; an unreadable journal is reported too."""
+        try:
+            snapshot = self._manifest.snapshot()
+            archived = snapshot.archived.get(self._node, 0)
+            behind = max(0, self._reader.extent().next_offset - archived)
+            lag_ms = self._age_ms(archived) if behind else 0
+        except (AccordError, OSError) as error:
+            return msgspec.structs.replace(health, problem=health.problem or str(error))
+        self._sum_files(snapshot)
+        return msgspec.structs.replace(
+            health,
+            archived_offset=archived,
+            lag_ms=lag_ms,
+            lag_records=behind,
+            events=self.counts.events,
+            ledger_rows=self.counts.ledger_rows,
+            rows_per_s=self.counts.rows_per_s(time.monotonic()),
+            files=self._files,
+            bytes=self._bytes,
+        )
+
+    def _age_ms(self, offset: int) -> int:
+        for found in self._reader.read(offset, max_records=1):
+            if isinstance(found, Batch):
+                return max(0, time.time_ns() // 1_000_000 - found.time_ms)
+        return 0
+
+    def _sum_files(self, snapshot: Snapshot) -> None:
+        if snapshot.version != self._version:
+            files = [file for file in snapshot.files if file.table != LOST]
+            self._files = len(files)
+            self._bytes = sum(file.bytes for file in files)
+            self._version = snapshot.version
+
 
 _log: Final = logging.getLogger(__name__)
 

@@ -12,6 +12,13 @@ that any Parquet reader accepts a plain list of files.
 
 Each file knows which attributes were declared when it was written. `events` combines them into one
 table: attributes declared later are taken from the map of other attributes.
+
+Schema evolution: reads files written with other declared attributes as if with the wanted ones.
+
+A column that is not wanted, or not with this type, returns to the map of other attributes; a
+missing one is taken from it. The result equals archiving with the wanted declaration, except that a
+value taken from the map also stays there, and that a number returns as the type of the column it
+was in: 5 as 5.0.
 """
 
 from __future__ import annotations
@@ -26,7 +33,7 @@ from zlib import crc32
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -255,7 +262,7 @@ def events(
     `declared` are the attributes to have as columns; by default all that are declared in any file,
     with their latest types. A value that its column can't hold is in the map.
     """
-    from accord.pipeline.schema_evolution import conform  # noqa: PLC0415 (stands on this module)
+    from accord.pipeline.tables import conform  # noqa: PLC0415 (stands on this module)
 
     chosen = _all(archive, EVENTS) if files is None else list(files)
     wanted = newest_declared(chosen) if declared is None else dict(declared)
@@ -288,3 +295,67 @@ def _all(archive: Path | str, table: str) -> list[FileEntry]:
     from accord.pipeline.manifest import Manifest  # noqa: PLC0415 (stands on this module)
 
     return [file for file in Manifest(archive).snapshot().files if file.table == table]
+
+
+def conform(frame: DataFrame, had: Mapping[str, str], wanted: Mapping[str, str]) -> DataFrame:
+    """Convert `frame` from the declared attributes `had` to those `wanted`."""
+    columns = arrow_events(wanted).names
+    gone = {name: kind for name, kind in had.items() if wanted.get(name) != kind}
+    attributes = F.col(ATTRIBUTES)
+    if gone:
+        attributes = _restore(attributes, gone)
+    chosen = [
+        (
+            attributes.alias(name)
+            if name == ATTRIBUTES
+            else _quoted(name)
+            if name not in wanted or had.get(name) == wanted[name]
+            else _extract(attributes[name], wanted[name]).alias(name)
+        )
+        for name in columns
+    ]
+    return frame.select(*chosen)
+
+
+def _quoted(name: str) -> Column:
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _restore(attributes: Column, gone: Mapping[str, str]) -> Column:
+    """Return values of unwanted columns to the other attributes."""
+    entries = [
+        F.struct(
+            F.lit(name).alias("key"),
+            F.struct(
+                *(
+                    (_quoted(name) if field == kind else F.lit(None).cast(_sql(field))).alias(field)
+                    for field in ARROW
+                )
+            ).alias("value"),
+        )
+        for name, kind in gone.items()
+    ]
+    present = F.filter(F.array(*entries), lambda entry: ~_is_empty(entry["value"]))
+    return F.map_concat(attributes, F.map_from_entries(present))
+
+
+def _is_empty(value: Column) -> Column:
+    return reduce(lambda left, right: left & right, (value[field].isNull() for field in ARROW))
+
+
+def _extract(value: Column, kind: str) -> Column:
+    """What a column of this type would have held of `value`: see `attributes.to_row`."""
+    own = value[kind]
+    if kind == "float":
+        whole = value["integer"]
+        exact = F.when(whole.cast("double").cast("decimal(38,0)") == whole, whole.cast("double"))
+        return F.coalesce(own, exact)
+    if kind == "integer":
+        real = value["float"]
+        is_whole = (real == F.rint(real)) & (real >= -(2.0**63)) & (real < 2.0**63)
+        return F.coalesce(own, F.when(is_whole, real.try_cast("bigint")))
+    return own
+
+
+def _sql(field: str) -> str:
+    return {"integer": "bigint", "float": "double"}.get(field, field)

@@ -13,7 +13,6 @@ from msgspec import Struct
 from accord.core.admission.admission import Admission
 from accord.core.admission.demand import Basis, Measured
 from accord.core.admission.demand import measured as measured_by
-from accord.core.admission.errors import AdmissionError
 from accord.core.admission.filter_index.filters import Filter
 from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind, Mode
 from accord.core.admission.overlay_admission import SERVICE, OverlayAdmission
@@ -35,9 +34,8 @@ from accord.core.admission.subscription_requests import AdmissionOutcome
 from accord.core.broker.broker import Broker
 from accord.core.broker.broker_context import NodeRequest
 from accord.core.broker.session import MqttSession
-from accord.core.broker.suback_results import refusal_text
-from accord.core.broker.subscription_admission import SubscriptionAdmission
-from accord.core.model.errors import decode_or_none
+from accord.core.broker.subscription_admission import SubscriptionAdmission, refusal_text
+from accord.core.model.errors import AdmissionError, decode_or_none
 from accord.core.monitoring.measurement_registry import MeasurementRegistry
 from accord.core.monitoring.series import CounterRates
 from accord.core.policy.document_fields import guarantee_text

@@ -13,11 +13,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from accord.core.admission.errors import AdmissionError
 from accord.core.broker.broker_context import NodeRequest
 from accord.core.broker.client_advertisements import MAX_NAME_LENGTH
 from accord.core.broker.subscription_admission import SubscriptionAdmission
-from accord.core.model.errors import AccordError, PolicyError
+from accord.core.model.errors import AccordError, AdmissionError, PolicyError
 from accord.runtime.policy_requests import decoding_problem
 
 MAX_BYTES: Final = 65_536

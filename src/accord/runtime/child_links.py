@@ -1,4 +1,7 @@
-"""Links of a backbone node to secondary nodes, beside those of the overlay."""
+"""Links of a backbone node to secondary nodes, beside those of the overlay.
+
+Status of a node's links, for operators and metrics.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,24 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from accord.core.broker.child_bridge import ChildBridge
 from accord.core.broker.overlay_bridge import OverlayBridge
+from accord.core.links.options import LinkTraffic
 from accord.core.model.units import NEVER_US
 from accord.core.overlay.overlay import Message
-from accord.core.overlay.status import ChildStatus
+from accord.core.overlay.status import ChildStatus, RefusedLinkStatus
 from accord.core.overlay.tier_links import TierLinks
 from accord.core.tiers.child_name_conflicts import ChildNameConflicts
 from accord.core.tiers.messages import DownstreamEvent, FromChild, FromParent
 from accord.core.tiers.parent import Parent
 from accord.runtime.connection_writer import clock_us
+from accord.runtime.dialler import DialStatus
 from accord.runtime.fault_isolation import FAILED
 from accord.runtime.logs import get_log
+from accord.runtime.multicast_links import MulticastStatus
+from accord.runtime.neighbour_link import NeighbourLink
 
 log = get_log(__name__)
 
@@ -109,3 +117,55 @@ class ChildLinks:
             msgspec.structs.replace(each, problem=problems.get(each.name, ""))
             for each in self._parent.status()
         )
+
+
+class LinkConnectionStatus(Struct, frozen=True, kw_only=True):
+    """A link that is up. Rates are 0 while unknown; loss is of datagrams."""
+
+    node: str
+    address: str
+    is_dialed: bool
+    is_encrypted: bool
+    version: int
+    incarnation: int
+    up_us: int
+    rtt_ms: int
+    rate_bps: int
+    outstanding_bytes: int
+    datagrams_lost: int
+    datagram_loss: float
+    traffic: LinkTraffic
+
+
+class NeighboursStatus(Struct, frozen=True, kw_only=True):
+    """`traffic` is the total since the start; `unsent` counts messages without a link."""
+
+    links: tuple[LinkConnectionStatus, ...]
+    dials: tuple[DialStatus, ...]
+    traffic: LinkTraffic
+    refused: int
+    unsent: int
+    refusals: tuple[RefusedLinkStatus, ...] = ()
+    group: MulticastStatus | None = None
+
+
+def link_status(link: NeighbourLink) -> LinkConnectionStatus:
+    session = link.session
+    assert session is not None
+    assert session.neighbour is not None
+    datagrams = session.datagrams
+    return LinkConnectionStatus(
+        node=link.node,
+        address=session.remote.address,
+        is_dialed=link.is_dialer,
+        is_encrypted=session.remote.is_encrypted,
+        version=session.neighbour.version,
+        incarnation=session.neighbour.incarnation,
+        up_us=link.up_us,
+        rtt_ms=link.link.rtt_ms,
+        rate_bps=link.link.rate_bps,
+        outstanding_bytes=link.link.outstanding_bytes,
+        datagrams_lost=0 if datagrams is None else datagrams.opener.lost,
+        datagram_loss=0.0 if datagrams is None else datagrams.loss,
+        traffic=session.traffic,
+    )

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult
 
 from msgspec import Struct
 
-from accord.client.backoff import Backoff
+from accord.client.driver import Backoff
 from accord.core.links.errors import CloseReason, LinkError
 from accord.runtime.addresses import WEBSOCKET, WEBSOCKET_TLS, SocketAddress
 from accord.runtime.connection_writer import clock_us

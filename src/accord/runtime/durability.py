@@ -32,8 +32,7 @@ from accord.journal.options import JournalOptions
 from accord.journal.reader import Reader
 from accord.journal.record import Batch
 from accord.journal.state_log import StateLog
-from accord.journal.status import AppendRefused
-from accord.journal.writer import Journal
+from accord.journal.writer import AppendRefused, Journal
 from accord.runtime.logs import get_log
 
 log = get_log(__name__)

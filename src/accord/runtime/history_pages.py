@@ -35,8 +35,7 @@ from accord.journal.events import KeptEvent, decode_event
 from accord.journal.ledger_records import EVENT, kind_of
 from accord.journal.reader import Reader, Retired
 from accord.journal.record import Batch
-from accord.runtime.pipeline import Pipeline
-from accord.runtime.pipeline_options import PipelineError
+from accord.runtime.pipeline import Pipeline, PipelineError
 
 MAX_EVENT: Final = 8 << 20  # larger events don't fit into a page
 _RECORDS: Final = 5_000  # scanned for one page

@@ -27,9 +27,9 @@ from accord.core.links.options import LinkOptions, OverlayPort, no_traffic
 from accord.core.links.session import LinkSession, reason_to_refuse
 from accord.core.overlay.status import RefusedLinkStatus
 from accord.runtime.addresses import ListenError, SocketAddress
+from accord.runtime.child_links import NeighboursStatus, link_status
 from accord.runtime.connection_writer import Alarm, clock_us
 from accord.runtime.dialler import Dialler, DialStatus
-from accord.runtime.link_status import NeighboursStatus, link_status
 from accord.runtime.logs import get_log
 from accord.runtime.multicast_links import MulticastLinks
 from accord.runtime.neighbour_link import NeighbourLink

@@ -1,12 +1,17 @@
-"""The running node: broker, logs, listeners and services, started and stopped together."""
+"""The running node: broker, logs, listeners and services, started and stopped together.
+
+Feeds the data pipeline with the broker's registered predicates and their counts.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
+from heapq import nsmallest
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -23,7 +28,7 @@ from accord.core.model.units import IMPORTANCES
 from accord.core.monitoring.measurement_registry import MeasurementRegistry
 from accord.core.monitoring.statistics import ClientStatus, Statistics
 from accord.core.mqtt.codes import V5, Reason
-from accord.core.queries.messages import MeasuredValues
+from accord.core.queries.messages import MeasuredValues, WatchedPredicate
 from accord.core.router.limits import Limits
 from accord.core.router.rights import Rights
 from accord.journal.options import JournalOptions
@@ -35,10 +40,8 @@ from accord.runtime.history_service import HistoryDriver, HistoryService
 from accord.runtime.incarnation import next_incarnation
 from accord.runtime.logs import get_log
 from accord.runtime.overlay_service import NetOptions, OverlayService
-from accord.runtime.pipeline import Pipeline
-from accord.runtime.pipeline_options import PipelineOptions
+from accord.runtime.pipeline import Pipeline, PipelineOptions
 from accord.runtime.policy_runtime import PolicyRuntime
-from accord.runtime.predicate_feed import feed_pipeline
 from accord.runtime.process import Clock, keep_freed_memory
 from accord.runtime.quality import QualityOptions, QualityService
 from accord.runtime.receipt_secret import load_receipt_secret
@@ -47,6 +50,50 @@ from accord.runtime.server import MqttProtocol, Server
 from accord.runtime.system_topics import system_topics
 from accord.runtime.users import Users
 from accord.runtime.websocket import ANY
+
+EVERY_S: Final = 60.0
+MAX_PREDICATES: Final = 1_000
+_SLICE: Final = 200
+_MAX_COUNTED: Final = 100_000
+_MAX_LENGTH: Final = 4_096  # longer predicates are not worth the cost of measuring
+
+_Key = tuple[str, str, str]
+
+
+async def registered_predicates(
+    broker: Broker, most: int = MAX_PREDICATES
+) -> tuple[WatchedPredicate, ...]:
+    """The predicates registered by most clients; scans sessions in slices."""
+    clients: Counter[_Key] = Counter()
+    number = 0
+    for session in list(broker.sessions.values()):
+        seen: set[_Key] = set()
+        for subscription in list(session.subscriptions.values()):
+            if 0 < len(subscription.where) + len(subscription.xpath) <= _MAX_LENGTH:
+                seen.add((subscription.pattern, subscription.where, subscription.xpath))
+        if len(clients) < _MAX_COUNTED:
+            clients.update(seen)
+        number += len(session.subscriptions)
+        if number >= _SLICE:
+            number = 0
+            await asyncio.sleep(0)
+    return await asyncio.to_thread(_most_used, clients, most)
+
+
+def _most_used(clients: Counter[_Key], most: int) -> tuple[WatchedPredicate, ...]:
+    ranked = nsmallest(most, clients.items(), key=lambda each: (-each[1], each[0]))
+    return tuple(WatchedPredicate(*key, count) for key, count in ranked)
+
+
+async def feed_pipeline(pipeline: Pipeline, broker: Broker) -> None:
+    """Pass the registered predicates to the pipeline periodically."""
+    while True:
+        try:
+            pipeline.watch(await registered_predicates(broker))
+        except Exception as error:  # otherwise the feed would end for good
+            log.failure("the registered predicates could not be listed", error)
+        await asyncio.sleep(EVERY_S)
+
 
 log = get_log(__name__)
 

@@ -34,13 +34,12 @@ from accord.core.overlay.status import ChannelStatus, MissingLinkStatus, NetStat
 from accord.core.overlay.status_snapshot import channel_statuses, net_status
 from accord.core.overlay.tier_links import TierLinks
 from accord.runtime.addresses import SocketAddress
-from accord.runtime.child_links import ChildLinks, LinkMessage
+from accord.runtime.child_links import ChildLinks, LinkConnectionStatus, LinkMessage
 from accord.runtime.connection_writer import clock_us
 from accord.runtime.dialler import LinkTransports, TransportOptions
 from accord.runtime.discovery_service import DiscoveryService
 from accord.runtime.fault_isolation import FaultIsolation
 from accord.runtime.link_manager import LinkManager
-from accord.runtime.link_status import LinkConnectionStatus
 from accord.runtime.logs import get_log
 from accord.runtime.multicast_links import MulticastOptions, MulticastStatus, open_group
 from accord.runtime.process import Clock

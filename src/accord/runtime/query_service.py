@@ -36,8 +36,7 @@ from accord.core.predicates.predicate import parse, parse_xpath
 from accord.core.queries.messages import EventQuery, Page, QueryHit, decode_token, encode_token
 from accord.core.scheduling.lanes import bin_of
 from accord.runtime.logs import get_log
-from accord.runtime.pipeline import Pipeline
-from accord.runtime.pipeline_options import PipelineError
+from accord.runtime.pipeline import Pipeline, PipelineError
 from accord.runtime.policy_requests import decoding_problem
 from accord.runtime.process import Clock
 

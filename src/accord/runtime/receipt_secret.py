@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from accord.core.feedback.receipts import SECRET_BYTES
+from accord.core.model.receipts import SECRET_BYTES
 from accord.runtime.logs import get_log
 
 log = get_log(__name__)

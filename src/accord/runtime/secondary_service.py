@@ -20,12 +20,11 @@ from accord.core.overlay.tier_links import TierLinks
 from accord.core.tiers.child import Child
 from accord.core.tiers.messages import TierOptions
 from accord.runtime.addresses import SocketAddress
-from accord.runtime.child_links import LinkMessage
+from accord.runtime.child_links import LinkConnectionStatus, LinkMessage
 from accord.runtime.connection_writer import clock_us
 from accord.runtime.dialler import LinkTransports
 from accord.runtime.fault_isolation import FaultIsolation
 from accord.runtime.link_manager import LinkManager
-from accord.runtime.link_status import LinkConnectionStatus
 from accord.runtime.logs import get_log
 from accord.runtime.overlay_service import NetOptions
 from accord.runtime.process import Clock

@@ -9,6 +9,8 @@ The node can't reorder bytes once they are written. A connection is therefore wr
 as its link, its client's limit and the node's limit allow (`core/scheduling`: `link_estimator`,
 `pacing`, `egress`), and then waits for its own timer. Replies never wait for these limits, but
 count towards them.
+
+Token buckets that limit the rate of new connections, in total and per address.
 """
 
 from __future__ import annotations
@@ -26,13 +28,58 @@ from accord.core.broker.handshake import LoginGate
 from accord.core.broker.runs import ACK_BYTES
 from accord.core.mqtt.codes import Reason
 from accord.core.router.rights import Rights
-from accord.runtime.connect_limiter import ConnectLimiter
 from accord.runtime.connection_writer import WRITE_BYTES, ConnectionWriter, NodeBandwidth
 from accord.runtime.fault_isolation import FaultIsolation
 from accord.runtime.logs import get_log
 from accord.runtime.process import Clock
 from accord.runtime.socket_gauge import BandwidthLimits
 from accord.runtime.users import BusyError
+
+_REMEMBERED: Final = 10_000
+
+
+class _ConnectBucket:
+    """Allows `rate` per second, with a burst of one second's tokens."""
+
+    __slots__ = ("at_ms", "left")
+
+    def __init__(self, rate: int, now_ms: int) -> None:
+        self.left = float(rate)
+        self.at_ms = now_ms
+
+    def take(self, rate: int, now_ms: int) -> bool:
+        self.left = min(float(rate), self.left + (now_ms - self.at_ms) * rate / 1000)
+        self.at_ms = now_ms
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
+
+
+class ConnectLimiter:
+    def __init__(self, *, per_s: int, per_s_per_address: int, now_ms: int) -> None:
+        self._per_s = per_s
+        self._per_s_per_address = per_s_per_address
+        self._all = _ConnectBucket(per_s, now_ms)
+        self._by_address: dict[str, _ConnectBucket] = {}
+
+    def accept(self, address: str, *, now_ms: int) -> bool:
+        bucket = self._by_address.get(address)
+        if bucket is None:
+            if len(self._by_address) >= _REMEMBERED:
+                self._evict_idle(now_ms)
+            bucket = self._by_address[address] = _ConnectBucket(self._per_s_per_address, now_ms)
+        return bucket.take(self._per_s_per_address, now_ms) and self._all.take(self._per_s, now_ms)
+
+    def _evict_idle(self, now_ms: int) -> None:
+        """Evict buckets unused for a second: they would be full again anyway."""
+        busy = {
+            address: bucket
+            for address, bucket in self._by_address.items()
+            if now_ms - bucket.at_ms < 1_000
+        }
+        self._by_address = busy if len(busy) < _REMEMBERED else {}
+
 
 log = get_log(__name__)
 

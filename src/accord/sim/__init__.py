@@ -48,10 +48,11 @@ from accord.sim.machine import (
 )
 from accord.sim.node import OverlayNode, overlay_nodes
 from accord.sim.results import rows, write
-from accord.sim.run import Options, Simulation
-from accord.sim.run_outcome import Outcome, RunFailedError
+from accord.sim.run import Options, Outcome, RunFailedError, Simulation
 from accord.sim.template_checks import check_template
-from accord.sim.topologies import (
+from accord.sim.topology import (
+    Span,
+    Topology,
     barabasi_albert,
     complete,
     geometric,
@@ -61,7 +62,6 @@ from accord.sim.topologies import (
     star,
     waxman,
 )
-from accord.sim.topology import Span, Topology
 from accord.sim.trace import GraphError, SimulationError, Trace
 from accord.sim.workloads import Choice, Publisher, Range, Subscriber, Workload
 

@@ -19,8 +19,7 @@ from typing import Final
 from msgspec import Struct
 
 from accord.core.model.errors import file_problem
-from accord.sim.topologies import delay_of_km
-from accord.sim.topology import MAX_NODES, MAX_SPANS, Span, Topology
+from accord.sim.topology import MAX_NODES, MAX_SPANS, Span, Topology, delay_of_km
 from accord.sim.trace import GraphError, SimulationError
 
 MAX_BYTES: Final = 32_000_000

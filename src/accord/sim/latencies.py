@@ -19,8 +19,7 @@ import numpy.typing as npt
 
 from accord.sim.clock import stream
 from accord.sim.graph import MAX_BYTES, read_bytes
-from accord.sim.topologies import MIN_US, names
-from accord.sim.topology import Span, Topology
+from accord.sim.topology import MIN_US, Span, Topology, names
 from accord.sim.trace import GraphError
 
 MAX_ROWS: Final = 2_000

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from accord.core.model.errors import file_problem
-from accord.sim.run_outcome import Outcome
+from accord.sim.run import Outcome
 from accord.sim.trace import SimulationError
 
 Cell = int | float | str | None

@@ -7,7 +7,7 @@ from random import Random
 from typing import Final
 
 from accord.core.model.channels import filter_selects
-from accord.sim import topologies
+from accord.sim import topology
 from accord.sim.checkers import (
     Checker,
     DeadlineChecker,
@@ -58,21 +58,21 @@ def _make_topology(asked: TopologySettings) -> Topology:
     seed, nodes, size_km = asked.seed, asked.nodes, asked.size_km
     match asked.kind:
         case "line":
-            return topologies.line(nodes, asked.delay)
+            return topology.line(nodes, asked.delay)
         case "ring":
-            return topologies.ring(nodes, asked.delay)
+            return topology.ring(nodes, asked.delay)
         case "star":
-            return topologies.star(nodes, asked.delay)
+            return topology.star(nodes, asked.delay)
         case "complete":
-            return topologies.complete(nodes, asked.delay)
+            return topology.complete(nodes, asked.delay)
         case "grid":
-            return topologies.grid(asked.width, asked.height, asked.delay)
+            return topology.grid(asked.width, asked.height, asked.delay)
         case "geometric":
-            return topologies.geometric(nodes, seed, asked.degree, size_km)
+            return topology.geometric(nodes, seed, asked.degree, size_km)
         case "waxman":
-            return topologies.waxman(nodes, seed, asked.degree, asked.reach, size_km)
+            return topology.waxman(nodes, seed, asked.degree, asked.reach, size_km)
         case "barabasi_albert":
-            return topologies.barabasi_albert(nodes, seed, asked.links, size_km)
+            return topology.barabasi_albert(nodes, seed, asked.links, size_km)
         case "file":
             return read_topology(asked.file)
         case "latencies":

@@ -11,8 +11,7 @@ from msgspec import Meta, Struct
 
 from accord.sim.faults import Disk
 from accord.sim.links import Shape
-from accord.sim.topologies import DELAY_US, SIZE_KM
-from accord.sim.topology import MAX_NODES
+from accord.sim.topology import DELAY_US, MAX_NODES, SIZE_KM
 from accord.sim.workloads import FOREVER, S
 
 ANY = "*"

@@ -18,8 +18,7 @@ from random import Random
 from typing import Final
 
 from accord.core.channels.channels import ROUTED, SHIPPED, Channels
-from accord.core.channels.members import Members
-from accord.core.channels.rendezvous import rendezvous
+from accord.core.channels.members import Members, rendezvous
 from accord.core.channels.template import (
     BEST_EFFORT,
     COMPLETE,
@@ -47,8 +46,7 @@ from accord.sim.guarantee_checkers import (
 )
 from accord.sim.machine import Machine, Make, Publication, Start
 from accord.sim.node import OverlayNode
-from accord.sim.run import Options, Simulation
-from accord.sim.run_outcome import Outcome
+from accord.sim.run import Options, Outcome, Simulation
 from accord.sim.template_scenarios import (
     CHANNELS,
     S,

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from accord.sim.delays import Lognormal
 from accord.sim.faults import RandomFaults
 from accord.sim.links import LinkModel
-from accord.sim.topologies import barabasi_albert, geometric, waxman
-from accord.sim.topology import Span, Topology
+from accord.sim.topology import Span, Topology, barabasi_albert, geometric, waxman
 from accord.sim.workloads import FOREVER, Publisher, Subscriber, Workload
 
 S: Final = 1_000_000

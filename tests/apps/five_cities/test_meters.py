@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from accord.apps.five_cities.cities import CityChannel
-from accord.apps.five_cities.meters import ChannelLatencies
+from accord.apps.five_cities.phases import ChannelLatencies
 
 CHANNEL = CityChannel("alert", "Washington", 100)
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from accord.apps.five_cities.cities import DENVER, LOS_ANGELES, SEATTLE, TIGHT, WASHINGTON
-from accord.apps.five_cities.meters import PhaseMeasurement
 from accord.apps.five_cities.phases import (
     ChannelPhase,
     CityFlow,
     CityPhase,
+    PhaseMeasurement,
     phase_plans,
     summarise_phase,
 )

@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
+from accord.core.admission.admission import ReservationProtocol
 from accord.core.admission.messages import AdmissionMessage, FlowSpec
 from accord.core.admission.reservation import ReservationState, ReservationTimers
-from accord.core.admission.reservation_protocol import ReservationProtocol
 from accord.core.admission.resources import CPU, Amounts, ReservationTable, link
 
 MS: Final = 1_000

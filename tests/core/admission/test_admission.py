@@ -8,13 +8,13 @@ from tests.core.admission.advertised import filter_of
 
 from accord.core.admission.admission import Admission
 from accord.core.admission.demand import Basis, Measured
-from accord.core.admission.errors import AdmissionError
 from accord.core.admission.messages import AdmissionMessage, FlowSpec, ReservationId, Reserve
 from accord.core.admission.options import AdmissionOptions, Guarantee, GuaranteeKind, Mode
 from accord.core.admission.rate_enforcement import Compliance
 from accord.core.admission.reservation import ReservationState
 from accord.core.admission.resources import CPU, MEMORY, Resource, client, link
 from accord.core.admission.subscription_requests import AdmissionOutcome, AdmissionRefusal
+from accord.core.model.errors import AdmissionError
 
 S = 1_000_000
 EVENT = 1_000

@@ -16,11 +16,11 @@ from tests.core.admission.advertised import (
     random_filter,
 )
 
-from accord.core.admission.errors import AdmissionError
 from accord.core.admission.filter_index import filter_relations
 from accord.core.admission.filter_index.filters import Filter
 from accord.core.admission.filter_index.tables import Sums
 from accord.core.admission.filter_poset import AdvertisedFilter, FilterPoset, to_units
+from accord.core.model.errors import AdmissionError
 
 DEU = "name = 'DEU'"
 

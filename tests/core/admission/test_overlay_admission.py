@@ -8,13 +8,13 @@ from tests.core.admission.advertised import filter_of
 
 from accord.core.admission.admission import Admission
 from accord.core.admission.child_advertisements import ADVERT
-from accord.core.admission.errors import AdmissionError
 from accord.core.admission.options import AdmissionOptions
 from accord.core.admission.overlay_admission import SERVICE, OverlayAdmission
 from accord.core.admission.reservation import ReservationState
 from accord.core.admission.resources import CPU, Resource, link
 from accord.core.admission.subscription_requests import AdmissionOutcome, AdmissionRefusal
 from accord.core.channels.channels import Channels
+from accord.core.model.errors import AdmissionError
 from accord.core.overlay.options import OverlayOptions
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.signalling import TemplateMessage

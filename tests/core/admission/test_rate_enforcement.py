@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from tests.core.admission.advertised import filter_of
 
 from accord.core.admission import rate_enforcement as module
-from accord.core.admission.errors import AdmissionError
 from accord.core.admission.rate_enforcement import (
     AdvertisementUsage,
     Compliance,
@@ -16,6 +15,7 @@ from accord.core.admission.rate_enforcement import (
     RateViolation,
     TokenBucket,
 )
+from accord.core.model.errors import AdmissionError
 
 S = 1_000_000
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from tests.core.admission.network import MS, TIMING, Network, S
 
-from accord.core.admission.errors import AdmissionError
+from accord.core.admission.admission import ReservationProtocol
 from accord.core.admission.messages import FlowSpec, NodeVerdict, Refresh, ReservationId, Reserve
 from accord.core.admission.reservation import (
     ReservationDecision,
     ReservationState,
     ReservationTimers,
 )
-from accord.core.admission.reservation_protocol import ReservationProtocol
 from accord.core.admission.resources import CPU, Amounts, ReservationTable, link
+from accord.core.model.errors import AdmissionError
 
 LINE = [("a", "b"), ("b", "c"), ("c", "d")]
 RING = [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d")]

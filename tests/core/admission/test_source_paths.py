@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from accord.core.admission.source_paths import path_from
+from accord.core.admission.reservation import path_from
 from accord.core.overlay.link_state import LinkStateMap
 
 

@@ -7,10 +7,10 @@ from tests.core.broker.dialogue import Peer, Table
 
 from accord.core.admission.admission import Admission
 from accord.core.admission.demand import Measured
-from accord.core.admission.errors import AdmissionError
 from accord.core.admission.options import AdmissionOptions, Mode
 from accord.core.broker.client_advertisements import OVER_RATE, Advertisement
 from accord.core.broker.subscription_admission import SubscriptionAdmission
+from accord.core.model.errors import AdmissionError
 from accord.core.monitoring.ledger import REFUSED, SHED
 from accord.core.mqtt.codes import V311, Reason
 from accord.core.mqtt.packets import Disconnect, Puback, Publish, Pubrec

@@ -17,7 +17,7 @@ from accord.core.broker.feedback import (
     UNKNOWN_NODE,
     FeedbackHandler,
 )
-from accord.core.feedback.receipts import ReceiptSigner
+from accord.core.model.receipts import ReceiptSigner
 from accord.core.model.units import DEFAULT_IMPORTANCE
 from accord.core.monitoring.ledger import OUTCOMES
 from accord.core.mqtt.codes import V311, Reason

@@ -4,7 +4,12 @@ import pytest
 
 from accord.core.admission.resources import Resource
 from accord.core.admission.subscription_requests import AdmissionRefusal
-from accord.core.broker.suback_results import admitted_result, amount_text, facts_of, refusal_text
+from accord.core.broker.subscription_admission import (
+    admitted_result,
+    amount_text,
+    facts_of,
+    refusal_text,
+)
 
 
 @pytest.mark.parametrize(

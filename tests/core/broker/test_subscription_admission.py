@@ -15,8 +15,8 @@ from accord.core.admission.admission import Admission
 from accord.core.admission.demand import Measured
 from accord.core.admission.filter_index.filters import Filter as Advertised
 from accord.core.admission.options import AdmissionOptions, Mode
+from accord.core.admission.reservation import SourcePath
 from accord.core.admission.resources import MEMORY, link
-from accord.core.admission.source_paths import SourcePath
 from accord.core.broker.subscription_admission import (
     RETRY_US,
     SubscriptionAdmission,

@@ -11,7 +11,7 @@ from tests.core.broker.test_feedback import WANTED, answer_topic, only, refused,
 from tests.core.broker.tier_net import TierNet
 
 from accord.core.broker.feedback import DAMAGED, FORGED, UNKNOWN_NODE
-from accord.core.feedback.receipts import ReceiptSigner
+from accord.core.model.receipts import ReceiptSigner
 from accord.core.monitoring.ledger import OUTCOMES
 from accord.core.mqtt.codes import Reason
 from accord.core.mqtt.packets import Puback, Publish

@@ -11,7 +11,7 @@ from accord.core.broker.broker import Broker
 from accord.core.broker.child_bridge import ChildBridge
 from accord.core.broker.feedback import FeedbackHandler
 from accord.core.broker.parent_bridge import ParentBridge
-from accord.core.feedback.receipts import SECRET_BYTES
+from accord.core.model.receipts import SECRET_BYTES
 from accord.core.router.limits import Limits
 from accord.core.tiers.child import Child
 from accord.core.tiers.messages import TierOptions

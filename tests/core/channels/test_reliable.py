@@ -18,13 +18,15 @@ from accord.core.channels.reliable import (
     STALL_TIMEOUT,
     Reliable,
 )
-from accord.core.channels.streams.in_flight import InFlightBudget
-from accord.core.channels.streams.inbound_streams import InboundStreams
 from accord.core.channels.streams.messages import Ack, Nack, StreamHeartbeat, messages
-from accord.core.channels.streams.outbound_streams import OutboundStreams
 from accord.core.channels.streams.source_stream import WINDOW, SourceStream
 from accord.core.channels.streams.stream_relay import StreamRelay
 from accord.core.channels.streams.stream_sender import StreamSender
+from accord.core.channels.streams.stream_tables import (
+    InboundStreams,
+    InFlightBudget,
+    OutboundStreams,
+)
 from accord.core.model.units import NEVER_US
 from accord.core.overlay.neighbour_outbox import EXPIRED
 from accord.core.overlay.signalling import TransitEvent

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from accord.core.channels.rendezvous import Rendezvous, rendezvous
+from accord.core.channels.members import Rendezvous, rendezvous
 from accord.core.overlay.link_state import LinkStateMap
 
 NODES = [f"n{number}" for number in range(10)]

@@ -9,6 +9,7 @@ from tests.channel_nets import CHANNEL, Net, event
 
 from accord.core.channels import total_order
 from accord.core.channels.control_unicast import UnicastMessage
+from accord.core.channels.members import rendezvous
 from accord.core.channels.ordering.messages import (
     NO_EPOCH,
     Body,
@@ -29,7 +30,6 @@ from accord.core.channels.ordering.messages import (
 )
 from accord.core.channels.ordering.sequencer_manager import STARTUP_GRACE_US
 from accord.core.channels.reliable import EXPIRE_US, SLOW_MEMBERS, STALL_TIMEOUT
-from accord.core.channels.rendezvous import rendezvous
 from accord.core.channels.streams.messages import NOTHING, StreamHeader
 from accord.core.channels.streams.source_stream import WINDOW, BufferedEvent
 from accord.core.channels.streams.stream_sender import MAX_BYTES

@@ -13,9 +13,8 @@ from tests.strategies import attribute_maps, documents, trees
 
 from accord.core.model.document import Document
 from accord.core.model.values import Value
-from accord.core.predicates.canonical import canonical
 from accord.core.predicates.evaluate import compile_node
-from accord.core.predicates.predicate import Predicate, parse, parse_xpath
+from accord.core.predicates.predicate import Predicate, canonical, parse, parse_xpath
 from accord.core.predicates.tree import Expr
 
 

@@ -4,7 +4,6 @@ import pytest
 
 from accord.core.quality.balancer import Balancer, Candidate, UnmetDemand, target_of
 from accord.core.quality.costs import ConstantCost, LinearCost, TableCost
-from accord.core.quality.dependencies import ProfileDependencies
 from accord.core.quality.match_groups import ProfileCopy
 from accord.core.quality.mechanisms import Direction, Effect, Mechanism, MechanismRepository
 from accord.core.quality.messages import AdaptationDecision, MechanismStep
@@ -20,6 +19,7 @@ from accord.core.quality.strategies import (
     ParetoReleasing,
     strategy_named,
 )
+from accord.core.quality.upstream_requests import ProfileDependencies
 
 REGISTRY = PropertyRegistry()
 P: ProfileCopy = ("n#1", ())

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from random import Random
 
-from accord.core.quality.dependencies import ProfileDependencies
 from accord.core.quality.match_groups import ProfileCopy
+from accord.core.quality.upstream_requests import ProfileDependencies
 
 P: ProfileCopy = ("n#1", ())
 Q: ProfileCopy = ("m#1", ("m",))

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.quality.points import at_least, dominates
 from accord.core.quality.profiles import Vector
-from accord.core.quality.skyline import Skyline
+from accord.core.quality.skyline import Skyline, at_least, dominates
 
 OWNERS = "abcdefgh"
 

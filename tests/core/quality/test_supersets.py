@@ -20,9 +20,9 @@ from accord.core.quality.messages import (
     PropertyInterest,
     QualityMessage,
 )
-from accord.core.quality.points import dominates
 from accord.core.quality.profiles import Capability, Profile, Vector, score_capabilities, vector_of
 from accord.core.quality.properties import PropertyRegistry
+from accord.core.quality.skyline import dominates
 from accord.core.quality.supersets import SuperSets
 
 REGISTRY = PropertyRegistry()

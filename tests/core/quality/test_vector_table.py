@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from accord.core.quality.vector_table import VectorTable
+from accord.core.quality.skyline import VectorTable
 
 
 @pytest.mark.parametrize("seed", range(5))

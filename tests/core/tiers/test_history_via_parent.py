@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.core.tiers.test_pairs import Port
 
 from accord.core.channels.history.history_client import FORGET_US, PeerState
+from accord.core.channels.history.history_protocol import Nodes
 from accord.core.channels.history.messages import (
     CutReply,
     CutRequest,
@@ -16,7 +17,6 @@ from accord.core.channels.history.messages import (
     PageRequest,
     Stamp,
 )
-from accord.core.channels.history.peer_list import Nodes
 from accord.core.overlay.signalling import TransitEvent
 from accord.core.tiers.child import Child
 from accord.core.tiers.history_via_parent import (

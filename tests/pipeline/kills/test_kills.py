@@ -17,7 +17,7 @@ from tests.pipeline.kills.run import (
 )
 
 from accord.pipeline.manifest import Manifest
-from accord.pipeline.slice_writer import SliceJob, write_slice
+from accord.pipeline.slices import SliceJob, write_slice
 from accord.pipeline.tables import FileEntry
 
 

@@ -14,8 +14,7 @@ from tests.pipeline.journals import ledger_record, record
 from tests.pipeline.kills.processes import end_of_input
 
 from accord.journal.options import JournalOptions
-from accord.journal.status import AppendRefused
-from accord.journal.writer import Journal
+from accord.journal.writer import AppendRefused, Journal
 
 CHANNELS = ("uav/imagery", "uav/track", "ground/report", "weather", "odd channel/1")
 TURN_S = 0.02

@@ -15,8 +15,14 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Final, Protocol
 
 from accord.apps.five_cities.cities import CHANNELS, PAYLOAD_BYTES, RATE_HZ, SOURCE, CityChannel
-from accord.apps.five_cities.meters import ChannelLatencies
-from accord.apps.five_cities.phases import ChannelPhase, CityFlow, CityPhase, CityPhasePlan, Kind
+from accord.apps.five_cities.phases import (
+    ChannelLatencies,
+    ChannelPhase,
+    CityFlow,
+    CityPhase,
+    CityPhasePlan,
+    Kind,
+)
 from accord.client.session import Session, connect
 from accord.client.subscription import Subscription
 from accord.client.transport import Transport

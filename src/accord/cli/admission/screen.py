@@ -21,7 +21,7 @@ from accord.core.admission.status import (
     RefusalStatus,
     ReportedInterval,
 )
-from accord.core.broker.suback_results import amount_text
+from accord.core.broker.subscription_admission import amount_text
 
 MAX_ROWS: Final = 60
 _DEEPEST: Final = 20

@@ -25,10 +25,9 @@ from accord.core.admission.messages import (
     ReserveReply,
 )
 from accord.core.admission.origin_reservations import MAX_REQUESTS
-from accord.core.admission.released_legs import Leg, ReleasedLegs
 from accord.core.admission.reservation import ReservationDecision, ReservationState
 from accord.core.admission.resources import MEMORY
-from accord.core.admission.transit_reservations import Sent, is_replacing
+from accord.core.admission.transit_reservations import Leg, ReleasedLegs, Sent, is_replacing
 from accord.core.model.bounded import FairQuota
 from accord.core.model.errors import AccordError
 

@@ -19,7 +19,6 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from accord.core.admission.errors import AdmissionError
 from accord.core.admission.filter_index.filter_relations import (
     FilterRelations,
     Nodes,
@@ -27,6 +26,7 @@ from accord.core.admission.filter_index.filter_relations import (
 )
 from accord.core.admission.filter_index.filters import Filter, covers
 from accord.core.admission.filter_index.tables import NOTHING, Sums
+from accord.core.model.errors import AdmissionError
 from accord.core.predicates.predicate import parse
 
 PER_HZ: Final = 1_000

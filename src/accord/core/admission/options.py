@@ -7,8 +7,8 @@ from enum import StrEnum
 from msgspec import Struct
 
 from accord.core.admission.demand import Basis
-from accord.core.admission.errors import AdmissionError
 from accord.core.admission.reservation import ReservationTimers
+from accord.core.model.errors import AdmissionError
 
 
 class Mode(StrEnum):

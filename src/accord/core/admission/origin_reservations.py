@@ -22,7 +22,6 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from accord.core.admission.errors import AdmissionError
 from accord.core.admission.messages import (
     FlowSpec,
     NodeVerdict,
@@ -42,6 +41,7 @@ from accord.core.admission.reservation import (
 )
 from accord.core.admission.resources import MEMORY, Amounts, ReservationTable, Shortage
 from accord.core.admission.transit_reservations import MAX_LEGS, MAX_PATH, Sent
+from accord.core.model.errors import AdmissionError
 
 MAX_REQUESTS: Final = 100_000
 _ROUNDS: Final = 3  # before a request is admitted or refused

@@ -24,14 +24,13 @@ from accord.core.admission.child_advertisements import (
     key_of,
 )
 from accord.core.admission.child_reservations import ChildReservations
-from accord.core.admission.errors import AdmissionError
 from accord.core.admission.filter_index.filters import Filter
 from accord.core.admission.messages import AdmissionMessage
 from accord.core.admission.networked_admission import NetworkedAdmission, drain
 from accord.core.admission.remote_advertisements import RemoteAdvertisements
-from accord.core.admission.source_paths import SourcePath, path_from
+from accord.core.admission.reservation import SourcePath, path_from
 from accord.core.channels.template import Context, Template
-from accord.core.model.errors import AccordError, decode_or_none
+from accord.core.model.errors import AccordError, AdmissionError, decode_or_none
 from accord.core.overlay.state_store import StateStore
 from accord.core.overlay.tier_links import TierLinks
 from accord.core.predicates.predicate import parse

@@ -16,11 +16,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from accord.core.admission.errors import AdmissionError
 from accord.core.admission.filter_index.filters import Filter
 from accord.core.admission.filter_poset import to_hz, to_units
 from accord.core.model.channels import filter_selects
 from accord.core.model.document import Document
+from accord.core.model.errors import AdmissionError
 from accord.core.model.values import Value
 
 MAX_PUBLISHERS: Final = 1_000_000

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Final
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.errors import AdmissionError
 from accord.core.admission.filter_index.filters import Filter
+from accord.core.model.errors import AdmissionError
 
 # Incarnation and parent epoch of the child as the parent knows them; whether it is active in it.
 ParentRank = tuple[int, int, bool]

@@ -24,7 +24,7 @@ from accord.core.admission.filter_index.filters import Filter
 from accord.core.admission.messages import AdmissionMessage
 from accord.core.admission.networked_admission import NetworkedAdmission, drain
 from accord.core.admission.overlay_admission import SERVICE
-from accord.core.admission.source_paths import SourcePath
+from accord.core.admission.reservation import SourcePath
 from accord.core.model.errors import decode_or_none
 from accord.core.overlay.tier_links import TierLinks
 

@@ -21,10 +21,14 @@ from accord.core.admission.filter_poset import to_hz
 from accord.core.admission.messages import FlowSpec, NodeVerdict, ReservationId
 from accord.core.admission.options import Guarantee
 from accord.core.admission.origin_reservations import OriginReservations
-from accord.core.admission.reservation import ReservationDecision, ReservationState
+from accord.core.admission.reservation import (
+    Path,
+    ReservationDecision,
+    ReservationState,
+    SourcePath,
+)
 from accord.core.admission.resources import Amounts, Pool, Resource
 from accord.core.admission.resources import client as client_pool
-from accord.core.admission.source_paths import Path, SourcePath
 
 MAX_BATCH: Final = 32
 PAUSE_US: Final = 10_000

@@ -6,6 +6,8 @@ a released reservation; released legs are remembered for a while, so not even a 
 A new incarnation of an origin removes all reservations of its earlier ones.
 
 Each neighbour has a fair quota of the table: requests through one cannot exhaust it for others.
+
+Legs of requests that were released, remembered so that late messages do not revive them.
 """
 
 from __future__ import annotations
@@ -27,10 +29,30 @@ from accord.core.admission.messages import (
     Reserve,
     ReserveReply,
 )
-from accord.core.admission.released_legs import Leg, ReleasedLegs
 from accord.core.admission.resources import MEMORY, Amounts, Pool, ReservationTable, Shortage
 from accord.core.model.bounded import FairQuota
 from accord.core.model.errors import AccordError
+
+_REMEMBERED: Final = 50_000
+
+Leg = tuple[ReservationId, int]
+
+
+class ReleasedLegs:
+    """Bounded set of the most recently released legs."""
+
+    def __init__(self) -> None:
+        self._legs: OrderedDict[Leg, None] = OrderedDict()
+
+    def __contains__(self, leg: Leg) -> bool:
+        return leg in self._legs
+
+    def add(self, leg: Leg) -> None:
+        self._legs[leg] = None
+        self._legs.move_to_end(leg)
+        if len(self._legs) > _REMEMBERED:
+            self._legs.popitem(last=False)
+
 
 MAX_PATH: Final = 64
 MAX_LEGS: Final = 1_024  # per request

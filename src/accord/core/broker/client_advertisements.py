@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import Struct
 
 from accord.core.admission.admission import Admission
-from accord.core.admission.errors import AdmissionError
 from accord.core.admission.filter_index.filters import Filter
 from accord.core.admission.options import Mode
 from accord.core.admission.rate_enforcement import Compliance
 from accord.core.broker.message import MqttMessage
 from accord.core.broker.session import MqttSession
+from accord.core.model.errors import AdmissionError
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import parse
 

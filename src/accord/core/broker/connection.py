@@ -32,7 +32,7 @@ from accord.core.broker.publish_handler import PublishHandler
 from accord.core.broker.reply_queue import MAX_PENDING_REPLIES, NO_FRAMES, ReplyQueue
 from accord.core.broker.runs import ACK_BYTES, CutThrough
 from accord.core.broker.session import MqttSession
-from accord.core.broker.suback_results import SubackResult
+from accord.core.broker.subscription_admission import SubackResult
 from accord.core.mqtt.codec import decode, encode
 from accord.core.mqtt.codes import (
     REASONS,

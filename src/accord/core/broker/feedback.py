@@ -23,8 +23,8 @@ import msgspec
 from accord.core.broker.delivery_accounting import record_unrouted
 from accord.core.broker.message import MqttMessage, properties_of_transit_event
 from accord.core.broker.session import MqttSession
-from accord.core.feedback.receipts import Receipt, ReceiptError, ReceiptSigner, parse_receipt
 from accord.core.model.errors import EventError
+from accord.core.model.receipts import Receipt, ReceiptError, ReceiptSigner, parse_receipt
 from accord.core.model.units import DEFAULT_IMPORTANCE
 from accord.core.monitoring.ledger import REFUSED, event_id
 from accord.core.mqtt.codes import Reason

@@ -16,9 +16,9 @@ import msgspec
 from accord.core.broker.feedback import UNKNOWN_NODE
 from accord.core.broker.message import MqttMessage, properties_of_transit_event
 from accord.core.channels.channels import TEMPLATE, Channels
-from accord.core.feedback.receipts import Receipt
 from accord.core.model.channels import problem_with_channel
 from accord.core.model.errors import EventError
+from accord.core.model.receipts import Receipt
 from accord.core.monitoring.ledger import DELIVERED, SHED
 from accord.core.monitoring.ledger import EXPIRED as EXPIRED_OUTCOME
 from accord.core.mqtt.wire import string_bytes

@@ -13,7 +13,7 @@ import msgspec
 
 from accord.core.broker.message import MqttMessage
 from accord.core.broker.overlay_bridge import OverlayBridge, PausedPublisher
-from accord.core.feedback.receipts import Receipt
+from accord.core.model.receipts import Receipt
 from accord.core.overlay.channel_directory import DEFAULT_TRAITS, ChannelTraits
 from accord.core.router.fan_out import RouterSubscription
 from accord.core.tiers.child import NO_ROOM, Child

@@ -23,9 +23,13 @@ from accord.core.broker.delivery import ClientDelivery
 from accord.core.broker.kept_messages import history_message
 from accord.core.broker.message import MqttMessage
 from accord.core.broker.session import MqttSession
-from accord.core.channels.history.child_event_dedup import ChildEventId
 from accord.core.channels.history.history_client import HistoryClient
-from accord.core.channels.history.history_replay import HistoryGap, HistoryReplay, ReplayedEvent
+from accord.core.channels.history.history_replay import (
+    ChildEventId,
+    HistoryGap,
+    HistoryReplay,
+    ReplayedEvent,
+)
 from accord.core.channels.history.messages import HistoryEvent, HistorySelector
 from accord.core.channels.history.peer_replay import Position
 from accord.core.model.channels import filter_selects, problem_with_channel

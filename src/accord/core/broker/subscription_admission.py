@@ -8,12 +8,14 @@ reservation.
 
 Other nodes may withdraw a reservation later. The client is then notified, its events are delivered
 as best effort, and the request is repeated periodically.
+
+Results of a SUBSCRIBE: refusals as text for operators and as facts for programs.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -30,14 +32,7 @@ from accord.core.admission.subscription_requests import AdmissionOutcome, Admiss
 from accord.core.broker.client_advertisements import ClientAdvertisements
 from accord.core.broker.client_notifications import notify_client
 from accord.core.broker.session import MqttSession
-from accord.core.broker.suback_results import (
-    ACCEPTED,
-    SubackResult,
-    admitted_result,
-    facts_of,
-    refusal_text,
-    refused_result,
-)
+from accord.core.model.units import BANDWIDTHS_BPS
 from accord.core.monitoring.ledger import REFUSED
 from accord.core.mqtt.codes import Reason
 from accord.core.mqtt.packets import Subscribe
@@ -50,6 +45,70 @@ from accord.core.router.rights import ADVICE
 if TYPE_CHECKING:
     from accord.core.broker.broker import Broker, SubscriptionPredicate
     from accord.core.broker.connection import Connection
+
+
+Facts = tuple[tuple[str, str], ...]
+
+ADMITTED: Final = "admitted"  # user property with the share of nodes that carry it
+_SIZES: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+class SubackResult(Struct, frozen=True):
+    """The result for one filter of a SUBSCRIBE; `problem` is empty if it is accepted."""
+
+    problem: str = ""
+    facts: Facts = ()
+    reason: Reason = Reason.QUOTA_EXCEEDED
+
+
+ACCEPTED: Final = SubackResult()
+
+
+def refused_result(refusal: AdmissionRefusal) -> SubackResult:
+    return SubackResult(refusal_text(refusal), facts_of(refusal))
+
+
+def admitted_result(share: float) -> SubackResult:
+    return SubackResult("", ((ADMITTED, f"{share:.4g}"),))
+
+
+def refusal_text(refusal: AdmissionRefusal) -> str:
+    if refusal.resource is Resource.PATH:
+        return f"node {refusal.node} does not answer"
+    whose = f" of {_holder_name(refusal)}" if refusal.of else ""
+    asked, free = (
+        amount_text(refusal.resource, each) for each in (refusal.requested, refusal.free)
+    )
+    return f"node {refusal.node} lacks {refusal.resource}{whose}: {asked} asked, {free} free"
+
+
+def amount_text(resource: str, amount: float) -> str:
+    if resource == Resource.BANDWIDTH:
+        return _with_unit(amount, BANDWIDTHS_BPS)
+    if resource == Resource.MEMORY:
+        return _with_unit(amount, _SIZES)
+    return f"{amount:,.4g} events/s"
+
+
+def facts_of(refusal: AdmissionRefusal) -> Facts:
+    """Refusal facts; memory in bytes, CPU in events per second, bandwidth in bits per second."""
+    named = [("node", refusal.node), ("resource", str(refusal.resource))]
+    if refusal.of:
+        named.append(("of", _holder_name(refusal)))
+    return (*named, ("asked", f"{refusal.requested:.15g}"), ("free", f"{refusal.free:.15g}"))
+
+
+def _holder_name(refusal: AdmissionRefusal) -> str:
+    """The holder without the internal prefix."""
+    return refusal.of.replace("\0", "")
+
+
+def _with_unit(amount: float, units: Mapping[str, int]) -> str:
+    """Format an amount in the largest unit of which it has at least one."""
+    fitting = [(unit, factor) for unit, factor in units.items() if factor <= max(abs(amount), 1)]
+    unit, factor = fitting[-1]
+    return f"{amount / factor:.4g} {unit}"
+
 
 MAX_RECENT_REFUSALS: Final = 100  # refusals remembered for monitoring
 RETRY_US: Final = 5_000_000  # retry interval for withdrawn reservations

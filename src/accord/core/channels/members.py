@@ -6,11 +6,19 @@ nodes in batches that merge on the way and retransmitted until every node has th
 could be sent, a leave is confirmed everywhere, and no membership state remains after the last
 client has left. Predicates are ignored: a tree carries a whole channel, and each node's router
 selects from it.
+
+Rendezvous of a channel: one node that all agree on without communication (rendezvous hashing).
+
+Each node's weight is a hash of its name and the channel's; the highest wins. When that node fails,
+the next highest becomes the rendezvous, and no other channel's changes; when it returns, it is the
+rendezvous again. Only reachable nodes count, so each part of a divided overlay has one. While the
+nodes' maps differ, they may disagree for a moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -18,6 +26,7 @@ import msgspec
 from accord.core.model.channels import ChannelMap
 from accord.core.model.errors import decode_or_none
 from accord.core.overlay.interests import Interest
+from accord.core.overlay.link_state import LinkStateMap
 from accord.core.overlay.validation import problem_with_interest
 
 INTEREST: Final = "need"
@@ -87,3 +96,49 @@ def _filter(value: bytes) -> str | None:
     """Return the filter of an interest record; None if the record is invalid."""
     need = decode_or_none(_decoder, value)
     return None if need is None or problem_with_interest(need) else need.filter
+
+
+_RENDEZVOUS_CHANNELS: Final = 1_024
+
+
+def rendezvous(channel: str, nodes: Iterable[str]) -> str:
+    """Return the node with the highest weight; `nodes` is not empty."""
+    return max(nodes, key=lambda node: (_weight(channel, node), node))
+
+
+def _weight(channel: str, node: str) -> bytes:
+    return blake2b(f"{channel}\0{node}".encode(), digest_size=8).digest()
+
+
+class Rendezvous:
+    """One node's view; results are cached until the map changes."""
+
+    def __init__(self, name: str, net: LinkStateMap) -> None:
+        self._name = name
+        self._map = net
+        self._version = -1
+        self._nodes: list[str] = []
+        self._found: dict[str, str] = {}
+
+    def nodes(self) -> list[str]:
+        """All reachable nodes, including this one, sorted by name."""
+        if self._version != self._map.version:
+            self._version = self._map.version
+            reachable = sorted(self._map.distances(self._name).costs)
+            if reachable != self._nodes:
+                self._nodes = reachable
+                self._found.clear()
+        return self._nodes
+
+    def of(self, channel: str) -> str:
+        nodes = self.nodes() or [self._name]
+        found = self._found.get(channel)
+        if found is None:
+            while len(self._found) >= _RENDEZVOUS_CHANNELS:
+                del self._found[next(iter(self._found))]
+            found = self._found[channel] = rendezvous(channel, nodes)
+        return found
+
+    def check_invariants(self) -> None:
+        assert len(self._found) <= _RENDEZVOUS_CHANNELS
+        assert all(node in self._nodes or node == self._name for node in self._found.values())

@@ -18,8 +18,6 @@ from typing import ClassVar, Final
 import msgspec
 
 from accord.core.channels.members import INTEREST, Members
-from accord.core.channels.streams.in_flight import InFlightBudget
-from accord.core.channels.streams.inbound_streams import InboundStreams
 from accord.core.channels.streams.messages import (
     NOTHING,
     Ack,
@@ -33,10 +31,14 @@ from accord.core.channels.streams.messages import (
     headers,
     messages,
 )
-from accord.core.channels.streams.outbound_streams import OutboundStreams
 from accord.core.channels.streams.source_stream import BufferedEvent, SourceStream
 from accord.core.channels.streams.stream_relay import StreamRelay
 from accord.core.channels.streams.stream_sender import StreamSender
+from accord.core.channels.streams.stream_tables import (
+    InboundStreams,
+    InFlightBudget,
+    OutboundStreams,
+)
 from accord.core.channels.template import (
     COMPLETE,
     IN_ORDER,

@@ -12,8 +12,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from accord.core.channels.members import Members
-from accord.core.channels.rendezvous import Rendezvous
+from accord.core.channels.members import Members, Rendezvous
 from accord.core.channels.template import (
     BEST_EFFORT,
     NO_DUPLICATES,
@@ -22,9 +21,8 @@ from accord.core.channels.template import (
     Template,
     number,
 )
-from accord.core.channels.trees.known_trees import KnownTrees
 from accord.core.channels.trees.tree import FACTOR, Digest, Tree, problem_with_tree
-from accord.core.channels.trees.tree_cache import TreeCache
+from accord.core.channels.trees.tree_cache import KnownTrees, TreeCache
 from accord.core.model.errors import decode_or_none
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.duplicate_filter import DuplicateFilter

@@ -1,6 +1,8 @@
 """Errors at Accord's edges, with the facts a caller needs to show or act on.
 
 Malformed messages from other nodes are not errors: `decode_or_none` tolerates them.
+
+Errors of admission control.
 """
 
 from __future__ import annotations
@@ -88,3 +90,12 @@ def decode_or_none(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T | None
         return decoder.decode(data)
     except (ValueError, RecursionError, OverflowError):
         return None
+
+
+class AdmissionError(AccordError):
+    """An unacceptable advertisement or request: the part concerned, and what was expected."""
+
+    def __init__(self, part: str, problem: str) -> None:
+        self.part = part
+        self.problem = problem
+        super().__init__(f"{part}: {problem}")

@@ -14,7 +14,6 @@ from typing import Final
 import msgspec
 
 from accord.core.quality.costs import cheapest
-from accord.core.quality.dependencies import ProfileDependencies, RequiredScores
 from accord.core.quality.match_groups import ProfileCopy
 from accord.core.quality.mechanisms import Mechanism, MechanismRepository, advises, better_direction
 from accord.core.quality.messages import AdaptationDecision
@@ -27,6 +26,7 @@ from accord.core.quality.strategies import (
     Option,
     PropertyMove,
 )
+from accord.core.quality.upstream_requests import ProfileDependencies, RequiredScores
 
 MAX_OPTIONS: Final = 8  # or the number of missing publishers, if larger
 

@@ -15,7 +15,6 @@ from typing import Final
 
 from accord.core.quality.balancer import MAX_OPTIONS, Balancer, Candidate, UnmetDemand
 from accord.core.quality.demands import Demand, DemandQueue, Demands, state_of
-from accord.core.quality.dependencies import ProfileDependencies
 from accord.core.quality.local_profiles import LocalProfiles
 from accord.core.quality.match_groups import ProfileCopy
 from accord.core.quality.matching import MatchState, UnmetReason
@@ -23,6 +22,7 @@ from accord.core.quality.messages import AdaptationDecision, Notice, StateChange
 from accord.core.quality.profiles import ScoredCapabilities
 from accord.core.quality.reactions import ReactionCoordinator
 from accord.core.quality.strategies import AdaptationStrategy, Option
+from accord.core.quality.upstream_requests import ProfileDependencies
 
 NEAREST: Final = 64  # copies examined: those that lack the fewest properties
 _SPARE: Final = 15  # extra copies among which the nearest are chosen

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from accord.core.quality.dependencies import RequiredScores
 from accord.core.quality.expectations import Expectation, RegisteredExpectation
 from accord.core.quality.match_groups import MatchGroup
 from accord.core.quality.matching import MatchState
 from accord.core.quality.messages import AdaptationDecision
 from accord.core.quality.profiles import ScoredCapabilities, Vector
-from accord.core.quality.upstream_requests import NeighbourDemand
+from accord.core.quality.upstream_requests import NeighbourDemand, RequiredScores
 
 
 class Demand:

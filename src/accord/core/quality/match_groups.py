@@ -19,10 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.core.quality.matching import MatchState
-from accord.core.quality.points import at_least
 from accord.core.quality.profiles import ScoredCapabilities, Vector, vector_of
-from accord.core.quality.skyline import Skyline
-from accord.core.quality.vector_table import Mask, VectorTable
+from accord.core.quality.skyline import Mask, Skyline, VectorTable, at_least
 
 Path = tuple[str, ...]  # nodes that a copy came over, nearest first; empty if local
 ProfileCopy = tuple[str, Path]  # source and path

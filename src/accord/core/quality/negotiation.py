@@ -3,6 +3,8 @@
 Every input is a call with the time, and every effect is a returned notice. The demands that a
 change concerns are visited at once, up to a limit; the rest follow with `advance`, which is then
 due immediately. So no single call takes long.
+
+Usage reports to publishers: the latest usage of each profile, rate-limited.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
+from accord.core.model.units import NEVER_US
 from accord.core.quality.decision_engine import DecisionEngine
 from accord.core.quality.delta_sync import DeltaSender
 from accord.core.quality.demands import Demand, local_demand
@@ -28,7 +31,13 @@ from accord.core.quality.match_groups import ProfileCopy, Scope
 from accord.core.quality.matching import MatchState, UnmetReason
 from accord.core.quality.measurements import Measurement
 from accord.core.quality.mechanisms import MechanismRepository
-from accord.core.quality.messages import AdaptationDecision, Notice, QualityMessage, SendToNeighbour
+from accord.core.quality.messages import (
+    AdaptationDecision,
+    Notice,
+    QualityMessage,
+    SendToNeighbour,
+    UsageChanged,
+)
 from accord.core.quality.neighbour_protocol import NeighbourProtocol
 from accord.core.quality.profiles import Profile
 from accord.core.quality.properties import (
@@ -38,11 +47,49 @@ from accord.core.quality.properties import (
     QualityError,
     shown,
 )
-from accord.core.quality.reactions import REACTION_TIMEOUT_US, ReactionCoordinator
+from accord.core.quality.reactions import REACTION_TIMEOUT_US, ProfileRef, ReactionCoordinator
 from accord.core.quality.strategies import AdaptationStrategy, strategy_named
 from accord.core.quality.supersets import SuperSets
-from accord.core.quality.usage_reports import UsageReports
 from accord.core.quality.validation import Qualities
+
+Usage = tuple[int, float]  # number of expectations, and their total utility
+
+_NONE: Usage = (0, 0.0)
+
+
+class UsageReports:
+    def __init__(self, every_us: int) -> None:
+        self.due_us = NEVER_US
+        self._every_us = every_us
+        self._reported: dict[str, Usage] = {}  # by source; without unused ones
+        self._changed: dict[str, tuple[ProfileRef, Usage]] = {}
+
+    def update(self, subject: ProfileRef, usage: Usage, now_us: int) -> None:
+        self._changed[subject.source] = subject, usage
+        self.due_us = min(self.due_us, now_us + self._every_us)
+
+    def remove(self, source: str) -> None:
+        self._reported.pop(source, None)
+        self._changed.pop(source, None)
+
+    def take(self, now_us: int) -> list[Notice]:
+        """Returns the reports due now."""
+        if now_us < self.due_us:
+            return []
+        notices: list[Notice] = []
+        for source, (subject, usage) in self._changed.items():
+            if self._reported.pop(source, _NONE) != usage:
+                notices.append(UsageChanged(subject.publisher, subject.channel, *usage))
+            if usage != _NONE:
+                self._reported[source] = usage
+        self._changed.clear()
+        self.due_us = NEVER_US
+        return notices
+
+    def check_invariants(self) -> None:
+        assert bool(self._changed) <= (self.due_us < NEVER_US)
+        assert _NONE not in self._reported.values()
+
 
 T = TypeVar("T")
 

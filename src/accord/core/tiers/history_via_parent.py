@@ -30,8 +30,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from accord.core.channels.history.history_client import HistoryClient, PeerState
+from accord.core.channels.history.history_protocol import Nodes
 from accord.core.channels.history.messages import HistoryPage, HistoryRequest, Stamp
-from accord.core.channels.history.peer_list import Nodes
 from accord.core.tiers.messages import (
     ChildHeartbeat,
     InterestLog,

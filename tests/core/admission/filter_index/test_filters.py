@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from tests.core.admission.advertised import filter_of, filters
 
-from accord.core.admission.errors import AdmissionError
 from accord.core.admission.filter_index.filters import Filter, covers, intersects
+from accord.core.model.errors import AdmissionError
 
 
 @pytest.mark.parametrize(

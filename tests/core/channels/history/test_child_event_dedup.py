@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accord.core.channels.history.child_event_dedup import ChildEventDedup, ChildEventLog
+from accord.core.channels.history.history_replay import ChildEventDedup, ChildEventLog
 
 
 def test_what_one_got_it_does_not_get_again() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from accord.core.channels.history.history_client import HistoryClient, PeerState
+from accord.core.channels.history.history_protocol import ASKED_US, PeerList
 from accord.core.channels.history.messages import HistoryRequest, HistorySelector, Stamp
-from accord.core.channels.history.peer_list import ASKED_US, PeerList
 
 S = 1_000_000
 

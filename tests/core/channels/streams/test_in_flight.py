@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from accord.core.channels.streams.in_flight import InFlightBudget
+from accord.core.channels.streams.stream_tables import InFlightBudget
 
 
 def test_a_channel_says_what_it_has() -> None:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from accord.core.channels.trees import known_trees
-from accord.core.channels.trees.known_trees import IDLE_US, KnownTrees
+from accord.core.channels.trees import tree_cache
 from accord.core.channels.trees.tree import Tree, problem_with_tree
+from accord.core.channels.trees.tree_cache import IDLE_US, KnownTrees
 
 TREE = Tree(("a", "b", "c", "d"), (0, 1, 1))  # a - b, and b - c and d
 DIGEST = TREE.digest()
@@ -76,7 +76,7 @@ def test_what_is_a_tree(tree: Tree, problem: str | None) -> None:
 
 
 def test_large_trees_are_known_less_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_trees, "NODES", 10)
+    monkeypatch.setattr(tree_cache, "NODES", 10)
     trees = KnownTrees("b")
     digests = [bytes([number]) for number in range(4)]
     for digest in digests:

@@ -17,9 +17,9 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Final
 
-from accord.core.admission.errors import AdmissionError
 from accord.core.admission.filter_index import patterns
 from accord.core.model.channels import filter_covers, problem_with_filter
+from accord.core.model.errors import AdmissionError
 from accord.core.predicates.predicate import Predicate
 from accord.core.predicates.relations import covers_terms, intersects_terms
 from accord.core.predicates.terms import Term, to_terms

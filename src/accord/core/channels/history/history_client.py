@@ -10,8 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
-from accord.core.channels.history.child_event_dedup import ChildEventId, ChildEventLog
-from accord.core.channels.history.history_replay import HistoryReplay, ReplayBudget
+from accord.core.channels.history.history_replay import (
+    ChildEventId,
+    ChildEventLog,
+    HistoryReplay,
+    ReplayBudget,
+)
 from accord.core.channels.history.messages import (
     MAX_BYTES,
     MAX_ROWS,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from accord.core.channels.members import Rendezvous
 from accord.core.channels.ordering.failure_detector import FailureDetector
 from accord.core.channels.ordering.messages import (
     Body,
@@ -23,7 +24,6 @@ from accord.core.channels.ordering.messages import (
 )
 from accord.core.channels.ordering.sequencer import PREPARE_US, Sequencer
 from accord.core.channels.ordering.source_queue import SourceQueue
-from accord.core.channels.rendezvous import Rendezvous
 from accord.core.channels.template import Context
 from accord.core.model.units import NEVER_US
 

@@ -31,8 +31,8 @@ from accord.core.channels.streams.source_stream import (
 )
 from accord.core.channels.streams.stream_sender import ResponseTimes
 from accord.core.channels.template import Context
-from accord.core.channels.trees.known_trees import KnownTrees
 from accord.core.channels.trees.tree import problem_with_tree
+from accord.core.channels.trees.tree_cache import KnownTrees
 from accord.core.model.units import NEVER_US
 
 QUIET_US: Final = 10_000_000

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.feedback.receipts import (
+from accord.core.model.errors import EventError
+from accord.core.model.receipts import (
     MAX_CHARACTERS,
     MAX_CORRELATION,
     Receipt,
@@ -16,7 +17,6 @@ from accord.core.feedback.receipts import (
     ReceiptSigner,
     parse_receipt,
 )
-from accord.core.model.errors import EventError
 
 SECRET = bytes(range(32))
 DENVER = ReceiptSigner("denver", SECRET)

@@ -1,1 +1,0 @@
-"""Feedback to the source of an event."""
