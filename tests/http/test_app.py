@@ -158,6 +158,13 @@ def test_without_users_everybody_may_ask() -> None:
     assert ask("/api/v1/status", users=Users()).status_code == 200
 
 
+def test_without_users_the_rights_of_anonymous_clients_count() -> None:
+    users = Users(anonymous=Rights(statistics=False))
+    for path in ("/api/v1/status", "/api/v1/clients", "/metrics"):
+        assert ask(path, users=users).status_code == 403
+    assert ask("/health", users=users).status_code == 200
+
+
 def test_too_many_askers_are_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     async def busy(*_: object) -> None:
         raise BusyError(64)

@@ -23,7 +23,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from accord.core.queries.journal_http import JOURNAL
-from accord.core.router.rights import EVERYTHING, NO_RIGHTS, Rights
+from accord.core.router.rights import EVERYTHING, Rights
 from accord.http.event_schemas import QUERY
 from accord.http.schemas import CHANNELS, POLICIES, PROPERTIES
 from accord.runtime.addresses import SocketAddress, parse_address
@@ -59,7 +59,7 @@ class Guard:
         self._origins = origins
         self._users = users if users is not None and users.are_configured else None
         anonymous = EVERYTHING if users is None else users.anonymous
-        self._nobody = Caller("", anonymous or NO_RIGHTS)
+        self._nobody = Caller("", anonymous or Rights())
         self._is_loopback = is_loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,13 +81,13 @@ class Guard:
             if isinstance(found, Response):
                 return found
             asker = found
-            if not asker.rights.statistics and _is_about_statistics(scope):
-                return _refuse(403, "this user may not read statistics")
+        if not asker.rights.statistics and _is_about_statistics(scope):
+            return _refuse(403, f"{asker.name or 'an anonymous client'} may not read statistics")
         if not asker.rights.policies and _is_about_policies(scope):
             what = "define channels" if _defines_channels(scope) else "see or change policies"
             if _defines_properties(scope):
                 what = "define properties"
-            return _refuse(403, f"{asker.name or 'who has no name'} may not {what}")
+            return _refuse(403, f"{asker.name or 'an anonymous client'} may not {what}")
         scope[_CALLER] = asker
         return None
 

@@ -86,7 +86,7 @@ def _refusal(caller: Caller) -> Response | None:
     rights = caller.rights.for_client(user=caller.name, client="")
     if rights.may_subscribe("#") and rights.system and not rights.denied.subscribe:
         return None
-    who = caller.name or "who has no name"
+    who = caller.name or "an anonymous client"
     return json_response(Problem(f"{who} may not read everything: subscribe '#' and system"), 403)
 
 

@@ -172,7 +172,7 @@ def _add_query(app: FastAPI, pipeline: PipelineView, importances: QueryImportanc
             # Overrides whatever the cursor contains.
             ask = replace(ask, without=rights.denied.subscribe)
             if not is_single_event(ask) and not rights.may_subscribe(ask.channel):
-                who = asker.name or "who has no name"
+                who = asker.name or "an anonymous client"
                 raise _ForbiddenError(f"{who} may not subscribe to {ask.channel[:200]!r}")
             found = await pipeline.page(
                 ask,

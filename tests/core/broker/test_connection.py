@@ -104,9 +104,13 @@ def test_a_will_is_looked_at_when_it_is_left() -> None:
     table = Table(Limits(channel_levels=3, will_bytes=10))
     deep = table.open().send(Connect("ada", will=Will("a/b/c/d")))
     large = table.open().send(Connect("ada", will=Will("a", bytes(11))))
-    forbidden = table.open().send(Connect("ada", will=Will("$SYS/a")))
-    reasons = [answer.reason for peer in (deep, large, forbidden) for answer in connacks(peer)]
-    assert reasons == [Reason.TOPIC_NAME_INVALID, Reason.PACKET_TOO_LARGE, Reason.NOT_AUTHORIZED]
+    forbidden = [
+        table.open().send(Connect("ada", will=Will(topic)))
+        for topic in ("$SYS/a", "$accord/expectations", "$accord/advice")
+    ]
+    reasons = [answer.reason for peer in (deep, large, *forbidden) for answer in connacks(peer)]
+    assert reasons[:2] == [Reason.TOPIC_NAME_INVALID, Reason.PACKET_TOO_LARGE]
+    assert reasons[2:] == [Reason.NOT_AUTHORIZED] * 3
     assert table.broker.sessions == {}
 
 

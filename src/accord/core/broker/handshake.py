@@ -26,7 +26,7 @@ from accord.core.mqtt.codes import REASONS, V5, PacketType, ProtocolError, Reaso
 from accord.core.mqtt.event_mapping import EVENT_IDS, EVENT_NAMES
 from accord.core.mqtt.packets import Auth, Connack, Connect
 from accord.core.mqtt.properties import NO_PROPERTIES, Properties
-from accord.core.router.rights import Rights
+from accord.core.router.rights import NODE_TOPICS, Rights
 
 if TYPE_CHECKING:
     from accord.core.broker.connection import Connection
@@ -178,7 +178,10 @@ class MqttHandshake:
         limits = broker.limits
         asked = connect.properties
         will = connect.will
-        if will is not None and not may_publish(connection.rights, will.topic):
+        # A will is published for its client: on a topic of the node it would pass for the node's.
+        if will is not None and (
+            will.topic.startswith(NODE_TOPICS) or not may_publish(connection.rights, will.topic)
+        ):
             self.refuse(Reason.NOT_AUTHORIZED, f"a will for {will.topic}")
             return
         if context.counters.connections >= limits.connections:

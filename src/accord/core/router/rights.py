@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from accord.core.model.channels import RESPONSES, selects_any
 
 STATISTICS: Final = "$SYS"
+NODE_TOPICS: Final = "$accord/"  # of requests to the node, and of its replies and notices
 POLICIES: Final = "$accord/policies"
 QUERIES: Final = "$accord/query"  # any client, for channels it may subscribe to
 # Quality: any client may state expectations and capabilities on channels it has rights to.
