@@ -79,7 +79,7 @@ async def first_of(attempts: Sequence[Awaitable[T]]) -> tuple[T, list[asyncio.Fu
 
 
 class ServerSubscription:
-    """The subscription's state at one server; `news` is set on every message and on failure."""
+    """The subscription's state at one server; `changed` is set on every message and on failure."""
 
     def __init__(
         self, driver: Driver, asked: TopicFilter, queue: int, changed: asyncio.Event

@@ -3,7 +3,7 @@
 A task that reads a slice of the journal writes it to archive files directly; what it yields, and
 all that flows through Spark, is the list of these files. No event passes through Java, and each
 task takes one Python process, not two. The files are not part of the archive until the driver has
-committed them (`archive_batch`), so reading a slice twice does no harm.
+committed them (`archive_job`), so reading a slice twice does no harm.
 
 The stream starts at the archive's end. Its checkpoint is only needed by the running query, and
 losing it loses nothing: the manifest holds the archived offset.

@@ -57,7 +57,7 @@ Which = tuple[str, str]  # publisher and name
 
 
 class AdvertisementSender:
-    """The child's side; `say` sends a message to a parent."""
+    """The child's side; `send` sends a message to a parent."""
 
     def __init__(
         self, incarnation: int, tiers: TierLinks, send: Callable[[str, AdvertisementDelta], None]

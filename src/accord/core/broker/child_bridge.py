@@ -148,7 +148,7 @@ class ChildBridge:
                 nodes = self._bridge.remote_interests.find_nodes(event.channel)
                 self._bridge.send(message, nodes, event.importance)
             elif not has_come:
-                # An event that waits for its position arrives through `OverlayBridge.arrived`.
+                # An event that waits for its position arrives through `OverlayBridge.on_event`.
                 if not is_ordered:
                     self._children.is_new(event)
                 with suppress(EventError):

@@ -1,15 +1,10 @@
-"""Packet codec: `decoding` and `encoding` together.
+"""Packet codec: encodes and decodes MQTT 5.0 and 3.1.1 packets.
 
-Encodes MQTT 5.0 and 3.1.1 packets.
-
-The caller is responsible for what the standards allow; only values that do not fit the wire raise
-ValueError or OverflowError. For 3.1.1, what it lacks (properties, most reasons) is omitted.
-
-Decodes MQTT 5.0 and 3.1.1 packets of clients and servers.
-
-Decoding is strict: everything the standards forbid raises ProtocolError with the reason code they
-specify, and `decode` raises nothing else. Checks that depend on the connection's state or direction
-(an unknown packet identifier, a client that sends CONNACK) are left to the session.
+When encoding, the caller is responsible for what the standards allow; only values that do not fit
+the wire raise ValueError or OverflowError. For 3.1.1, what it lacks (properties, most reasons) is
+omitted. Decoding is strict: everything the standards forbid raises ProtocolError with the reason
+code they specify, and `decode` raises nothing else. Checks that depend on the connection's state or
+direction (an unknown packet identifier, a client that sends CONNACK) are left to the session.
 """
 
 from __future__ import annotations

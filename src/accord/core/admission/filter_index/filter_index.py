@@ -1,6 +1,6 @@
 """Index of box filters and their sums, for aggregates over all filters related to a given one.
 
-`row_encoder` turns filters into rows of numbers, `leaves` stores rows, `clusters` assigns rows to
+`row_encoder` turns filters into rows of numbers, `leaves` stores rows, `tables` assigns rows to
 leaves, and `selection` searches them. Rows of a rare layout are sparse rows (`sparse_rows`).
 """
 

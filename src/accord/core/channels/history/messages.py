@@ -192,7 +192,7 @@ BUSY: Final = "busy"
 
 
 class MakeCut(msgspec.Struct, frozen=True):
-    """Make a cut; call `cut_made` when everything before it is on disk."""
+    """Make a cut; call `on_cut` when everything before it is on disk."""
 
     to: str
     round: int
@@ -200,7 +200,7 @@ class MakeCut(msgspec.Struct, frozen=True):
 
 
 class ReadPage(msgspec.Struct, frozen=True):
-    """Read a page; call `page_made` or `no_page`."""
+    """Read a page; call `on_page_read` or `on_page_failed`."""
 
     to: str
     asked: PageRequest
