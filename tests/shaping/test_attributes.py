@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.scheduling.shaping_decision import ShapingTarget
+from accord.shaping.attributes import Trimming
 from accord.shaping.content import Content
-from accord.shaping.registry import Trimming
 
 PROPERTIES = (("platform", "UAV"), ("note", "n" * 500), ("key", "track-7"), ("raw", "r" * 200))
 TRACK = Content(b"p" * 100, "text/plain", PROPERTIES)

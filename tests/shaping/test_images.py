@@ -11,7 +11,8 @@ from tests.pictures import decoded, encoded, photo, surveillance_jpeg
 
 from accord.core.scheduling.shaping_decision import ShapingTarget
 from accord.shaping.content import Content, ShapingError
-from accord.shaping.images import MAX_PIXELS, ImageFile, Scaling, scale
+from accord.shaping.image_files import MAX_PIXELS, ImageFile
+from accord.shaping.images import Scaling, scale
 
 SMALL = {kind: encoded(photo(160, 120), kind) for kind in ("JPEG", "PNG", "WEBP")}
 

@@ -4,7 +4,7 @@ import pytest
 
 from accord.core.model.errors import PolicyError
 from accord.core.policy.policy_set import parse_policy_set
-from accord.shaping.registry import check_shapers
+from accord.shaping.shaper_checks import check_shapers
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from tests.pictures import encoded, photo
 
-from accord.shaping.content import HEAD, pixels, sniff
+from accord.shaping.sniffing import HEAD, pixels, sniff
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from accord.core.policy.policy_set import (
 )
 from accord.runtime.logs import get_log
 from accord.runtime.policy_store import PolicyStore, Version
-from accord.shaping.registry import check_shapers
+from accord.shaping.shaper_checks import check_shapers
 
 log = get_log(__name__)
 

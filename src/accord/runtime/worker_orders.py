@@ -15,8 +15,9 @@ from accord.runtime.logs import get_log
 from accord.runtime.process import Clock
 from accord.runtime.worker_jobs import JobFailure, JobPriority, Values, shape_job, xpath_job
 from accord.runtime.workers import WorkerLimits, Workers
-from accord.shaping.content import HEAD, Content
+from accord.shaping.content import Content
 from accord.shaping.registry import accepts
+from accord.shaping.sniffing import HEAD
 
 log = get_log(__name__)
 

@@ -22,7 +22,7 @@ from accord.core.policy.policy_set import (
     render_policy_set,
 )
 from accord.runtime.policy_admin import MAX_TEXT
-from accord.shaping.registry import check_shapers
+from accord.shaping.shaper_checks import check_shapers
 
 _PART: Final = re.compile(r"([A-Za-z0-9_-]+)|\[(\d+)\]")
 _LINE: Final = re.compile(r"line (\d+)\b.*")
