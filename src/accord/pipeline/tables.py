@@ -262,8 +262,6 @@ def events(
     `declared` are the attributes to have as columns; by default all that are declared in any file,
     with their latest types. A value that its column can't hold is in the map.
     """
-    from accord.pipeline.tables import conform  # noqa: PLC0415 (stands on this module)
-
     chosen = _all(archive, EVENTS) if files is None else list(files)
     wanted = newest_declared(chosen) if declared is None else dict(declared)
     check_declared(wanted)
