@@ -1,4 +1,4 @@
-"""Every row of README's table of commands does what it says."""
+"""Every row of the tables of commands, in README and docs/START.md, does what it says."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import pytest
 from tests.acceptance.machine import ROOT, Machine, program
 
 Check = Callable[[Machine, str], None]
+PAGES: Final = ("README.md", "docs/START.md")
 
 
-def rows() -> list[list[str]]:
+def rows(page: str) -> list[list[str]]:
     """The commands of each row of the table; what is only named, such as `explain`, is not one."""
-    text = (ROOT / "README.md").read_text("utf-8")
+    text = (ROOT / page).read_text("utf-8")
     lines = text[text.index("| command | shows |") :].split("\n\n")[0].splitlines()[2:]
     return [
         [each for each in re.findall(r"`([^`]+)`", line.split("|")[1]) if " " in each]
@@ -109,12 +110,16 @@ CHECKS: Final[dict[str, Check]] = {
     'accord predicate match "load_mw > 4"': prints("load_mw"),
 }
 COMMANDS: Final = [
-    command for row in rows() for command in row if not command.startswith("accord demo ")
+    command
+    for page in PAGES
+    for row in rows(page)
+    for command in row
+    if not command.startswith("accord demo ")
 ]
 
 
 def test_each_row_has_a_check() -> None:
-    assert [command for command in COMMANDS if command not in CHECKS] == []
+    assert sorted(COMMANDS) == sorted(CHECKS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
