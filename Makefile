@@ -13,7 +13,7 @@ ACCEPTANCE := build/acceptance/.ready
 ACCEPTANCE_NEEDS := build/acceptance/.needs
 SOURCES := $(shell find src -name '*.py' -o -name '*.[ch]' -o -name '*.lark' -o -name '*.jsonl' -o -name '*.toml')
 
-.PHONY: help up build acceptance test hunt peers check format bench clean
+.PHONY: help up build acceptance test quick hunt peers check format bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -53,6 +53,25 @@ test-simulator:
 
 test-rest:
 	$(LEFT_OVER) $(patsubst %,--ignore=%,$(SPARK_TESTS) $(LIVE_TESTS) $(ACCEPTANCE_TESTS) $(SIMULATOR_TESTS))
+
+# The slowest files by `--durations`, nearly half of the time of these directories, are left to `make test`.
+QUICK_SLOW := tests/core/admission/filter_index/test_filter_index.py tests/core/admission/test_filter_poset.py \
+	tests/core/channels/test_reliable.py tests/core/channels/test_total_order.py tests/core/mqtt/test_codec.py \
+	tests/core/native/test_twins.py tests/core/overlay/test_facts_network.py tests/core/predicates/test_index.py \
+	tests/journal/test_crashes.py
+QUICK_FIRST := tests/core/admission tests/core/broker tests/core/channels tests/core/links tests/core/overlay
+QUICK_REST := tests/core tests/journal tests/config tests/http
+QUICK := $(BIN)/python -m pytest -x -q $(QUICK_SLOW:%=--ignore=%)
+
+quick: $(DEVELOPMENT) $(READY) ## `make check` and the fast tests of core, journal, config and http, two at a time
+	@$(MAKE) --no-print-directory -j2 --output-sync=target quick-first quick-rest check
+
+.PHONY: quick-first quick-rest
+quick-first:
+	@$(QUICK) $(QUICK_FIRST)
+
+quick-rest:
+	@$(QUICK) $(QUICK_FIRST:%=--ignore=%) $(QUICK_REST)
 
 hunt: build $(DEVELOPMENT) ## look for failures with new random examples, longer than `make test` does
 	ACCORD_EXAMPLES=hunt $(BIN)/python -m pytest --timeout=0 tests/core tests/journal tests/client
