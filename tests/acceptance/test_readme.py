@@ -60,9 +60,16 @@ def why_of_an_event(machine: Machine, command: str) -> None:
 
 def found(machine: Machine, command: str) -> None:
     """There is something to find when the demonstration has run for a moment."""
+    machine.run("accord status --wait 2min --pipeline", within_s=150)
     until_s = time.monotonic() + 120
     while "demo/feeder/" not in machine.run(command):
         assert time.monotonic() < until_s
+
+
+def a_limit(machine: Machine, command: str) -> None:
+    """Removed again: pages show the limits of the same node."""
+    assert "version" in machine.run(command)
+    machine.run("accord policy limit --none")
 
 
 def a_report(machine: Machine, command: str) -> None:
@@ -91,7 +98,7 @@ CHECKS: Final[dict[str, Check]] = {
         "customers without supply"
     ),
     "accord policy set Alarms --channel 'grid/+/alarm' --importance 6": prints("version"),
-    "accord policy limit --client crew-1 '300 kbit/s'": prints("version"),
+    "accord policy limit --client crew-1 '300 kbit/s'": a_limit,
     "accord query 'demo/feeder/+' --where \"load_mw > 4\" --since -1h": found,
     "accord sub 'demo/#' --since -10min": shows("demo/feeder/", "demo/transformer/"),
     "accord why": prints("demo/"),
