@@ -25,8 +25,8 @@ up: build ## start a node: MQTT on 1883, WebSocket on 8083, status on 8080, its 
 build: $(READY)
 
 test: $(DEVELOPMENT) $(READY) $(ACCEPTANCE) peers ## run all tests, on the wheel that users get
-	@echo "five parts, four at a time; each shows itself when it is done"
-	@$(MAKE) --no-print-directory --keep-going -j4 --output-sync=target test-acceptance test-pipeline test-live test-rest test-simulator
+	@echo "five parts at once; each shows itself when it is done"
+	@$(MAKE) --no-print-directory --keep-going -j5 --output-sync=target test-acceptance test-pipeline test-live test-rest test-simulator
 
 # An environment as users have it: the wheel, what it needs, and what documents tell them to install.
 acceptance: $(ACCEPTANCE)
