@@ -59,7 +59,7 @@ _PAGE: Final = Template("""<!doctype html>
 content, and have what matters arrive in time.</p>
 <dl>
   <dt><a href="api/v1/status">Status</a></dt><dd>What the node does now, as JSON.</dd>
-  <dt><a href="api/v1/clients">Clients</a></dt><dd>Who is connected, or will come back.</dd>
+  <dt><a href="api/v1/clients">Clients</a></dt><dd>Connected clients and offline sessions.</dd>
   <dt><a href="metrics">Metrics</a></dt><dd>The same for Prometheus.</dd>
   <dt><a href="docs">API</a></dt><dd>Every operation, to read and try
     (<a href="openapi.json">OpenAPI</a>; the page takes its looks from the internet).</dd>

@@ -242,9 +242,9 @@ class PolicyRuntime:
         for session in list(self._broker.sessions.values()):
             for pattern in self._broker.router.unused(session.subscriptions.values()):
                 yield OpenOperation("subscribe", pattern, session.entity)
-            line = session.connection
-            if line is not None and line.publisher is not None:
-                for channel in line.publisher.published_channels():
+            connection = session.connection
+            if connection is not None and connection.publisher is not None:
+                for channel in connection.publisher.published_channels():
                     yield OpenOperation("publish", channel, session.entity)
 
     def _entity(self, client: str) -> Entity | None:
@@ -341,24 +341,24 @@ class PolicyRuntime:
 def _client_resources(session: MqttSession) -> dict[str, Value]:
     outbox = session.outbox
     resources: dict[str, Value] = {"client_queued_bytes": outbox.bytes + outbox.tracked_bytes}
-    line = session.connection
-    if line is not None:
-        carries_bps = line.link.capacity_bps()
+    connection = session.connection
+    if connection is not None:
+        carries_bps = connection.link.capacity_bps()
         if carries_bps:
             resources["link_kbps"] = carries_bps / 1_000
-        if line.link.rtt_ms:
-            resources["link_rtt_ms"] = line.link.rtt_ms
+        if connection.link.rtt_ms:
+            resources["link_rtt_ms"] = connection.link.rtt_ms
     return resources
 
 
 def _reading(session: MqttSession) -> ClientReading:
-    line = session.connection
-    link = None if line is None else line.link
+    connection = session.connection
+    link = None if connection is None else connection.link
     outbox = session.outbox
     return ClientReading(
         client=session.name,
         user=session.owner,
-        is_connected=line is not None,
+        is_connected=connection is not None,
         sent=session.sent,
         sent_bytes=session.sent_bytes,
         shed=session.shed,

@@ -98,13 +98,13 @@ def _ahead(queues: Queues, entry: QueueEntry) -> tuple[Ahead, ...]:
 
 def _wait_cause(server: Server, session: MqttSession, entry: QueueEntry) -> dict[str, Any]:
     """The facts that show why an event waits in an outbox."""
-    line = session.connection
-    if line is None:
+    connection = session.connection
+    if connection is None:
         return {"waits_for": CONNECTION}
     if is_tracked(entry) and session.is_window_full():
         return {"waits_for": ACKNOWLEDGEMENT, "unacknowledged": session.in_flight}
-    link = line.link
-    protocol = server.connections.get(cast("Connection", line))
+    link = connection.link
+    protocol = server.connections.get(cast("Connection", connection))
     if link.is_held or (protocol is not None and protocol.is_paused):
         return {"waits_for": LINK, "under_way_bytes": link.outstanding_bytes}
     gate = link.gate

@@ -18,44 +18,44 @@ def rates(admission: Admission) -> dict[str, float]:
 
 def test_the_latest_active_parent_counts() -> None:
     admission = Admission("c", 1)
-    elsewhere = RemoteAdvertisements(admission)
-    elsewhere.add("b", SENSOR, "n", TRADES, 5)
-    elsewhere.add("a", SENSOR, "n", TRADES, 5)
-    elsewhere.add("a", "client", "n", TRADES, 1)
-    elsewhere.check_invariants()
+    remote = RemoteAdvertisements(admission)
+    remote.add("b", SENSOR, "n", TRADES, 5)
+    remote.add("a", SENSOR, "n", TRADES, 5)
+    remote.add("a", "client", "n", TRADES, 1)
+    remote.check_invariants()
     assert rates(admission) == {"b": 5, "a": 1}
-    elsewhere.set_rank("a", "x", (1, 1, True))
-    elsewhere.set_rank("b", "x", (1, 1, False))
+    remote.set_rank("a", "x", (1, 1, True))
+    remote.set_rank("b", "x", (1, 1, False))
     assert rates(admission) == {"a": 6}
-    elsewhere.add("a", SENSOR, "n", TRADES, 7)
-    elsewhere.set_rank("b", "x", (1, 2, True))  # `a` has not heard yet, or can't
+    remote.add("a", SENSOR, "n", TRADES, 7)
+    remote.set_rank("b", "x", (1, 2, True))  # `a` has not heard yet, or can't
     assert rates(admission) == {"b": 5, "a": 1}
-    elsewhere.set_rank("a", "x", (2, 1, True))  # another life
+    remote.set_rank("a", "x", (2, 1, True))  # another life
     assert rates(admission) == {"a": 8}
-    elsewhere.check_invariants()
+    remote.check_invariants()
 
 
 def test_another_parent_counts_when_one_is_gone() -> None:
     admission = Admission("c", 1)
-    elsewhere = RemoteAdvertisements(admission)
+    remote = RemoteAdvertisements(admission)
     for node in "ab":
-        elsewhere.add(node, SENSOR, "n", TRADES, 5)
-    elsewhere.set_rank("a", "x", (1, 1, True))
-    elsewhere.on_node_gone("a")
+        remote.add(node, SENSOR, "n", TRADES, 5)
+    remote.set_rank("a", "x", (1, 1, True))
+    remote.on_node_gone("a")
     assert rates(admission) == {"b": 5}
-    elsewhere.add("a", SENSOR, "n", TRADES, 5)  # it is back
+    remote.add("a", SENSOR, "n", TRADES, 5)  # it is back
     assert rates(admission) == {"a": 5}
-    elsewhere.remove("a", SENSOR, "n")
+    remote.remove("a", SENSOR, "n")
     assert rates(admission) == {"b": 5}
-    elsewhere.remove("b", SENSOR, "n")
-    elsewhere.set_rank("a", "x", None)
-    elsewhere.check_invariants()
+    remote.remove("b", SENSOR, "n")
+    remote.set_rank("a", "x", None)
+    remote.check_invariants()
     assert rates(admission) == {}
     assert admission.poset.advertisements == 0
 
 
 def test_a_child_without_a_name_leaves_nothing() -> None:
-    elsewhere = RemoteAdvertisements(Admission("c", 1))
-    elsewhere.add("b", publisher_of("", "sensor"), "n", TRADES, 5)
-    elsewhere.remove("b", publisher_of("", "sensor"), "n")
-    elsewhere.check_invariants()
+    remote = RemoteAdvertisements(Admission("c", 1))
+    remote.add("b", publisher_of("", "sensor"), "n", TRADES, 5)
+    remote.remove("b", publisher_of("", "sensor"), "n")
+    remote.check_invariants()

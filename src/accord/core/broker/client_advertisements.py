@@ -136,9 +136,9 @@ class ClientAdvertisements:
         self._needs_attributes.pop(session.name, None)
         if filters is not None:
             self._needs_attributes[session.name] = any(where_of(each) for each in filters.values())
-        line = session.connection
-        if line is not None and line.publisher is not None:
-            line.publisher.enforce_rate(session.is_rate_limited)
+        connection = session.connection
+        if connection is not None and connection.publisher is not None:
+            connection.publisher.enforce_rate(session.is_rate_limited)
 
 
 def where_of(filter_: Filter) -> str:

@@ -364,22 +364,22 @@ class Connection(ClientConnection):
         found = single(data, version == V5, publisher.topics[qos])
         if found is None:
             return None
-        selection: Selection = found[0]
-        _, expiry_s, packet_id = found
+        selection: Selection
+        selection, expiry_s, packet_id = found
         copy = selection.only
         if copy is None or selection.fan_out.pending:
             return None
         # Only sessions take frames.
         receiver: MqttSession = copy.receiver  # type: ignore[assignment]
-        line = receiver.connection
+        port = receiver.connection
         outbox = receiver.outbox
         if (
-            line is None
-            or line.write is None
+            port is None
+            or port.write is None
             or receiver.dialect != version
             or outbox.bytes
             or outbox.tracked
-            or not line.link.can_send(size)
+            or not port.link.can_send(size)
             or expiry_s == 0
         ):
             return None
@@ -395,7 +395,7 @@ class Connection(ClientConnection):
                 or not receiver.has_window()
             ):
                 return None
-        line.link.sent(size)
+        port.link.sent(size)
         if qos:
             self.link.sent(ACK_BYTES)
         self.can_cut_through = True
@@ -403,7 +403,7 @@ class Connection(ClientConnection):
         context.now_ms = now_ms
         context.number += 1
         made = CutThrough(
-            line,
+            port,
             data,
             qos,
             packet_id,

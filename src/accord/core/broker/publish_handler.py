@@ -629,9 +629,9 @@ class PublishHandler:
 
         A client that has reconnected meanwhile repeats QoS 2 messages until they are acknowledged.
         """
-        line = self.session.connection
-        if qos == 2 and self.connection.state != OPEN and line is not None:
-            return line.publisher or self
+        connection = self.session.connection
+        if qos == 2 and self.connection.state != OPEN and connection is not None:
+            return connection.publisher or self
         return self
 
     def acknowledge(

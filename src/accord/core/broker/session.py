@@ -258,8 +258,8 @@ class MqttSession(Receiver):
             self.context.router.invalidate(subscription.pattern)
 
     def forward(self, run: EventRun) -> None:
-        line = self.connection
-        if line is None:
+        connection = self.connection
+        if connection is None:
             self._shed(run, OFFLINE)
             return
         assert isinstance(run, MessageRun)
@@ -273,9 +273,9 @@ class MqttSession(Receiver):
         shed = self.outbox.put_tracked(run) if run.qos else self.outbox.put(run)
         if shed is not None:
             self._drop_overflow(shed)
-        if not line.is_dirty:
-            line.is_dirty = True
-            self.context.dirty.append(line)
+        if not connection.is_dirty:
+            connection.is_dirty = True
+            self.context.dirty.append(connection)
 
     def deliver(
         self,
@@ -378,9 +378,9 @@ class MqttSession(Receiver):
             shed = self.outbox.put(delivery)
             if shed is not None:
                 self._drop_overflow(shed)
-        line = self.connection
-        if line is not None and not line.is_dirty:
-            self.context.wake(line)
+        connection = self.connection
+        if connection is not None and not connection.is_dirty:
+            self.context.wake(connection)
 
     def _replace_older(self, delivery: ClientDelivery) -> bool:
         """Whether `delivery` replaced an older message with its key, or a newer one replaced it."""
@@ -448,17 +448,17 @@ class MqttSession(Receiver):
         if self.being_shaped and delivery.message.key and delivery.grant.is_replacing:
             self._replace_shaping(delivery)
         context = self.context
-        line = self.connection
+        connection = self.connection
         if (
             not delivery.grant.shaping
             or not context.is_shaping
             or not context.has_workers
-            or line is None
+            or connection is None
         ):
             return False
         if self.flows is None:
             self.flows = ImportanceRates(context.now_ms)
-        shape = shape_for(delivery, line.link, self.outbox, self.flows, context.now_ms)
+        shape = shape_for(delivery, connection.link, self.outbox, self.flows, context.now_ms)
         if shape is None:
             return False
         shaped = delivery.message.shaped
@@ -479,20 +479,20 @@ class MqttSession(Receiver):
         # Repeated because everything taken may have expired.
         while outbox.bytes or outbox.tracked:
             window = self._free_window() if outbox.tracked else 0
-            line = self.connection
-            if line is None or (window <= 0 and not outbox.bytes):
+            connection = self.connection
+            if connection is None or (window <= 0 and not outbox.bytes):
                 return
-            gate = line.link.gate
+            gate = connection.link.gate
             if gate is None:
                 single = outbox.take_single(bytes_wanted, window)
                 entries = outbox.take(bytes_wanted, window) if single is None else [single]
             else:
                 entries = outbox.take_admitted(bytes_wanted, window, gate)
                 if not entries:
-                    if self._expire_head(gate, line.link):
+                    if self._expire_head(gate, connection.link):
                         continue
                     return
-            if self._to_frames(entries, line, frames):
+            if self._to_frames(entries, connection, frames):
                 return
 
     def _to_frames(
@@ -652,9 +652,9 @@ class MqttSession(Receiver):
         """The entry `pull` would start with, as far as `gate` permits."""
         outbox = self.outbox
         head = outbox.peek(self._free_window(), 1, gate)
-        line = self.connection
-        while head is None and gate is not None and line is not None:
-            if not self._expire_head(gate, line.link):
+        connection = self.connection
+        while head is None and gate is not None and connection is not None:
+            if not self._expire_head(gate, connection.link):
                 break
             head = outbox.peek(self._free_window(), 1, gate)
         return head
@@ -728,17 +728,17 @@ class MqttSession(Receiver):
             self._record_outcome(delivery, REFUSED_OUTCOME, REFUSED)
             self._finish(delivery)
             return True
-        line = self.connection
+        connection = self.connection
         if delivery.stage == SENT:
             delivery.stage = RELEASED
             if self.is_durable:
                 self.context.record(Released(self.name, packet_id))
-        if line is not None:
+        if connection is not None:
             frame = _PUBREL + packet_id.to_bytes(2, "big")
             if self.is_durable and self.context.has_pending():
-                line.replies.hold(frame)
+                connection.replies.hold(frame)
             else:
-                line.replies.reply(frame)
+                connection.replies.reply(frame)
         return True
 
     def on_pubcomp(self, packet_id: int) -> bool:

@@ -271,9 +271,11 @@ class SubscriptionAdmission:
 
     def refresh_link(self, session: MqttSession) -> None:
         """Update the capacity of a client's link; it keeps the last value while offline."""
-        line = session.connection
-        if line is not None:
-            self.admission.set_capacity(client(session.name), line.link.capacity_bps() or None)
+        connection = session.connection
+        if connection is not None:
+            self.admission.set_capacity(
+                client(session.name), connection.link.capacity_bps() or None
+            )
 
     def sole_reservation(self, session: MqttSession) -> ReservedSubscription | None:
         """The subscription that accounts for all of a client's traffic, if it has only one."""

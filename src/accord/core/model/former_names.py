@@ -1,7 +1,7 @@
 """Names of earlier builds: translated where stored data is read, and named in errors.
 
-Nothing else knows them: definitions, policies and ledger entries are always written with the
-present names.
+Definitions, policies and ledger entries are always written with the present names. Exported names
+by their former names are found by `deprecated`.
 """
 
 from __future__ import annotations
