@@ -11,20 +11,22 @@ WHEEL := build/wheel/.ready
 READY := $(VENV)/.ready
 ACCEPTANCE := build/acceptance/.ready
 ACCEPTANCE_NEEDS := build/acceptance/.needs
-SOURCES := $(shell find src -name '*.py' -o -name '*.[ch]' -o -name '*.lark' -o -name '*.jsonl' -o -name '*.toml')
+SPARK_CLASSES := $(VENV)/spark.jsa build/acceptance/spark.jsa
+SOURCES := $(shell find src -name '*.py' -o -name '*.[ch]' -o -name '*.lark' -o -name '*.jsonl' -o -name '*.toml' \
+	-o -type f -path '*/console/static/*')
 
-.PHONY: help up build acceptance test quick hunt peers check format bench clean
+.PHONY: help up build acceptance test quick hunt peers check format bench clean console check-console
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-up: build ## start a node: MQTT on 1883, WebSocket on 8083, status on 8080, its pipeline, a demonstration
+up: build ## start a node: MQTT on 1883, WebSocket on 8083, console on 8080, its pipeline, a demonstration
 	@$(BIN)/accord up
 
 build: $(READY)
 
-test: $(DEVELOPMENT) $(READY) $(ACCEPTANCE) peers ## run all tests, on the wheel that users get
+test: $(DEVELOPMENT) $(READY) $(ACCEPTANCE) $(SPARK_CLASSES) peers ## run all tests, on the wheel that users get
 	@echo "five parts at once; each shows itself when it is done"
 	@$(MAKE) --no-print-directory --keep-going -j5 --output-sync=target test-acceptance test-pipeline test-live test-rest test-simulator
 
@@ -34,25 +36,30 @@ acceptance: $(ACCEPTANCE)
 SPARK_TESTS := tests/pipeline tests/scenarios/test_pipeline.py
 LIVE_TESTS := tests/scenarios tests/runtime
 ACCEPTANCE_TESTS := tests/acceptance
+BROWSER_TESTS := tests/browser
 SIMULATOR_TESTS := tests/sim tests/core/overlay tests/core/links
 # Acceptance, pipeline and live tests start processes and wait for them: the others get what they leave.
 LEFT_OVER := nice -n 5 $(BIN)/python -m pytest --timeout=600
 
-.PHONY: test-pipeline test-live test-acceptance test-simulator test-rest
-test-pipeline:
+.PHONY: test-pipeline test-live test-acceptance test-browser test-simulator test-rest
+test-pipeline: $(VENV)/spark.jsa
 	$(BIN)/python -m pytest --durations=15 $(SPARK_TESTS)
 
 test-live:
 	$(BIN)/python -m pytest --durations=15 $(SPARK_TESTS:%=--ignore=%) $(LIVE_TESTS)
 
-test-acceptance: $(ACCEPTANCE)
+test-acceptance: $(ACCEPTANCE) build/acceptance/spark.jsa
 	$(BIN)/python -m pytest --durations=15 --timeout=600 $(ACCEPTANCE_TESTS)
+
+# In a browser, with the machine to itself: pages that have to wait for the processor fail.
+test-browser: $(DEVELOPMENT) $(READY) peers
+	$(BIN)/python -m pytest $(BROWSER_TESTS)
 
 test-simulator:
 	$(LEFT_OVER) $(SIMULATOR_TESTS)
 
 test-rest:
-	$(LEFT_OVER) $(patsubst %,--ignore=%,$(SPARK_TESTS) $(LIVE_TESTS) $(ACCEPTANCE_TESTS) $(SIMULATOR_TESTS))
+	$(LEFT_OVER) $(patsubst %,--ignore=%,$(SPARK_TESTS) $(LIVE_TESTS) $(ACCEPTANCE_TESTS) $(BROWSER_TESTS) $(SIMULATOR_TESTS))
 
 # The slowest files by `--durations`, nearly half of the time of these directories, are left to `make test`.
 QUICK_SLOW := tests/core/admission/filter_index/test_filter_index.py tests/core/admission/test_filter_poset.py \
@@ -85,6 +92,25 @@ check: $(DEVELOPMENT) ## formatting, lint, types, import direction, names
 	$(BIN)/mypy
 	PYTHONPATH=src $(BIN)/lint-imports
 	$(BIN)/python scripts/names.py
+	$(BIN)/python scripts/console_digest.py
+	@$(MAKE) --no-print-directory check-console
+
+# The console is rebuilt by who changes it, and its built files are committed: nobody else needs Node.js.
+CONSOLE_PACKAGES := console/node_modules/.package-lock.json
+
+console: $(DEVELOPMENT) $(CONSOLE_PACKAGES) ## check, test and build the console's page from console/ (needs npm)
+	PYTHONPATH=src $(BIN)/python scripts/console_types.py
+	cd console && npm run --silent types && npm run --silent check && npm run --silent lint && npm test --silent && npm run --silent build
+	$(BIN)/python scripts/console_digest.py --write
+
+check-console:
+	@if command -v npm >/dev/null; then \
+		$(MAKE) --no-print-directory $(CONSOLE_PACKAGES) && cd console && npm run --silent check && npm run --silent lint; \
+	else echo "console: types and lint are not checked, because npm is not installed"; fi
+
+$(CONSOLE_PACKAGES): console/package-lock.json
+	cd console && npm ci --silent --no-audit --no-fund
+	@touch $@
 
 format: $(DEVELOPMENT) ## format the code and apply safe lint fixes
 	$(BIN)/ruff format .
@@ -131,3 +157,12 @@ $(ACCEPTANCE): $(ACCEPTANCE_NEEDS) $(WHEEL)
 $(READY): $(RUNTIME) $(WHEEL)
 	$(PIP) install --no-deps --force-reinstall build/wheel/*.whl
 	@touch $@
+
+# Spark's classes as Java has them in memory, with which it starts in a third of the time. Java writes them when it ends:
+# `cat` waits for that. Best effort: without them tests only take longer.
+$(VENV)/spark.jsa: $(RUNTIME) | $(READY)
+build/acceptance/spark.jsa: $(ACCEPTANCE_NEEDS) | $(ACCEPTANCE)
+$(SPARK_CLASSES): %/spark.jsa:
+	rm -rf $@ $*/spark-classes
+	-SPARK_SUBMIT_OPTS=-XX:ArchiveClassesAtExit=$(abspath $@) $*/bin/python -m tests.pipeline.cluster_work \
+		'local[2]' $(abspath $*/spark-classes) 2>&1 | cat > $*/spark-classes.log

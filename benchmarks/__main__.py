@@ -40,6 +40,7 @@ NAMES: Final = (
     "trees",
     "recovery",
     "startup",
+    "console",
 )
 
 CASES: Final = (

@@ -11,14 +11,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Final
+from typing import Final, TypeVar
 
-from accord.cli.admission.client import AdmissionClient
-from accord.cli.net.client import NetClient
 from accord.client.errors import AdmissionRefusedError, ConnectionFailedError
+from accord.client.http import HttpClient
 from accord.client.session import Session, connect
 from accord.client.subscription import Subscription
 from accord.core.model.errors import AccordError
+from accord.operations.admission import GetAdmission
+from accord.operations.channels import GetNet
+from accord.operations.operation import Request
 from benchmarks.admission_plots import draw
 from benchmarks.options import Options, progress
 from benchmarks.ports import free_ports
@@ -39,6 +41,8 @@ _DRAIN_S: Final = 1.5
 _COUNTS: Final = (30, 48, 66, 84, 102, 120)
 _QUICK_COUNTS: Final = (48, 102)
 _GUARANTEES: Final = {"none": '"none"', "50 %": "0.5", "full": '"full"'}
+T = TypeVar("T")
+
 _WAIT_S: Final = 60.0
 
 ABOUT: Final = (
@@ -271,12 +275,16 @@ event_bytes = {_EVENT_BYTES}
     ]  # fmt: skip
 
 
+def _ask(url: str, request: Request[T]) -> T:
+    return HttpClient(url).call(request)
+
+
 async def _linked(http_url: str) -> None:
     """Until a node knows the other."""
     until_s = perf_counter() + _WAIT_S
     while perf_counter() < until_s:
         try:
-            status = await asyncio.to_thread(NetClient(http_url, None, None).status)
+            status = await asyncio.to_thread(_ask, http_url, GetNet())
             if sum(each.is_reachable for each in status.nodes) == 2:
                 return
         except (AccordError, ConnectionFailedError):
@@ -289,7 +297,7 @@ async def _known(http_url: str, advertisements: int) -> None:
     """Until a node knows what is advertised at both."""
     until_s = perf_counter() + _WAIT_S
     while perf_counter() < until_s:
-        status = await asyncio.to_thread(AdmissionClient(http_url, None, None).status)
+        status = await asyncio.to_thread(_ask, http_url, GetAdmission())
         if status.advertisements == advertisements:
             return
         await asyncio.sleep(0.05)

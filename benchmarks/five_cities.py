@@ -9,6 +9,7 @@ from statistics import median
 from typing import Final
 
 from accord.apps.five_cities.cities import SLOW_LINK, TIGHT
+from accord.apps.five_cities.network import FiveCities
 from accord.apps.five_cities.phases import (
     SILENCE,
     ChannelPhase,
@@ -18,7 +19,6 @@ from accord.apps.five_cities.phases import (
     phase_plans,
 )
 from accord.apps.five_cities.scenario import FiveCitiesScenario
-from accord.cli.five_cities_net import FiveCities
 from benchmarks.options import Options, progress
 from benchmarks.report import Table, number
 
@@ -102,7 +102,8 @@ def _run(play: FiveCitiesScenario, line: ChannelPhase) -> Run:
 async def _play(
     story: Sequence[CityPhasePlan], paths: int, seconds: Sequence[float]
 ) -> FiveCitiesScenario:
-    async with FiveCities(paths=paths, ping_ms=PING_MS) as net:
+    net = FiveCities(paths=paths, ping_ms=PING_MS)
+    async with net:
         play = FiveCitiesScenario(
             net.urls,
             net,

@@ -94,6 +94,20 @@ def start_accord(
 
 
 @contextmanager
+def start_with_http(
+    config: str | None = None, extra: Sequence[str] = ()
+) -> Iterator[tuple[Broker, str]]:
+    """An Accord node, and the address of its HTTP interface."""
+    port = free_port()
+    with start_accord(config=config, extra=["--http", f"{HOST}:{port}", *extra]) as broker:
+        for _ in range(round(START_S * 10)):
+            with suppress(OSError), socket.create_connection((HOST, port), timeout=1):
+                break
+            time.sleep(0.1)
+        yield broker, f"http://{HOST}:{port}"
+
+
+@contextmanager
 def start_broker(*, has_websocket: bool = False) -> Iterator[Broker]:
     """The broker that this run of the tests is about."""
     if BROKER == "mosquitto":

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,13 @@ from hypothesis import settings
 
 import accord
 from accord.core.router.limits import BUILD, NATIVE
+from tests.java_options import java_options
 
 # A shared machine is slow at times: only pytest's own time-out ends a test. The examples are the
 # same everywhere, so that a commit passes or fails for good; `make hunt` looks for new ones.
 settings.register_profile("accord", deadline=None, derandomize=True)
 settings.register_profile("hunt", deadline=None, print_blob=True, max_examples=2_000)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options(sys.prefix))
 settings.load_profile(os.environ.get("ACCORD_EXAMPLES", "accord"))
 
 

@@ -85,6 +85,9 @@ def status(mode: str = "enforce") -> AdmissionStatus:
 
 
 class FakeAdmission:
+    mode = "dry run"
+    admitting_now = None
+
     def __init__(self, mode: str = "enforce", *, is_secondary: bool = False) -> None:
         self.mode = mode
         self.is_secondary = is_secondary

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
+from accord.core.monitoring.channel_counts import ChannelTable
+from accord.core.monitoring.counters import Counters
+from accord.core.monitoring.delivery import Delivery
+from accord.core.monitoring.delivery_lines import (
+    ChannelDeliveries,
+    ClientDeliveries,
+    Deliveries,
+    NewestEntries,
+)
 from accord.core.monitoring.ledger import (
     DELIVERED,
     EXPIRED,
@@ -17,6 +28,7 @@ from accord.core.monitoring.ledger import (
     replacement_detail,
     shape_detail,
 )
+from accord.core.monitoring.samplers import ChannelSampler, ClientSampler
 from accord.core.monitoring.series import SeriesRegistry, Summary
 from accord.core.monitoring.top import (
     BinActivity,
@@ -28,6 +40,7 @@ from accord.core.monitoring.top import (
     Top,
     Waiting,
 )
+from accord.core.monitoring.verdict import NodeProblem
 from accord.journal.ledger_records import LedgerQuery, LedgerResult
 from accord.runtime.ledger_store import LedgerStore
 
@@ -55,6 +68,12 @@ class FakeLedger:
         self.series = SeriesRegistry()
         self.queued: list[tuple[int, Waiting]] = []
         self.now = busy_node(channels=3, clients=3)
+        self.sampled_ms = 3_000
+        self.statistics = Counters(started_ms=0).snapshot(now_ms=3_000)
+        self.delivery = Delivery()
+        self.problems: tuple[NodeProblem, ...] = ()
+        self.all_channels = ChannelSampler(ChannelTable(), now_ms=0)
+        self.all_clients = ClientSampler(tuple)
 
     def fill(self) -> FakeLedger:
         for number, to, outcome, size, queued_ms, sending_us, policy, detail in HAPPENED:
@@ -83,17 +102,42 @@ class FakeLedger:
     def top(self, most: int) -> Top:
         return msgspec.structs.replace(self.now, channels=self.now.channels[:most])
 
-    def summaries(self, prefix: str, most: int) -> list[Summary]:
-        found = [self.summary(name) for name in self.series.names(prefix)[:most]]
-        return [each for each in found if each is not None]
+    def channels(self) -> Iterator[ChannelActivity]:
+        yield from self.now.channels
+        yield ChannelActivity(channel="idle/one", published=7)
+
+    def series_names(self, prefix: str) -> list[str]:
+        return self.series.names(prefix)
 
     def summary(self, name: str) -> Summary | None:
         series = self.series.get(name)
-        return None if series is None else series.summary(name, now_ms=3_000)
+        return None if series is None else series.summary(name, now_ms=self.sampled_ms)
 
     def points(self, name: str) -> list[tuple[int, float]]:
         series = self.series.get(name)
         return [] if series is None else series.points()
+
+    def channel_sampler(self) -> ChannelSampler:
+        return self.all_channels
+
+    def client_sampler(self) -> ClientSampler:
+        return self.all_clients
+
+    @property
+    def seeded(self) -> int:
+        return self.store.seeded
+
+    def follow_client(self, client: str, *, now_ms: int) -> ClientDeliveries:
+        return self.store.follow_client(client, now_ms=now_ms)
+
+    def follow_channel(self, channel: str, *, now_ms: int) -> ChannelDeliveries:
+        return self.store.follow_channel(channel, "alpha", now_ms=now_ms)
+
+    def follow_newest(self, pattern: str, client: str | None, *, now_ms: int) -> NewestEntries:
+        return self.store.follow_newest(pattern, client, now_ms=now_ms)
+
+    async def seed(self, table: Deliveries) -> None:
+        await self.store.seed(table)
 
     async def waiting(self, number: int) -> list[Waiting]:
         return [each for at, each in self.queued if at == number]

@@ -11,9 +11,10 @@ from benchmarks.ports import free_port
 from typer.testing import CliRunner, Result
 
 from accord.cli.connection import UnreachableError
+from accord.cli.http_client import NodeHttpClient
 from accord.cli.main import app
-from accord.cli.net.client import NetClient
 from accord.core.overlay.status import IN_USE, NetStatus
+from accord.operations.channels import GetNet
 from tests.brokers import HOST, Broker, start_accord
 
 WAIT_S: Final = 60.0
@@ -28,7 +29,7 @@ class RunningNode(NamedTuple):
     broker: Broker
 
     def status(self) -> NetStatus:
-        return NetClient(self.http_url, None, None).status()
+        return NodeHttpClient(self.http_url, None, None).call(GetNet())
 
     def accord(self, *arguments: str) -> Result:
         """A command that asks this node."""

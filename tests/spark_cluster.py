@@ -24,6 +24,7 @@ import pyspark
 from benchmarks.ports import free_port
 
 from accord.pipeline.java import find_java
+from tests.java_options import java_options
 
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"
@@ -32,7 +33,7 @@ _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 _LOOPBACK: Final = "127.0.0.1"
 _MASTER_READY: Final = re.compile(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
 _WORKER_READY: Final = re.compile(r"(Successfully registered with master)")
-_JAVA_OPTIONS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+JAVA_OPTIONS: Final = f"-XX:+UseSerialGC -XX:-UsePerfData {java_options(sys.prefix)}"
 
 
 class SparkCluster:
@@ -77,7 +78,7 @@ class SparkCluster:
         home = Path(pyspark.__file__).parent
         log = self._folder / f"{name}.log"
         environment = os.environ | {
-            "SPARK_DAEMON_JAVA_OPTS": _JAVA_OPTIONS,
+            "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
             "SPARK_DAEMON_MEMORY": f"{self._daemon_mb}m",
             "JAVA_HOME": find_java(work=self._folder).home,
             "SPARK_HOME": str(home),

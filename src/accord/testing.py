@@ -12,43 +12,47 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Iterator
+from importlib.metadata import version
 from secrets import token_bytes
 from typing import Final
 
 from accord.client.address import Address
 from accord.client.transport import Stream
 from accord.core.admission.options import Mode
-from accord.core.broker.broker import Broker, make_message
+from accord.core.admission.status import AdmissionStatus, DemandStatus
+from accord.core.broker.broker import Broker
 from accord.core.broker.client_negotiation import ClientNegotiation
-from accord.core.broker.client_notifications import reply_to_request as reply_to
-from accord.core.broker.connection import Connection
+from accord.core.broker.connection import Connection, client_status
 from accord.core.broker.feedback import FeedbackHandler
-from accord.core.broker.quality_requests import handle_request as answer_quality
+from accord.core.broker.quality_status import quality_status, quality_totals
 from accord.core.model.receipts import SECRET_BYTES
-from accord.core.monitoring.statistics import Statistics
-from accord.core.mqtt.properties import Properties
+from accord.core.monitoring.statistics import ClientStatus, Statistics
 from accord.core.quality.negotiation import Negotiation
-from accord.core.router.limits import Limits
-from accord.core.router.rights import (
-    ADVERTISEMENTS,
-    CAPABILITIES,
-    CHANNELS,
-    EXPECTATIONS,
-    PROPERTIES,
+from accord.core.quality.properties import Property
+from accord.core.quality.status import (
+    PropertyStatus,
+    QualityStatus,
+    QualityTotals,
+    property_statuses,
 )
-from accord.runtime.admission_requests import handle_request
+from accord.core.router.limits import Limits
+from accord.operations.operation import RequestError
+from accord.operations.ports import NodePorts
 from accord.runtime.process import Clock
+from accord.runtime.requests import RequestDispatcher
 
 _BUFFER_BYTES: Final = 65_536
 _TICK_S: Final = 0.05
 _STEPS: Final = 1_000
-_NO_CHANNELS: Final = b'{"ok": false, "error": "a node in memory defines no channels"}'
 
 
 class MemoryNode:
     """Use with `async with`; give its `connect` to `accord.connect` as the transport."""
 
     def __init__(self, limits: Limits | None = None, *, name: str = "memory") -> None:
+        self.name = name
+        self.version = version("accord")
         self._clock = Clock()
         names = itertools.count(1)
         self.broker = Broker(
@@ -60,6 +64,16 @@ class MemoryNode:
         self.quality = ClientNegotiation(self.broker, Negotiation(name), self._now_us)
         self.broker.quality = self.quality
         self.broker.feedback = FeedbackHandler(self.broker, token_bytes(SECRET_BYTES))
+        self._requests = RequestDispatcher(
+            NodePorts(
+                view=self,
+                broker=self.broker,
+                admission=_NoAdmission(),
+                quality=MemoryQuality(self.quality, name),
+                now_ms=self._clock.now_ms,
+            ),
+            self.broker,
+        )
         self._streams: dict[Connection, _MemoryStream] = {}
         self._ticking: asyncio.Task[None] | None = None
 
@@ -88,6 +102,12 @@ class MemoryNode:
         self._streams.clear()
         self.flush()
 
+    def is_ready(self) -> bool:
+        return True
+
+    def clients(self) -> Iterator[ClientStatus]:
+        return map(client_status, list(self.broker.sessions.values()))
+
     def statistics(self) -> Statistics:
         return self.broker.context.counters.snapshot(now_ms=self._clock.now_ms())
 
@@ -108,8 +128,9 @@ class MemoryNode:
         while self.broker.run_task():
             for connection in list(self._streams):
                 connection.resume(now_ms=self._clock.now_ms())
-        if context.requests:
-            self._reply()
+        requests, context.requests = context.requests, []
+        for request in requests:
+            self._requests.handle(request)
         self._negotiate()
         while context.dirty:
             dirty, context.dirty = context.dirty, []
@@ -119,25 +140,6 @@ class MemoryNode:
                 stream = self._streams.get(line)
                 if stream is not None:
                     stream.pull()
-
-    def _reply(self) -> None:
-        """Of what is asked of the node itself: nobody is held to advertisements here."""
-        context = self.broker.context
-        requests, context.requests = context.requests, []
-        for request in requests:
-            properties = request.message.properties
-            topic = properties.response_topic
-            if request.message.channel in (EXPECTATIONS, CAPABILITIES, PROPERTIES):
-                reply_to(
-                    self.broker, request, answer_quality(self.broker, self.quality, request)[0]
-                )
-            elif request.message.channel in (ADVERTISEMENTS, CHANNELS) and topic is not None:
-                is_advertised = request.message.channel == ADVERTISEMENTS
-                body = handle_request(None, request, Mode.OFF) if is_advertised else _NO_CHANNELS
-                reply = Properties(correlation_data=properties.correlation_data)
-                self.broker.send_local(
-                    make_message(topic, body, 1, False, "", context.now_ms, reply)
-                )
 
     def _negotiate(self) -> None:
         """Do what is due by now for anybody's quality."""
@@ -200,3 +202,40 @@ class _MemoryStream:
     def end(self) -> None:
         self._is_ended = True
         self._changed.set()
+
+
+class _NoAdmission:
+    """Admission control that is off: advertisements are accepted and not enforced."""
+
+    mode = Mode.OFF
+    admitting_now = None
+
+    def status(self) -> AdmissionStatus:
+        raise RequestError(404, "a node in memory has no admission control")
+
+    async def show(self) -> AdmissionStatus:
+        return self.status()
+
+    async def dry_run(self, channel: str, where: str, client_: str = "") -> DemandStatus:
+        del channel, where, client_
+        raise RequestError(404, "a node in memory has no admission control")
+
+
+class MemoryQuality:
+    """Negotiated quality of this node alone."""
+
+    def __init__(self, quality: ClientNegotiation, node: str) -> None:
+        self.quality = quality
+        self._node = node
+
+    def status(self, pattern: str) -> QualityStatus:
+        return quality_status(self.quality, self._node, pattern)
+
+    def totals(self) -> QualityTotals:
+        return quality_totals(self.quality)
+
+    def properties(self) -> list[PropertyStatus]:
+        return property_statuses(self.quality.negotiation.registry)
+
+    def define(self, properties: list[Property]) -> None:
+        self.quality.define(*properties)

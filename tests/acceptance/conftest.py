@@ -32,8 +32,13 @@ def default(_default: Machine) -> Machine:
 
 @pytest.fixture
 def machine(_default: Machine, tmp_path: Path) -> Iterator[Machine]:
-    """With nothing running yet: the default ports are free."""
-    _default.down()
+    """With nothing running yet: the default ports are free, and nobody comes back to them."""
+    _default.close()
     made = Machine(tmp_path / "user")
     yield made
     made.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that stop the shared node come last, so that it starts only once."""
+    items.sort(key=lambda item: "machine" in getattr(item, "fixturenames", ()))

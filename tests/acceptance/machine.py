@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.java_options import java_options
+
 ROOT: Final = Path(__file__).parents[2]
 ENVIRONMENT: Final = ROOT / "build" / "acceptance"
 START_S: Final = 60.0
@@ -115,6 +117,7 @@ class Machine:
         path = f"{ENVIRONMENT / 'bin'}:{os.environ['PATH']}:/usr/sbin"
         # The name of this host is known to nobody else, not even to a resolver.
         spark = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
+        spark["SPARK_SUBMIT_OPTS"] = java_options(ENVIRONMENT)
         return {**kept, **spark, "PATH": path, "HOME": str(self.folder), "LC_ALL": "C.UTF-8"}
 
     # --------------------------------------------------------------------------------- commands
@@ -192,12 +195,10 @@ def program(name: str) -> bool:
     return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is not None
 
 
-def mypy(file: Path) -> str:
-    """What `mypy --strict` finds in a program that imports the installed package."""
+def mypy(folder: Path) -> str:
+    """What `mypy --strict` finds in programs that import the installed package."""
     command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--no-error-summary"]
     command += ["--python-executable", str(ENVIRONMENT / "bin" / "python"), "--config-file="]
     command += ["--disable-error-code=import-untyped", "--disable-error-code=import-not-found"]
-    done = subprocess.run(
-        [*command, file.name], cwd=file.parent, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([*command, "."], cwd=folder, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr

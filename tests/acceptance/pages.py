@@ -240,18 +240,17 @@ def problems(page: str) -> list[str]:
     return found
 
 
-def type_errors(page: str, folder: Path) -> str:
-    """What a type checker finds in the Python of a page, as one program."""
-    found = [each for each in blocks(page) if each.language == "python" and not each.reason]
-    if not found:
-        return ""
-    lines = [f"# {page}", "async def page() -> None:"]
-    for block in found:
-        ast.parse(textwrap.indent(f"async def block():\n{textwrap.indent(block.text, ' ')}\n", ""))
-        lines += [f"    # {block.place}", textwrap.indent(block.text, "    ")]
-    file = folder / "page.py"
-    file.write_text("\n".join(lines) + "\n")
-    return mypy(file)
+def type_errors(pages: Sequence[str], folder: Path) -> str:
+    """What a type checker finds in the Python of pages, each as one program."""
+    for page in pages:
+        lines = [f"# {page}", "async def page() -> None:", "    pass"]
+        for block in blocks(page):
+            if block.language == "python" and not block.reason:
+                ast.parse(f"async def block():\n{textwrap.indent(block.text, ' ')}\n")
+                lines += [f"    # {block.place}", textwrap.indent(block.text, "    ")]
+        file = folder / f"{page.removesuffix('.md').replace('/', '_')}.py"
+        file.write_text("\n".join(lines) + "\n")
+    return mypy(folder)
 
 
 def starts_nodes(page: str) -> bool:

@@ -1,4 +1,4 @@
-"""Each demonstration from start to end, as the README starts it."""
+"""Demonstrations from start to end, as the README starts them; five-cities is a scenario."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tests.acceptance.machine import Machine
     [
         ("targeting", ("uav/imagery", "patrol", "shaped")),
         ("grid", ("grid/", "alarm", "shaped")),
-        ("five-cities", ("Seattle", "Denver", "delivered", "late")),
     ],
 )
 def test_it_plays_to_its_end(default: Machine, name: str, shown: tuple[str, ...]) -> None:

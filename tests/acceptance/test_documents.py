@@ -37,9 +37,8 @@ def test_each_block_is_run_or_says_why_not(page: str) -> None:
     assert not problems(page)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_programs_pass_a_strict_type_checker(page: str, tmp_path: Path) -> None:
-    assert not type_errors(page, tmp_path)
+def test_programs_pass_a_strict_type_checker(tmp_path: Path) -> None:
+    assert not type_errors(PAGES, tmp_path)
 
 
 @pytest.mark.parametrize("page", OWN_NODES)

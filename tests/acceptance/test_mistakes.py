@@ -67,7 +67,7 @@ MISTAKES: Final = [
     ("a bad password", "pub a b --user eve", "bad user name or password; check --user and ACCORD_"),
     ("no right to publish", "pub a b --user ann", "no right to publish to a; ask for it (may.pub"),
     ("no right to subscribe", "sub # --user ann", "no right to subscribe to #; ask for it (may.sub"),
-    ("no right to policies", "policy list --user ann", "ask for the right to policies"),
+    ("no right to policies", "policy list --user ann", "it takes the right may.policies"),
     ("nobody in particular", f"top --once --url http://{HOST}:{{http}}", "give --user and ACCORD_"),
     ("no pipeline", "query a", "no data pipeline: it is switched off (--no-pipeline, or enabled"),
     ("an ending of no format", "query a -o x.txt", "--output: expected --format, or a name that"),

@@ -91,7 +91,7 @@ def an_agent(machine: Machine, command: str) -> None:
     agent.stop()
 
 
-# `accord demo …` is in test_demonstrations.
+# `accord demo …` is in test_demonstrations, and in tests/scenarios.
 CHECKS: Final[dict[str, Check]] = {
     "accord pub grid/camera/cedar -f photo.jpg -a substation=cedar": prints("grid/camera/cedar"),
     "mosquitto_sub -V 5 -t 'demo/#' -D subscribe user-property where \"customers > 500\"": shows(
@@ -106,6 +106,8 @@ CHECKS: Final[dict[str, Check]] = {
     "accord top": shows("demo/feeder/"),
     "accord status --watch": shows("control-room", "events/s"),
     "accord report --last 1h --html report.html": a_report,
+    "accord clients ls --sort queued_bytes --descending": prints("demo-dispatcher", "connected"),
+    "accord channel activity --search feeder": prints("demo/feeder/F-21", "demo/feeder/F-34"),
     "accord net": prints("control-room"),
     "accord net trace grid/alarm": prints("grid/alarm"),
     "accord quality": prints("profile"),

@@ -15,20 +15,21 @@ from accord.core.policy.policy_set import (
     with_policy,
     with_settings,
 )
+from accord.operations.policies import PatchPolicies, PutPolicies, PutPolicy
 
 
 def policies_by_phase(scenario: DemoScenario) -> list[PolicySet]:
     book, found = PolicySet(), []
     for plan in scenario.phases:
         for change in plan.changes:
-            if isinstance(change.body, str):
-                book = parse_policy_set(change.body)
-            elif change.method == "PATCH":
-                book = with_settings(book, change.body)
-            else:
-                name = change.path.removeprefix("/")
-                body = json.loads(json.dumps(change.body))
-                book = with_policy(book, policy_from(body, name=name))
+            match change:
+                case PutPolicies(toml=str(text)):
+                    book = parse_policy_set(text)
+                case PatchPolicies(settings=settings):
+                    book = with_settings(book, settings)
+                case PutPolicy(name=str(name), policy=fields):
+                    body = json.loads(json.dumps(fields))
+                    book = with_policy(book, policy_from(body, name=name))
         found.append(book)
     return found
 

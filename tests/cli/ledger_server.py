@@ -8,25 +8,28 @@ from contextlib import contextmanager
 
 import httpx
 import typer
-from fastapi import FastAPI
 from typer.testing import CliRunner, Result
 
+from accord.cli import channel, clients
 from accord.cli.main import Commands
 from accord.cli.top import top
 from accord.cli.why import why
-from accord.http.ledger import add_ledger
+from accord.http.app import create_app
+from accord.operations.ports import NodePorts
 from tests.cli.http_answers import answering
 from tests.fake_ledger import FakeLedger
+from tests.fake_node import FakeNode
 
 commands = typer.Typer(cls=Commands)
 commands.command("why")(why)
 commands.command("top")(top)
+commands.add_typer(channel.app, name="channel")
+commands.add_typer(clients.app, name="clients")
 
 
 @contextmanager
 def serving(view: FakeLedger) -> Iterator[str]:
-    app = FastAPI()
-    add_ledger(app, view)
+    app = create_app(NodePorts(view=FakeNode(), ledger=view))
 
     async def ask(path: str) -> httpx.Response:
         transport = httpx.ASGITransport(app)

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typer.testing import CliRunner, Result
 
 from accord.cli.main import app as commands
-from accord.http.admission import AdmissionView
 from accord.http.app import create_app
 from accord.http.server import serve
+from accord.operations.ports import AdmissionPort, NodePorts
 from accord.runtime.addresses import SocketAddress
 from accord.runtime.users import Users
 from tests.fake_net import FakeNet
@@ -21,9 +21,9 @@ from tests.fake_node import FakeNode
 
 @contextmanager
 def serving(
-    net: FakeNet | None, users: Users | None = None, *, admission: AdmissionView | None = None
+    net: FakeNet | None, users: Users | None = None, *, admission: AdmissionPort | None = None
 ) -> Iterator[str]:
-    app = create_app(FakeNode(), net=net, users=users, admission=admission)
+    app = create_app(NodePorts(view=FakeNode(), net=net, admission=admission), users=users)
     urls: list[str] = []
     has_started = threading.Event()
     loop = asyncio.new_event_loop()

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.net.test_channel_commands import Site
-from tests.cli.net.test_channel_commands import site as site_of_channels
+from tests.cli.test_channel import Site
+from tests.cli.test_channel import site as site_of_channels
 
 site: Iterator[Site] = site_of_channels  # type: ignore[assignment]
 

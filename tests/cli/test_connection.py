@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,10 @@ import pytest
 from accord.cli.connection import (
     ConnectionTarget,
     UnreachableError,
-    _Watch,
     open_session,
     read_target,
 )
-from accord.cli.errors import InputError
-from accord.client.address import Address
-from accord.client.transport import Stream
+from accord.core.model.errors import InputError
 from tests.brokers import HOST
 from tests.cli.conftest import RunningNode
 from tests.client.broker import TestBroker, start
@@ -88,67 +84,3 @@ class TestSession:
 async def connect(url: str) -> None:
     async with open_session(read_target(url, None, None), lambda _: None):
         pass
-
-
-class FakeStream:
-    """Gives what is in `reads`, then ends; an error is raised."""
-
-    def __init__(self, *reads: bytes | OSError) -> None:
-        self._reads = deque(reads)
-
-    async def read(self) -> bytes:
-        read = self._reads.popleft() if self._reads else b""
-        if isinstance(read, OSError):
-            raise read
-        return read
-
-    async def write(self, data: bytes) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-class TestWatch:
-    def test_tells_once_per_break_and_only_after_success(self) -> None:
-        told: list[str] = []
-        streams = deque([FakeStream(b"hello", OSError()), FakeStream(), FakeStream(b"again")])
-
-        async def transport(address: Address) -> Stream:
-            return streams.popleft()
-
-        async def live() -> None:
-            watch = _Watch(transport, told.append)
-            address = Address("mqtt", "localhost", 1883)
-            first = await watch.open(address)
-            assert await first.read() == b"hello"
-            with watch.reporting():
-                assert told == []
-                with pytest.raises(OSError):  # noqa: PT011
-                    await first.read()
-                assert told == ["the connection broke, trying to get it back …"]
-                second = await watch.open(address)
-                assert await second.read() == b""
-                assert len(told) == 1
-                third = await watch.open(address)
-                assert await third.read() == b"again"
-                assert told[1:] == ["the server is back"]
-            assert await third.read() == b""
-            assert len(told) == 2
-
-        asyncio.run(live())
-
-    def test_an_end_that_the_server_announced(self) -> None:
-        """Then nobody reads to the end of the stream."""
-        told: list[str] = []
-
-        async def transport(address: Address) -> Stream:
-            return FakeStream(b"hello")
-
-        async def live() -> None:
-            watch = _Watch(transport, told.append)
-            address = Address("mqtt", "localhost", 1883)
-            await (await watch.open(address)).read()
-            with watch.reporting():
-                await watch.open(address)
-
-        asyncio.run(live())
-        assert told == ["the connection broke, trying to get it back …"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from accord.cli.pub_runner import MAX_COMPLAINTS
+from accord.cli.pub import MAX_COMPLAINTS
 from tests.brokers import HOST, start_accord
 from tests.cli.conftest import Accord, RunningNode
 from tests.cli.test_terminal import ACCORD

@@ -14,9 +14,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from accord.cli import query_runner
+from accord.apps.event_files.parquet import to_table
+from accord.cli import query as query_runner
 from accord.cli.main import app
-from accord.cli.parquet_export import to_table
 from accord.client.messages import ReceivedEvent
 from accord.client.query import QueryStats
 from accord.core.model.document import Document
@@ -42,7 +42,7 @@ class Asking:
 @pytest.fixture
 def asking(monkeypatch: pytest.MonkeyPatch) -> Asking:
     asking = Asking()
-    monkeypatch.setattr("accord.client.transport.transport_with", lambda _: asking.archive.open)
+    monkeypatch.setattr("accord.client.session.transport_with", lambda _: asking.archive.open)
     return asking
 
 
@@ -104,7 +104,7 @@ class TestOutput:
 class TestWhatIsAsked:
     def test_by_default_the_newest_of_a_day(self, asking: Asking) -> None:
         asking("uav/#")
-        expected = {"do": "find", "channel": "uav/#", "since": "-24h", "limit": 100, "page": 100}
+        expected = {"do": "find", "channel": "uav/#", "since": "-24h", "limit": 100}
         assert asking.asked() == expected
 
     def test_all_options(self, asking: Asking) -> None:
@@ -147,7 +147,7 @@ class TestMistakes:
         assert asking("a", "-w", "n", "--xpath", "/n").exit_code == 2
 
     def test_what_the_node_says(self, asking: Asking, tmp_path: Path) -> None:
-        asking.archive.failure = {"ok": False, "error": "the data pipeline is off: --no-pipeline"}
+        asking.archive.failure = {"ok": False, "detail": "the data pipeline is off: --no-pipeline"}
         found = asking("a", "-o", str(tmp_path / "x.json"))
         assert found.exit_code == 2
         assert found.stderr == "error: the data pipeline is off: --no-pipeline\n"
@@ -242,5 +242,5 @@ class TestProgress:
 
 
 def test_a_wish_in_words() -> None:
-    wanted = query_runner.QueryOptions(channel="a", xpath="/b", until="now", event="7")
-    assert str(wanted) == "a where /b with id 7 until now"
+    text = query_runner.question_text("a", xpath="/b", until="now", event="7")
+    assert text == "a where /b with id 7 until now"

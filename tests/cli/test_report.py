@@ -16,11 +16,10 @@ from lxml import etree
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from accord.apps.report.page import page, plots
+from accord.apps.report.sections import share_text, totals
 from accord.cli.main import app
-from accord.cli.report_html import page
-from accord.cli.report_plots import plots
-from accord.cli.report_screen import draw_report
-from accord.cli.report_tables import share_text, totals
+from accord.cli.report import draw_report
 from accord.core.queries.report import Report, decode_report, encode_report
 from tests.cli.http_answers import answering
 from tests.cli.sample_report import NASTY, SINCE_MS, UNTIL_MS, sample_report
@@ -73,7 +72,7 @@ class TestCommand:
         shown = asking()
         assert (shown.exit_code, shown.stderr) == (0, "")
         assert shown.stdout.startswith("denver  20")
-        assert asking.asked() == {"last": ["1h"], "channel": ["#"]}
+        assert asking.asked() == {}  # the last hour of all channels
 
     def test_of_some_time(self, asking: Asking) -> None:
         arguments = ("--since", "2026-11-01", "--until", "2026-11-02T12:00:00Z")
@@ -129,9 +128,10 @@ class TestCommand:
         assert asking.paths == []
 
     def test_what_the_node_says(self, asking: Asking) -> None:
-        asking.code, asking.body = 503, b'{"error": "the data pipeline is off"}'
+        asking.code, asking.body = 503, b'{"status": 503, "detail": "the data pipeline is off"}'
         assert asking().stderr == "error: the data pipeline is off\n"
-        asking.code, asking.body = 400, b'{"error": "too long ago", "place": "since"}'
+        asking.code = 400
+        asking.body = b'{"status": 400, "detail": "too long ago", "place": "since"}'
         assert asking().stderr == "error: since: too long ago\n"
         asking.code, asking.body = 200, b"[]"
         assert "does not answer like a node" in asking().stderr

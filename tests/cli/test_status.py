@@ -15,13 +15,14 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from accord.cli.connection import UnreachableError
-from accord.cli.errors import InputError
-from accord.cli.status import _poll
-from accord.cli.status_client import ClientRates, StatusClient, to_fields
-from accord.cli.status_screen import MAX_CLIENTS, draw_status
+from accord.cli.http_client import NodeHttpClient
+from accord.cli.status import MAX_CLIENTS, StatusSamples, draw_status, to_fields
+from accord.core.model.errors import InputError
 from accord.core.monitoring.counters import Counters
+from accord.core.monitoring.rates import ClientRates
 from accord.core.monitoring.statistics import JournalStatus, PipelineStatus, Statistics
-from accord.http.schemas import NodeSummary
+from accord.core.monitoring.verdict import NodeProblem
+from accord.operations.status import GetStatus, NodeSummary
 from accord.runtime.users import hash_password
 from tests.brokers import HOST, start_accord
 from tests.cli.conftest import Accord, RunningNode, wait_for
@@ -42,11 +43,12 @@ def status_of(statistics: Statistics, *, is_ready: bool = True) -> NodeSummary:
 def shown(
     statistics: Statistics, before: Statistics | None = None, *, is_ready: bool = True
 ) -> list[str]:
+    return drawn(status_of(statistics, is_ready=is_ready), ClientRates.between(before, statistics))
+
+
+def drawn(summary: NodeSummary, rates: ClientRates) -> list[str]:
     output = io.StringIO()
-    rates = ClientRates.between(before, statistics)
-    Console(file=output, width=100).print(
-        draw_status(status_of(statistics, is_ready=is_ready), rates)
-    )
+    Console(file=output, width=100).print(draw_status(summary, rates))
     lines = [" ".join(line.split()) for line in output.getvalue().splitlines()]
     return [line for line in lines if line and "──" not in line]
 
@@ -191,8 +193,8 @@ class TestNode:
         assert fields["rates"]["received_events"] >= 0
 
     def test_again_and_again(self, node: RunningNode) -> None:
-        looks = _poll(StatusClient(node.http_url, None, None), 0.01)
-        first, second = next(looks)[0], next(looks)[0]
+        looks = StatusSamples(NodeHttpClient(node.http_url, None, None), 0.01)
+        first, second = looks.take()[0], looks.take()[0]
         assert first.statistics.uptime_ms < second.statistics.uptime_ms
 
     def test_users(self, accord: Accord) -> None:
@@ -204,7 +206,7 @@ class TestNode:
             wait_for(port)
             nobody = accord(*ask)
             assert nobody.exit_code == 2
-            assert f"error: {url} answers 401" in nobody.stderr
+            assert "expected the name and password of a user" in nobody.stderr
             assert "give --user and ACCORD_PASSWORD" in nobody.stderr
             ann = accord(*ask, "--user", "ann", ACCORD_PASSWORD="right")  # noqa: S106
             assert ann.exit_code == 0, ann.stderr
@@ -231,27 +233,27 @@ class TestNoNode:
     )
     def test_somebody_else_there(self, code: int, body: bytes, problem: str) -> None:
         with answering(lambda _: (code, body)) as url, pytest.raises(UnreachableError) as caught:
-            StatusClient(url, None, None).fetch()
+            NodeHttpClient(url, None, None).call(GetStatus())
         assert problem in str(caught.value)
 
     def test_something_that_does_not_speak_http(self, node: RunningNode) -> None:
-        source = StatusClient(node.url.replace("mqtt", "http"), None, None)
+        source = NodeHttpClient(node.url.replace("mqtt", "http"), None, None)
         with pytest.raises(UnreachableError, match="does not speak HTTP"):
-            source.fetch()
+            source.call(GetStatus())
 
     def test_something_that_says_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("accord.cli.http_client.TIMEOUT_S", 0.05)
+        monkeypatch.setattr("accord.client.http.TIMEOUT_S", 0.05)
         with socket.create_server((HOST, 0)) as silent:
-            source = StatusClient(f"http://{HOST}:{silent.getsockname()[1]}", None, None)
+            source = NodeHttpClient(f"http://{HOST}:{silent.getsockname()[1]}", None, None)
             with pytest.raises(UnreachableError, match="no answer in time"):
-                source.fetch()
+                source.call(GetStatus())
 
     @pytest.mark.parametrize(
         "url", ["mqtt://ann:secret@localhost", "http://", "http://a:b", "", "x"]
     )
     def test_bad_urls(self, url: str) -> None:
         with pytest.raises(InputError, match="--url: expected http://") as caught:
-            StatusClient(url, None, None)
+            NodeHttpClient(url, None, None)
         assert "secret" not in str(caught.value)
 
 
@@ -305,3 +307,27 @@ class TestWaiting:
         result = accord("status", "--wait", "100ms", "--pipeline")
         assert result.exit_code == 2
         assert "the pipeline is off" in " ".join(result.stderr.split())
+
+
+class TestVerdict:
+    def test_it_is_the_first_line(self) -> None:
+        problems = tuple(
+            NodeProblem(
+                key=str(number),
+                severity="bad" if number == 0 else "warn",
+                subject="x",
+                sentence=f"uav/{number}: 6 % late\x1b[31m",
+                page="/",
+            )
+            for number in range(8)
+        )
+        summary = replace(
+            status_of(Counters(started_ms=0).snapshot(now_ms=1)),
+            verdict="uav/0: 6 % late, and 7 more problems.",
+            problems=problems,
+        )
+        lines = drawn(summary, ClientRates.between(None, summary.statistics))
+        assert lines[0] == "uav/0: 6 % late, and 7 more problems."
+        assert lines[1].startswith("uav/1: 6 % late")
+        assert lines[6] == "2 more problems"
+        assert "\x1b[31m" not in "".join(lines)

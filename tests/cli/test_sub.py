@@ -15,7 +15,7 @@ import pytest
 
 import accord as accord_package
 from accord.cli.connection import read_target
-from accord.cli.sub_runner import SubOptions, SubRunner
+from accord.cli.sub import SubRunner
 from accord.client.messages import ReceivedEvent
 from accord.runtime.users import hash_password
 from tests.brokers import HOST, start_accord
@@ -147,8 +147,7 @@ class TestMistakes:
 
 def test_events_are_shown_as_they_come(node: RunningNode, channel: str) -> None:
     shown: list[ReceivedEvent] = []
-    wish = SubOptions(filters=(channel,), where="n > 0", count=3, limit_s=LIMIT_S)
-    following = SubRunner(wish, shown.append)
+    following = SubRunner([channel], shown.append, where="n > 0", count=3, limit_s=LIMIT_S)
 
     async def converse() -> None:
         watching = asyncio.create_task(following.run(read_target(node.url, None, None)))
@@ -205,8 +204,8 @@ def test_nothing_stays_at_the_node(
 
 def test_replies_to_requests_are_not_shown(node: RunningNode) -> None:
     shown: set[str] = set()
-    wish = SubOptions(filters=("#", "accord-response/+"))
-    following = SubRunner(wish, lambda event: shown.add(event.channel))
+    filters = ("#", "accord-response/+")
+    following = SubRunner(filters, lambda event: shown.add(event.channel))
 
     async def converse() -> None:
         watching = asyncio.create_task(following.run(read_target(node.url, None, None)))

@@ -11,7 +11,7 @@ from accord.core.overlay.status import (
     TierStatus,
     TransitCounts,
 )
-from tests.cli.net.test_commands import shown
+from tests.cli.test_net import shown
 from tests.fake_net import five_cities
 
 PARENTS = (

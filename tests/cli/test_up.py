@@ -15,8 +15,9 @@ import pytest
 from benchmarks.ports import free_port
 
 import accord
-from accord.cli.up import _demo_url, _pipeline_words, node_settings
+from accord.cli.up import _demo_url, _pipeline_words
 from accord.config import Config, parse
+from accord.config.node import node_settings
 from accord.config.settings import (
     AnonymousSettings,
     KeepSettings,

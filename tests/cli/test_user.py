@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from accord.cli import user
-from accord.cli.errors import InputError
 from accord.config import parse
+from accord.core.model.errors import InputError
 from accord.core.router.rights import Rights
 from accord.runtime.users import Users
 

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import pytest
 from rich.console import Console
 
-from accord.cli.why_screen import MAX_DESTINATIONS, draw_event, draw_outcomes
+from accord.cli.why import MAX_DESTINATIONS, draw_event, draw_outcomes
 from accord.core.monitoring.ledger import event_id
 from accord.core.monitoring.top import CPU, LINK, NODE_LIMIT, Ahead, Waiting
 from accord.core.mqtt.codec import encode
@@ -23,7 +23,7 @@ from accord.core.mqtt.codes import V5
 from accord.core.mqtt.packets import Connect, Subscribe, TopicFilter
 from accord.core.mqtt.properties import Properties
 from accord.core.mqtt.wire import Framer
-from accord.http.ledger_schemas import DeliveryOutcome, DeliveryOutcomes, EventOutcomes
+from accord.operations.outcomes import DeliveryOutcome, DeliveryOutcomes, EventOutcomes
 from tests.cli.conftest import Accord, RunningNode
 from tests.cli.ledger_server import run, serving
 from tests.fake_ledger import FIRST, START_MS, FakeLedger

@@ -11,20 +11,21 @@ import pytest
 from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
-from accord.cli.bench.report import show_report
-from accord.cli.five_cities import draw_phase, draw_summary
+from accord.apps.five_cities.screen import draw_phase, draw_summary
+from accord.apps.load.screen import show_report
 from accord.cli.main import app
-from accord.cli.quality.screen import draw_properties, draw_quality
-from accord.cli.screen import PIPE_WIDTH
+from accord.cli.quality import draw_properties, draw_quality
 from accord.core.monitoring.ledger import event_id
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.queries.report import encode_report
-from tests.cli import ledger_server, net_server, test_five_cities
-from tests.cli.bench import test_report as bench
+from accord.terminal.screen import PIPE_WIDTH
+from tests.apps.five_cities import test_screen as five_cities
+from tests.apps.load import test_report as bench
+from tests.cli import ledger_server, net_server
+from tests.cli import test_quality as quality_samples
 from tests.cli.http_answers import answering
-from tests.cli.policy.test_commands import Site
-from tests.cli.quality import test_commands as quality_samples
 from tests.cli.sample_report import sample_report
+from tests.cli.test_policy import Site
 from tests.cli.test_sim import SMALL
 from tests.client.fake_archive import FakeArchive
 from tests.fake_admission import FakeAdmission
@@ -128,11 +129,11 @@ def drawn(*things: RenderableType) -> Callable[[Console], None]:
 
 SCREENS: dict[str, tuple[Callable[[Console], None], tuple[str, ...]]] = {
     "demo five-cities": (
-        drawn(draw_phase(test_five_cities.PHASE)),
+        drawn(draw_phase(five_cities.PHASE)),
         ("channel limit path expected", "+ Seattle → Los Angeles → Washington 38 ms"),
     ),
     "summary of demo five-cities": (
-        drawn(draw_summary([test_five_cities.PHASE])),
+        drawn(draw_summary([five_cities.PHASE])),
         ("phase channel late violated gap settled median max",),
     ),
     "quality": (
@@ -167,7 +168,7 @@ def test_a_query_has_a_header_and_a_line_for_each_event(
     width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = FakeArchive(3)
-    monkeypatch.setattr("accord.client.transport.transport_with", lambda _: archive.open)
+    monkeypatch.setattr("accord.client.session.transport_with", lambda _: archive.open)
     header, *lines = run({}, "query uav/#", width).strip().splitlines()
     assert header.split() == ["time", "id", "channel", "attributes,", "payload"]
     assert [line[header.index("id") :].split() for line in lines] == [
@@ -177,7 +178,7 @@ def test_a_query_has_a_header_and_a_line_for_each_event(
 
 def test_a_query_in_a_pipe_has_lines_only(monkeypatch: pytest.MonkeyPatch) -> None:
     archive = FakeArchive(3)
-    monkeypatch.setattr("accord.client.transport.transport_with", lambda _: archive.open)
+    monkeypatch.setattr("accord.client.session.transport_with", lambda _: archive.open)
     lines = run({}, "query uav/#", None).splitlines()
     assert [line.split()[2:] for line in lines] == [
         [str(number), "uav/imagery", f"n={number}", "payload"] for number in (2, 1, 0)

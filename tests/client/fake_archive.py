@@ -107,7 +107,7 @@ class FakeArchive:
     def _answer(self, line: Line, request: Publish, question: Question) -> bool:
         is_newest = self._find.get("order", "newest") == "newest"
         first = int(question.get("cursor", "0"))
-        last = min(first + question["page"], self._find.get("limit", self.size), self.size)
+        last = min(first + question.get("page", 100), self._find.get("limit", self.size), self.size)
         if self.failure is None:
             for place in range(first, last):
                 number = self.size - 1 - place if is_newest else place
@@ -119,7 +119,7 @@ class FakeArchive:
                     self.sent += 1
         if self.gone_at == first:
             self.gone_at = None
-            self._farewell = self._message(request, b'{"ok": false, "error": "gone"}', ENDING)
+            self._farewell = self._message(request, b'{"ok": false, "detail": "gone"}', ENDING)
             return False
         is_more = last < min(self.size, self._find.get("limit", self.size))
         end = self.failure or {

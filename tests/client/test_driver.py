@@ -480,14 +480,18 @@ def test_closing_does_not_wait_for_a_server_that_is_away() -> None:
     play(test)
 
 
-def test_closing_at_the_moment_of_a_break_leaves_nothing_open() -> None:
+@pytest.mark.parametrize("has_goodbye", [False, True])
+def test_closing_at_the_moment_of_a_break_leaves_nothing_open(has_goodbye: bool) -> None:
     for pause in range(12):  # at each step of the way back
 
         async def test(server: Server, pause: int = pause) -> None:
             accepted = in_turn(server)
             async with accord.connect(transport=server.open, random=lambda: 0.0):
                 line = await accepted
-                line.cut()
+                if has_goodbye:
+                    line.say(Disconnect(Reason.ADMINISTRATIVE_ACTION))
+                else:
+                    line.cut()
                 for _ in range(pause):
                     await asyncio.sleep(0)
             assert line.is_closed.is_set()

@@ -213,7 +213,7 @@ def test_leaving_while_the_node_works_cancels() -> None:
 def test_the_nodes_refusal_has_its_place() -> None:
     async def test() -> None:
         archive = FakeArchive(5)
-        archive.failure = {"ok": False, "error": "unexpected '>'", "place": "where"}
+        archive.failure = {"ok": False, "detail": "unexpected '>'", "place": "where"}
         async with archive.connected() as session:
             with pytest.raises(QueryError, match="where: unexpected") as caught:
                 async for _ in session.query("uav/#"):

@@ -10,11 +10,15 @@ from tests.fake_node import FakeNode
 
 from accord.core.admission.status import AdmissionStatus, DemandStatus
 from accord.http.app import create_app
-from accord.http.schemas import ADMISSION, NEED, Problem
+from accord.operations.operation import Problem
+from accord.operations.ports import NodePorts
+
+ADMISSION = "/api/v1/admission"
+NEED = f"{ADMISSION}/need"
 
 
 def ask(path: str, **parameters: str) -> httpx.Response:
-    app = create_app(FakeNode(), admission=FakeAdmission())
+    app = create_app(NodePorts(view=FakeNode(), admission=FakeAdmission()))
 
     async def main() -> httpx.Response:
         transport = httpx.ASGITransport(app)
@@ -44,7 +48,7 @@ def test_mistakes_have_a_place() -> None:
         answer = ask(NEED, **parameters)
         assert answer.status_code == 400
         assert msgspec.json.decode(answer.content, type=Problem).place == place
-    assert ask(NEED).status_code == 422
+    assert ask(NEED).status_code == 400
 
 
 def test_it_is_described() -> None:

@@ -5,27 +5,40 @@ import asyncio
 import httpx
 import msgspec
 import pytest
-from fastapi import FastAPI
 from tests.fake_ledger import FIRST, START_MS, FakeLedger
+from tests.fake_net import FakeNet
+from tests.fake_node import FakeNode
 
 from accord.core.monitoring.ledger import SHED, event_id
+from accord.core.monitoring.recent_changes import RecentChange, RecentChanges
 from accord.core.monitoring.top import Top
-from accord.http.ledger import MAX_DESTINATIONS, add_ledger
-from accord.http.ledger_schemas import (
+from accord.core.router.rights import EVERYTHING, Rights
+from accord.http.app import create_app
+from accord.journal.ledger_records import LedgerQuery
+from accord.operations.channels import CreateChannel
+from accord.operations.operation import Asker, operation_of
+from accord.operations.outcomes import (
     DeliveryOutcomes,
     EventOutcomes,
-    SeriesList,
-    SeriesPoints,
     rate_text,
     size_text,
     time_text,
 )
-from accord.journal.ledger_records import LedgerQuery
+from accord.operations.ports import NodePorts
+from accord.operations.status import (
+    MAX_DESTINATIONS,
+    ChangeList,
+    ListChanges,
+    PointList,
+    SeriesHistory,
+    SeriesList,
+    SeriesPoints,
+)
+from accord.runtime.requests import ChangeAudit
 
 
 def ask(path: str, view: FakeLedger) -> httpx.Response:
-    app = FastAPI()
-    add_ledger(app, view)
+    app = create_app(NodePorts(view=FakeNode(), ledger=view))
 
     async def main() -> httpx.Response:
         transport = httpx.ASGITransport(app)
@@ -96,23 +109,23 @@ class TestEvents:
     def test_what_is_no_id(self, view: FakeLedger, event: str) -> None:
         answer = ask(f"/api/v1/events/{event}", view)
         assert answer.status_code == 400
-        assert answer.json()["error"].startswith("event id: expected")
+        assert answer.json()["detail"].startswith("event id: expected")
 
     def test_unknown_events(self, view: FakeLedger) -> None:
         newer = ask(f"/api/v1/events/{event_id(FIRST + 99)}", view)
         assert newer.status_code == 404
-        assert newer.json()["error"] == (
+        assert newer.json()["detail"] == (
             f"event {event_id(FIRST + 99)} is unknown, though the ledger has older ones: nobody "
             "subscribed to it, or there is no such event; `accord why` lists the latest"
         )
         older = ask(f"/api/v1/events/{event_id(FIRST - 1)}", view)
-        assert older.json()["error"] == (
+        assert older.json()["detail"] == (
             f"event {event_id(FIRST - 1)} is unknown: the ledger reaches back to "
             "2025-11-13T02:13:29Z only; `accord why` lists the latest"
         )
         empty = ask("/api/v1/events/1", FakeLedger())
         assert empty.status_code == 404
-        assert empty.json()["error"] == "event 1 is unknown: the ledger is empty"
+        assert empty.json()["detail"] == "event 1 is unknown: the ledger is empty"
 
 
 class TestRecent:
@@ -148,11 +161,18 @@ class TestRecent:
     )
     def test_mistakes(self, view: FakeLedger, query: str, problem: str) -> None:
         answer = ask(f"/api/v1/ledger?{query}", view)
-        assert (answer.status_code, answer.json()["error"]) == (400, problem)
+        place, _, detail = problem.partition(": ")
+        assert answer.json() == {
+            "status": 400,
+            "title": "Bad Request",
+            "detail": detail,
+            "place": place,
+        }
+        assert answer.headers["content-type"] == "application/problem+json"
 
     @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "since_ms=-1"])
     def test_numbers_that_are_none(self, view: FakeLedger, query: str) -> None:
-        assert ask(f"/api/v1/ledger?{query}", view).status_code == 422
+        assert ask(f"/api/v1/ledger?{query}", view).status_code == 400
 
 
 class TestSeries:
@@ -179,24 +199,13 @@ class TestSeries:
     def test_unknown(self, measured: FakeLedger) -> None:
         answer = ask("/api/v1/series/none", measured)
         assert answer.status_code == 404
-        assert answer.json()["error"].startswith("no series 'none': see /api/v1/series")
+        assert answer.json()["detail"] == "no series 'none'"
 
 
 def test_top(view: FakeLedger) -> None:
     answer = ask("/api/v1/top?limit=5", view)
     assert msgspec.json.decode(answer.content, type=Top) == view.now
-    assert ask("/api/v1/top?limit=201", view).status_code == 422
-
-
-def test_the_structs_that_are_returned_can_be_described() -> None:
-    app = FastAPI()
-    structs = add_ledger(app, FakeLedger())
-    _, schemas = msgspec.json.schema_components(structs, ref_template="#/components/schemas/{name}")
-    paths = app.openapi()["paths"]
-    assert len(paths) == 5
-    for path in paths.values():
-        content = path["get"]["responses"]["200"]["content"]["application/json"]
-        assert content["schema"]["$ref"].rpartition("/")[2] in schemas
+    assert ask("/api/v1/top?limit=201", view).status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -217,3 +226,55 @@ def test_the_structs_that_are_returned_can_be_described() -> None:
 )
 def test_amounts_in_words(text: str, expected: str) -> None:
     assert text == expected
+
+
+class TestSeriesHistory:
+    def test_points_since_a_time(self) -> None:
+        view = FakeLedger()
+        for second in range(4):
+            view.series.add("a", second * 1_000, second)
+            view.series.add("b c", second * 1_000, -second)
+        answer = ask("/api/v1/series-history?name=a&name=b%20c&name=none&since_ms=1000", view)
+        found = msgspec.json.decode(answer.content, type=SeriesHistory)
+        assert set(found.series) == {"a", "b c"}
+        assert found.series["a"] == PointList(times_ms=(2_000, 3_000), values=(2, 3))
+        later = ask("/api/v1/series-history?name=a&since_ms=9000", view).json()
+        assert later == {"series": {"a": {"times_ms": [], "values": []}}}
+
+    @pytest.mark.parametrize("query", ["", "?" + "&".join(["name=a"] * 65), "?name=a&since_ms=-1"])
+    def test_wrong_requests(self, query: str) -> None:
+        assert ask(f"/api/v1/series-history{query}", FakeLedger()).status_code == 400
+
+
+class TestChanges:
+    def test_the_newest_first(self) -> None:
+        changes = RecentChanges()
+        for number in range(3):
+            changes.link_changed(f"n{number}", is_up=True, now_ms=number)
+        node = NodePorts(view=FakeNode(), changes=changes)
+        found = listed(node, EVERYTHING, limit=2)
+        assert [each.what for each in found] == ["link to n2 is up", "link to n1 is up"]
+
+    def test_every_change_by_an_operation_is_among_them(self) -> None:
+        changes = RecentChanges()
+        node = NodePorts(
+            view=FakeNode(),
+            net=FakeNet(),
+            changes=changes,
+            audit=ChangeAudit(changes, lambda: 7),
+        )
+        asker = Asker(user="ann", address="10.0.0.9", rights=EVERYTHING)
+        operation_of(CreateChannel).perform(node, CreateChannel(name="cas/1"), asker)
+        (row,) = listed(node, EVERYTHING)
+        assert (row.at_ms, row.who, row.what) == (7, "ann from 10.0.0.9", "channels: create cas/1")
+        assert (row.kind, row.page) == ("channel", "/channels/cas/1")
+        assert "cas/1" in row.detail
+        assert listed(node, Rights(subscribe=("uav/#",))) == ()  # it may not see the channel
+        (shown,) = listed(node, Rights(subscribe=("#",)))
+        assert shown.detail == ""  # nor what was asked, without the right to policies
+
+
+def listed(node: NodePorts, rights: Rights, limit: int = 50) -> tuple[RecentChange, ...]:
+    found = operation_of(ListChanges).perform(node, ListChanges(limit=limit), Asker(rights=rights))
+    assert isinstance(found, ChangeList)
+    return found.changes

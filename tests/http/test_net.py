@@ -16,9 +16,11 @@ from tests.fake_node import FakeNode
 from accord.core.overlay.channel_directory import Channel, ChannelDefinition, ChannelList
 from accord.core.overlay.status import NetStatus
 from accord.core.router.rights import NO_RIGHTS, Rights
-from accord.http import responses
+from accord.http import routes
 from accord.http.app import create_app
-from accord.http.schemas import Deleted, Problem
+from accord.operations.channels import Deleted
+from accord.operations.operation import Problem
+from accord.operations.ports import NodePorts
 from accord.runtime.users import User, Users
 
 NET = "/api/v1/net"
@@ -40,7 +42,7 @@ def ask(
     users: Users | None = None,
     **options: Any,
 ) -> httpx.Response:
-    app = create_app(FakeNode(), net=net, users=users)
+    app = create_app(NodePorts(view=FakeNode(), net=net), users=users)
 
     async def main() -> httpx.Response:
         transport = httpx.ASGITransport(app)
@@ -56,7 +58,7 @@ def put(net: FakeNet, name: str, body: Any = UAV, **options: Any) -> httpx.Respo
 
 def problem(answer: httpx.Response) -> tuple[int, str, str]:
     found = msgspec.json.decode(answer.content, type=Problem)
-    return answer.status_code, found.place, found.error
+    return answer.status_code, found.place, found.detail
 
 
 class TestSeeing:
@@ -72,7 +74,7 @@ class TestSeeing:
         answer = ask("GET", f"{CHANNELS}/uav%2F%23", net)
         assert msgspec.json.decode(answer.content, type=Channel).paths == 2
         code, _, words = problem(ask("GET", f"{CHANNELS}/uav", net))
-        assert (code, words) == (404, "'uav' is not defined; `accord channel ls` shows what is")
+        assert (code, words) == (404, "'uav' is not defined")
 
     def test_channels(self) -> None:
         net = FakeNet()
@@ -98,7 +100,8 @@ class TestSeeing:
         schemas = document["components"]["schemas"]
         answer = document["paths"][NET]["get"]["responses"]["200"]
         assert answer["content"]["application/json"]["schema"]["$ref"].endswith("/NetStatus")
-        assert "max_delay_ms" in schemas["ChannelRequest"]["properties"]
+        body = document["paths"][f"{CHANNELS}/{{name}}"]["put"]["requestBody"]["content"]
+        assert "max_delay_ms" in body["application/json"]["schema"]["properties"]
         for reference in re.findall(
             r'"#/components/schemas/(\w+)"', msgspec.json.encode(document).decode()
         ):
@@ -152,7 +155,7 @@ class TestDefining:
             ("a", {"paths": "2"}, "paths", "expected int, got str"),
             ("a", {"resiliency": 1.5}, "resiliency", "expected float <= 1"),
             ("a", {"max_delay_ms": -1}, "max_delay_ms", "expected float >= 0"),
-            ("a", [], "request", "expected object, got array"),
+            ("a", [], "request", "expected an object"),
             ("uav/#/x", {}, "", "name: "),
             ("", {}, "", "name: expected at least one character"),
             ("a", {"options": {"": "x"}}, "options.", "the template has no such option"),
@@ -184,7 +187,7 @@ class TestDefining:
         headers = {"Content-Type": "application/json"}
         large = ask("PUT", f"{CHANNELS}/a", FakeNet(), content=b" " * 70_000, headers=headers)
         assert problem(large)[0] == 413
-        monkeypatch.setattr(responses, "BODY_TIMEOUT_S", 0.01)
+        monkeypatch.setattr(routes, "BODY_TIMEOUT_S", 0.01)
         late = ask("PUT", f"{CHANNELS}/a", FakeNet(), content=slowly(), headers=headers)
         assert problem(late)[0] == 408
 
@@ -206,7 +209,7 @@ class TestRights:
         answer = put(net, "a", users=Users(USERS), auth=auth)
         assert answer.status_code == defines
         if defines == 403:
-            assert answer.text == "bob may not define channels\n"
+            assert problem(answer)[2] == "bob may not use channels.create"
         gone = ask("DELETE", f"{CHANNELS}/a", net, users=Users(USERS), auth=auth)
         assert gone.status_code == defines
 

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
@@ -11,7 +9,6 @@ import argon2
 import httpx
 import msgspec
 import pytest
-from fastapi import FastAPI
 from msgspec.structs import replace
 from tests.fake_node import FakeNode
 
@@ -21,14 +18,13 @@ from accord.core.policy.policies import Entity
 from accord.core.policy.policy import Policy
 from accord.core.policy.policy_set import PolicySet, parse_policy_set
 from accord.core.router.rights import EVERYTHING, Rights
-from accord.http import policies as policies_module
-from accord.http import responses
+from accord.http import routes
 from accord.http.app import create_app
-from accord.http.guard import Guard
-from accord.http.policies import add_policies
-from accord.http.schemas import Changed, History, Problem
 from accord.journal.faults import FaultDisk
-from accord.runtime.policy_admin import DryRun, PolicyAdmin, PolicyHost
+from accord.operations.operation import Problem, operation_of
+from accord.operations.policies import Changed, DryRun, History, PutPolicies
+from accord.operations.ports import NodePorts
+from accord.runtime.policy_admin import PolicyAdmin, PolicyHost
 from accord.runtime.policy_store import PolicyStore
 from accord.runtime.users import User, Users, hash_password
 
@@ -54,9 +50,8 @@ class Site:
         )
         book = PolicySet(version=7, policies=(REPORT,))
         self.administration = PolicyAdmin(book, PolicyStore(disk), around)
-        self.app = FastAPI()
-        self.structs = add_policies(self.app, self.administration)
-        self.app.add_middleware(Guard, users=users, is_loopback=True)
+        node = NodePorts(view=FakeNode(), policies=self.administration)
+        self.app = create_app(node, users=users)
 
     def ask(self, method: str, path: str = PATH, **options: Any) -> httpx.Response:
         async def main() -> httpx.Response:
@@ -75,7 +70,7 @@ class Site:
 
 def problem(answer: httpx.Response) -> tuple[int, str, str]:
     found = msgspec.json.decode(answer.content, type=Problem)
-    return answer.status_code, found.place, found.error
+    return answer.status_code, found.place, found.detail
 
 
 def version(answer: httpx.Response) -> int:
@@ -203,13 +198,13 @@ class TestMistakes:
         [
             ("PUT", "", b'{"strategy": "x"}', "strategy", 'expected one of "strict"'),
             ("PUT", "", b'{"policies": [{"name": "a"}]}', "policies[0]", "expected importance"),
-            ("PUT", "", b"[1", "policies", "not JSON"),
-            ("PUT", "", b"[" * 100_000, "policies", "not JSON"),
+            ("PUT", "", b"[1", "request", "only a part"),
+            ("PUT", "", b"[" * 100_000, "request", "nested too deeply"),
             ("PUT", "", b'\n"\xff"', "line 2", "expected UTF-8 text"),
             ("PUT", "/a", b'{"name": "b", "importance": 1}', "policy.name", "expected 'a'"),
-            ("PUT", "/a", b"3", "request", "expected an object"),
+            ("PUT", "/a", b"3", "policy", "expected object"),
             ("PATCH", "", b'{"policies": []}', "policies", "unknown"),
-            ("PATCH", "", b"[]", "request", "expected an object"),
+            ("PATCH", "", b"[]", "settings", "expected object"),
             ("POST", "/rollback", b"{}", "request", "missing required field version"),
             ("POST", "/dry-run", b'{"weights": [1]}', "weights", "expected 8"),
         ],
@@ -236,12 +231,12 @@ class TestMistakes:
         assert problem(answer)[0] == 415
 
     def test_too_much(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(policies_module, "MAX_TEXT", 100)
+        monkeypatch.setattr(operation_of(PutPolicies), "max_bytes", 100)
         answer = Site().ask("PUT", content=b" " * 101, headers=TOML)
         assert problem(answer) == (413, "", "expected at most 100 bytes")
 
     def test_too_slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(responses, "BODY_TIMEOUT_S", 0.01)
+        monkeypatch.setattr(routes, "BODY_TIMEOUT_S", 0.01)
 
         async def slow() -> AsyncIterator[bytes]:
             yield b"strategy"
@@ -325,7 +320,9 @@ class TestWhoMay:
     def test_pages_of_sites_that_are_named_may_change_things(self) -> None:
         site = "https://ops.example.org"
         users = Users([User("ann", hash_password("x"))])
-        app = create_app(FakeNode(), admin=Site().administration, users=users, origins=(site,))
+        app = create_app(
+            NodePorts(view=FakeNode(), policies=Site().administration), users=users, origins=(site,)
+        )
         page = {"Origin": site, "Sec-Fetch-Site": "cross-site"}
         asked = {
             "Access-Control-Request-Method": "PATCH",
@@ -357,15 +354,3 @@ class TestWhoMay:
         site = Site()
         answer = site.ask("PATCH", json={"shaping": False}, headers={"Host": "evil.example"})
         assert answer.status_code == 421
-
-
-def test_openapi_can_be_made() -> None:
-    site = Site()
-    document = site.app.openapi()
-    assert set(document["paths"][PATH]) == {"get", "put", "patch"}
-    body = document["paths"][PATH]["put"]["requestBody"]
-    assert set(body["content"]) == {"application/json", "application/toml"}
-    referred = re.findall(r"#/components/schemas/(\w+)", json.dumps(document["paths"]))
-    assert {struct.__name__ for struct in site.structs} == {
-        name for name in referred if "Validation" not in name
-    }

@@ -11,6 +11,7 @@ import argon2
 import httpx
 import msgspec
 import pytest
+from tests.cli.sample_report import sample_report
 from tests.fake_node import FakeNode
 
 from accord.core.monitoring.ledger import event_id
@@ -19,15 +20,17 @@ from accord.core.mqtt.properties import Properties, encode_properties
 from accord.core.policy.policy_set import parse_policy_set
 from accord.core.queries.journal_http import MSGPACK, decode_part
 from accord.core.queries.messages import EventQuery, Page, QueryHit
+from accord.core.queries.report import Report
 from accord.core.router.rights import Rights
-from accord.http.app import KeptView, create_app
-from accord.http.event_schemas import shown_event
+from accord.http.app import create_app
 from accord.journal.options import JournalOptions
 from accord.journal.reader import Reader
 from accord.journal.retention import Retention
 from accord.journal.writer import Journal
+from accord.operations.ports import NodePorts
+from accord.operations.query_events import shown_event
 from accord.runtime.pipeline import Kind, PipelineError
-from accord.runtime.policy_admin import PolicyAdmin
+from accord.runtime.policy_admin import PolicyAdmin, wall_ms
 from accord.runtime.policy_store import PolicyStore
 from accord.runtime.users import User, Users
 
@@ -81,7 +84,7 @@ class FakePipeline:
             raise self.fails
         assert importance == 3
         self.asked.append({"length_ms": until_ms - since_ms, "channel": channel})
-        return b'{"report": true}'
+        return msgspec.json.encode(sample_report())
 
 
 def ask(
@@ -97,14 +100,16 @@ def ask(
     async def main() -> httpx.Response:
         known = Users(users) if users else None
         administration = PolicyAdmin(parse_policy_set(book), PolicyStore(None))
-        kept = KeptView(
+        node = NodePorts(
+            view=FakeNode(),
+            policies=administration,
             pipeline=pipeline or FakePipeline(),
             registry=registry or MeasurementRegistry(),
             journal=journal,
+            now_ms=wall_ms,
+            groups_of=(known or Users()).groups_of,
         )
-        app = create_app(
-            FakeNode(), admin=administration, kept=kept, users=known, is_loopback=False
-        )
+        app = create_app(node, users=known, is_loopback=False)
         transport = httpx.ASGITransport(app)
         auth = (user, "x") if user else None
         async with httpx.AsyncClient(transport=transport, base_url="http://x", auth=auth) as client:
@@ -215,12 +220,12 @@ def test_mistakes(query: str, place: str, problem: str) -> None:
     answer = ask(f"/api/v1/query?{query}")
     assert answer.status_code == 400
     assert answer.json()["place"] == place
-    assert problem in answer.json()["error"]
+    assert problem in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("query", ["page=0", "page=1001", "limit=0", "order=best"])
 def test_numbers_that_are_none(query: str) -> None:
-    assert ask(f"/api/v1/query?channel=a&{query}").status_code == 422
+    assert ask(f"/api/v1/query?channel=a&{query}").status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -232,7 +237,7 @@ def test_no_answer(kind: Kind, code: int) -> None:
     for path in ("/api/v1/query?channel=a", "/api/v1/report"):
         answer = ask(path, pipeline)
         assert answer.status_code == code
-        assert answer.json()["error"] == "the remedy"
+        assert answer.json()["detail"] == "the remedy"
         assert ("retry-after" in answer.headers) == (code == 503)
 
 
@@ -288,8 +293,7 @@ def test_who_goes_away_is_not_worked_for() -> None:
     async def main() -> bool:
         pipeline = FakePipeline()
         pipeline.hangs = asyncio.Event()
-        kept = KeptView(pipeline=pipeline, registry=MeasurementRegistry())
-        app = create_app(FakeNode(), kept=kept, is_loopback=False)
+        app = create_app(NodePorts(view=FakeNode(), pipeline=pipeline), is_loopback=False)
         scope = {
             "type": "http",
             "method": "GET",
@@ -319,7 +323,7 @@ def test_who_goes_away_is_not_worked_for() -> None:
 def test_reports() -> None:
     pipeline = FakePipeline()
     answer = ask("/api/v1/report?last=2h&channel=uav/%23", pipeline)
-    assert answer.json() == {"report": True}
+    assert msgspec.json.decode(answer.content, type=Report) == sample_report()
     assert pipeline.asked == [{"length_ms": 7_200_000, "channel": "uav/#"}]
     assert ask("/api/v1/report?since=2026-01-01&until=2026-01-02", pipeline).status_code == 200
     assert pipeline.asked[1]["length_ms"] == 86_400_000
@@ -390,15 +394,15 @@ def test_a_node_that_keeps_nothing_has_no_journal() -> None:
     assert ask("/api/v1/journal").status_code == 404
 
 
-def test_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.http.queries._now_ms", lambda: 1_000)
+def test_what_was_measured() -> None:
+    now_ms = wall_ms()
     registry = MeasurementRegistry()
-    registry.put("channel", "uav/1", "rate_hz", 2.5, at_ms=900)
-    registry.put("channel", "b", "rate_hz", 3.5, at_ms=900)
+    registry.put("channel", "uav/1", "rate_hz", 2.5, at_ms=now_ms)
+    registry.put("channel", "b", "rate_hz", 3.5, at_ms=now_ms)
     assert len(ask("/api/v1/registry?kind=channel", registry=registry).json()["values"]) == 2
     path = "/api/v1/registry?kind=channel&subject=uav/%23"
     assert ask(path, registry=registry).json()["values"] == [
-        {"kind": "channel", "subject": "uav/1", "name": "rate_hz", "value": 2.5, "at_ms": 900}
+        {"kind": "channel", "subject": "uav/1", "name": "rate_hz", "value": 2.5, "at_ms": now_ms}
     ]
     assert ask("/api/v1/registry?kind=channel&subject=%23a").status_code == 400
 

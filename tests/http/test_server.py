@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 from starlette.types import Receive, Scope, Send
 from tests.certificates import make_certificate
@@ -87,6 +88,24 @@ def test_it_serves_over_tls(tmp_path: Path) -> None:
         await server.stop()
 
     asyncio.run(main())
+
+
+def test_what_is_not_http_is_refused_as_a_problem() -> None:
+    async def main() -> bytes:
+        server = await serve(greet, ANYWHERE)
+        reader, writer = await asyncio.open_connection(server.address.host, server.address.port)
+        writer.write(b"GET /\xff\x00 HTTP/1.1\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        await server.stop()
+        return answer
+
+    head, _, body = asyncio.run(main()).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"Content-Type: application/problem+json" in head
+    problem = msgspec.json.decode(body)
+    assert problem["status"] == 400
+    assert problem["detail"]
 
 
 def test_only_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:

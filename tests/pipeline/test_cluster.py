@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 from tests.pipeline.cluster_work import EVENTS
-from tests.spark_cluster import SparkCluster, SparkConnect
+from tests.spark_cluster import JAVA_OPTIONS, SparkCluster, SparkConnect
 
 _ROOT = Path(__file__).parent.parent.parent
 _EXECUTOR_MB = 480
 # Small executors, and all of it on loopback: what an operator would say in spark-defaults.conf.
-_DEFAULTS = f"spark.executor.memory {_EXECUTOR_MB}m\n"
+_DEFAULTS = f"""
+spark.executor.memory {_EXECUTOR_MB}m
+spark.executor.extraJavaOptions {JAVA_OPTIONS}
+"""
 
 
 @pytest.mark.timeout(400)
@@ -23,11 +26,10 @@ _DEFAULTS = f"spark.executor.memory {_EXECUTOR_MB}m\n"
 def test_archive_query_and_brokering_run_on_a_cluster(
     tmp_path: Path, kind: type[SparkCluster]
 ) -> None:
-    conf = tmp_path / "conf"
-    conf.mkdir()
-    (conf / "spark-defaults.conf").write_text(_DEFAULTS)
+    defaults = tmp_path / "spark-defaults.conf"
+    defaults.write_text(_DEFAULTS)
     environment = os.environ | {
-        "SPARK_CONF_DIR": str(conf),
+        "PYSPARK_SUBMIT_ARGS": f"--properties-file {defaults} pyspark-shell",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
     }

@@ -20,9 +20,8 @@ from accord.client.subscription import Subscription
 from accord.core.channels.history.messages import PERSISTENT
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.router.rights import Denied
-from accord.http.app import KeptView, create_app
+from accord.http.app import create_app
 from accord.runtime.addresses import SocketAddress
-from accord.runtime.durability import EVENTS
 from accord.runtime.node import ListenerSettings, Node, Settings
 from accord.runtime.overlay_service import NetOptions
 from accord.runtime.pipeline import PipelineOptions
@@ -221,8 +220,7 @@ def test_queries_leave_out_what_is_denied(tmp_path: Path) -> None:
         return [each["ask"].get("without") for each in told if each["type"] == "query"]
 
     async def over_http(node: Node, path: str, name: str = "ann") -> int:
-        kept = KeptView(pipeline=node.pipeline, registry=node.registry, journal=tmp_path / EVENTS)
-        app = create_app(node, kept=kept, users=node.users, is_loopback=True)
+        app = create_app(node.ports, users=node.users)
         word = base64.b64encode(f"{name}:{PHRASE}".encode()).decode()
         async with httpx.AsyncClient(
             transport=httpx.ASGITransport(app), base_url="http://localhost"

@@ -22,10 +22,11 @@ from accord.journal.ledger_records import EVENT, kind_of
 from accord.journal.options import JournalOptions
 from accord.journal.reader import Reader
 from accord.journal.record import Batch
+from accord.operations.policies import Version
 from accord.pipeline.manifest import Manifest
 from accord.runtime.durability import EVENTS, Durability
 from accord.runtime.initial_policies import load_initial_policies
-from accord.runtime.policy_store import PolicyStore, Version
+from accord.runtime.policy_store import PolicyStore
 
 WRITTEN_MS = 1_795_002_800_000  # a little after it was
 

@@ -61,7 +61,7 @@ def test_an_event_that_can_not_be_handed_over_comes_once(
             assert a.broker.context.counters.shed_causes.counts == {FAILED: 2}
 
     asyncio.run(scene())
-    told = [each for each in caplog.records if each.message == "event delivery failed"]
+    told = [each for each in caplog.records if each.message == "event: delivery failed"]
     assert len(told) == 1
 
 
@@ -139,7 +139,7 @@ def test_a_template_that_fails_is_refused_from_then_on(
                     await publisher.create_channel("other", template=name)
 
     asyncio.run(in_two_nodes(scene))
-    assert [each.message for each in caplog.records].count("template failed") == 2
+    assert [each.message for each in caplog.records].count("template: failed") == 2
 
 
 class Unmade(Template):

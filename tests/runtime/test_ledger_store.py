@@ -154,3 +154,43 @@ def test_too_many_askers_are_told_what_memory_knows(tmp_path: Path) -> None:
 
     assert [numbers(answer) for answer in asyncio.run(main())] == [[1]] * 20
     assert store._searches == 0
+
+
+@pytest.mark.parametrize("keep", [10_000, 30])
+def test_a_table_has_what_came_before_it_and_what_comes_after(keep: int) -> None:
+    """Also if entries come while it is seeded, step by step."""
+
+    async def run() -> None:
+        ledger = Ledger()
+        store = LedgerStore(ledger, keep=keep)
+        for number in range(200):
+            add(ledger, number, "bob" if number % 3 else "ann", SHED if number % 2 else DELIVERED)
+            if number % 10 == 9:
+                store.drain(now_ms=1_000 + number)
+        table = store.follow_client("bob", now_ms=1_200)
+        newest = store.follow_newest("#", "bob", now_ms=1_200)
+        for number in range(200, 240):
+            add(ledger, number)
+            if number % 7 == 0:
+                store.drain(now_ms=1_000 + number)
+                await asyncio.sleep(0)
+        await store.seed(table)
+        await store.seed(newest)
+        store.drain(now_ms=1_240)
+        assert (table.is_seeded, store.seeded) == (True, 2)
+        everything = await store.search(LedgerQuery(client="bob"), 10_000, now_ms=1_240)
+        first_ms = table.since_ms(1_240)
+        summary = table.summaries(1_240)["a"]
+        if keep == 10_000:
+            assert first_ms <= 1_000
+            entries = everything.entries
+            delivered = [each for each in entries if each.outcome == DELIVERED]
+            assert summary.received == len(delivered)
+            assert summary.dropped == len(entries) - len(delivered)
+            found = [first_number + row[0] for first_number, _, row in newest.newest()]
+            assert found == [each.number for each in entries]
+        else:  # what memory no longer had is said to be missing
+            assert first_ms > 1_100
+            assert 40 <= summary.received + summary.dropped < 100
+
+    asyncio.run(run())

@@ -246,7 +246,7 @@ def test_a_namesake_is_refused_listed_and_told_once_while_the_other_is_alive(
     with caplog.at_level(logging.WARNING):
         run(test)
     said = [record.message for record in caplog.records]
-    assert said.count("neighbour refused") == 1
+    assert said.count("neighbour: refused") == 1
 
 
 def test_who_is_objected_to_is_refused() -> None:
@@ -300,8 +300,8 @@ def test_refusals_are_told_and_logged_with_the_remedy(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.WARNING):
         run(test)
     said = [record.message for record in caplog.records]
-    assert said.count("link to neighbour failed") == 1, "the same problem is told once"
-    assert "neighbour refused" in said
+    assert said.count("neighbour: link failed") == 1, "the same problem is told once"
+    assert "neighbour: refused" in said
 
 
 def test_strangers_and_silent_connections_end() -> None:

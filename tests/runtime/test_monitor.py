@@ -3,10 +3,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from accord.core.monitoring.channel_counts import ChannelTable
 from accord.core.monitoring.counters import Counters
+from accord.core.monitoring.delivery import Delivery
 from accord.core.monitoring.ledger import SHED, Ledger
-from accord.core.monitoring.statistics import Statistics
+from accord.core.monitoring.statistics import JournalStatus, PipelineStatus, Statistics
 from accord.core.monitoring.top import BinActivity, ClientReading, Management, Waiting
 from accord.journal.ledger_records import LedgerQuery
 from accord.runtime.ledger_store import LedgerStore
@@ -36,6 +39,9 @@ class FakeNode:
         self.tasks: list[int] = []
         self.clients: list[ClientReading] = []
         self.decided = Management(strategy="strict", policies=2)
+        self.missing: list[tuple[str, str]] = []
+        self.journal: JournalStatus | None = None
+        self.pipeline: PipelineStatus | None = None
         self.now_ms = 0
         self.process = FakeProcess()
         self.channels = ChannelTable()
@@ -45,13 +51,17 @@ class FakeNode:
         )
 
     def statistics(self) -> Statistics:
-        return self.counters.snapshot(now_ms=self.now_ms)
+        taken = self.counters.snapshot(now_ms=self.now_ms, journal=self.journal)
+        return replace(taken, pipeline=self.pipeline)
 
     def backlog(self) -> Sequence[int]:
         return self.tasks
 
     def readings(self) -> Iterable[ClientReading]:
         return iter(list(self.clients))
+
+    def links_down(self) -> Sequence[tuple[str, str]]:
+        return self.missing
 
     async def waiting(self, number: int) -> list[Waiting]:
         raise NotImplementedError
@@ -103,9 +113,8 @@ def test_series_over_time() -> None:
     assert node.monitor.points("queued_bytes")[0] == (1_000, 100)
     assert node.monitor.summary("nothing") is None
     assert node.monitor.points("nothing") == []
-    names = [each.name for each in node.monitor.summaries("queued", 9)]
+    names = node.monitor.series_names("queued")
     assert names == ["queued_bytes", "queued_messages"]
-    assert len(node.monitor.summaries("", 3)) == 3
 
 
 def test_queues_by_importance() -> None:
@@ -140,7 +149,7 @@ def test_channels_and_clients() -> None:
     assert [(line.channel, line.delivered_hz) for line in top.channels] == [("a/b", 8)]
     assert [(line.client, line.sent_kbps) for line in top.clients] == [("c2", 8), ("c1", 0)]
     assert top.channels_total == 1
-    names = {each.name for each in node.monitor.summaries("c", 100)}
+    names = set(node.monitor.series_names("c"))
     assert {"channel/latency_ms/a/b", "client/sent_kbps/c2", "client/link_kbps/c2"} <= names
     assert "client/link_kbps/c1" not in names
 
@@ -161,3 +170,59 @@ def test_this_process() -> None:
     process = ProcessUsage()
     assert process.cpu_s() > 0
     assert 1_000_000 < process.memory_bytes() < 1 << 40
+
+
+def test_all_channels_together() -> None:
+    node = FakeNode()
+    node.look(1_000)
+    assert node.monitor.delivery == Delivery()
+    for number in range(300):  # more than are looked at one by one
+        counts = node.channels.get(f"a/{number}")
+        counts.published = counts.delivered = 3
+        counts.count_wait(4, 3)
+    node.channels.get("a/7").late = 1
+    node.channels.get("a/8").expired = 100
+    node.channels.get("$SYS/x").shed = 1_000
+    node.look(2_000)
+    delivery = node.monitor.delivery
+    assert (delivery.delivered_hz, delivery.late_hz, delivery.expired_hz) == (450, 0.5, 50)
+    assert delivery.in_time == round(899 / 1_000, 6)
+    assert delivery.shed_hz == 0
+    assert delivery.p50_ms is not None
+    assert 4 <= delivery.p50_ms <= 8
+    summary = node.monitor.summary("delivery/in_time")
+    assert summary is not None
+    assert summary.last == delivery.in_time
+
+
+def test_problems_last_as_long_as_they_are_there() -> None:
+    node = FakeNode()
+    node.missing = [("denver", "connection refused")]
+    node.look(1_000)
+    node.look(2_000)
+    (problem,) = node.monitor.problems
+    assert (problem.key, problem.since_ms) == ("link/denver", 1_000)
+    node.missing = []
+    node.look(3_000)
+    assert node.monitor.problems == ()
+
+
+def test_what_happens_to_journal_and_pipeline_is_recorded() -> None:
+    node = FakeNode()
+    node.journal = JournalStatus()
+    node.pipeline = PipelineStatus(state="off")
+    node.look(1_000)
+    node.journal = JournalStatus(failure="no space left")
+    node.pipeline = PipelineStatus(state="starting")
+    node.look(2_000)
+    node.look(3_000)
+    node.journal = JournalStatus()
+    node.pipeline = PipelineStatus(state="ready")
+    node.look(4_000)
+    rows = [(row.at_ms, row.kind, row.what) for row in node.monitor.changes.rows()]
+    assert rows == [
+        (4_000, "pipeline", "pipeline: ready"),
+        (4_000, "node", "journal works again"),
+        (2_000, "pipeline", "pipeline: starting"),
+        (2_000, "node", "journal failed"),
+    ]

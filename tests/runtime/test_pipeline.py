@@ -256,7 +256,7 @@ def test_what_it_printed_before_it_ended_is_told_and_kept(
     assert status.last_end == "it ended with code 1: MemoryError: second"
     assert status.last_output == ("Traceback", "  frame", "MemoryError: second")
     assert status.last_end_ms > 0
-    ends = [each for each in caplog.records if each.message == "the data pipeline ended"]
+    ends = [each for each in caplog.records if each.message == "pipeline: exited"]
     fields = [getattr(each, FIELDS) for each in ends]
     assert [each["output"].splitlines()[-1] for each in fields] == [
         "MemoryError: first",

@@ -14,17 +14,17 @@ from accord.core.policy.policies import Entity, Policies
 from accord.core.policy.policy import Policy
 from accord.core.policy.policy_set import PolicySet, parse_policy_set
 from accord.journal.faults import FaultDisk
-from accord.runtime import policy_admin as administration_module
-from accord.runtime.initial_policies import load_initial_policies
-from accord.runtime.policy_admin import (
+from accord.operations.policies import (
     ConflictError,
-    ExplainRequest,
-    PolicyAdmin,
-    PolicyHost,
+    Explain,
     TooManyChangesError,
     UnknownPolicyError,
+    Version,
 )
-from accord.runtime.policy_store import PolicyStore, PolicyStoreError, UnknownVersionError, Version
+from accord.runtime import policy_admin as administration_module
+from accord.runtime.initial_policies import load_initial_policies
+from accord.runtime.policy_admin import PolicyAdmin, PolicyHost
+from accord.runtime.policy_store import PolicyStore, PolicyStoreError, UnknownVersionError
 
 REPORT = Policy(name="Report", channel=("patrol/#",), importance=6)
 IMAGES = Policy(name="Images", channel=("uav/#",), client=("raven-*",), importance=1)
@@ -289,7 +289,7 @@ class TestFirstBook:
         run(lambda: _ignored(node.administration.put_policy(REPORT)))
         node.store.write(Version(version=2), "strategy = 'of a later version'\n")
         assert load_initial_policies(PolicyStore(disk.crash())).policies == (REPORT,)
-        assert "policy version skipped" in caplog.text
+        assert "policy version: skipped" in caplog.text
 
     @pytest.mark.parametrize(
         ("content", "problem"),
@@ -346,7 +346,7 @@ class TestExplain:
 
     def importance(self, node: Node, **question: Any) -> str:
         explanation = node.administration.explain(
-            ExplainRequest(**{"operation": "subscribe", "channel": "uav/imagery", **question})
+            Explain(**{"operation": "subscribe", "channel": "uav/imagery", **question})
         )
         return explanation.granted.policy
 

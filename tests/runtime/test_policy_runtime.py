@@ -13,8 +13,8 @@ from PIL import Image
 
 import accord
 from accord.client.session import Session
-from accord.core.broker.broker_context import NodeRequest
 from accord.core.monitoring.ledger import OUTCOMES, event_number
+from accord.core.overlay.status import ChannelStatus
 from accord.core.policy.policy_set import parse_policy_set
 from accord.core.router.rights import EVERYTHING
 from accord.journal.ledger_records import LedgerQuery
@@ -223,7 +223,7 @@ def test_a_look_that_fails_is_not_the_last(
             await until(lambda: len(looks) > 1)
 
     asyncio.run(run())
-    assert "node sampling failed" in caplog.text
+    assert "node sampling: failed" in caplog.text
 
 
 def test_predicates_are_matched_by_the_importance_they_have_now() -> None:
@@ -288,20 +288,23 @@ def test_a_request_that_fails_is_answered_and_so_are_those_behind_it(
 ) -> None:
     async def scene() -> None:
         async with a_node() as node, accord.connect(url(node)) as client:
-            taken = manager(node)._handle_channels
+            assert node.ports.net is not None
+            listed = node.ports.net.channel_statuses
+            broken = iter([True, False])
 
-            def failing(request: NodeRequest) -> bytes:
-                if request.message.payload == b"poison":
-                    raise ValueError(request.message.payload)
-                return taken(request)
+            def failing() -> list[ChannelStatus]:
+                if next(broken):
+                    raise ValueError("poison")
+                return listed()
 
-            monkeypatch.setattr(manager(node), "_handle_channels", failing)
+            monkeypatch.setattr(node.ports.net, "channel_statuses", failing)
             async with client.subscribe("answers") as answers:
-                for payload in (b"poison", b'{"do": "list"}'):
-                    await client.publish("$accord/channels", payload, response_topic="answers")
+                for _ in range(2):
+                    body = b'{"do": "list"}'
+                    await client.publish("$accord/channels", body, response_topic="answers")
                 first, second = [json.loads((await anext(answers)).payload) for _ in range(2)]
-            assert first["error"] == "the node failed to answer; see its log"
-            assert "error" not in second
+            assert (first["ok"], first["detail"]) == (False, "the node failed to answer")
+            assert second == {"ok": True, "channels": []}
 
     asyncio.run(scene())
 
@@ -326,4 +329,4 @@ def test_what_can_not_be_put_away_does_not_keep_the_node_from_closing(
 
     asyncio.run(scene())
     assert closed == [True]
-    assert [each.message for each in caplog.records] == ["ledger write failed"]
+    assert [each.message for each in caplog.records] == ["ledger: write failed"]

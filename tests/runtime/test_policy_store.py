@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from accord.journal.disk import OsDisk
 from accord.journal.errors import LockedError
 from accord.journal.faults import Crash, FaultDisk
-from accord.runtime.policy_store import PolicyStore, PolicyStoreError, UnknownVersionError, Version
+from accord.operations.policies import Version
+from accord.runtime.policy_store import PolicyStore, PolicyStoreError, UnknownVersionError
 
 
 def version(number: int, what: str = "") -> Version:
@@ -91,7 +92,7 @@ def test_a_damaged_version_is_passed_over_and_its_number_not_used_again(
     store = PolicyStore(disk)
     assert store.newest() == (version(1), text(1))
     assert store.last_number == 2
-    assert "policy version skipped" in caplog.text
+    assert "policy version: skipped" in caplog.text
     fill(store, 3)
     assert [each.version for each in store.history()] == [3, 1]
 
@@ -158,6 +159,6 @@ def test_an_old_file_that_stays_does_no_harm(caplog: pytest.LogCaptureFixture) -
     store = fill(PolicyStore(disk, kept=1), 1)
     disk.fail("remove", errno.EIO)
     fill(store, 2)
-    assert "old policy version not removed" in caplog.text
+    assert "old policy version: not removed" in caplog.text
     fill(store, 3)
     assert disk.names() == ["0000000003.toml"]

@@ -119,7 +119,7 @@ def test_a_bad_question_is_answered_with_what_is_wrong(
         (end,) = await ask(session, **question)
         told = json.loads(end.payload)
         assert (told["ok"], told["place"]) == (False, place)
-        assert error in told["error"]
+        assert error in told["detail"]
 
     rights = Rights(publish=("#",), subscribe=("a", "answers", "a/#"))
     run(check, tmp_path, {"events": 1}, rights=rights)

@@ -22,7 +22,12 @@ _PHASES: Final = ("a · normal", "b · link slowdown", "c · link failure", "d �
 def output() -> str:
     command = [sys.executable, "-m", "accord", "demo", "five-cities", "--quick", "--stretch", "4"]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8"
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=os.environ | {"COLUMNS": "80"},
+        text=True,
+        encoding="utf-8",
     )
     try:
         said, _ = process.communicate(timeout=PATIENCE_S)
@@ -31,6 +36,7 @@ def output() -> str:
         said, _ = process.communicate()
         pytest.fail(f"not over within {PATIENCE_S:.0f} s: {said}")
     assert process.returncode == 0, said
+    assert all(len(line) <= 80 for line in said.splitlines()), said
     return said
 
 

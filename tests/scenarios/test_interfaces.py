@@ -7,34 +7,20 @@ is meant.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
-import msgspec
 import pytest
 import typer
-from benchmarks.ports import free_port
 
 from accord.cli.main import app
-from accord.core.broker import quality_requests
-from accord.core.router import rights
-from accord.runtime import admission_requests, channel_requests, policy_requests, query_service
-from tests.brokers import HOST, accord_only, start_accord
+from accord.operations.catalog import OPERATIONS
+from tests.brokers import accord_only, start_with_http
 
 RECORDED: Final = Path(__file__).with_name("interfaces.json")
-_REQUESTS: Final[dict[str, Any]] = {
-    rights.POLICIES: policy_requests.Request,
-    rights.CHANNELS: channel_requests.Request,
-    rights.QUERIES: query_service.Find | query_service.Next | query_service.Stop,
-    rights.ADVERTISEMENTS: admission_requests.AdmissionRequest,
-    rights.EXPECTATIONS: quality_requests.ExpectationRequest,
-    rights.CAPABILITIES: quality_requests.CapabilityRequest,
-    rights.PROPERTIES: quality_requests.PropertyRequest,
-}
+RENAMED: Final = {("$accord/policies get", "name"): ("$accord/policies get policy", "name")}
 
 
 def http_operations(url: str) -> dict[str, list[str]]:
@@ -49,13 +35,7 @@ def http_operations(url: str) -> dict[str, list[str]]:
 
 def mqtt_requests() -> dict[str, list[str]]:
     """Fields by topic and action."""
-    found = {}
-    for topic, kinds in _REQUESTS.items():
-        inspected = msgspec.inspect.type_info(kinds)
-        for each in inspected.types if hasattr(inspected, "types") else [inspected]:
-            assert isinstance(each, msgspec.inspect.StructType)
-            found[f"{topic} {each.tag}"] = sorted(field.encode_name for field in each.fields)
-    return found
+    return {f"{each.topic} {each.action}": sorted(each.fields) for each in OPERATIONS}
 
 
 def commands() -> dict[str, list[str]]:
@@ -75,23 +55,9 @@ def interfaces(url: str) -> dict[str, dict[str, list[str]]]:
     return {"http": http_operations(url), "mqtt": mqtt_requests(), "commands": commands()}
 
 
-@contextmanager
-def node() -> Iterator[str]:
-    """The HTTP address of a node with all its parts, but for a pipeline that runs."""
-    port = free_port()
-    with start_accord(extra=["--http", f"{HOST}:{port}"]):
-        url = f"http://{HOST}:{port}"
-        for _ in range(300):
-            with suppress(httpx.TransportError):
-                httpx.get(f"{url}/health")
-                break
-            time.sleep(0.1)
-        yield url
-
-
 @pytest.fixture(scope="module")
 def now() -> Iterator[dict[str, dict[str, list[str]]]]:
-    with node() as url:
+    with start_with_http() as (_, url):
         yield interfaces(url)
 
 
@@ -100,11 +66,18 @@ def now() -> Iterator[dict[str, dict[str, list[str]]]]:
 def test_nothing_is_lost(now: dict[str, dict[str, list[str]]], kind: str) -> None:
     recorded, present = json.loads(RECORDED.read_text())[kind], now[kind]
     assert recorded.keys() <= present.keys()
-    lost = {each: set(names) - set(present[each]) for each, names in recorded.items()}
-    assert not {each: names for each, names in lost.items() if names}
+    lost = [
+        (each, name)
+        for each, names in recorded.items()
+        for name in names
+        if name not in present[each]
+    ]
+    for each in lost:
+        operation, name = RENAMED.get(each, each)
+        assert name in present.get(operation, ()), each
 
 
 if __name__ == "__main__":
-    with node() as running:
+    with start_with_http() as (_, running):
         made = interfaces(running)
     RECORDED.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")

@@ -10,10 +10,11 @@ from typing import Final
 
 import pytest
 
-from tests.brokers import Broker, accord_only
+from tests.brokers import Broker, accord_only, start_with_http
 
 MODULES: Final = Path(__file__).parents[2] / "build" / "node" / "node_modules"
 SCRIPT: Final = Path(__file__).with_name("mqttjs.cjs")
+READER: Final = Path(__file__).with_name("mqttjs_asyncapi.cjs")
 NODE: Final = shutil.which("node")
 
 IN_BOTH: Final = ("publishAndSubscribe", "wildcards", "retained", "will", "session", "large")
@@ -36,11 +37,21 @@ pytestmark = pytest.mark.skipif(
     ],
 )
 def test_scenario(broker: Broker, topic: str, scenario: str, version: int, transport: str) -> None:
-    assert NODE is not None
     is_websocket = transport == "websocket"
     url = broker.websocket_url if is_websocket else f"mqtt://{broker.host}:{broker.port}"
+    run(SCRIPT, scenario, url, str(version), topic)
+
+
+@accord_only
+def test_operations_from_the_asyncapi_document_alone() -> None:
+    with start_with_http() as (broker, url):
+        run(READER, f"mqtt://{broker.host}:{broker.port}", f"{url}/asyncapi.json")
+
+
+def run(script: Path, *arguments: str) -> None:
+    assert NODE is not None
     done = subprocess.run(
-        [NODE, str(SCRIPT), scenario, url, str(version), topic],
+        [NODE, str(script), *arguments],
         env={**os.environ, "NODE_PATH": str(MODULES)},
         capture_output=True,
         text=True,

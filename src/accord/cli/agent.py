@@ -6,49 +6,42 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from accord.cli.connection import DEFAULT_URL, Authority, Client, Url, User
+from accord.cli.connection import ConnectionTarget, open_session, run_client
+from accord.cli.options import command
+from accord.cli.parameters import argument, flag, option
 
 if TYPE_CHECKING:
     from accord.apps.agent.settings import AgentSettings
     from accord.cli.connection import ConnectionTarget
 
 
-def agent(  # noqa: PLR0913 (a parameter per option)
-    command: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="-- COMMAND …", help="The program and its arguments.", show_default=False
-        ),
-    ],
+@command
+def agent(
+    command: list[str] = argument(
+        "-- COMMAND …", "The program and its arguments.", show_default=False
+    ),
     *,
-    config: Annotated[
-        Path,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            help="Capabilities of the program, and how to configure it (TOML).",
-            show_default=False,
-        ),
-    ],
-    is_quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
-    client: Client = None,
-    url: Url = DEFAULT_URL,
-    user: User = None,
-    authority: Authority = None,
+    config: Path = option(
+        "FILE",
+        "Capabilities of the program, and how to configure it (TOML).",
+        "--config",
+        show_default=False,
+        default=...,
+    ),
+    is_quiet: bool = flag("Print nothing.", "--quiet", "-q"),
+    target: ConnectionTarget,
 ) -> None:
-    """Run a program, and rewrite its configuration when the node advises other values.
+    """Run a program, and reconfigure it when the node advises other values.
 
-    The program is restarted, or signalled, after each change.
+    Its configuration is rewritten, and the program is restarted, or signalled, after each change.
     """
     from accord.apps.agent.settings import read_settings
-    from accord.cli.connection import read_target, run_client
 
     settings = read_settings(config)
-    target = read_target(url, user, authority, client)
     try:
         code = run_client(_run(target, settings, command, is_quiet=is_quiet))
     except KeyboardInterrupt:
@@ -60,7 +53,6 @@ async def _run(
     target: ConnectionTarget, settings: AgentSettings, command: list[str], *, is_quiet: bool
 ) -> int:
     from accord.apps.agent.runner import run_agent
-    from accord.cli.connection import open_session
 
     def tell(text: str) -> None:
         if not is_quiet:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from accord.cli.parameters import option
+
 
 def config(
-    check: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Say whether a node could start with FILE instead."),
-    ] = None,
+    check: Path | None = option("FILE", "Say whether a node could start with FILE instead."),
 ) -> None:
-    """Print an accord.toml with every setting and its default, or check one (--check)."""
+    """Print an accord.toml with every setting and its default, or check one."""
     # Imported late, so that other commands start faster.
     from accord.config import load  # noqa: PLC0415
     from accord.config.reference import example_toml  # noqa: PLC0415

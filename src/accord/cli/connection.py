@@ -10,23 +10,21 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import typer
 
-from accord.cli.errors import InputError
-from accord.core.model.errors import AccordError, file_problem
+from accord.core.model.errors import AccordError, InputError, file_problem
 
 if TYPE_CHECKING:
     import ssl
 
     from accord.client.address import Address
     from accord.client.session import Session
-    from accord.client.transport import Stream, Transport
 
 DEFAULT_URL: Final = "mqtt://127.0.0.1:1883"
 DEFAULT_HTTP_URL: Final = "http://127.0.0.1:8080"
@@ -35,56 +33,8 @@ CHECK: Final = "check --url"
 AUTHORITY: Final = "--ca FILE"
 PASSWORD: Final = "ACCORD_PASSWORD"  # noqa: S105 - the name of a variable
 
-Url = Annotated[
-    str,
-    typer.Option(
-        "--url",
-        metavar="URL",
-        envvar="ACCORD_URL",
-        help="Address of the node: mqtt://HOST:PORT; or mqtts, ws, wss.",
-        rich_help_panel=PANEL,
-    ),
-]
-HttpUrl = Annotated[
-    str,
-    typer.Option(
-        "--url",
-        metavar="URL",
-        envvar="ACCORD_HTTP_URL",
-        help="HTTP address of the node.",
-        rich_help_panel=PANEL,
-    ),
-]
-User = Annotated[
-    str | None,
-    typer.Option(
-        "--user",
-        metavar="NAME",
-        envvar="ACCORD_USER",
-        show_envvar=False,
-        help=f"User name; the password comes from {PASSWORD} or a prompt.",
-        rich_help_panel=PANEL,
-    ),
-]
-Authority = Annotated[
-    Path | None,
-    typer.Option(
-        "--ca",
-        metavar="FILE",
-        help="Certificates (PEM) of authorities to trust.",
-        rich_help_panel=PANEL,
-    ),
-]
-
 Notify = Callable[[str], None]
 T = TypeVar("T")
-
-Client = Annotated[
-    str | None,
-    typer.Option(
-        "--client", metavar="NAME", help="Client identifier; default: chosen by the node."
-    ),
-]
 
 
 class UnreachableError(AccordError):
@@ -126,7 +76,7 @@ def read_credentials(
     password = url_password if name == url_user else None
     if password is None:
         password = os.environ.get(PASSWORD)
-    if password is None and sys.stdin.isatty():
+    if password is None and sys.stdin.isatty() and "_ACCORD_COMPLETE" not in os.environ:
         password = typer.prompt(f"Password of {name}", hide_input=True, err=True)
     return name, password
 
@@ -168,17 +118,15 @@ async def open_session(target: ConnectionTarget, notify: Notify) -> AsyncIterato
     """
     from accord.client.errors import ConnectionFailedError, RefusedError
     from accord.client.session import connect
-    from accord.client.transport import transport_with
     from accord.core.mqtt.codes import Reason
 
-    watch = _Watch(transport_with(target.tls), notify)
     connecting = connect(
         target.url,
         client_id=target.client or "",
         username=target.username,
         password=target.password,
         session_expiry_s=0,
-        transport=watch.open,
+        tls=target.tls,
     )
     async with AsyncExitStack() as stack:
         try:
@@ -189,8 +137,12 @@ async def open_session(target: ConnectionTarget, notify: Notify) -> AsyncIterato
             if error.reason not in (Reason.BAD_USER_NAME_OR_PASSWORD, Reason.NOT_AUTHORIZED):
                 raise
             raise UnreachableError(f"{error}; check --user and {PASSWORD}") from None
-        with watch.reporting():  # only here: refusals and disconnects are not failures
-            yield session
+        session.on_connection(
+            lambda is_up: notify(
+                "the server is back" if is_up else "the connection broke, trying to get it back …"
+            )
+        )
+        yield session
 
 
 def _unreachable(error: Exception, address: Address) -> UnreachableError:
@@ -209,63 +161,3 @@ def unreachable(error: Exception, place: str, host: str) -> UnreachableError:
     is_here = host in ("127.0.0.1", "::1", "localhost")
     advice = "start a node with `accord up`, or name another with --url" if is_here else CHECK
     return UnreachableError(f"no node answers at {place} (connection refused); {advice}")
-
-
-class _Watch:
-    """A transport that reports when the connection breaks and when the server replies again."""
-
-    def __init__(self, transport: Transport, tell: Notify) -> None:
-        self._transport = transport
-        self._notify = tell
-        self._is_reporting = False
-        self._is_up: bool | None = None  # None: never connected
-
-    async def open(self, address: Address) -> Stream:
-        self.on_broken()
-        return _WatchedStream(await self._transport(address), self)
-
-    def on_data(self) -> None:
-        if self._is_up is False:
-            self._report("the server is back")
-        self._is_up = True
-
-    def on_broken(self) -> None:
-        if self._is_up:
-            self._report("the connection broke, trying to get it back …")
-            self._is_up = False
-
-    @contextmanager
-    def reporting(self) -> Iterator[None]:
-        self._is_reporting = True
-        try:
-            yield
-        finally:
-            self._is_reporting = False
-
-    def _report(self, text: str) -> None:
-        if self._is_reporting:
-            self._notify(text)
-
-
-class _WatchedStream:
-    def __init__(self, stream: Stream, watch: _Watch) -> None:
-        self._stream = stream
-        self._watch = watch
-
-    async def read(self) -> bytes:
-        try:
-            data = await self._stream.read()
-        except OSError:
-            self._watch.on_broken()
-            raise
-        if data:
-            self._watch.on_data()
-        else:
-            self._watch.on_broken()
-        return data
-
-    async def write(self, data: bytes) -> None:
-        await self._stream.write(data)
-
-    async def close(self) -> None:
-        await self._stream.close()

@@ -1,20 +1,25 @@
 """`accord demo …`: scenarios that run unattended."""
 
-# Imports stand in the functions: help and completion must not wait for tables.
+# Scenarios are loaded only to be played: they are large.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from urllib.parse import quote
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.live import Live
+from accord.cli.arguments import read_duration_s
+from accord.cli.parameters import flag, option, shared
+from accord.terminal.screen import open_console, print_line
 
-    from accord.apps.demonstrations.meters import Meters
-    from accord.apps.demonstrations.scenario import DemoScenario, PhasePlan
+if TYPE_CHECKING:
+    from accord.apps.demonstrations.scenario import DemoScenario
+
+T = TypeVar("T")
 
 _PHASE_S: Final = 8.0
 _QUICK_S: Final = 1.2
@@ -27,12 +32,9 @@ def demo() -> None:
     """Run a demonstration with nodes of its own."""
 
 
-PhaseSeconds = Annotated[
-    str, typer.Option("--seconds-per-phase", "-s", metavar="TIME", help="Length of each phase.")
-]
+PhaseSeconds = Annotated[str, shared("TIME", "Length of each phase.", "--seconds-per-phase", "-s")]
 Plain = Annotated[
-    bool,
-    typer.Option("--plain", help="Print a table at the end of each phase, without live tables."),
+    bool, shared(None, "Print a table at the end of each phase, without live tables.", "--plain")
 ]
 
 
@@ -46,7 +48,7 @@ def grid(*, seconds: PhaseSeconds = "20s", is_plain: Plain = False) -> None:
     """
     from accord.apps.demonstrations.grid import GRID
 
-    _run(GRID, seconds, is_plain=is_plain)
+    _run(_play(GRID, seconds, is_plain=is_plain))
 
 
 @app.command("targeting")
@@ -59,36 +61,32 @@ def targeting(*, seconds: PhaseSeconds = "20s", is_plain: Plain = False) -> None
     """
     from accord.apps.demonstrations.targeting import TARGETING
 
-    _run(TARGETING, seconds, is_plain=is_plain)
+    _run(_play(TARGETING, seconds, is_plain=is_plain))
 
 
 @app.command("five-cities")
 def five_cities(
     *,
-    quick: Annotated[bool, typer.Option("--quick", help="Short phases.")] = False,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 5,
-    paths: Annotated[
-        int, typer.Option(min=1, max=2, help="Paths that each channel uses at once; 1 to compare.")
-    ] = 2,
-    ping: Annotated[
-        int,
-        typer.Option(
-            metavar="MS",
-            min=10,
-            max=1_000,
-            help="Milliseconds between two pings of a neighbour. Below 80 a link that gets as slow "
-            "as here looks as if it had failed.",
-        ),
-    ] = 100,
-    stretch: Annotated[
-        float,
-        typer.Option(
-            metavar="TIMES",
-            min=1.0,
-            max=20.0,
-            help="Make links, limits and pings so many times slower, for a machine that is busy.",
-        ),
-    ] = 1.0,
+    quick: bool = flag("Short phases.", "--quick"),
+    seed: int = option(None, "Random seed.", default=5),
+    paths: int = option(
+        None, "Paths that each channel uses at once; 1 to compare.", min=1, max=2, default=2
+    ),
+    ping: int = option(
+        "MS",
+        "Milliseconds between two pings of a neighbour. Below 80 a link that gets as slow "
+        "as here looks as if it had failed.",
+        min=10,
+        max=1_000,
+        default=100,
+    ),
+    stretch: float = option(
+        "TIMES",
+        "Make links, limits and pings so many times slower, for a machine that is busy.",
+        min=1.0,
+        max=20.0,
+        default=1.0,
+    ),
 ) -> None:
     """Five cities: links slow down and fail, a node is killed, and no event is lost.
 
@@ -97,94 +95,49 @@ def five_cities(
     second each, one for Washington within 90 ms, one for Orlando within 250. Ends with exit code 1
     if an event was lost or delivered twice.
     """
-    from accord.cli.five_cities import play_five_cities
-    from accord.cli.five_cities_net import FiveCities
-    from accord.cli.screen import open_console
+    from accord.apps.five_cities import screen
+    from accord.apps.five_cities.network import FiveCities
 
-    console = open_console()
     net = FiveCities(paths=paths, ping_ms=ping, seed=seed, stretch=stretch)
-    seconds = (_QUICK_S if quick else _PHASE_S) * stretch
-    try:
-        play = asyncio.run(play_five_cities(console, net, seconds))
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-    if not play.is_flawless:
+    seconds_s = (_QUICK_S if quick else _PHASE_S) * stretch
+    if not _run(screen.play_five_cities(open_console(), net, seconds_s)).is_flawless:
         raise typer.Exit(1)
 
 
-def _run(scenario: DemoScenario, seconds: str, *, is_plain: bool) -> None:
-    from accord.cli.quantities import read_duration_s
-    from accord.cli.screen import open_console
-
-    seconds_s = read_duration_s(seconds, "--seconds-per-phase")
-    is_live = open_console().is_terminal and not is_plain
+def _run(play: Coroutine[None, None, T]) -> T:
     try:
-        asyncio.run(_play(scenario, seconds_s, is_live=is_live))
+        return asyncio.run(play)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
 
-async def _play(scenario: DemoScenario, seconds: float, *, is_live: bool) -> None:
+async def _play(scenario: DemoScenario, seconds: str, *, is_plain: bool) -> None:
     from accord.apps.demonstrations.runner import ScenarioRunner
-    from accord.cli.demo_process import start_node
-    from accord.cli.screen import open_console, print_line
+    from accord.apps.demonstrations.screen import DemoScreen
+    from accord.apps.node_process import NodeProcess
+    from accord.client.http import HttpClient
 
+    seconds_s = read_duration_s(seconds, "--seconds-per-phase")
     console = open_console()
     print_line(console, "Starting a node, painting what the cameras will see …")
-    node = await start_node()
-    screen = DemoScreen(is_live=is_live)
-    try:
-        total_s = len(scenario.phases) * seconds
+    screen = DemoScreen(console, is_live=console.is_terminal and not is_plain)
+    with NodeProcess(has_data=True) as node:
+        await asyncio.to_thread(node.wait_ready)
+        total_s = len(scenario.phases) * seconds_s
         sources = await asyncio.to_thread(scenario.make_sources, total_s)
-        print_line(console, f"Node at {node.mqtt_url}, its API at {node.http_url}.\n")
+        print_line(console, f"Node at {node.mqtt_url}, its console at {node.http_url}.")
+        page = f"/clients/{quote(scenario.receiver, safe='')}"
+        print_line(console, f"Watch it at {node.http_url}{page}\n")
         runner = ScenarioRunner(
-            node.mqtt_url, node, scenario, sources, on_tick=screen.tick, on_phase_end=screen.end
+            node.mqtt_url,
+            HttpClient(node.http_url),
+            scenario,
+            sources,
+            on_tick=screen.tick,
+            on_phase_end=screen.end,
         )
-        await runner.run(seconds)
-        screen.close(runner.meters)
-    finally:
-        screen.stop()
-        await node.stop()
-
-
-class DemoScreen:
-    """Updates a phase's table in place while it runs, and leaves it when the phase is over."""
-
-    def __init__(self, *, is_live: bool) -> None:
-        from accord.cli.screen import open_console
-
-        self._console = open_console()
-        self._is_live = is_live
-        self._live: Live | None = None
-
-    def tick(self, plan: PhasePlan, meters: Meters) -> None:
-        from rich.live import Live
-
-        from accord.cli.demo_screen import draw_phase
-
-        if not self._is_live:
-            return
-        if self._live is None:
-            self._live = Live(console=self._console, auto_refresh=False, transient=True)
-            self._live.start()
-        picture = draw_phase(plan, meters)
-        if len(self._console.render_lines(picture)) > self._console.height:
-            picture = draw_phase(plan, meters, is_brief=True)
-        self._live.update(picture, refresh=True)
-
-    def end(self, plan: PhasePlan, meters: Meters) -> None:
-        from accord.cli.demo_screen import draw_phase, draw_words
-
-        self.stop()
-        self._console.print(draw_phase(plan, meters))
-        self._console.print(draw_words(meters))
-
-    def close(self, meters: Meters) -> None:
-        from accord.cli.demo_screen import draw_summary
-
-        self._console.print(draw_summary(meters))
-
-    def stop(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        try:
+            await runner.run(seconds_s)
+            screen.close(runner.meters)
+        finally:
+            screen.stop()

@@ -2,38 +2,54 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import sys
-from importlib.metadata import version
-from typing import Annotated, Any
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from accord.cli import (
-    agent,
-    config,
-    demo,
-    predicate,
-    pub,
-    query,
-    report,
-    sim,
-    status,
-    sub,
-    top,
-    up,
-    user,
-    why,
-)
-from accord.cli.admission import commands as admission
-from accord.cli.bench import commands as bench
-from accord.cli.net import channel_commands as channel
-from accord.cli.net import commands as net
-from accord.cli.policy import commands as policy
-from accord.cli.quality import commands as quality
 from accord.core.model.errors import AccordError, file_problem
+
+if TYPE_CHECKING:
+    from typer._click import Command, Context
+
+# A command's module is imported when the command is used: help lists them without.
+_COMMANDS: Final = {
+    "up": "Run a node until Ctrl-C or SIGTERM.",
+    "pub": "Publish an event, or many.",
+    "sub": "Show events as they arrive, until Ctrl-C; with --since, kept events first.",
+    "query": "Find kept events by channel, content and time, including the latest.",
+    "bench": "Measure how fast events go through a node, and how long they take.",
+    "status": "Show what a node does: clients, rates, queues, what was shed, the journal.",
+    "top": "Watch a node: channels, clients and their links, queues, what policies decide.",
+    "why": "Show the outcome of an event for each destination and its cause.",
+    "report": "Report delivered quality: rates, latency, losses, slow subscriptions.",
+    "config": "Print an accord.toml with every setting and its default, or check one.",
+    "agent": "Run a program, and reconfigure it when the node advises other values.",
+    "context": "Name nodes, and choose the one that commands use.",
+    "sim": "Simulate networks of nodes in virtual time.",
+    "clients": "List, show, disconnect and forget clients.",
+    "retained": "List and remove retained messages.",
+    "net": "Show all nodes: links, channels, routes, and what arrives in time.",
+    "channel": "Define and list channels: their delivery guarantees between nodes.",
+    "policy": "Show, change and explain the policies of a node.",
+    "quality": "Show negotiated quality: profiles, expectations, their states and why.",
+    "admission": "Show advertised filters, reserved and free resources, refusals.",
+    "demo": "Run a demonstration with nodes of its own.",
+    "user": "Prepare entries for users in accord.toml.",
+    "predicate": "Try predicates: explain, match, compare them.",
+}
+_HELP: Final = """\
+Publish, subscribe and query, with quality of service: what matters arrives in time.
+
+Exit codes: 0 done; 1 refused, failed, or nothing found; 2 usage error, or no node answers;
+3 unknown (predicate covers and intersects); 130 interrupted.
+"""
 
 
 class Commands(TyperGroup):
@@ -44,7 +60,7 @@ class Commands(TyperGroup):
             return super().main(*args, **extra)
         except AccordError as error:
             # Imported late, so that the command starts faster.
-            from accord.cli.screen import open_console, print_problem  # noqa: PLC0415
+            from accord.terminal.screen import open_console, print_problem  # noqa: PLC0415
 
             print_problem(open_console(stderr=True), error)
         except OSError as error:
@@ -54,36 +70,82 @@ class Commands(TyperGroup):
         sys.exit(2)
 
 
+class LazyCommands(Commands):
+    """Loads the module of a command when it is used; lists all by their summaries."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = CommandTable()
+        self._is_listing = False
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        if self._is_listing and cmd_name in _COMMANDS:
+            return TyperCommand(cmd_name, help=_COMMANDS[cmd_name])
+        return super().get_command(ctx, cmd_name)
+
+    def list_commands(self, _ctx: Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def format_help(self, ctx: Context, formatter: Any) -> None:
+        with self._listing():
+            super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Context, incomplete: str) -> Any:
+        with self._listing():
+            return super().shell_complete(ctx, incomplete)
+
+    @contextmanager
+    def _listing(self) -> Iterator[None]:
+        self._is_listing = True
+        try:
+            yield
+        finally:
+            self._is_listing = False
+
+
+class CommandTable(MutableMapping[str, "Command"]):
+    """The commands by name, each built when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, Command] = {}
+
+    def __getitem__(self, name: str) -> Command:
+        if name not in self._built:
+            self._built[name] = _build(name, _COMMANDS[name])
+        return self._built[name]
+
+    def __setitem__(self, name: str, command: Command) -> None:
+        self._built[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_COMMANDS)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
+
+
+def _build(name: str, summary: str) -> Command:
+    loaded = importlib.import_module(f"accord.cli.{name}")
+    group = typer.Typer(add_completion=False)
+    if hasattr(loaded, "app"):
+        group.add_typer(loaded.app, name=name, help=summary)
+    else:
+        group.command(name)(getattr(loaded, name))
+    return typer.main.get_group(group).commands[name]
+
+
 app = typer.Typer(
-    cls=Commands,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Publish, subscribe and query, with quality of service: what matters arrives in time.",
+    cls=LazyCommands, no_args_is_help=True, pretty_exceptions_enable=False, help=_HELP
 )
-app.command("up")(up.up)
-app.command("pub")(pub.pub)
-app.command("sub")(sub.sub)
-app.command("query")(query.query)
-app.command("bench")(bench.bench)
-app.command("status")(status.status)
-app.command("top")(top.top)
-app.command("why")(why.why)
-app.command("report")(report.report)
-app.command("config")(config.config)
-app.command("agent")(agent.agent)
-app.add_typer(sim.app, name="sim")
-app.add_typer(net.app, name="net")
-app.add_typer(channel.app, name="channel")
-app.add_typer(policy.app, name="policy")
-app.add_typer(quality.app, name="quality")
-app.add_typer(admission.app, name="admission")
-app.add_typer(demo.app, name="demo")
-app.add_typer(user.app, name="user")
-app.add_typer(predicate.app, name="predicate")
 
 
 def _show_version(is_wanted: bool) -> None:
     if is_wanted:
+        from importlib.metadata import version  # noqa: PLC0415 (slow to import)
+
         typer.echo(f"accord {version('accord')}")
         raise typer.Exit
 

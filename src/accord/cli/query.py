@@ -1,20 +1,31 @@
-"""`accord query`: find kept events."""
-
-# Imports stand in the functions: help and completion must not wait for a client.
-# ruff: noqa: PLC0415
+"""`accord query`: find kept events, page by page."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Any, Final
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+from rich.text import Text
 
-from accord.cli.connection import DEFAULT_URL, Authority, Client, Url, User
-
-if TYPE_CHECKING:
-    from accord.cli.query_runner import QueryOptions, ResultSink
+from accord.apps.event_files.files import JsonFile, NewFile
+from accord.cli.arguments import check_filter, check_predicate, read_event_id, read_since
+from accord.cli.connection import ConnectionTarget, open_session, run_client
+from accord.cli.options import Where, XPathCondition, command
+from accord.cli.parameters import argument, flag, option
+from accord.cli.sub import print_event
+from accord.client.messages import ReceivedEvent
+from accord.client.query import QueryStats
+from accord.core.model.errors import InputError, file_problem
+from accord.terminal.amounts import count_text, duration_text
+from accord.terminal.event_lines import EventPrinter
+from accord.terminal.screen import open_console, print_line, safe
 
 LIMIT: Final = 100
 SINCE: Final = "-24h"
@@ -29,100 +40,84 @@ class Format(StrEnum):
 _BY_ENDING: Final = {".parquet": Format.PARQUET, ".json": Format.JSON, ".jsonl": Format.JSON}
 
 
-def query(  # noqa: PLR0913 (a parameter per option)
-    channel: Annotated[
-        str, typer.Argument(metavar="CHANNEL", help="Channels, such as demo/feeder/+ or '#'")
-    ] = "#",
+@command
+def query(
+    channel: str = argument("CHANNEL", "Channels, such as demo/feeder/+ or '#'", default="#"),
     *,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            "--where",
-            "-w",
-            metavar="PREDICATE",
-            help="Only events that match, such as: load_mw > 4",
-        ),
-    ] = None,
-    xpath: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CONDITION", help="The same as an XPath 1.0 condition on XML metadata."
-        ),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Only events received since: -24h, 2026-11-16, …",
-            show_default=f"{SINCE}, or any time with --event",
-        ),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Only events received before.", show_default="now"),
-    ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, metavar="N", help="Maximum number of events.")
-    ] = LIMIT,
-    is_newest_first: Annotated[
-        bool,
-        typer.Option("--newest/--oldest", help="Order of the events; the limit applies to it."),
-    ] = True,
-    event: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only the event with this ID.")
-    ] = None,
-    form: Annotated[
-        Format | None,
-        typer.Option("--format", "-f", help="Format of the output.", show_default="table"),
-    ] = None,
-    is_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the events to FILE (.parquet, .json)."
-        ),
-    ] = None,
-    client: Client = None,
-    url: Url = DEFAULT_URL,
-    user: User = None,
-    authority: Authority = None,
+    where: Where = None,
+    xpath: XPathCondition = None,
+    since: str | None = option(
+        "TIME",
+        "Only events received since: -24h, 2026-11-16, …",
+        show_default=f"{SINCE}, or any time with --event",
+    ),
+    until: str | None = option("TIME", "Only events received before.", show_default="now"),
+    limit: int = option("N", "Maximum number of events.", "--limit", "-n", min=1, default=LIMIT),
+    is_newest_first: bool = flag(
+        "Order of the events; the limit applies to it.", "--newest/--oldest", default=True
+    ),
+    event: str | None = option("ID", "Only the event with this ID."),
+    form: Format | None = option(
+        None, "Format of the output.", "--format", "-f", show_default="table", default=None
+    ),
+    is_json: bool = flag("The same as --format json.", "--json"),
+    output: Path | None = option(
+        "FILE", "Write the events to FILE (.parquet, .json).", "--output", "-o"
+    ),
+    target: ConnectionTarget,
 ) -> None:
     """Find kept events by channel, content and time, including the latest.
 
     Exit code 0, or 1 if there are none; 2 for a usage error.
     """
-    from accord.cli.connection import read_target, run_client
-    from accord.cli.query_runner import QueryOptions, QueryRunner
-
     form = _choose_format(Format.JSON if is_json and form is None else form, output)
-    wanted = QueryOptions(
-        channel=channel,
+    since = SINCE if since is None and event is None else since
+    check_filter(channel, "CHANNEL")
+    check_predicate(where, xpath)
+    for name, text in (("--since", since), ("--until", until)):
+        if text is not None:
+            read_since(text, name)
+    if event is not None:
+        read_event_id(event, "--event")
+    file = None if output is None else _open_file(form, output)
+    console = open_console()
+    bar: Console | None = open_console(stderr=True)
+    if file is not None:
+        put = file.put
+    elif form is Format.JSON:
+        put = print_event
+        bar = None if console.is_terminal else bar
+    else:
+        put = EventPrinter(console, is_kept=True).show
+        # On one terminal, only output through the bar's console stays above the bar.
+        bar = console if console.is_terminal else bar
+    querying = QueryRunner(
+        channel,
+        put,
+        bar,
         where=where,
         xpath=xpath,
-        since=SINCE if since is None and event is None else since,
+        since=since,
         until=until,
         limit=limit,
-        is_newest_first=is_newest_first,
+        newest_first=is_newest_first,
         event=event,
     )
-    _check(wanted)
-    sink = _open_sink(form, output)
-    querying = QueryRunner(wanted, sink)
     try:
-        run_client(querying.run(read_target(url, user, authority, client)))
-        sink.finish()
+        run_client(querying.run(target))
+        if file is not None:
+            file.finish()
     except KeyboardInterrupt:
         querying.interrupted()
         raise typer.Exit(1) from None
     finally:
-        sink.close()
+        if file is not None:
+            file.close()
     querying.summarise()
     raise typer.Exit(0 if querying.found else 1)
 
 
 def _choose_format(form: Format | None, output: Path | None) -> Format:
-    from accord.cli.errors import InputError
-
     if form is None and output is not None:
         form = _BY_ENDING.get(output.suffix.lower())
         if form is None:
@@ -136,34 +131,126 @@ def _choose_format(form: Format | None, output: Path | None) -> Format:
     return form or Format.TABLE
 
 
-def _check(wanted: QueryOptions) -> None:
-    """Report problems with their location before the node is contacted."""
-    from accord.cli.errors import InputError
-    from accord.cli.predicate_text import check_filter, check_predicate, read_since
-    from accord.core.model.errors import EventError
-    from accord.core.monitoring.ledger import event_number
+def _open_file(form: Format, output: Path) -> NewFile:
+    try:
+        if form is Format.JSON:
+            return JsonFile(output)
+        # Imported late: it needs pyarrow.
+        from accord.apps.event_files.parquet import ParquetFile  # noqa: PLC0415
 
-    if wanted.where is not None and wanted.xpath is not None:
-        raise typer.BadParameter("give one of --where and --xpath")
-    check_filter(wanted.channel, "CHANNEL")
-    check_predicate(wanted.where, wanted.xpath)
-    for name, text in (("--since", wanted.since), ("--until", wanted.until)):
-        if text is not None:
-            read_since(text, name)
-    if wanted.event is not None:
-        try:
-            event_number(wanted.event)
-        except EventError as error:
-            raise InputError("--event", error.problem) from None
+        return ParquetFile(output)
+    except OSError as error:
+        raise InputError("--output", f"{output}: {file_problem(error)}") from None
 
 
-def _open_sink(form: Format, output: Path | None) -> ResultSink:
-    from accord.cli.query_runner import JsonFile, ScreenSink
+class QueryRunner:
+    """Requests pages, and passes on the events; `options` are those of `Session.query`."""
 
-    if output is None:
-        return ScreenSink(is_json=form is Format.JSON)
-    if form is Format.JSON:
-        return JsonFile(output)
-    from accord.cli.parquet_export import ParquetFile
+    def __init__(
+        self,
+        channel: str,
+        put: Callable[[ReceivedEvent], None],
+        bar: Console | None,
+        *,
+        limit: int,
+        clock: Callable[[], float] = time.monotonic,
+        **options: Any,
+    ) -> None:
+        self._channel = channel
+        self._put = put
+        self._bar = bar
+        self._limit = limit
+        self._clock = clock
+        self._options = options
+        self._console = open_console(stderr=True)
+        self._started_s = clock()
+        self._stats = QueryStats()
+        self.found = 0
 
-    return ParquetFile(output)
+    async def run(self, target: ConnectionTarget) -> None:
+        async with (
+            open_session(target, self._remark) as session,
+            session.query(self._channel, limit=self._limit, **self._options) as query,
+        ):
+            with _bar(self._bar, self._limit) as show_progress:
+                show_progress(query.stats)
+                async for event in query:
+                    self._put(event)
+                    self.found += 1
+                    show_progress(query.stats)
+            self._stats = query.stats
+
+    def summarise(self) -> None:
+        """Summary for an operator; an empty result is always reported."""
+        if not self.found:
+            print_line(
+                self._console,
+                f"nothing found: {safe(question_text(self._channel, **self._options))}",
+            )
+            advice = (
+                "is the channel kept ([[keep]] in accord.toml)? or look further back with --since"
+            )
+            print_line(self._console, Text(advice, "dim"))
+            return
+        if not self._console.is_terminal:
+            return
+        spent = duration_text(self._clock() - self._started_s)
+        self._remark(f"{count_text(self.found, 'event')} in {spent}; {_effort(self._stats)}")
+        if self.found == self._limit and self._options["event"] is None:
+            self._remark("there may be more: --limit")
+
+    def interrupted(self) -> None:
+        self._remark(f"interrupted after {count_text(self.found, 'event')}")
+
+    def _remark(self, text: str) -> None:
+        print_line(self._console, Text(safe(text), "dim"))
+
+
+def question_text(
+    channel: str,
+    *,
+    where: str | None = None,
+    xpath: str | None = None,
+    event: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    **_: object,
+) -> str:
+    parts = (
+        ("where", where if xpath is None else xpath),
+        ("with id", event),
+        ("since", since),
+        ("until", until),
+    )
+    return " ".join([channel, *(f"{word} {text}" for word, text in parts if text is not None)])
+
+
+def _effort(stats: QueryStats) -> str:
+    parts = [f"{count_text(stats.files, 'file')} read, {stats.files_skipped:,} skipped"]
+    if stats.tail:
+        parts.append(f"{stats.tail:,} not archived yet")
+    if stats.missing:
+        parts.append(f"{stats.missing:,} dropped on the way")
+    return ", ".join(parts)
+
+
+@contextmanager
+def _bar(console: Console | None, limit: int) -> Iterator[Callable[[QueryStats], None]]:
+    """Shows a query's progress on a terminal."""
+    if console is None or not console.is_terminal:
+        yield lambda _: None
+        return
+    columns = (
+        SpinnerColumn(),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed:,.0f} of at most {task.total:,.0f} events"),
+        TextColumn("[dim]{task.fields[effort]}", markup=True),
+    )
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as progress:
+        task = progress.add_task("", total=limit, effort="")
+
+        def show(stats: QueryStats) -> None:
+            effort = _effort(stats) if stats.pages else ""
+            progress.update(task, completed=stats.events, effort=effort)
+
+        yield show

@@ -1,49 +1,44 @@
-"""`accord report`: how well events were delivered."""
-
-# Imports stand in the functions: help and completion must not wait for tables and plots.
-# ruff: noqa: PLC0415
+"""`accord report`: how well events were delivered, on a terminal or as an HTML page."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from accord.cli.connection import DEFAULT_HTTP_URL, Authority, HttpUrl, User
+from accord.apps.report.sections import headline, sections, totals
+from accord.cli.arguments import check_filter, read_since
+from accord.cli.http_client import NodeHttpClient
+from accord.cli.options import IsJson, command, complete_channels
+from accord.cli.parameters import option
+from accord.core.model.errors import InputError
+from accord.core.queries.report import Report, encode_report
+from accord.operations.query import GetReport
+from accord.terminal.rows import Table, fields
+from accord.terminal.screen import open_console, print_line, safe
 
 LAST: Final = "1h"
+MAX_ROWS: Final = 10
+_TIMEOUT_S: Final = 120.0  # starting a pipeline takes a while
 
 
-def report(  # noqa: PLR0913 (a parameter per option)
+@command
+def report(
     *,
-    last: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="Length of the period: 30min, 24h, 7d.", show_default=LAST
-        ),
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Start of the period: -24h, 2026-11-16, …")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="End of the period.", show_default="now")
-    ] = None,
-    channel: Annotated[str, typer.Option(metavar="FILTER", help="Only these channels.")] = "#",
-    page: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML page with plots.")
-    ] = None,
-    is_json: Annotated[bool, typer.Option("--json", help="JSON as the HTTP API has it.")] = False,
-    url: HttpUrl = DEFAULT_HTTP_URL,
-    user: User = None,
-    authority: Authority = None,
+    last: str | None = option("TIME", "Length of the period: 30min, 24h, 7d.", show_default=LAST),
+    since: str | None = option("TIME", "Start of the period: -24h, 2026-11-16, …"),
+    until: str | None = option("TIME", "End of the period.", show_default="now"),
+    channel: str = option(
+        "FILTER", "Only these channels.", autocompletion=complete_channels, default="#"
+    ),
+    page: Path | None = option("FILE", "Write an HTML page with plots.", "--html"),
+    is_json: IsJson = False,
+    node: NodeHttpClient,
 ) -> None:
-    """Report delivered quality: rates, latency, what was lost and why, slow subscriptions."""
-    from accord.cli.errors import InputError
-    from accord.cli.ledger_client import LedgerClient
-    from accord.cli.predicate_text import check_filter, read_since
-    from accord.cli.screen import open_console, print_line
-
+    """Report delivered quality: rates, latency, losses, slow subscriptions."""
     if last is not None and since is not None:
         raise typer.BadParameter("give one of --last and --since")
     if since is None:
@@ -55,22 +50,35 @@ def report(  # noqa: PLR0913 (a parameter per option)
         read_since(until, "--until")
     check_filter(channel)
     if page is not None:
-        from accord.cli.report_plots import check_plotting
+        # Imported late: pages need matplotlib, which may not be installed.
+        from accord.apps.report.page import check_plotting, write_page  # noqa: PLC0415
 
         check_plotting()
-    found = LedgerClient(url, user, authority).report(
-        channel=channel, last=last, since=since, until=until
+    found = node.call(
+        GetReport(channel=channel or "#", last=last or "1h", since=since, until=until), _TIMEOUT_S
     )
     if page is not None:
-        from accord.cli.report_html import write_page
-
         write_page(found, page)
         print_line(open_console(stderr=True), f"written to {page}")
     if is_json:
-        from accord.core.queries.report import encode_report
-
         typer.echo(encode_report(found).decode())
     elif page is None:
-        from accord.cli.report_screen import draw_report
-
         open_console().print(draw_report(found))
+
+
+def draw_report(report: Report) -> Group:
+    parts: list[RenderableType] = [
+        Text.assemble((safe(report.node), "bold"), f"  {safe(headline(report))}"),
+        Text(),
+        fields(totals(report)),
+    ]
+    for section in sections(report):
+        parts += [Text(), Text(section.title, "bold")]
+        drawn = section.table
+        if drawn.rows:
+            parts.append(Table(*drawn.columns, rows=drawn.rows[:MAX_ROWS]))
+        hidden = len(drawn.rows) - MAX_ROWS
+        more = f"… and {hidden:,} more: --html, --json" if hidden > 0 else section.remark
+        if more:
+            parts.append(Text(more, "dim"))
+    return Group(*parts)

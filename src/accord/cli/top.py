@@ -1,90 +1,197 @@
-"""`accord top`: a node's busiest channels, clients and queues."""
+"""`accord top`: a node's busiest channels, clients and queues.
 
-# Imports stand in the functions: help and completion must not wait for tables.
-# ruff: noqa: PLC0415
+The picture is fitted to the terminal: the essentials fit 24 lines of 80 characters.
+"""
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Final
 
-import typer
+import msgspec
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from accord.cli.connection import DEFAULT_HTTP_URL, Authority, HttpUrl, User
-
-if TYPE_CHECKING:
-    from accord.cli.ledger_client import LedgerClient
-    from accord.core.monitoring.top import Top
+from accord.cli.arguments import read_duration_s
+from accord.cli.http_client import NodeHttpClient
+from accord.cli.options import IsJson, Output, command
+from accord.cli.parameters import flag, option
+from accord.core.monitoring.top import ClientActivity, Management, Top
+from accord.operations.outcomes import rate_text
+from accord.operations.status import GetTop
+from accord.terminal.amounts import count_text, duration_text, size_text
+from accord.terminal.amounts import rate_text as number_text
+from accord.terminal.rows import (
+    NOTHING,
+    Cell,
+    Column,
+    Table,
+    count,
+    milliseconds,
+    rate,
+    size,
+    table,
+    warned,
+)
+from accord.terminal.screen import open_console, safe
 
 _LINES: Final = 100
 _LINES_IN_A_PIPE: Final = 60  # of a full screen
+_TIMEOUT_S: Final = 30.0
+_DOT: Final = " · "
+_MIN_ROWS: Final = 2  # of channels and of clients, whatever the terminal
 
 
-def top(  # noqa: PLR0913 (a parameter per option)
+@command
+def top(
     *,
-    interval: Annotated[
-        str, typer.Option("--interval", "-i", metavar="TIME", help="Interval between two samples.")
-    ] = "1s",
-    is_once: Annotated[bool, typer.Option("--once", help="Print one sample and exit.")] = False,
-    is_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object per line, as the HTTP API has it.")
-    ] = False,
-    url: HttpUrl = DEFAULT_HTTP_URL,
-    user: User = None,
-    authority: Authority = None,
+    interval: str = option(
+        "TIME", "Interval between two samples.", "--interval", "-i", default="1s"
+    ),
+    is_once: bool = flag("Print one sample and exit.", "--once"),
+    is_json: IsJson = False,
+    node: NodeHttpClient,
 ) -> None:
     """Watch a node: channels, clients and their links, queues, what policies decide."""
-    from accord.cli.ledger_client import LedgerClient
-    from accord.cli.quantities import read_duration_s
-    from accord.cli.screen import open_console
-
-    interval_s = read_duration_s(interval, "--interval")
-    source = LedgerClient(url, user, authority)
-    try:
-        if not is_once and not is_json and open_console().is_terminal:
-            _watch(source, interval_s)
-            return
-        _print(source.top(_LINES), is_json=is_json)
-        while not is_once:
-            time.sleep(interval_s)
-            _print(source.top(_LINES), is_json=is_json)
-    except KeyboardInterrupt:
-        raise typer.Exit from None
-
-
-def _print(now: Top, *, is_json: bool) -> None:
-    import msgspec
-
-    from accord.cli.screen import open_console
-    from accord.cli.top_screen import draw_top
-
-    if is_json:
-        typer.echo(msgspec.json.encode(now).decode())
-        return
     console = open_console()
-    height = console.height if console.is_terminal else _LINES_IN_A_PIPE
-    console.print(draw_top(now, width=console.width, height=height))
+    height = console.height - 1 if console.is_terminal else _LINES_IN_A_PIPE
+    output = Output(is_json, not is_once, read_duration_s(interval, "--interval"))
+    output.show(
+        lambda: node.call(GetTop(limit=_LINES), _TIMEOUT_S),
+        lambda now: draw_top(now, width=console.width, height=height),
+    )
 
 
-def _watch(source: LedgerClient, interval_s: float) -> None:
-    """Redraw the full screen; if the node becomes unreachable, the last one stays."""
-    from rich.console import Group
-    from rich.live import Live
-    from rich.text import Text
+# Least widths: columns stay where they are between refreshes.
 
-    from accord.cli.connection import UnreachableError
-    from accord.cli.screen import open_console, safe
-    from accord.cli.top_screen import draw_top
 
-    console = open_console()
-    now = source.top(_LINES)
-    lost = Text()
-    with Live(console=console, auto_refresh=False, screen=True) as live:
-        while True:
-            picture = draw_top(now, width=console.width, height=console.height - bool(lost))
-            live.update(Group(lost, picture) if lost else picture, refresh=True)
-            time.sleep(interval_s)
-            try:
-                now, lost = source.top(_LINES), Text()
-            except UnreachableError as error:
-                lost = Text(f"no answer: {safe(str(error))}", "bold yellow", no_wrap=True)
+class BinRow(msgspec.Struct, frozen=True):
+    importance: Annotated[int, Column(unit=str, least=16)]
+    messages: Annotated[int, Column("waiting", count, least=5)]
+    bytes: Annotated[int, Column(unit=size, least=5)]
+    tasks: Annotated[int, Column(unit=count, least=5)]
+    wait_p50_ms: Annotated[float | None, Column("half waited", milliseconds, least=5)]
+    wait_p95_ms: Annotated[float | None, Column("95 % waited", milliseconds, least=5)]
+
+
+class ChannelActivityRow(msgspec.Struct, frozen=True):
+    channel: Annotated[str, Column(least=16)]
+    published_hz: Annotated[float, Column("in/s", rate, least=5)]
+    delivered_hz: Annotated[float, Column("out/s", rate, least=5)]
+    delivered_kbps: Annotated[float, Column("kbit/s", rate, least=5)]
+    latency_ms: Annotated[float | None, Column("latency", milliseconds, least=5)]
+    latency_p95_ms: Annotated[float | None, Column("95 %", milliseconds, least=5)]
+    shaped_hz: Annotated[float, Column("shaped/s", rate, least=5)]
+    dropped_hz: Annotated[float, Column("lost/s", warned(rate), least=5)]
+    late_hz: Annotated[float, Column("late/s", rate, weight=0, least=5)]
+    expired_hz: Annotated[float, Column("expired/s", rate, weight=0, least=5)]
+    replaced_hz: Annotated[float, Column("replaced/s", rate, weight=0, least=5)]
+
+
+class ClientActivityRow(msgspec.Struct, frozen=True):
+    client: Annotated[Cell, Column(of=_client, least=16)]
+    user: Annotated[str, Column(unit=_or_nothing, least=5, is_number=True)]
+    sent_hz: Annotated[float, Column("out/s", rate, least=5)]
+    sent_kbps: Annotated[float, Column("kbit/s", rate, least=5)]
+    link_kbps: Annotated[float | None, Column("link", rate, least=5)]
+    rtt_ms: Annotated[float | None, Column("rtt", milliseconds, least=5)]
+    queued_bytes: Annotated[int, Column("queue", size, least=5)]
+    shed_hz: Annotated[float, Column("shed/s", warned(rate), least=5)]
+    limit_kbps: Annotated[float | None, Column("limit", rate, weight=0, least=5)]
+    queued_messages: Annotated[int, Column("waiting", count, weight=0, least=5)]
+
+
+def draw_top(now: Top, *, width: int, height: int) -> Group:
+    """As many channels and clients as there are lines for."""
+    parts: list[RenderableType] = [
+        line for facts in _head(now) for line in _filled(filter(None, facts), width)
+    ]
+    if now.bins:
+        parts += [Text(), table(BinRow, reversed(now.bins), has_rule=False)]
+    free = height - len(parts) - 2 - len(now.bins)
+    channels = _fitted(_channels, now, len(now.channels), width, free * 3 // 5)
+    clients = _fitted(_clients, now, len(now.clients), width, free - channels.height(width))
+    channels = _fitted(_channels, now, len(now.channels), width, free - clients.height(width))
+    return Group(*parts, Text(), channels, Text(), clients)
+
+
+def _fitted(
+    draw: Callable[[Top, int], Table], now: Top, rows: int, width: int, lines: int
+) -> Table:
+    shown = min(rows, max(lines, _MIN_ROWS))
+    while (over := (table := draw(now, shown)).height(width) - lines) > 0 and shown > _MIN_ROWS:
+        shown = max(_MIN_ROWS, shown - max(1, over // 2))
+    return table
+
+
+def _head(now: Top) -> Iterator[Iterable[str | Text]]:
+    load = now.load
+    up = duration_text(now.uptime_ms / 1_000)
+    yield (
+        Text.assemble((safe(now.name), "bold"), (f"  up {up}", "dim")),
+        f"cpu {load.cpu_percent:.0f} %",
+        f"{load.memory_mb:,.0f} MB",
+        count_text(load.connections, "client"),
+        f"{load.backlog:,} tasks waiting" if load.backlog else "",
+    )
+    yield (
+        f"in {number_text(load.received_hz)}/s {rate_text(load.received_kbps * 1e3)}",
+        f"out {number_text(load.sent_hz)}/s {rate_text(load.sent_kbps * 1e3)}",
+        f"queues {size_text(load.queued_bytes)}",
+        Text(f"shed {number_text(load.shed_hz)}/s" if load.shed_hz else "", "yellow"),
+    )
+    yield _decided(now.management)
+    missed = now.ledger.missed
+    yield (
+        Text("" if now.ledger.is_on else "the ledger is off", "yellow"),
+        Text(f"the ledger missed {count_text(missed, 'event')}" if missed else "", "yellow"),
+    )
+
+
+def _decided(management: Management) -> Iterator[str]:
+    if management.strategy:
+        yield safe(management.strategy)
+    yield f"shaping {'on' if management.is_shaping else 'off'}"
+    policies = f"{management.policies:,} {'policy' if management.policies == 1 else 'policies'}"
+    yield f"{policies} (version {management.version})" if management.version else policies
+    limits = []
+    if management.bandwidth_bps is not None:
+        limits.append(f"{rate_text(management.bandwidth_bps)} in all")
+    if management.client_bandwidth_bps is not None:
+        limits.append(f"{rate_text(management.client_bandwidth_bps)} each")
+    if management.limited_clients:
+        limits.append(f"{count_text(management.limited_clients, 'client')} limited")
+    yield ", ".join(limits) or "no limits"
+
+
+def _channels(now: Top, shown: int) -> Table:
+    title = _title("channel", shown, now.channels_total)
+    return table(ChannelActivityRow, now.channels[:shown], has_rule=False, title=title)
+
+
+def _clients(now: Top, shown: int) -> Table:
+    title = _title("client", shown, now.clients_total)
+    return table(ClientActivityRow, now.clients[:shown], has_rule=False, title=title)
+
+
+def _client(line: ClientActivity) -> Text:
+    return Text(safe(line.client), "" if line.is_connected else "dim")
+
+
+def _or_nothing(user: str) -> str:
+    return user or NOTHING
+
+
+def _title(noun: str, shown: int, total: int) -> str:
+    return f"{noun} ({shown:,} of {total:,})" if total > shown else noun
+
+
+def _filled(facts: Iterable[str | Text], width: int) -> list[Text]:
+    """Lines with as many values as fit."""
+    lines: list[Text] = []
+    for fact in facts:
+        if lines and lines[-1].cell_len + len(_DOT) + len(fact) <= width:
+            lines[-1] = Text.assemble(lines[-1], _DOT, fact)
+        else:
+            lines.append(Text.assemble(fact))
+    return lines

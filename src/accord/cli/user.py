@@ -5,17 +5,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from typing import Annotated, Final
 
 import typer
 
+from accord.cli.parameters import argument
+
 app = typer.Typer(no_args_is_help=True, help="Prepare entries for users in accord.toml.")
 
 MAX_LENGTH: Final = 1_024
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name", show_default=False)]
+Name = Annotated[str, argument("NAME", "The user's name", show_default=False)]
 
 
 @app.callback()
@@ -29,7 +32,7 @@ def hash_(name: Name = "NAME") -> None:
 
     Reads the password twice from the terminal, or once from a pipe.
     """
-    from accord.cli.errors import InputError
+    from accord.core.model.errors import InputError
     from accord.runtime.users import hash_password
 
     if not name or not name.isprintable() or ":" in name:
@@ -56,7 +59,6 @@ def _prompt() -> str:
 
 def _key(name: str) -> str:
     """A name as a TOML key."""
-    if re.fullmatch(r"[A-Za-z0-9_-]+", name):
-        return name
-    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{quoted}"'
+    # A JSON string is a TOML string.
+    is_bare = re.fullmatch(r"[A-Za-z0-9_-]+", name)
+    return name if is_bare else json.dumps(name, ensure_ascii=False)

@@ -1,86 +1,216 @@
 """`accord why`: the outcome of an event, and its cause."""
 
-# Imports stand in the functions: help and completion must not wait for tables.
-# ruff: noqa: PLC0415
-
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated, Final
 
-import typer
+import msgspec
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from accord.cli.connection import DEFAULT_HTTP_URL, Authority, HttpUrl, User
+from accord.cli.arguments import read_event_id
+from accord.cli.http_client import NodeHttpClient
+from accord.cli.options import Output, command, complete_channels
+from accord.cli.parameters import argument, option
+from accord.core.model.errors import InputError
+from accord.core.monitoring.top import (
+    ACKNOWLEDGEMENT,
+    CONNECTION,
+    CPU,
+    JOURNAL,
+    LINK,
+    NODE_LIMIT,
+    SHAPING,
+    TURN,
+    Waiting,
+)
+from accord.operations.outcomes import (
+    DeliveryOutcome,
+    DeliveryOutcomes,
+    EventOutcomes,
+    rate_text,
+    size_text,
+    time_text,
+)
+from accord.operations.status import GetEvent, ListOutcomes
+from accord.terminal.amounts import clock_text, count_text, moment_text
+from accord.terminal.rows import Column, fields, table
+from accord.terminal.screen import safe
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+TIMEOUT_S: Final = 30.0  # a search of the whole journal takes a while
+MAX_DESTINATIONS: Final = 50
 
-    from msgspec import Struct
+_STYLES: Final = {
+    "delivered": "green",
+    "shaped": "green",
+    "late": "yellow",
+    "replaced": "cyan",
+}
+_WAITS_FOR: Final = {
+    CPU: "the CPU: it is not matched with subscriptions yet",
+    JOURNAL: "the journal: it is not on disk yet",
+    SHAPING: "its payload to be made smaller",
+    CONNECTION: "the client to connect again",
+    TURN: "its turn",
+}
+_SEVERAL: Final = "(several)"
 
 
-def why(  # noqa: PLR0913 (a parameter per option)
-    event: Annotated[
-        str | None,
-        typer.Argument(metavar="EVENT_ID", help="ID of an event; default: the latest outcomes."),
-    ] = None,
+@command
+def why(
+    event: str | None = argument(
+        "EVENT_ID", "ID of an event; default: the latest outcomes.", default=None
+    ),
     *,
-    channel: Annotated[
-        str | None, typer.Option(metavar="FILTER", help="Only these channels.")
-    ] = None,
-    client: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only to or from this client.")
-    ] = None,
-    outcome: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OUTCOME",
-            help="Only delivered, late, shaped, replaced, expired, shed or refused.",
-        ),
-    ] = None,
-    last: Annotated[
-        int, typer.Option("--last", "-n", metavar="N", min=1, max=1_000, help="Number of outcomes.")
-    ] = 20,
-    is_json: Annotated[
-        bool, typer.Option("--json", help="JSON as the HTTP API has it, an object per line.")
-    ] = False,
-    url: HttpUrl = DEFAULT_HTTP_URL,
-    user: User = None,
-    authority: Authority = None,
+    channel: str | None = option(
+        "FILTER", "Only these channels.", autocompletion=complete_channels
+    ),
+    client: str | None = option("NAME", "Only to or from this client."),
+    outcome: str | None = option(
+        "OUTCOME", "Only delivered, late, shaped, replaced, expired, shed or refused."
+    ),
+    last: int = option("N", "Number of outcomes.", "--last", "-n", min=1, max=1_000, default=20),
+    output: Output,
+    node: NodeHttpClient,
 ) -> None:
-    """Show the outcome of an event for each destination and why, or where it still waits.
+    """Show the outcome of an event for each destination and its cause.
 
+    An event that still waits is shown with what it waits for.
     Without an ID, list the latest outcomes with the IDs of their events.
     """
-    from accord.cli.errors import InputError
-    from accord.cli.ledger_client import LedgerClient
-    from accord.cli.screen import open_console
-    from accord.cli.why_screen import draw_event, draw_outcomes
-    from accord.core.model.errors import EventError
-    from accord.core.monitoring.ledger import event_id, event_number
-
-    source = LedgerClient(url, user, authority)
     if event is None:
-        found = source.recent(last, channel=channel, client=client, outcome=outcome)
-        if is_json:
-            _print_json(found.outcomes)
-        else:
-            open_console().print(draw_outcomes(found))
+        output.show(
+            lambda: node.call(
+                ListOutcomes(limit=last, channel=channel or "#", client=client, outcome=outcome),
+                TIMEOUT_S,
+            ),
+            draw_outcomes,
+            lambda found: found.outcomes,
+        )
         return
     for name, value in (("--channel", channel), ("--client", client), ("--outcome", outcome)):
         if value is not None:
             raise InputError(name, "expected without an event id")
-    try:
-        event = event_id(event_number(event))
-    except EventError as error:
-        raise InputError("EVENT_ID", error.problem) from None
-    story = source.event(event)
-    if is_json:
-        _print_json([story])
-    else:
-        open_console().print(draw_event(story))
+    wanted = GetEvent(event=read_event_id(event, "EVENT_ID"))
+    output.show(lambda: node.call(wanted, TIMEOUT_S), draw_event)
 
 
-def _print_json(values: Iterable[Struct]) -> None:
-    import msgspec
+def draw_event(found: EventOutcomes) -> Group:
+    """A paragraph per destination."""
+    channel = safe(found.channel) or _SEVERAL
+    publisher = f" from {safe(found.publisher)}" if found.publisher else ""
+    parts: list[RenderableType] = [
+        Text.assemble((found.event, "bold"), f"  {channel}{publisher}"),
+        Text(f"received {_moment(found.received_ms)}", "dim"),
+    ]
+    for waiting in found.waiting[:MAX_DESTINATIONS]:
+        parts += [Text(), _place(waiting), fields(("", line) for line in _waiting_lines(waiting))]
+    if unseen := len(found.waiting[MAX_DESTINATIONS:]):
+        parts += [Text(), Text(f"and {unseen:,} more where it waits (--json has all)", "dim")]
+    for outcome in found.outcomes[:MAX_DESTINATIONS]:
+        parts += [Text(), _verdict(outcome), fields(("", line) for line in _lines(outcome))]
+    if rest := found.outcomes[MAX_DESTINATIONS:]:
+        kinds = Counter(each.outcome for each in rest)
+        counts = ", ".join(f"{count:,} {safe(name)}" for name, count in kinds.most_common())
+        parts += [Text(), Text(f"and {len(rest):,} more: {counts} (--json has all)", "dim")]
+    if not found.is_complete:
+        parts += [Text(), Text("older parts of the ledger were not searched", "dim")]
+    return Group(*parts)
 
-    for value in values:
-        typer.echo(msgspec.json.encode(value).decode())
+
+def draw_outcomes(found: DeliveryOutcomes) -> RenderableType:
+    if not found.outcomes:
+        if found.reaches_back_ms is None:
+            return Text("the ledger is empty")
+        return Text(f"nothing found; searched back to {_moment(found.reaches_back_ms)}")
+    return table(OutcomeRow, found.outcomes)
+
+
+def _verdict(outcome: DeliveryOutcome) -> Text:
+    after = f"{time_text(_total_ms(outcome))} after it came"
+    name = safe(outcome.destination) or "nobody"
+    return Text.assemble(
+        (name, "bold"),
+        "  ",
+        (safe(outcome.outcome), _STYLES.get(outcome.outcome, "bold red")),
+        (f"  {after}, at {_moment(outcome.done_ms)}", "dim"),
+    )
+
+
+def _lines(outcome: DeliveryOutcome) -> Iterator[str]:
+    if outcome.reason:
+        yield outcome.reason
+    sending = ""
+    if outcome.sending_ms is not None:
+        sending = f", sending {time_text(outcome.sending_ms)}"
+    size = size_text(outcome.size)
+    if outcome.from_size is not None:
+        size = f"{size_text(outcome.from_size)} → {size}"
+    before_ms = outcome.queued_ms - outcome.received_ms
+    before = f"handling {time_text(before_ms)}, " if before_ms > 0 else ""
+    yield f"{before}queued {time_text(outcome.queueing_ms)}{sending}; {size}"
+    policy = f"policy {outcome.policy}" if outcome.policy else "no policy"
+    several = ""
+    if outcome.count > 1:
+        several = f"; together with {count_text(outcome.count - 1, 'other event')}"
+    yield f"importance {outcome.importance}, {policy}{several}"
+
+
+def _place(waiting: Waiting) -> Text:
+    since = time_text(max(waiting.taken_ms - waiting.queued_ms, 0))
+    return Text.assemble(
+        (safe(waiting.destination) or "the task queue", "bold"),
+        "  ",
+        ("waiting", "yellow"),
+        (f"  for {since}, since {_moment(waiting.queued_ms)}", "dim"),
+    )
+
+
+def _waiting_lines(waiting: Waiting) -> Iterator[str]:
+    yield f"waits for {_waits_for(waiting)}"
+    before = [
+        f"{count_text(each.events, 'event')} ({size_text(each.bytes)}) of importance "
+        f"{each.importance}"
+        for each in reversed(waiting.ahead)
+    ]
+    yield f"behind {', '.join(before)}" if before else "behind nothing: it is the next"
+    policy = f"policy {waiting.policy}" if waiting.policy else "no policy"
+    yield f"importance {waiting.importance}, {policy}; {size_text(waiting.size)}"
+
+
+def _waits_for(waiting: Waiting) -> str:
+    if waiting.limit_bps is not None:
+        whose = "node" if waiting.waits_for == NODE_LIMIT else "client"
+        wait = time_text(waiting.wait_ms or 0)
+        return f"the {whose}'s limit of {rate_text(waiting.limit_bps)}, {wait} more at least"
+    if waiting.waits_for == ACKNOWLEDGEMENT:
+        events = count_text(waiting.unacknowledged or 0, "event")
+        return f"the client, which has {events} to acknowledge first"
+    if waiting.waits_for == LINK:
+        size = size_text(waiting.under_way_bytes or 0)
+        return f"the link or the client to read: {size} are not acknowledged yet"
+    return _WAITS_FOR.get(waiting.waits_for, waiting.waits_for)
+
+
+def _event_text(outcome: DeliveryOutcome) -> str:
+    return outcome.event + (f" +{outcome.count - 1}" if outcome.count > 1 else "")
+
+
+def _total_ms(outcome: DeliveryOutcome) -> int:
+    return max(outcome.done_ms - outcome.received_ms, 0)
+
+
+def _moment(time_ms: int) -> str:
+    return f"{moment_text(time_ms)}.{time_ms % 1_000:03d}"
+
+
+class OutcomeRow(msgspec.Struct, frozen=True):
+    event: Annotated[str, Column(of=_event_text, is_whole=True)]
+    done_ms: Annotated[int, Column("at", clock_text, is_number=False)]
+    channel: Annotated[str, Column(unit=lambda channel: channel or _SEVERAL)]
+    destination: Annotated[str, Column("to")]
+    outcome: Annotated[str, Column(unit=lambda name: Text(safe(name), _STYLES.get(name, "red")))]
+    took: Annotated[int, Column(unit=time_text, of=_total_ms)]
+    reason: Annotated[str, Column("why")]

@@ -9,28 +9,24 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
 from accord.client.driver import Driver
-from accord.client.errors import AdvertisementError, ClientError
+from accord.client.errors import AdvertisementError, ClientError, read_answer
 from accord.client.machine import Phase
 from accord.client.messages import ReceivedEvent
 from accord.core.router.rights import ADVERTISEMENTS
+from accord.operations.operation import Request
+
+if TYPE_CHECKING:
+    from accord.operations.admission import Advertised
 
 RequestFn = Callable[[str, bytes], Awaitable[ReceivedEvent]]
 
 OFF: Final = "off"
 _FAREWELL_S: Final = 1.0
-
-
-class AdvertiseReply(msgspec.Struct, frozen=True):
-    ok: bool = False
-    name: str = ""
-    mode: str = OFF
-    error: str = ""
-    place: str = ""
 
 
 class Advertisement:
@@ -86,13 +82,14 @@ class Advertisements:
 
     async def send(self, advertisement: Advertisement) -> None:
         """Send the advertisement; raises AdvertisementError if the node refuses it."""
-        asked: dict[str, Any] = {
-            "do": "advertise",
-            "channel": advertisement.channel,
-            "where": advertisement.where or "",
-            "rate_hz": advertisement.rate_hz,
-            "name": advertisement.name,
-        }
+        from accord.operations.admission import Advertise  # noqa: PLC0415 (loads numpy)
+
+        asked = Advertise(
+            channel=advertisement.channel,
+            where=advertisement.where or "",
+            rate_hz=advertisement.rate_hz,
+            name=advertisement.name,
+        )
         answer = await self._call(asked)
         advertisement.name = answer.name or advertisement.name or advertisement.channel
         advertisement.mode = answer.mode
@@ -102,8 +99,10 @@ class Advertisements:
 
     async def withdraw(self, advertisement: Advertisement) -> None:
         if self._active.get(advertisement.name) is advertisement:
+            from accord.operations.admission import Unadvertise  # noqa: PLC0415
+
             del self._active[advertisement.name]
-            await self._call({"do": "unadvertise", "name": advertisement.name})
+            await self._call(Unadvertise(name=advertisement.name))
 
     async def close(self) -> None:
         """Withdraw all advertisements, so that the node frees what it reserved for them."""
@@ -116,15 +115,11 @@ class Advertisements:
             self._readvertising.cancel()
             await asyncio.gather(self._readvertising, return_exceptions=True)
 
-    async def _call(self, asked: dict[str, Any]) -> AdvertiseReply:
-        event = await self._request(ADVERTISEMENTS, msgspec.json.encode(asked))
-        try:
-            answer = msgspec.json.decode(event.payload, type=AdvertiseReply)
-        except msgspec.DecodeError as error:
-            raise AdvertisementError(f"the server does not answer like a node: {error}") from None
-        if not answer.ok:
-            raise AdvertisementError(answer.error, answer.place)
-        return answer
+    async def _call(self, request: Request[Advertised]) -> Advertised:
+        from accord.operations.admission import Advertised  # noqa: PLC0415
+
+        event = await self._request(ADVERTISEMENTS, msgspec.json.encode(request))
+        return read_answer(event.payload, Advertised, AdvertisementError)
 
     async def _readvertise(self) -> None:
         while True:

@@ -83,6 +83,7 @@ class Driver:
         self.server = NO_PROPERTIES  # properties of the last CONNACK
         self.listeners: dict[int, InboxListener] = {}
         self.error: ClientError | None = None
+        self.on_connection: Callable[[bool], None] | None = None
         self._connect = connect
         self._backoff = backoff
         self._loop = asyncio.get_running_loop()
@@ -189,6 +190,8 @@ class Driver:
                 case Connected(_, properties):
                     self.server = properties
                     self._connected_ms = self.now_ms()
+                    if self.on_connection is not None:
+                        self.on_connection(True)
                     if not self._ready.done():
                         self._ready.set_result(None)
                     self.next_connection.set_result(None)
@@ -237,6 +240,8 @@ class Driver:
                     self._fail(end.error)
                     return
                 since_ms, self._connected_ms = self._connected_ms, None
+                if since_ms is not None and self.on_connection is not None:
+                    self.on_connection(False)
                 if since_ms is not None and self.now_ms() - since_ms >= STEADY_MS:
                     self._backoff.reset()
                 await asyncio.sleep(self._backoff.next_ms() / 1000)
@@ -264,9 +269,11 @@ class Driver:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            self.handle(Lost())
-            await self._close_stream(stream)
+            try:
+                await asyncio.gather(*tasks, return_exceptions=True)
+            finally:  # also if cancelled just then
+                self.handle(Lost())
+                await self._close_stream(stream)
 
     async def _close_stream(self, stream: Stream) -> None:
         try:

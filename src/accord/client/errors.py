@@ -10,10 +10,15 @@ import os
 import re
 import socket
 import ssl
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from accord.core.model.errors import AccordError
 from accord.core.mqtt.codes import Reason
+
+T = TypeVar("T")
 
 
 class ClientError(AccordError):
@@ -74,25 +79,24 @@ class ExpiredError(ClientError):
     """The event's deadline passed before it could be sent."""
 
 
-class QueryError(ClientError):
-    """A query that failed, or ended before its last event.
+class NotTakenError(ClientError):
+    """A request that the server refused, with the fields of its problem (RFC 9457).
 
-    `place` names the part of the request that was wrong (`where`, `channel`, …), if any.
+    `place` names the part of the request that is wrong, `remedy` what to do, `status` is as over
+    HTTP; they are empty or 0 if the server gives none.
     """
 
-    def __init__(self, problem: str, place: str = "") -> None:
+    def __init__(self, problem: str, place: str = "", *, status: int = 0, remedy: str = "") -> None:
         self.problem = problem
         self.place = place
-        super().__init__(f"{place}: {problem}" if place else problem)
+        self.status = status
+        self.remedy = remedy
+        text = f"{place}: {problem}" if place else problem
+        super().__init__(f"{text}; {remedy}" if remedy else text)
 
 
-class NotTakenError(ClientError):
-    """A request that the server refused: `place` names what is wrong with it."""
-
-    def __init__(self, problem: str, place: str = "") -> None:
-        self.problem = problem
-        self.place = place
-        super().__init__(f"{place}: {problem}" if place else problem)
+class QueryError(NotTakenError):
+    """A query that failed, or ended before its last event."""
 
 
 class QualityRefusedError(NotTakenError):
@@ -202,3 +206,24 @@ def _describe(error: Exception) -> str:
     if number > 0:
         return f"{os.strerror(number).lower()}; check host and port"
     return str(error) or type(error).__name__
+
+
+class _Header(Struct, frozen=True):
+    """What all replies of a node have: the fields of a problem unless `ok`."""
+
+    ok: bool = False
+    status: int = 0
+    detail: str = "invalid reply from the node"
+    place: str = ""
+    remedy: str = ""
+
+
+def read_answer(payload: bytes, answer: type[T], error: type[NotTakenError] = NotTakenError) -> T:
+    """Decode a node's reply to a request; raises `error` if it refused."""
+    try:
+        header = msgspec.json.decode(payload, type=_Header)
+        if header.ok:
+            return msgspec.json.decode(payload, type=answer)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        header = _Header()
+    raise error(header.detail, header.place, status=header.status, remedy=header.remedy)

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import msgspec
 
-from accord.client.errors import QualityRefusedError
+from accord.client.errors import QualityRefusedError, read_answer
 
 Value = float | str
 Bounds = Value | tuple[Value | None, Value | None]
@@ -255,8 +255,4 @@ def read_json(payload: bytes) -> dict[str, Any]:
 
 def read_reply(payload: bytes) -> dict[str, Any]:
     """Decode a reply; raises QualityRefusedError if the node refused the request."""
-    found = read_json(payload)
-    if found.get("ok") is not True:
-        problem = str(found.get("error", "invalid reply from the node"))
-        raise QualityRefusedError(problem, str(found.get("place", "")))
-    return found
+    return read_answer(payload, dict, QualityRefusedError)

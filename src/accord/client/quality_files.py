@@ -6,11 +6,14 @@ for channel, expect in load(Path("desk.xml")).expectations.items():
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from accord.client.quality import Bounds, Capability, Cost, Coupling, Expectation, Line, Value
+from accord.core.model.errors import file_problem
 from accord.core.quality import costs, profiles
 from accord.core.quality.expectations import Expectation as CoreExpectation
 from accord.core.quality.expectations import PropertyRequirement
@@ -23,6 +26,8 @@ from accord.core.quality.serialisation import (
     write_json,
     write_xml,
 )
+
+MAX_BYTES: Final = 16_000_000
 
 
 @dataclass(slots=True)
@@ -48,10 +53,7 @@ def load(file: Path, *, properties: Sequence[Path] = ()) -> QualityFile:
 
     Raises QualityError, which has the line or path of the problem.
     """
-    _check_name(file)
-    registry = _registry(properties)
-    text = file.read_text()
-    read = read_xml(text.encode(), registry) if file.suffix == ".xml" else read_json(text, registry)
+    read = read_document(file, properties)
     kept = QualityFile()
     for expectation in read.expectations:
         bounds = {each.property: (each.lower, each.upper) for each in expectation.requirements}
@@ -76,8 +78,8 @@ def load(file: Path, *, properties: Sequence[Path] = ()) -> QualityFile:
 
 def store(file: Path, kept: QualityFile, *, properties: Sequence[Path] = ()) -> None:
     """Write a file that `load` reads again; `properties` as there."""
-    _check_name(file)
-    registry = _registry(properties)
+    check_name(file)
+    registry = read_registry(properties)
     stored = QualityDocument(
         tuple(
             _expectation(each, channel, number, registry)
@@ -86,10 +88,61 @@ def store(file: Path, kept: QualityFile, *, properties: Sequence[Path] = ()) -> 
         ),
         tuple(_profile(each) for each in kept.profiles),
     )
-    if file.suffix == ".xml":
-        file.write_bytes(write_xml(stored))
-    else:
-        file.write_text(write_json(stored))
+    write_document(file, stored)
+
+
+def read_document(file: Path, properties: Sequence[Path] = ()) -> QualityDocument:
+    """The content of a file as nodes have it; `properties` as for `load`."""
+    check_name(file)
+    registry = read_registry(properties)
+    text = read_text(file)
+    with _located(file):
+        if file.suffix == ".xml":
+            return read_xml(text.encode(), registry)
+        return read_json(text, registry)
+
+
+def write_document(file: Path, document: QualityDocument) -> None:
+    check_name(file)
+    with _located(file):
+        if file.suffix == ".xml":
+            file.write_bytes(write_xml(document).rstrip() + b"\n")
+        else:
+            file.write_text(write_json(document).rstrip() + "\n")
+
+
+def read_registry(files: Sequence[Path]) -> PropertyRegistry:
+    """The built-in properties, and those that these files define."""
+    registry = PropertyRegistry()
+    for file in files:
+        text = read_text(file)
+        with _located(file):
+            for each in parse_properties(text):
+                registry.define(each)
+    return registry
+
+
+def read_text(file: Path) -> str:
+    with _located(file), file.open("rb") as stream:
+        data = stream.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise QualityError("", f"expected at most {MAX_BYTES} bytes")
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise QualityError("", "expected UTF-8 text") from None
+
+
+@contextmanager
+def _located(file: Path) -> Iterator[None]:
+    """Names the file in what goes wrong with it."""
+    try:
+        yield
+    except QualityError as error:
+        place = f"{file}: {error.place}" if error.place else str(file)
+        raise QualityError(place, error.problem) from None
+    except OSError as error:
+        raise QualityError(str(file), file_problem(error)) from None
 
 
 def from_core(capability: profiles.Capability) -> Capability:
@@ -107,14 +160,6 @@ def from_core(capability: profiles.Capability) -> Capability:
         current=capability.current,
         cost=cost,
     )
-
-
-def _registry(properties: Sequence[Path]) -> PropertyRegistry:
-    registry = PropertyRegistry()
-    for each in properties:
-        for property_ in parse_properties(each.read_text()):
-            registry.define(property_)
-    return registry
 
 
 def _expectation(
@@ -180,6 +225,7 @@ def _exact(value: Value) -> Value:
     return value if isinstance(value, str) else float(value)
 
 
-def _check_name(file: Path) -> None:
+def check_name(file: Path) -> None:
+    """Refuse a name whose ending does not give the format."""
     if file.suffix not in (".xml", ".json"):
         raise QualityError(str(file), "expected a name that ends with .xml or .json")

@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from accord.client.driver import Driver
-from accord.client.errors import ClientError, QueryError
+from accord.client.errors import ClientError, QueryError, read_answer
 from accord.client.machine import Phase
 from accord.client.machine_io import PublishRequested
 from accord.client.messages import Extras, ReceivedEvent, to_message
@@ -31,6 +31,7 @@ from accord.core.monitoring.ledger import event_id, event_number
 from accord.core.mqtt.packets import Publish
 from accord.core.mqtt.properties import END, PAGE
 from accord.core.router.rights import QUERIES
+from accord.operations.query import Cancel, Find, Next, PageEnd
 
 Moment = str | datetime | timedelta
 
@@ -54,62 +55,14 @@ class QueryStats(msgspec.Struct, frozen=True, kw_only=True):
     missing: int = 0
 
 
-class PageEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """The message after the events of a page."""
-
-    ok: bool
-    count: int = 0
-    cursor: str | None = None
-    files: int = 0
-    files_skipped: int = 0
-    bytes: int = 0
-    tail: int = 0
-    took_ms: int = 0
-    error: str = ""
-    place: str = ""
-
-
-class Find(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="find", tag_field="do"
-):
-    """Request for the first page."""
-
-    channel: str
-    where: str | None = None
-    xpath: str | None = None
-    since: str | None = None
-    until: str | None = None
-    limit: int | None = None
-    order: str = "newest"
-    event: str | None = None
-    page: int | None = None
-
-
-class Next(msgspec.Struct, frozen=True, tag="next", tag_field="do"):
-    """Request for the page after a cursor."""
-
-    cursor: str
-    page: int
-
-
-class Cancel(msgspec.Struct, frozen=True, tag="cancel", tag_field="do"):
-    """Cancels the page requested with the same correlation data."""
-
-
 def read_page_end(payload: bytes) -> PageEnd:
     """Decode a page end; raises QueryError if the node refused or the reply is malformed."""
-    try:
-        end = msgspec.json.decode(payload, type=PageEnd)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise QueryError(f"invalid reply from the server: {error}") from None
-    if not end.ok:
-        raise QueryError(end.error or "the server gives no reason", end.place)
-    return end
+    return read_answer(payload, PageEnd, QueryError)
 
 
 def check_find(find: Find, now_ms: int) -> Find:
     """The request with its event ID in the nodes' form; raises ValueError if it is invalid."""
-    if problem := problem_with_filter(find.channel):
+    if problem := problem_with_filter(find.channel or ""):
         raise ValueError(f"channel: {problem}")
     if find.where is not None and find.xpath is not None:
         raise ValueError("expected one of where and xpath, got both")
@@ -189,7 +142,6 @@ class Query:
         *,
         timeout_s: float,
     ) -> None:
-        assert find.page is not None
         self._driver = driver
         self._replies = replies
         self._publish = publish
@@ -341,7 +293,7 @@ class Query:
 
     def _message(self, cursor: str, topic: str, correlation_data: bytes) -> Publish:
         if cursor:
-            return _request(Next(cursor, self._page), topic, correlation_data)
+            return _request(Next(cursor=cursor, page=self._page), topic, correlation_data)
         find = self._find
         if self._newest_ms is not None and find.order == "newest":
             # A repeated request: exclude events published since the first one.

@@ -22,7 +22,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
 import msgspec
@@ -33,9 +33,11 @@ from accord.client.driver import Backoff, Driver
 from accord.client.errors import (
     ChannelRefusedError,
     ConnectionFailedError,
+    NotTakenError,
     RefusedError,
     SessionClosedError,
     explain,
+    read_answer,
 )
 from accord.client.feedback import Answers
 from accord.client.machine import ClientMachine
@@ -43,7 +45,7 @@ from accord.client.machine_io import DURABLE_S, PublishRequested, SessionOptions
 from accord.client.messages import Extras, Outcome, ReceivedEvent, time_to_send_ms, to_message
 from accord.client.quality import Capability, Coupling, Expectation, json_text
 from accord.client.quality_session import Expected, Publisher, QualitySession
-from accord.client.query import Find, Moment, Query, check_find, moment_text
+from accord.client.query import Moment, Query, check_find, moment_text
 from accord.client.replies import Replies, SingleReply
 from accord.client.resume_point import SINCE
 from accord.client.subscription import Subscription
@@ -55,32 +57,12 @@ from accord.core.mqtt.codes import Reason
 from accord.core.mqtt.packets import Publish, TopicFilter, Will
 from accord.core.mqtt.properties import Properties
 from accord.core.overlay.channel_directory import Channel
-from accord.core.router.rights import CHANNELS, EXPECTATIONS, FEEDBACK
+from accord.core.router.rights import EXPECTATIONS, FEEDBACK
+from accord.operations.channels import CreateChannel, DeleteChannel, ListChannels
+from accord.operations.operation import Request, operation_of
+from accord.operations.query import Find
 
-RequestFn = Callable[[str, bytes], Awaitable[ReceivedEvent]]
-
-
-class ChannelsReply(msgspec.Struct, frozen=True):
-    ok: bool = False
-    channel: Channel | None = None
-    channels: tuple[Channel, ...] = ()
-    error: str = "invalid reply from the node"
-    place: str = ""
-
-
-_DECODER: Final = msgspec.json.Decoder(ChannelsReply)
-
-
-async def request_channels(session_request: RequestFn, **request: Any) -> ChannelsReply:
-    """Send a request; raises ChannelRefusedError if the server refuses it."""
-    event = await session_request(CHANNELS, msgspec.json.encode(request))
-    try:
-        answer = _DECODER.decode(event.payload)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        answer = ChannelsReply()
-    if not answer.ok:
-        raise ChannelRefusedError(answer.error, answer.place)
-    return answer
+T = TypeVar("T")
 
 
 class Servers:
@@ -143,6 +125,10 @@ class Session:
     def server(self) -> Properties:
         """The properties with which the server accepted the connection."""
         return self._driver.server
+
+    def on_connection(self, listener: Callable[[bool], None]) -> None:
+        """Call `listener` with False when the connection breaks, and True when it is back."""
+        self._driver.on_connection = listener
 
     async def publish(  # noqa: PLR0913 - each is an option of its own
         self,
@@ -323,7 +309,7 @@ class Session:
 
     async def channels(self) -> tuple[Channel, ...]:
         """The channels defined at any node, and whether their requirements are met."""
-        return (await request_channels(self.request, do="list")).channels
+        return (await self._call(ListChannels(), ChannelRefusedError)).channels
 
     async def create_channel(  # noqa: PLR0913 - each is an option of its own
         self,
@@ -346,9 +332,7 @@ class Session:
         options = dict(options or {})
         if persistent is not None and options.setdefault("persistent", persistent) != persistent:
             raise ValueError(f"persistent is {persistent!r}, but another in options")
-        made = await request_channels(
-            self.request,
-            do="create",
+        request = CreateChannel(
             name=name,
             template=template,
             max_delay_ms=max_delay_ms,
@@ -357,13 +341,11 @@ class Session:
             options=options,
             replaces=replaces,
         )
-        if made.channel is None:
-            raise ChannelRefusedError(made.error)
-        return made.channel
+        return await self._call(request, ChannelRefusedError)
 
     async def delete_channel(self, name: str, /) -> None:
         """Delete a channel, whichever node defined it."""
-        await request_channels(self.request, do="delete", name=name)
+        await self._call(DeleteChannel(name=name), ChannelRefusedError)
 
     def query(  # noqa: PLR0913
         self,
@@ -436,6 +418,25 @@ class Session:
                     attributes=merge_attributes(attributes, more),
                 )
                 return await reply.event
+
+    async def call(self, request: Request[T], /, *, timeout_s: float = 10.0) -> T:
+        """Perform an operation of the node, such as `accord.operations.policies.PutPolicy`.
+
+        Raises NotTakenError if the node refuses it, TimeoutError if it does not answer. Events of
+        kept channels are queried by `query`.
+        """
+        return await self._call(request, NotTakenError, timeout_s)
+
+    async def _call(
+        self, request: Request[T], error: type[NotTakenError], timeout_s: float = 10.0
+    ) -> T:
+        operation = operation_of(type(request))
+        if operation.streams:
+            raise ValueError(f"{operation.name} has several replies: use Session.query")
+        body = msgspec.json.encode(request)
+        event = await self.request(operation.topic, body, timeout_s=timeout_s)
+        answer: T = read_answer(event.payload, operation.answer, error)
+        return answer
 
     async def respond(
         self,

@@ -1,6 +1,6 @@
 """Documentation of all settings, generated from the settings themselves.
 
-`python -m accord.config.reference FILE` updates the tables in a document, between its two marks.
+`python -m accord.config.reference FILE` updates the table in a document, between its two marks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import NODEFAULT, Struct, inspect, structs
 
-from accord.config.reader import describe_integer, is_named, is_required, quoted
+from accord.config.reader import describe_integer, is_named
 from accord.config.settings import Config
 from accord.core.router.rights import EVERYTHING, Allowed, Denied
 from accord.runtime.addresses import SocketAddress
@@ -68,7 +68,7 @@ def example_toml() -> str:
 
 
 def markdown() -> str:
-    """A table of keys for each section."""
+    """A table of sections with their keys."""
     return "\n".join(_markdown_lines())
 
 
@@ -107,30 +107,20 @@ def is_section(field: structs.FieldInfo) -> bool:
 
 
 def _markdown_lines() -> Iterator[str]:
+    yield from ("| section | purpose | keys |", "|---|---|---|")
     for name, cls, is_many in sections():
         header = f"[{name}]"
         if is_many:
             header = f"[{name}.NAME]" if is_named(cls) else f"[[{name}]]"
-        yield from (f"### `{header}`", "", _doc(cls), "")
-        yield from ("| key | default | meaning |", "|---|---|---|")
-        for key in _keys(cls):
-            default = "must be given" if is_required(key) else f"`{_default(key)}`"
-            yield f"| `{key.name}` | {default} | {_description(key)}{_range(key)} |"
-            for inner in _inner(key):
-                yield (
-                    f"| `{key.name}.{inner.name}` | `{_default(inner)}` | {_description(inner)} |"
-                )
-        yield ""
+        purpose = _doc(cls).partition("\n")[0]
+        keys = ", ".join(f"`{key.name}`" for key in _keys(cls))
+        yield f"| `{header}` | {purpose} | {keys} |"
+    yield ""
 
 
 def _keys(cls: type[Struct]) -> list[structs.FieldInfo]:
     fields = [field for field in structs.fields(cls) if not is_section(field)]
     return fields[1:] if is_named(cls) else fields
-
-
-def _inner(key: structs.FieldInfo) -> list[structs.FieldInfo]:
-    type_ = _type(key)
-    return _keys(type_.cls) if isinstance(type_, inspect.StructType) else []
 
 
 def _doc(cls: type[Struct]) -> str:
@@ -141,23 +131,6 @@ def _description(key: structs.FieldInfo) -> str:
     type_ = inspect.type_info(key.type)
     assert isinstance(type_, inspect.Metadata), f"{key.name} has no description"
     return str((type_.extra_json_schema or {})["description"])
-
-
-def _type(key: structs.FieldInfo) -> inspect.Type:
-    type_ = inspect.type_info(key.type)
-    return type_.type if isinstance(type_, inspect.Metadata) else type_
-
-
-def _range(key: structs.FieldInfo) -> str:
-    type_ = _type(key)
-    if isinstance(type_, inspect.LiteralType):
-        return f" One of {quoted(type_.values)}."
-    if isinstance(type_, inspect.IntType):
-        _, write, _ = describe_integer(key.name)
-        return f" From {write(type_.ge or 0)} to {write(type_.le or 0)}."
-    if isinstance(type_, inspect.FloatType):
-        return f" From {type_.ge:g} to {type_.le:g}."
-    return ""
 
 
 def _default(key: structs.FieldInfo) -> str:

@@ -79,7 +79,10 @@ class ListenSettings(Struct, frozen=True, kw_only=True):
     ] = ()
     http: Annotated[
         tuple[SocketAddress, ...],
-        Meta(description="Status, metrics and the HTTP API.", extra={"kind": "addresses"}),
+        Meta(
+            description="Console, HTTP API, metrics; MQTT over WebSocket at `/mqtt`.",
+            extra={"kind": "addresses"},
+        ),
     ] = (SocketAddress(_LOOPBACK, 8080),)
     https: Annotated[
         tuple[SocketAddress, ...],

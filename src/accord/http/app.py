@@ -1,216 +1,159 @@
-"""The HTTP API of a node. Importing this loads FastAPI: do so only where HTTP is served.
+"""The HTTP interface of a node: operations, probes, metrics, and documents of the interfaces.
 
-The self-contained page at `/`: what this is, and where to look.
+Importing this loads Starlette: do so only where HTTP is served.
 """
 
 from __future__ import annotations
 
-from html import escape
-from itertools import islice
-from pathlib import Path
-from string import Template
-from typing import Annotated, Any, Final
+from functools import cache, partial
+from http import HTTPStatus
 
 import msgspec
-from fastapi import FastAPI, Query, Request
-from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import HTMLResponse, Response
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route, WebSocketRoute
 
-from accord.core.monitoring.measurement_registry import MeasurementRegistry
-from accord.core.router.limits import BUILD
-from accord.http.admission import AdmissionView, add_admission
+from accord.core.router.rights import EVERYTHING
+from accord.http.console_files import ConsoleFiles
 from accord.http.guard import Guard
-from accord.http.journal import add_journal
-from accord.http.ledger import LedgerView, add_ledger
+from accord.http.live import PATH, LiveStream
 from accord.http.metrics import exposition, registry_of
-from accord.http.net import NetView, add_net
-from accord.http.policies import add_policies
-from accord.http.quality import QualityView, add_quality
-from accord.http.queries import PipelineView, QueryImportance, add_queries, add_registry
-from accord.http.responses import NOT_STORED, describe, json_response, response_schemas
-from accord.http.schemas import ClientPage, NodeSummary, NodeView
-from accord.runtime.policy_admin import PolicyAdmin
+from accord.http.routes import NOT_STORED, problem_response, routes
+from accord.http.security_headers import SecurityHeaders, content_policy
+from accord.http.sessions import Sessions, session_routes
+from accord.operations.documents import REFERENCE_STYLE, asyncapi, html_reference, openapi
+from accord.operations.operation import JSON, Problem
+from accord.operations.ports import NodePorts
 from accord.runtime.users import Users
 
-HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
-    "X-Content-Type-Options": "nosniff",
-}
 
-_PAGE: Final = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$name · Accord</title>
-<style>
-  :root { color-scheme: light dark; }
-  body { font: 16px/1.5 system-ui, sans-serif; max-width: 38rem; margin: 12vh auto; padding: 1rem; }
-  h1 { font-size: 1.6rem; margin: 0; }
-  dt { margin-top: 1rem; font-weight: 600; }
-  dd { margin: 0; }
-  .quiet { opacity: .7; }
-</style>
-</head>
-<body>
-<h1>$name</h1>
-<p class="quiet">Accord $version · $state</p>
-<p>A node that carries messages between MQTT clients: publish, subscribe with conditions on
-content, and have what matters arrive in time.</p>
-<dl>
-  <dt><a href="api/v1/status">Status</a></dt><dd>What the node does now, as JSON.</dd>
-  <dt><a href="api/v1/clients">Clients</a></dt><dd>Connected clients and offline sessions.</dd>
-  <dt><a href="metrics">Metrics</a></dt><dd>The same for Prometheus.</dd>
-  <dt><a href="docs">API</a></dt><dd>Every operation, to read and try
-    (<a href="openapi.json">OpenAPI</a>; the page takes its looks from the internet).</dd>
-</dl>
-</body>
-</html>
-""")
-
-
-def landing_page(*, name: str, version: str, is_ready: bool) -> str:
-    return _PAGE.substitute(
-        name=escape(name),
-        version=escape(version),
-        state="serving clients" if is_ready else "not serving clients now",
-    )
-
-
-Limit = Annotated[int, Query(ge=1, le=1_000, description="How many sessions at most")]
-Offset = Annotated[int, Query(ge=0, le=100_000_000, description="How many sessions to pass over")]
-
-
-class KeptView(msgspec.Struct, frozen=True, kw_only=True):
-    """Access to kept events: the query pipeline, the journal's directory, measured values."""
-
-    pipeline: PipelineView
-    registry: MeasurementRegistry
-    journal: Path | None = None
-
-
-def create_app(  # noqa: PLR0913 (the parts of a node)
-    view: NodeView,
+def create_app(  # noqa: PLR0913 (a parameter per part)
+    node: NodePorts,
     *,
-    ledger: LedgerView | None = None,
-    admin: PolicyAdmin | None = None,
-    kept: KeptView | None = None,
-    net: NetView | None = None,
-    admission: AdmissionView | None = None,
-    quality: QualityView | None = None,
     users: Users | None = None,
     is_loopback: bool = True,
     origins: tuple[str, ...] = (),
-) -> FastAPI:
-    """The application that shows `view`, to `users` if there are any.
+    sessions: Sessions | None = None,
+    files: ConsoleFiles | None = None,
+    live: LiveStream | None = None,
+) -> Starlette:
+    """The application of `node`, for `users` if there are any.
 
-    Further arguments add routes: `ledger` the outcomes of events, `admin` reading and
-    changing policies, `kept` queries of kept events, `net` other nodes and channel definitions,
-    `admission` what is reserved and refused, `quality` what is expected and offered. `is_loopback`
-    means that it is served on this machine only, and must be addressed as such. Pages of `origins`
-    may use it like its own.
+    `is_loopback` means that it is served on this machine only, and must be addressed as such. Pages
+    of `origins` may use it like its own. Applications of one node share its `sessions` and its live
+    stream; `files` are those of the console.
     """
-    app = FastAPI(
-        title="Accord",
-        version=view.version,
-        description="Status and metrics of a node.",
-        redoc_url=None,
+    sessions = sessions or Sessions(users or Users(anonymous=EVERYTHING))
+    files = files or ConsoleFiles()
+    guard = Middleware(
+        Guard,
+        users=users,
+        is_loopback=is_loopback,
+        origins=origins,
+        find_session=sessions.find,
+        is_open=files.has,
     )
-    _add_probes(app, view, net, admission, quality)
-    _add_status(app, view)
-    structs: list[type[msgspec.Struct]] = [NodeSummary, ClientPage]
-    if net is not None:
-        structs += add_net(app, net)
-    if admission is not None:
-        structs += add_admission(app, admission)
-    if quality is not None:
-        structs += add_quality(app, quality)
-    if ledger is not None:
-        structs += add_ledger(app, ledger)
-    if admin is not None:
-        structs += add_policies(app, admin)
-    if kept is not None:
-        importances = QueryImportance(admin, users, view.name)
-        structs += add_queries(app, kept.pipeline, importances)
-        structs += add_registry(app, kept.registry)
-        if kept.journal is not None:
-            structs += add_journal(app, kept.journal, view.name)
-    describe(app, structs)
-    app.add_middleware(Guard, users=users, is_loopback=is_loopback, origins=origins)
+    middleware = [guard]
     if origins:
         # Outside of the guard: CORS preflight requests carry no credentials.
-        app.add_middleware(
+        cors = Middleware(
             CORSMiddleware,
             allow_origins=origins,
             allow_methods=["*"],
-            allow_headers=["Authorization", "Content-Type"],
+            allow_headers=["Authorization", "Content-Type", "If-Match"],
+            expose_headers=["ETag"],
         )
-    return app
+        middleware.insert(0, cors)
+    middleware.insert(0, Middleware(SecurityHeaders))
+    has_users = users is not None and users.are_configured
+    is_open = sessions.is_open if has_users else None
+    pages = _Pages(node, has_users=has_users)
+    return Starlette(
+        routes=[
+            *files.routes(),
+            Route("/health", pages.health),
+            Route("/ready", pages.ready),
+            Route("/metrics", pages.metrics),
+            Route("/docs", pages.reference),
+            Route("/openapi.json", pages.openapi),
+            Route("/asyncapi.json", pages.asyncapi),
+            *session_routes(node, sessions),
+            WebSocketRoute(PATH, partial((live or LiveStream(node)).serve, is_open=is_open)),
+            *routes(node),
+        ],
+        middleware=middleware,
+        exception_handlers={HTTPException: _unrouted},
+    )
 
 
-# Each operation is asynchronous, because others would run in a thread beside the node's own.
+class _Pages:
+    """Probes, metrics and documents. Asynchronous: others would run in a thread of their own."""
 
+    def __init__(self, node: NodePorts, *, has_users: bool) -> None:
+        self._view = node.view
+        self._has_users = has_users
+        self._registry = registry_of(
+            node.view,
+            None if node.net is None else node.net.status,
+            None if node.admission is None else node.admission.status,
+            None if node.quality is None else node.quality.totals,
+        )
 
-def _add_probes(
-    app: FastAPI,
-    view: NodeView,
-    net: NetView | None,
-    admission: AdmissionView | None,
-    quality: QualityView | None,
-) -> None:
-    @app.get("/", include_in_schema=False)
-    async def page() -> HTMLResponse:
-        text = landing_page(name=view.name, version=view.version, is_ready=view.is_ready())
-        return HTMLResponse(text, headers=HEADERS)
-
-    @app.get("/health", response_class=Response, responses=_plain("It does"))
-    async def health() -> Response:
+    async def health(self, _: Request) -> Response:
         """Whether the process answers at all."""
         return Response("ok\n", headers=NOT_STORED, media_type="text/plain")
 
-    @app.get("/ready", response_class=Response, responses=_plain("They are"))
-    async def ready() -> Response:
+    async def ready(self, _: Request) -> Response:
         """Whether clients are served; 503 while the node starts or drains."""
-        is_ready = view.is_ready()
+        is_ready = self._view.is_ready()
         text, status = ("ready\n", 200) if is_ready else ("not ready\n", 503)
         return Response(text, status, headers=NOT_STORED, media_type="text/plain")
 
-    registry = registry_of(
-        view,
-        None if net is None else net.status,
-        None if admission is None else admission.status,
-        None if quality is None else quality.totals,
-    )
-
-    @app.get("/metrics", response_class=Response, responses=_plain("Metrics"))
-    async def metrics(request: Request) -> Response:
+    async def metrics(self, request: Request) -> Response:
         """Everything that is counted, for Prometheus."""
-        text, media_type = exposition(registry, request.headers.get("accept", ""))
+        text, media_type = exposition(self._registry, request.headers.get("accept", ""))
         return Response(text, headers={**NOT_STORED, "Content-Type": media_type})
 
+    async def reference(self, _: Request) -> Response:
+        headers = {"Content-Security-Policy": content_policy(REFERENCE_STYLE)}
+        return HTMLResponse(html_reference(self._view.version), headers=headers)
 
-def _add_status(app: FastAPI, view: NodeView) -> None:
-    @app.get("/api/v1/status", response_class=Response, responses=response_schemas(NodeSummary))
-    async def status() -> Response:
-        """What the node does and holds now."""
-        return json_response(
-            NodeSummary(
-                name=view.name,
-                version=view.version,
-                build=BUILD,
-                is_ready=view.is_ready(),
-                statistics=view.statistics(),
-            )
-        )
+    async def openapi(self, _: Request) -> Response:
+        return _json(_openapi(self._view.version, has_users=self._has_users))
 
-    @app.get("/api/v1/clients", response_class=Response, responses=response_schemas(ClientPage))
-    async def clients(limit: Limit = 100, offset: Offset = 0) -> Response:
-        """Sessions of clients that are connected or away, page by page."""
-        page = tuple(islice(view.clients(), offset, offset + limit))
-        return json_response(
-            ClientPage(total=view.statistics().sessions, offset=offset, clients=page)
-        )
+    async def asyncapi(self, _: Request) -> Response:
+        return _json(_asyncapi(self._view.version))
 
 
-def _plain(words: str) -> dict[int | str, dict[str, Any]]:
-    return {200: {"description": words, "content": {"text/plain": {}}}}
+@cache
+def _openapi(version: str, *, has_users: bool) -> bytes:
+    return msgspec.json.encode(openapi(version, has_users=has_users))
+
+
+@cache
+def _asyncapi(version: str) -> bytes:
+    return msgspec.json.encode(asyncapi(version))
+
+
+def _json(body: bytes) -> Response:
+    return Response(body, headers=NOT_STORED, media_type=JSON)
+
+
+async def _unrouted(request: Request, error: Exception) -> Response:
+    """No such path, or not with this method."""
+    assert isinstance(error, HTTPException)
+    code = error.status_code
+    detail = f"no {request.method} {request.url.path[:200]}"
+    problem = Problem(
+        status=code,
+        title=HTTPStatus(code).phrase,
+        detail=detail,
+        remedy="check the address; /docs lists all operations of a node",
+    )
+    response = problem_response(problem)
+    response.headers.update(error.headers or {})
+    return response

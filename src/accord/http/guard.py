@@ -1,94 +1,113 @@
-"""Authentication and authorisation of HTTP requests.
+"""Authentication of HTTP requests.
 
-If users are configured, requests carry the name and password of one (Basic authentication), except
-for `/health`, which process monitors use. A node that listens on this machine only has another
-threat: DNS rebinding, by a web page in a local browser whose own host name resolves to this
+If users are configured, requests carry the name and password of one (Basic authentication), or the
+cookie of a session. Some need neither: `/health`, which process monitors use; the files of the
+console, which hold no data; and the routes to log in. A node that listens on this machine only has
+another threat: DNS rebinding, by a web page in a local browser whose own host name resolves to this
 machine. Such a node replies only if it is addressed by one of the machine's own names.
 
 Cross-site requests must not change anything either, because browsers attach the user's credentials
-to them. Browsers also send the origin of a page, so a request that changes something is refused if
-its origin is neither this node nor a configured site (`origins`). Other clients send no origin, and
-need not.
+to them. Browsers also send the origin of a page, so a request that changes something, or opens a
+WebSocket, is refused if its origin is neither this node nor a configured site (`origins`); with the
+cookie of a session only pages of this node are accepted. Other clients send no origin, and need
+not.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from typing import Final
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final, Protocol
 
-from msgspec import Struct
+import msgspec
 from starlette.datastructures import Headers
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from accord.core.queries.journal_http import JOURNAL
-from accord.core.router.rights import EVERYTHING, Rights
-from accord.http.event_schemas import QUERY
-from accord.http.schemas import CHANNELS, POLICIES, PROPERTIES
-from accord.runtime.addresses import SocketAddress, parse_address
+from accord.core.router.rights import EVERYTHING, NO_RIGHTS, Rights
+from accord.operations.operation import API, PROBLEM, Asker, Problem
+from accord.operations.session import SESSION_PATH
 from accord.runtime.users import BusyError, Users
-from accord.runtime.websocket import is_named
+from accord.runtime.websocket import is_local_host, is_named, is_same_origin
 
 OPEN: Final = frozenset({"/health"})
-_CALLER: Final = "accord.asker"
+_LOGIN: Final = API + SESSION_PATH
+_ASKER: Final = "accord.asker"
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MAX_CREDENTIALS: Final = 4_096
 
 
-class Caller(Struct, frozen=True):
-    """The authenticated user; `name` is empty if no user was verified."""
-
-    name: str
-    rights: Rights
-
-
-def caller_of(scope: Scope) -> Caller:
-    """The caller of a request that passed the guard."""
-    asker: Caller = scope[_CALLER]
+def asker_of(scope: Scope) -> Asker:
+    """The asker of a request that passed the guard."""
+    asker: Asker = scope[_ASKER]
     return asker
 
 
-class Guard:
-    """ASGI middleware that passes permitted requests on, and refuses the rest."""
+class FoundSession(Protocol):
+    """An open session."""
 
-    def __init__(
-        self, app: ASGIApp, *, users: Users | None, is_loopback: bool, origins: tuple[str, ...] = ()
+    user: str
+
+
+class Guard:
+    """ASGI middleware that passes authenticated requests on, and refuses the rest.
+
+    Each operation checks the right it takes; other pages take the right to statistics.
+    `find_session` finds the session of a `Cookie` header, `is_open` says which paths need no login.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        app: ASGIApp,
+        *,
+        users: Users | None,
+        is_loopback: bool,
+        origins: tuple[str, ...] = (),
+        find_session: Callable[[str], FoundSession | None] = lambda _cookies: None,
+        is_open: Callable[[str], bool] = lambda _path: False,
     ) -> None:
         self._app = app
         self._origins = origins
+        self._find_session = find_session
+        self._is_open = is_open
         self._users = users if users is not None and users.are_configured else None
         anonymous = EVERYTHING if users is None else users.anonymous
-        self._nobody = Caller("", anonymous or Rights())
+        self._anonymous = anonymous or Rights()
         self._is_loopback = is_loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = await self._refusal(scope) if scope["type"] == "http" else None
+        is_request = scope["type"] in ("http", "websocket")
+        refusal = await self._refusal(scope) if is_request else None
         await (refusal or self._app)(scope, receive, send)
 
     async def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
-        if self._is_loopback and not _is_local(headers.get("host", "")):
+        if self._is_loopback and not is_local_host(headers.get("host", "")):
             return _refuse(421, "expected to be addressed as localhost, 127.0.0.1 or [::1]")
-        if scope["path"] in OPEN:
+        path = scope["path"]
+        if path in OPEN or self._is_open(path):
             return None
-        if scope["method"] not in _READING and not self._is_welcome(headers):
-            problem = "pages of other sites may not change anything here"
+        is_reading = scope.get("method", "") in _READING  # a WebSocket has no method
+        if not is_reading and not self._is_welcome(headers):
+            problem = "pages of other sites may not change or watch anything here"
             return _refuse(403, f"{problem}, unless [listen] origins has them")
-        asker = self._nobody
+        user, rights = "", self._anonymous
         if self._users is not None:
-            found = await self._find_user(self._users, headers.get("authorization", ""))
+            is_login = scope["type"] == "http" and path == _LOGIN
+            found = await self._find_user(
+                self._users, headers, is_reading=is_reading, is_login=is_login
+            )
             if isinstance(found, Response):
                 return found
-            asker = found
-        if not asker.rights.statistics and _is_about_statistics(scope):
-            return _refuse(403, f"{asker.name or 'an anonymous client'} may not read statistics")
-        if not asker.rights.policies and _is_about_policies(scope):
-            what = "define channels" if _defines_channels(scope) else "see or change policies"
-            if _defines_properties(scope):
-                what = "define properties"
-            return _refuse(403, f"{asker.name or 'an anonymous client'} may not {what}")
-        scope[_CALLER] = asker
+            user, rights = found
+        rights = rights.for_client(user=user, client="")
+        client = scope.get("client")
+        asker = Asker(user=user, address=client[0] if client else "", rights=rights)
+        if not rights.statistics and not path.startswith(f"{API}/"):
+            return _refuse(403, f"{user or 'an anonymous client'} may not read statistics")
+        scope[_ASKER] = asker
         return None
 
     def _is_welcome(self, headers: Headers) -> bool:
@@ -96,51 +115,48 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and is_named(origin, self._origins):
             return True
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            return False
-        return origin is None or origin.partition("://")[2] == headers.get("host")
+        return _is_own(headers)
 
-    @staticmethod
-    async def _find_user(users: Users, header: str) -> Caller | Response:
-        given = _credentials(header)
-        try:
-            rights = None if given is None else await users.verify(*given)
-        except BusyError as error:
-            return _refuse(503, str(error), {"Retry-After": "1"})
-        if given is None or rights is None:
-            challenge = {"WWW-Authenticate": 'Basic realm="accord", charset="UTF-8"'}
-            return _refuse(401, "expected the name and password of a user", challenge)
-        return Caller(given[0], rights)
-
-
-def _is_about_policies(scope: Scope) -> bool:
-    path: str = scope["path"]
-    if _defines_channels(scope) or _defines_properties(scope):
-        return True
-    return path == POLICIES or path.startswith(f"{POLICIES}/")
+    async def _find_user(
+        self, users: Users, headers: Headers, *, is_reading: bool, is_login: bool
+    ) -> tuple[str, Rights] | Response:
+        """The user of Basic authentication, else of the session; with no rights to log in."""
+        if "authorization" in headers:
+            return await _verified_user(users, headers)
+        session = self._find_session(headers.get("cookie", ""))
+        rights = None if session is None else users.rights_of(session.user)
+        if session is not None and rights is not None:
+            if not is_reading and not _is_own(headers):
+                return _refuse(403, "only pages of this node may use the session of its user")
+            return session.user, rights
+        return ("", NO_RIGHTS) if is_login else _ask_for_login(headers)
 
 
-def _defines_properties(scope: Scope) -> bool:
-    return scope["path"] == PROPERTIES and scope["method"] not in _READING
+async def _verified_user(users: Users, headers: Headers) -> tuple[str, Rights] | Response:
+    given = _credentials(headers["authorization"])
+    try:
+        rights = None if given is None else await users.verify(*given)
+    except BusyError as error:
+        return _refuse(503, str(error), {"Retry-After": "1"})
+    if given is None or rights is None:
+        return _ask_for_login(headers)
+    return given[0], rights
 
 
-def _defines_channels(scope: Scope) -> bool:
-    """Whether the request changes channels; reading them takes only the right to statistics."""
-    path: str = scope["path"]
-    is_about_channels = path == CHANNELS or path.startswith(f"{CHANNELS}/")
-    return is_about_channels and scope["method"] not in _READING
+def _ask_for_login(headers: Headers) -> Response:
+    """Browsers show a dialog of their own for the challenge: not if a page asks, which has one."""
+    is_page = headers.get("sec-fetch-mode", "navigate") != "navigate"
+    challenge = {"WWW-Authenticate": 'Basic realm="accord", charset="UTF-8"'}
+    problem = "expected the name and password of a user"
+    return _refuse(401, problem, {} if is_page else challenge)
 
 
-def _is_about_statistics(scope: Scope) -> bool:
-    """Whether the request needs only statistics rights: all but policies and kept events."""
-    path: str = scope["path"]
-    is_kept = path in (QUERY, JOURNAL) or path.startswith(f"{JOURNAL}/")
-    return not is_kept and not _is_about_policies(scope)
-
-
-def _is_local(host: str) -> bool:
-    address = parse_address(host) or parse_address(f"{host}:80")
-    return address is not None and SocketAddress(address.host.lower(), 80).is_loopback
+def _is_own(headers: Headers) -> bool:
+    """Whether the request comes from a page of this node, or from no page."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    return origin is None or is_same_origin(origin, headers.get("host", ""))
 
 
 def _credentials(header: str) -> tuple[str, bytes] | None:
@@ -154,5 +170,11 @@ def _credentials(header: str) -> tuple[str, bytes] | None:
         return None
 
 
-def _refuse(status: int, problem: str, headers: dict[str, str] | None = None) -> Response:
-    return PlainTextResponse(f"{problem}\n", status, headers)
+def _refuse(code: int, detail: str, headers: dict[str, str] | None = None) -> Response:
+    problem = Problem(status=code, title=HTTPStatus(code).phrase, detail=detail)
+    return Response(
+        msgspec.json.encode(problem),
+        code,
+        headers={"Cache-Control": "no-store", **(headers or {})},
+        media_type=PROBLEM,
+    )

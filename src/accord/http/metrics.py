@@ -33,7 +33,7 @@ from accord.core.monitoring.statistics import (
 )
 from accord.core.overlay.status import IN_USE, NetStatus, TransitCounts, shortfall
 from accord.core.quality.status import QualityTotals
-from accord.http.schemas import NodeView
+from accord.operations.ports import NodeView
 
 
 def admission_metrics(status: AdmissionStatus) -> Iterator[Metric]:

@@ -111,6 +111,11 @@ def decode_ledger(record: bytes) -> LedgerRecord:
     return _record.decode(record)
 
 
+def decode_rows(record: LedgerRecord) -> list[Row]:
+    """The entries, relative to the record's first; raises msgspec.DecodeError if damaged."""
+    return _rows.decode(record.rows)
+
+
 def kind_of(record: bytes) -> str:
     """Kind of a journal record by its first bytes: EVENT, LEDGER, or empty if unknown."""
     if record.startswith(_EVENT_TAG, 1):  # after the msgpack array header
@@ -127,7 +132,7 @@ def select(record: LedgerRecord, wanted: LedgerQuery, most: int) -> list[LedgerE
     found: list[LedgerEntry] = []
     for row in reversed(_rows.decode(record.rows)):
         if _is_match(row, record, wanted):
-            found.append(_entry(row, record))
+            found.append(entry_of(row, record.first_number, record.first_ms))
             if len(found) == most:
                 break
     return found
@@ -150,10 +155,11 @@ def _is_match(row: Row, record: LedgerRecord, wanted: LedgerQuery) -> bool:
     return wanted.number is not None or not row[3] or filter_shows(wanted.channel, row[3])
 
 
-def _entry(row: Row, record: LedgerRecord) -> LedgerEntry:
-    received_ms = record.first_ms + row[1]
+def entry_of(row: Row, first_number: int, first_ms: int) -> LedgerEntry:
+    """An entry whose numbers are relative to the first of its batch."""
+    received_ms = first_ms + row[1]
     return LedgerEntry(
-        number=min(max(record.first_number + row[0], 0), MAX_NUMBER),
+        number=min(max(first_number + row[0], 0), MAX_NUMBER),
         count=row[2],
         channel=row[3],
         publisher=row[4],

@@ -96,7 +96,7 @@ class Process:
                 self._service.handle(message)
         except FrameError as error:
             self.code = HOPELESS
-            _log.error("protocol error between node and pipeline: %s", error)
+            _log.error("pipeline: protocol error: %s", error)
         self._ending.set()
         if not self._opening.is_alive():  # nothing to close if it has not opened
             self._service.close(_STOP_S)
@@ -104,7 +104,7 @@ class Process:
     def _open(self) -> None:
         try:
             self._service.open()
-            _log.info("ready")
+            _log.info("pipeline: ready")
         except Exception as error:  # from Spark, Java or the disk
             is_hopeless = isinstance(error, JavaError | TablesError)
             self._fail(error, HOPELESS if is_hopeless else RETRY)
@@ -114,14 +114,16 @@ class Process:
             try:
                 self._service.tick()
             except Exception:
-                _log.exception("health")
+                _log.exception("health report: failed")
             if self._service.is_broken:
                 self._fail(AccordError("Spark's Java process ended"), RETRY)
 
     def _fail(self, error: Exception, code: int) -> None:
         if self._ending.is_set():
             return
-        _log.error("%s", summary(error), exc_info=not isinstance(error, AccordError))
+        _log.error(
+            "pipeline: failed: %s", summary(error), exc_info=not isinstance(error, AccordError)
+        )
         self.code = code
         self._service.fail(summary(error))
         self._socket.end()
@@ -148,7 +150,7 @@ def main(arguments: list[str] | None = None) -> int:
     _keep_quiet(Path(start.work))
     process = Process(line, start)
     process.run()
-    _log.info("end, code %d", process.code)
+    _log.info("pipeline: ended, code %d", process.code)
     return process.code
 
 

@@ -339,11 +339,11 @@ class Housekeeping:
     def _expire(self) -> None:
         assert self._retain_ms is not None
         if count := expire(self._manifest, now_ms() - self._retain_ms):
-            _log.info("retention: %d files", count)
+            _log.info("retention: %d files removed", count)
 
     def _remove_orphans(self) -> None:
         if count := remove_orphans(self._manifest, now_ms() - GRACE_MS):
-            _log.info("removed %d orphaned files", count)
+            _log.info("orphaned files: %d removed", count)
 
 
 def paths_of(files: Sequence[FileEntry]) -> list[str]:

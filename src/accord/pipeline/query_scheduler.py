@@ -58,7 +58,7 @@ class QueryJob:
                 kind = "timeout" if self.is_late else "busy"
                 return QueryFailure(id=self.id, problem=self.reason, kind=kind)
             if not isinstance(error, AccordError):
-                _log.exception("question %d", self.id)
+                _log.exception("query %d: failed", self.id)
             return QueryFailure(id=self.id, problem=summary(error))
 
     def check(self) -> None:

@@ -228,7 +228,7 @@ class PipelineService:
         try:
             self._handle(message)
         except Exception as error:
-            _log.exception("message")
+            _log.exception("message: handling failed")
             if isinstance(message, PageQuery | ReportRequest):
                 self._send(QueryFailure(id=message.id, problem=summary(error)))
 
@@ -248,7 +248,7 @@ class PipelineService:
                 self._watched = predicates
                 self._measurements.watch(predicates)
             case StartPipeline():
-                _log.warning("a second start is ignored")
+                _log.warning("second start: ignored")
 
     def tick(self) -> None:
         """Once a second: report health, and check what runs."""

@@ -128,7 +128,9 @@ class _Slice:
                 raise TablesError(f"{problem}, expected records up to {job.next}")
 
     def _record_loss(self, first: int, end: int, why: str) -> None:
-        _log.warning("records %d to %d of %s are lost: %s", first, end - 1, self._job.node, why)
+        _log.warning(
+            "journal: records %d to %d of %s lost: %s", first, end - 1, self._job.node, why
+        )
         self._entries.append(
             FileEntry(
                 table=LOST,
@@ -178,7 +180,7 @@ class _Slice:
         return refs
 
     def _keep_unread(self, offset: int, raw: bytes) -> None:
-        _log.warning("record %d of %s is neither event nor ledger", offset, self._job.node)
+        _log.warning("journal: record %d of %s is neither event nor ledger", offset, self._job.node)
         folder = self._archive / UNREAD
         make_directory(folder)
         replace(folder / f"{safe_name(self._job.node)}-{offset}", raw)

@@ -24,7 +24,6 @@ from accord.core.admission.status import (
     DemandStatus,
     FilterStatus,
     PoolStatus,
-    PublisherStatus,
     RefusalStatus,
     filter_statuses,
     pool_statuses,
@@ -32,7 +31,6 @@ from accord.core.admission.status import (
 )
 from accord.core.admission.subscription_requests import AdmissionOutcome
 from accord.core.broker.broker import Broker
-from accord.core.broker.broker_context import NodeRequest
 from accord.core.broker.session import MqttSession
 from accord.core.broker.subscription_admission import SubscriptionAdmission, refusal_text
 from accord.core.model.errors import AdmissionError, decode_or_none
@@ -41,7 +39,6 @@ from accord.core.monitoring.series import CounterRates
 from accord.core.policy.document_fields import guarantee_text
 from accord.core.policy.policies import Entity
 from accord.core.predicates.predicate import parse
-from accord.runtime.admission_requests import handle_request
 from accord.runtime.connection_writer import clock_us
 from accord.runtime.logs import get_log
 from accord.runtime.monitor import Monitor
@@ -180,8 +177,9 @@ class AdmissionService:
         if self._net is not None and self._samples % _ANNOUNCE_S == 0:
             self._announce_pools(self._net)
 
-    def handle_request(self, request: NodeRequest) -> bytes:
-        return handle_request(self.admitting if self.is_on else None, request, self.mode)
+    @property
+    def admitting_now(self) -> SubscriptionAdmission | None:
+        return self.admitting if self.is_on else None
 
     # --------------------------------------------------------------------------------------- status
 
@@ -209,10 +207,7 @@ class AdmissionService:
             filters_total=len(admission.poset),
             filters=(),
             pools=(*pool_statuses(self._node, admission.reservations), *self._other_pools()),
-            publishers=tuple(
-                PublisherStatus(**msgspec.structs.asdict(each))
-                for each in islice(advertised, MAX_POOLS)
-            ),
+            publishers=tuple(islice(advertised, MAX_POOLS)),
             limited=advertising.limited,
             subscriptions=len(admission.subscriptions),
             decided={str(state): count for state, count in admission.subscriptions.counts.items()},
@@ -419,7 +414,7 @@ class AdmissionService:
             if origin != self._node:
                 lines = decode_or_none(_lines, value)
                 if lines is None:
-                    log.warning("can't read the admission status of a node", node=origin)
+                    log.warning("admission status of a node: not readable", node=origin)
                 else:
                     found += lines
         return found

@@ -105,7 +105,7 @@ class ChildLinks:
         linked = {child: self._parent.incarnation_of(child) for child in self._linked}
         known = {child: incarnation for child, incarnation in linked.items() if incarnation}
         for problem in self.name_conflicts.update(known, now_us):
-            log.warning("node name conflict", problem=problem)
+            log.warning("node name: conflict", problem=problem)
 
     def next_due_us(self) -> int:
         due_us = self._parent.next_due_us()

@@ -121,7 +121,7 @@ class Dialler:
         self._logged = str(error)
         write = log.warning if is_new and not error.is_routine else log.debug
         write(
-            "link to neighbour failed",
+            "neighbour: link failed",
             address=str(self.address),
             node=self.node,
             problem=str(error),

@@ -124,7 +124,7 @@ class DiscoveryService:
             if address is None or not self._may_dial(address):
                 self._execute(self.discovery.on_dial_failed(order.node, now_us), now_us)
                 continue
-            log.info("neighbour discovered", node=order.node, address=order.address)
+            log.info("neighbour: discovered", node=order.node, address=order.address)
             self._own[order.address] = address
             self._neighbours.dial(address, order.node)
 

@@ -113,7 +113,7 @@ class Durability:
                     try:
                         redone += redo_publish(self._broker, kept_message(decode_event(record)))
                     except (ValueError, ProtocolError) as error:
-                        log.error("kept event unusable", problem=str(error))
+                        log.error("kept event: not usable", problem=str(error))
         return redone
 
     def append(self) -> None:
@@ -138,7 +138,7 @@ class Durability:
         try:
             return not isinstance(self._events.append([record]), AppendRefused)
         except JournalError as error:
-            log.warning("ledger entries not kept", problem=str(error))
+            log.warning("ledger: entries not written", problem=str(error))
             return False
 
     @property
@@ -182,7 +182,8 @@ class Durability:
         self._append_state()
         if self._turns or self._broker.context.kept:
             log.error(
-                "stopped with records not yet on disk", problem=self._broker.context.overload_cause
+                "journal: stopped with records not yet on disk",
+                problem=self._broker.context.overload_cause,
             )
         self._close(self._state)
 
@@ -225,7 +226,7 @@ class Durability:
         try:
             each.close()
         except JournalError as error:
-            log.error("log not closed cleanly", problem=str(error))
+            log.error("journal: not closed cleanly", problem=str(error))
 
     def _on_loop(self, handle: Callable[..., None]) -> Callable[[object], None]:
         """Wraps a callback of a writer thread so that it runs on the event loop."""
@@ -254,12 +255,12 @@ class Durability:
         self._on_progress()
 
     def _failed(self, error: JournalError) -> None:
-        log.error("log write failed", problem=str(error))
+        log.error("journal: write failed", problem=str(error))
 
     def _log_recovery(self) -> None:
         restored = self.restored
         log.info(
-            "state restored",
+            "state: restored",
             sessions=restored.sessions,
             subscriptions=restored.subscriptions,
             messages=restored.messages,
@@ -267,15 +268,15 @@ class Durability:
             redone=self.redone,
         )
         for problem in (*restored.problems, *(str(each) for each in self._state.damaged)):
-            log.warning("state log record unusable", problem=problem)
+            log.warning("state log record: not usable", problem=problem)
         for name, status in ((STATE, self._state.status()), (EVENTS, self._events.status())):
             recovery = status.recovery
             if recovery.cut_bytes:
                 log.warning(
-                    "torn write truncated",
+                    "journal: torn write truncated",
                     log=name,
                     bytes=recovery.cut_bytes,
                     why=recovery.cut_why,
                 )
             for damaged in recovery.damaged:
-                log.error("log damage found, left in place", log=name, where=str(damaged))
+                log.error("journal: damage found, left in place", log=name, where=str(damaged))

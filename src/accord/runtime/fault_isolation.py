@@ -47,7 +47,7 @@ class FaultIsolation:
                 hand(event)
             except Exception as error:  # fault isolation: the others continue
                 counters.count_shed(FAILED, event.source)
-                self.failed("event delivery failed", error)
+                self.failed("event: delivery failed", error)
 
     def run(self, what: str, call: Callable[[], None]) -> None:
         """Call it, and log any exception."""

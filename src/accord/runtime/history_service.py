@@ -143,7 +143,7 @@ class HistoryDriver:
             return msgspec.json.decode(self._file.read_bytes(), type=HistoryCheckpoint)
         except (OSError, msgspec.DecodeError) as error:
             log.warning(
-                "can't read the history checkpoint", file=str(self._file), problem=str(error)
+                "history checkpoint: not readable", file=str(self._file), problem=str(error)
             )
             return HistoryCheckpoint()
 
@@ -158,9 +158,7 @@ class HistoryDriver:
             unfinished.write_bytes(msgspec.json.encode(known))
             unfinished.replace(self._file)
         except OSError as error:
-            log.warning(
-                "can't write the history checkpoint", file=str(self._file), problem=str(error)
-            )
+            log.warning("history checkpoint: not written", file=str(self._file), problem=str(error))
             return
         self._saved = known
 
@@ -278,7 +276,7 @@ class HistoryService(HistoryDriver):
             except PageUnavailableError as error:
                 problem = str(error)
             except Exception as error:  # otherwise the page would count as being read for ever
-                log.failure("history read failed", error, node=order.to)
+                log.failure("history: read failed", error, node=order.to)
                 problem = "failed; the log of the node says why"
             else:
                 self.exchange.on_page_read(order, page, clock_us())
@@ -300,5 +298,5 @@ class HistoryService(HistoryDriver):
             if is_persistent(each) and each.name not in self._warned:
                 self._warned[each.name] = True
                 log.warning(
-                    "persistent channel can't be stored", channel=each.name, problem=_NOTHING_KEPT
+                    "persistent channel: not stored", channel=each.name, problem=_NOTHING_KEPT
                 )

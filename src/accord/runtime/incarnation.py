@@ -48,9 +48,9 @@ def next_incarnation(folder: Path | None, now_ms: int) -> int:
         finally:
             os.close(place)
     except OSError as error:
-        log.warning("can't write the incarnation file", folder=str(folder), problem=str(error))
+        log.warning("incarnation file: not written", folder=str(folder), problem=str(error))
     if chosen > now_ms:
-        log.warning("system clock is behind an earlier start", ms=chosen - now_ms)
+        log.warning("system clock: behind an earlier start", ms=chosen - now_ms)
     return chosen
 
 

@@ -13,9 +13,10 @@ from accord.core.policy.policy_set import (
     render_policy_set,
     with_version,
 )
+from accord.operations.policies import MAX_TEXT, Version
 from accord.runtime.logs import get_log
-from accord.runtime.policy_admin import MAX_TEXT, wall_ms
-from accord.runtime.policy_store import PolicyStore, Version
+from accord.runtime.policy_admin import wall_ms
+from accord.runtime.policy_store import PolicyStore
 from accord.shaping.shaper_checks import check_shapers
 
 log = get_log(__name__)
@@ -53,7 +54,7 @@ def load_initial_policies(
         what=f"taken from {file.name}",
     )
     store.write(version, render_policy_set(policy_set), source=digest)
-    log.info("policies taken from file", file=str(file), version=policy_set.version)
+    log.info("policies: loaded from file", file=str(file), version=policy_set.version)
     return policy_set
 
 

@@ -105,6 +105,7 @@ class LinkManager:
     """Call `due` when the overlay has something to send, or an earlier deadline.
 
     `objection` returns why a node can't be a neighbour, judged by all known nodes; empty if it can.
+    `on_link` is called with a neighbour and whether its link is up now.
     """
 
     def __init__(  # noqa: PLR0913 - once per node
@@ -120,6 +121,7 @@ class LinkManager:
         max_links: int = 1_024,
         quiet_us: int = _QUIET_US,
         objection: Callable[[LinkPeer], str] = lambda _: "",
+        on_link: Callable[[str, bool], None] = lambda _node, _is_up: None,
         random: Callable[[], float] = system_random.random,
     ) -> None:
         if endpoint is not None:
@@ -140,6 +142,7 @@ class LinkManager:
         self._max_links = max_links
         self._quiet_us = quiet_us
         self._objection = objection
+        self._on_link = on_link
         self._refusals = RefusedLinks()
         self._random = random
         self._loop = asyncio.get_running_loop()
@@ -280,12 +283,14 @@ class LinkManager:
             self.on_down(standing, now_us)
         self.links[link.node] = link
         self._refusals.clear(link.node, _address(link))
-        log.info("link established", node=link.node, address=_address(link))
+        log.info("link: established", node=link.node, address=_address(link))
+        self._on_link(link.node, True)
         self._guarded(self._overlay.link_up, link.node, now_us)
 
     def on_down(self, link: NeighbourLink, now_us: int) -> None:
         if self.links.get(link.node) is link:
             del self.links[link.node]
+            self._on_link(link.node, False)
             self._guarded(self._overlay.link_down, link.node, now_us)
 
     def on_closed(self, link: NeighbourLink) -> None:
@@ -303,7 +308,7 @@ class LinkManager:
             if link.up_us < 0 and not is_expected:
                 is_expected = not self._refusals.record(node, _address(link), ended, clock_us())
             (log.debug if is_expected else log.warning)(
-                "link closed" if link.up_us >= 0 else "neighbour refused",
+                "link: closed" if link.up_us >= 0 else "neighbour: refused",
                 node=node,
                 address=_address(link),
                 problem=str(ended),
@@ -327,6 +332,11 @@ class LinkManager:
 
     def take_datagrams(self, node: str, bytes_wanted: int, message_bytes: int) -> list[bytes]:
         return self._overlay.take_datagrams(node, bytes_wanted, message_bytes)
+
+    def links_down(self) -> list[tuple[str, str]]:
+        """Neighbours to which no link could be made, by name or address, and why."""
+        found = (dial.status() for dial, _ in self._dials.values())
+        return [(each.node or each.address, each.problem) for each in found if each.problem]
 
     def _admit(self, neighbour: LinkPeer) -> LinkError | None:
         standing = self.links.get(neighbour.node)
@@ -398,7 +408,7 @@ class LinkManager:
         try:
             call(*arguments)
         except Exception as error:
-            log.failure("link processing failed", error)
+            log.failure("link: processing failed", error)
 
 
 def _address(link: NeighbourLink) -> str:

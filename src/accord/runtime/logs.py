@@ -1,7 +1,7 @@
 """Structured logs: a constant message, and fields that vary.
 
     log = get_log(__name__)
-    log.warning("client sent a malformed packet", client="raven-7", problem="…")
+    log.warning("client: malformed packet received", client="raven-7", problem="…")
 
 Logs must not harm the node. A separate thread writes records from a bounded queue, because a full
 pipe or a stopped terminal would otherwise block the event loop. Repeats of a message are suppressed

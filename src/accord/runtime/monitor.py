@@ -7,11 +7,19 @@ with the quantity: `channel/latency_ms/patrol/report`, `client/sent_kbps/raven-7
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from accord.core.model.units import IMPORTANCES
 from accord.core.monitoring.channel_counts import ChannelTable
+from accord.core.monitoring.delivery import Delivery
+from accord.core.monitoring.delivery_lines import (
+    ChannelDeliveries,
+    ClientDeliveries,
+    Deliveries,
+    NewestEntries,
+)
+from accord.core.monitoring.recent_changes import RecentChanges, state_changes
 from accord.core.monitoring.samplers import ChannelSampler, ClientSampler
 from accord.core.monitoring.series import (
     CounterRates,
@@ -32,10 +40,12 @@ from accord.core.monitoring.top import (
     Top,
     Waiting,
 )
+from accord.core.monitoring.verdict import NodeFacts, NodeProblem, ProblemLog, find_problems
 from accord.journal.ledger_records import LedgerQuery, LedgerResult
 from accord.runtime.ledger_store import LedgerStore
 from accord.runtime.process import ProcessUsage
 
+_SHOWN_MS: Final = 10_000
 _NO_WAITS: Final[Counts] = (0,) * WAIT_BUCKETS
 _CHANNEL: Final = (
     "published_hz", "delivered_hz", "delivered_kbps", "shed_hz", "latency_ms", "latency_p95_ms",
@@ -62,12 +72,15 @@ class MonitoredNode(Protocol):
 
     def management(self) -> Management: ...
 
+    def links_down(self) -> Sequence[tuple[str, str]]:
+        """Neighbours without a link, and why."""
+
     async def waiting(self, number: int) -> list[Waiting]:
         """Where event `number` is queued."""
 
 
 class Monitor:
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what it samples)
         self,
         watched: MonitoredNode,
         channels: ChannelTable,
@@ -75,14 +88,18 @@ class Monitor:
         *,
         now_ms: int,
         process: ProcessUsage | None = None,
+        changes: RecentChanges | None = None,
     ) -> None:
         self.store = store
         self.series = SeriesRegistry()
         self.load = NodeLoad()
+        self.changes = changes or RecentChanges()
         self._watched = watched
         self._process = process or ProcessUsage()
         self._sampled_ms = now_ms
-        self._node = CounterRates(now_ms, self._counts(watched.statistics()))
+        self.statistics = watched.statistics()  # of the last sample
+        self._node = CounterRates(now_ms, self._counts(self.statistics))
+        self._problems = ProblemLog()
         self._shed: dict[str, CounterRates] = {}
         self._waits = [CounterRates(now_ms, _NO_WAITS) for _ in range(IMPORTANCES)]
         self._channel_sampler = ChannelSampler(channels, now_ms=now_ms)
@@ -91,21 +108,44 @@ class Monitor:
         self._channel_activity: list[ChannelActivity] = []
         self._client_activity: list[ClientActivity] = []
         self._uptime_ms = 0
+        self._shown_ms = -_SHOWN_MS  # when a table of all channels was shown last
 
     def sample(self, *, now_ms: int) -> None:
         """Take a sample; call about once a second."""
         self.store.drain(now_ms=now_ms)
-        statistics = self._watched.statistics()
+        before, statistics = self.statistics, self._watched.statistics()
+        self.statistics = statistics
         backlog = self._watched.backlog()
         self._uptime_ms = statistics.uptime_ms
         self._sample_node(statistics, sum(backlog), now_ms)
         self._bins = self._sample_bins(statistics, backlog, now_ms)
-        self._channel_activity = self._channel_sampler.sample(now_ms=now_ms)
+        sampler = self._channel_sampler
+        sampler.is_shown = abs(now_ms - self._shown_ms) < _SHOWN_MS
+        self._channel_activity = sampler.sample(now_ms=now_ms)
         for line in self._channel_activity:
             self._add_each("channel", _CHANNEL, line.channel, line)
         self._client_activity = self._client_sampler.sample(now_ms=now_ms)
         for client in self._client_activity:
             self._add_each("client", _CLIENT, client.client, client)
+        self._sample_delivery()
+        self._problems.update(find_problems(self._facts(statistics)), now_ms=now_ms)
+        self._note_changes(before, statistics, now_ms)
+
+    @property
+    def delivery(self) -> Delivery:
+        return self._channel_sampler.delivery
+
+    @property
+    def problems(self) -> tuple[NodeProblem, ...]:
+        """What is not well, the worst first."""
+        return self._problems.problems
+
+    @property
+    def sampled_ms(self) -> int:
+        return self._sampled_ms
+
+    def series_names(self, prefix: str) -> list[str]:
+        return self.series.names(prefix)
 
     def resources(self) -> dict[str, float]:
         """Resources of the whole node, by the names that policies use."""
@@ -134,13 +174,8 @@ class Monitor:
             ledger=self.store.status(),
         )
 
-    def summaries(self, prefix: str, most: int) -> list[Summary]:
-        """Summaries of series whose names start with `prefix`, by name."""
-        found = []
-        for name in self.series.names(prefix)[:most]:
-            if (summary := self.summary(name)) is not None:
-                found.append(summary)
-        return found
+    def channels(self) -> Iterator[ChannelActivity]:
+        return self._channel_sampler.activities()
 
     def summary(self, name: str) -> Summary | None:
         series = self.series.get(name)
@@ -155,6 +190,52 @@ class Monitor:
 
     async def waiting(self, number: int) -> list[Waiting]:
         return await self._watched.waiting(number)
+
+    def channel_sampler(self) -> ChannelSampler:
+        """For a table of all channels: more of them are measured while it is shown."""
+        self._shown_ms = self._sampled_ms
+        return self._channel_sampler
+
+    def client_sampler(self) -> ClientSampler:
+        return self._client_sampler
+
+    @property
+    def seeded(self) -> int:
+        """Grows whenever a table that follows the ledger is complete."""
+        return self.store.seeded
+
+    def follow_client(self, client: str, *, now_ms: int) -> ClientDeliveries:
+        return self.store.follow_client(client, now_ms=now_ms)
+
+    def follow_channel(self, channel: str, *, now_ms: int) -> ChannelDeliveries:
+        return self.store.follow_channel(channel, self._watched.name, now_ms=now_ms)
+
+    def follow_newest(self, pattern: str, client: str | None, *, now_ms: int) -> NewestEntries:
+        return self.store.follow_newest(pattern, client, now_ms=now_ms)
+
+    async def seed(self, table: Deliveries) -> None:
+        await self.store.seed(table)
+
+    def _facts(self, statistics: Statistics) -> NodeFacts:
+        return NodeFacts(
+            load=self.load,
+            management=self._watched.management(),
+            channels=self._channel_activity,
+            clients=self._client_activity,
+            journal=statistics.journal,
+            pipeline=statistics.pipeline,
+            links_down=self._watched.links_down(),
+        )
+
+    def _sample_delivery(self) -> None:
+        delivery = self.delivery
+        for name in delivery.__struct_fields__:
+            self._add(f"delivery/{name}", getattr(delivery, name))
+
+    def _note_changes(self, before: Statistics, after: Statistics, now_ms: int) -> None:
+        """Record what happened to the journal and to the pipeline since the last sample."""
+        for kind, what, detail in state_changes(before, after):
+            self.changes.add(kind, what, detail=detail, page="/internals", now_ms=now_ms)
 
     def _sample_node(self, statistics: Statistics, backlog: int, now_ms: int) -> None:
         before_ms, self._sampled_ms = self._sampled_ms, now_ms

@@ -20,21 +20,22 @@ from msgspec import Struct, structs
 
 from accord.core.broker.broker import Broker
 from accord.core.broker.broker_context import NUMBERS_PER_MS
-from accord.core.broker.connection import Connection
+from accord.core.broker.connection import Connection, client_status
 from accord.core.broker.feedback import FeedbackHandler
 from accord.core.broker.handshake import LoginGate
-from accord.core.broker.session import MqttSession
 from accord.core.model.units import IMPORTANCES
 from accord.core.monitoring.measurement_registry import MeasurementRegistry
+from accord.core.monitoring.recent_changes import NODE
 from accord.core.monitoring.statistics import ClientStatus, Statistics
-from accord.core.mqtt.codes import V5, Reason
+from accord.core.mqtt.codes import Reason
 from accord.core.queries.messages import MeasuredValues, WatchedPredicate
 from accord.core.router.limits import Limits
 from accord.core.router.rights import Rights
 from accord.journal.options import JournalOptions
+from accord.operations.ports import NodePorts
 from accord.runtime.addresses import BACKLOG, SocketAddress, bound_address, listen_on
 from accord.runtime.admission import AdmissionService, NodeAdmissionOptions
-from accord.runtime.durability import Durability
+from accord.runtime.durability import EVENTS, Durability
 from accord.runtime.fault_isolation import FaultIsolation
 from accord.runtime.history_service import HistoryDriver, HistoryService
 from accord.runtime.incarnation import next_incarnation
@@ -42,9 +43,10 @@ from accord.runtime.logs import get_log
 from accord.runtime.overlay_service import NetOptions, OverlayService
 from accord.runtime.pipeline import Pipeline, PipelineOptions
 from accord.runtime.policy_runtime import PolicyRuntime
-from accord.runtime.process import Clock, keep_freed_memory
+from accord.runtime.process import Clock, disk_space, keep_freed_memory
 from accord.runtime.quality import QualityOptions, QualityService
 from accord.runtime.receipt_secret import load_receipt_secret
+from accord.runtime.requests import ChangeAudit, RequestDispatcher
 from accord.runtime.secondary_service import SecondaryService
 from accord.runtime.server import MqttProtocol, Server
 from accord.runtime.system_topics import system_topics
@@ -91,7 +93,7 @@ async def feed_pipeline(pipeline: Pipeline, broker: Broker) -> None:
         try:
             pipeline.watch(await registered_predicates(broker))
         except Exception as error:  # otherwise the feed would end for good
-            log.failure("the registered predicates could not be listed", error)
+            log.failure("registered predicates: not listed", error)
         await asyncio.sleep(EVERY_S)
 
 
@@ -108,6 +110,12 @@ class ListenerSettings(Struct, frozen=True):
     address: SocketAddress
     is_websocket: bool = False
     tls: ssl.SSLContext | None = None
+
+    @property
+    def scheme(self) -> str:
+        """Of the URL that a client connects to."""
+        name = "ws" if self.is_websocket else "mqtt"
+        return f"{name}s" if self.tls else name
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -135,6 +143,7 @@ class Node:
         self.name = settings.name
         self.version = version("accord")
         self.addresses: list[SocketAddress] = []
+        self.ports: NodePorts  # set at start
         self.incarnation = 0  # set at start
         self.durability: Durability | None = None
         self.policy_runtime: PolicyRuntime | None = None
@@ -155,6 +164,7 @@ class Node:
         self._listening: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._is_ready = False
+        self._disk: tuple[int, int] | None = None  # bytes free and in total
 
     async def __aenter__(self) -> Node:
         keep_freed_memory()
@@ -215,7 +225,6 @@ class Node:
                 data=settings.data,
                 file=settings.policies,
                 pipeline=self.pipeline,
-                quality=self.quality,
                 admission=self.admission,
             )
             if is_secondary:
@@ -227,7 +236,6 @@ class Node:
                     node=self.name,
                     incarnation=self.incarnation,
                 )
-                self.policy_runtime.net = self.net
                 self.quality.join_parents(self.net)
                 self.admission.start_secondary(self.net)
                 self.history = self._child_history(self.net)
@@ -243,7 +251,6 @@ class Node:
                     incarnation=self.incarnation,
                     data=settings.data,
                 )
-                self.policy_runtime.net = self.net
                 self.quality.join(self.net)
                 self.admission.start(self.net)
                 self.history = HistoryService(
@@ -257,6 +264,11 @@ class Node:
                 )
                 self.history.start()
                 await self.net.start(self._stack)
+            self.policy_runtime.links_down = self.net.links_down
+            self.ports = self._ports(self.policy_runtime)
+            self.policy_runtime.requests = RequestDispatcher(
+                self.ports, self.broker, self.policy_runtime.queries
+            )
             self.quality.start()
             for listener in settings.listeners:
                 await self._listen(listener)
@@ -270,6 +282,13 @@ class Node:
         if settings.statistics_s:
             self._tasks.append(asyncio.create_task(self._publish_statistics()))
         self._is_ready = True
+        self.broker.context.changes.add(
+            NODE,
+            f"{self.name} started",
+            now_ms=self._clock.now_ms(),
+            detail=f"accord {self.version}",
+            page="/internals",
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -304,6 +323,9 @@ class Node:
                     counters.queued_messages[importance] += depth[importance]
                     counters.queued_bytes[importance] += waiting[importance]
         journal = None if self.durability is None else self.durability.status()
+        if journal is not None and self._disk is not None:
+            free, total = self._disk
+            journal = structs.replace(journal, disk_free_bytes=free, disk_total_bytes=total)
         taken = counters.snapshot(now_ms=self._clock.now_ms(), journal=journal)
         pipeline = self.pipeline.status(0 if journal is None else journal.synced_offset)
         return structs.replace(taken, pipeline=pipeline)
@@ -311,7 +333,41 @@ class Node:
     def clients(self) -> Iterator[ClientStatus]:
         self.broker.cut_throughs.flush()
         for session in list(self.broker.sessions.values()):
-            yield _client_status(session)
+            yield client_status(session)
+
+    def page_protocol(self, *, is_loopback: bool) -> Callable[[], MqttProtocol]:
+        """Makes the protocol of an MQTT connection that the HTTP listener hands over.
+
+        `is_loopback` means that the listener is one of this machine, and addressed as such.
+        """
+        from accord.runtime.websocket import PageWebSocketProtocol  # noqa: PLC0415 (see _listen)
+
+        def make() -> MqttProtocol:
+            return PageWebSocketProtocol(
+                self.server, origins=self.settings.origins, is_loopback=is_loopback
+            )
+
+        return make
+
+    def _ports(self, policies: PolicyRuntime) -> NodePorts:
+        data = self.settings.data
+        return NodePorts(
+            view=self,
+            broker=self.broker,
+            ledger=policies.monitor,
+            policies=policies.admin,
+            net=self.net,
+            admission=self.admission,
+            quality=self.quality,
+            pipeline=self.pipeline,
+            registry=self.registry,
+            journal=None if data is None else data / EVENTS,
+            groups_of=self.users.groups_of,
+            now_ms=self._clock.now_ms,
+            due=self.server.due,
+            audit=ChangeAudit(self.broker.context.changes, self._clock.now_ms),
+            changes=self.broker.context.changes,
+        )
 
     def _child_history(self, net: SecondaryService) -> HistoryDriver:
         child, folder = net.child, self.settings.data
@@ -351,8 +407,8 @@ class Node:
         if connect is None:
             return None, ""
         name = connect.username if self.users.are_configured else None
-        rights = await self.users.verify(name, connect.password)
         client = connection.client_id
+        rights = await self.users.verify_client(name, connect.password, client)
         if rights is not None and not self.users.may_connect_as(name or "", client):
             log.warning("client ID not allowed for user", client=client, user=name)
             rights = None
@@ -362,17 +418,17 @@ class Node:
         """Process the effects of reads; returns whether to call it after every read for now."""
         run = self._isolation.run
         if self.history is not None:
-            run("history read failed", self.history.turn)
+            run("history: read failed", self.history.turn)
         if self.durability is not None:
-            run("recording kept events failed", self.durability.append)
+            run("kept events: recording failed", self.durability.append)
         if self.policy_runtime is not None:
-            run("request handling failed", self.policy_runtime.turn)
+            run("request: handling failed", self.policy_runtime.turn)
         if self.quality is not None:
-            run("quality maintenance failed", self.quality.turn)
+            run("quality: maintenance failed", self.quality.turn)
         if self.admission is not None:
-            run("admission maintenance failed", self.admission.turn)
+            run("admission: maintenance failed", self.admission.turn)
         if self.net is not None:
-            run("overlay processing failed", self.net.turn)
+            run("overlay: processing failed", self.net.turn)
         # Sending history makes room for more of it.
         is_past_wanted = self.history is not None and self.history.has_demand()
         return is_past_wanted or bool(self.broker.catch_ups)
@@ -384,15 +440,18 @@ class Node:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            self._isolation.run("timer processing failed", self.server.tick)
+            self._isolation.run("timers: processing failed", self.server.tick)
             if self.admission is not None:
-                self._isolation.run("admission maintenance failed", self.admission.tick)
+                self._isolation.run("admission: maintenance failed", self.admission.tick)
 
     async def _maintain(self) -> None:
         while True:
             if self.durability is not None:
-                self._isolation.run("housekeeping failed", self.durability.compact)
+                self._isolation.run("housekeeping: failed", self.durability.compact)
             self.registry.expire(now_ms=self._clock.now_ms())
+            if self.settings.data is not None:
+                # A directory on a server that hangs must not hold up the node.
+                self._disk = await asyncio.to_thread(disk_space, self.settings.data)
             await asyncio.sleep(_MAINTAIN_S)
 
     async def _publish_statistics(self) -> None:
@@ -423,7 +482,7 @@ class Node:
             if part is not None:
                 await self._close_part(part.close)
         if self.durability is not None:
-            self._isolation.run("closing the journal failed", self.durability.close)
+            self._isolation.run("journal: closing failed", self.durability.close)
         await self.users.close()
 
     async def _close_part(self, close: Callable[[], Awaitable[None]]) -> None:
@@ -431,24 +490,4 @@ class Node:
         try:
             await close()
         except Exception as error:
-            self._isolation.failed("closing a component failed", error)
-
-
-def _client_status(session: MqttSession) -> ClientStatus:
-    line = session.connection
-    outbox = session.outbox
-    connection = line if isinstance(line, Connection) else None
-    return ClientStatus(
-        client=session.name,
-        user="" if connection is None else connection.user,
-        address="" if connection is None else connection.address,
-        protocol="MQTT 5.0" if session.version == V5 else "MQTT 3.1.1",
-        is_connected=connection is not None,
-        connected_ms=None if connection is None else connection.connected_ms,
-        subscriptions=len(session.subscriptions),
-        queued_messages=sum(outbox.depth()),
-        queued_bytes=outbox.bytes + outbox.tracked_bytes,
-        received=session.published,
-        sent=session.sent,
-        shed=session.shed,
-    )
+            self._isolation.failed("component: closing failed", error)

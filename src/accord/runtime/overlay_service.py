@@ -143,16 +143,17 @@ class OverlayService:
             group=group,
             quiet_us=_quiet_us(self.options.overlay),
             objection=self._objection,
+            on_link=self._on_link,
         )
         stack.push_async_callback(self._neighbours.close)
         for address in self.options.listen:
             self.addresses.append(await self._neighbours.listen(address))
         for definition in (*self.options.channels, *self._read_channels()):
             if problem := self.overlay.directory.create(definition, replace=True):
-                log.warning("a channel can't be defined", channel=definition.name, problem=problem)
+                log.warning("channel: not defined", channel=definition.name, problem=problem)
             elif problem := self.channels.problem_with(definition.template):
                 log.warning(
-                    "channel not usable for publishing",
+                    "channel: not usable for publishing",
                     channel=definition.name,
                     problem=problem,
                     installed=", ".join(self.templates),
@@ -232,7 +233,7 @@ class OverlayService:
             log.warning(
                 "interests aggregated: announcement budget exceeded"
                 if self._is_aggregated
-                else "interests announced individually again",
+                else "interests: announced individually again",
                 interests_aggregated=self.overlay.interests.count_aggregated(),
             )
         self._run_after()
@@ -296,11 +297,11 @@ class OverlayService:
             self.bridge.resume_publishers()
             self._server.due()
         for each in self.after:
-            self._isolation.run("overlay follow-up failed", each)
+            self._isolation.run("overlay: follow-up failed", each)
 
     def _log_failures(self) -> None:
         for template, error in self.channels.failures.take():
-            self._isolation.failed("template failed", error, template=template)
+            self._isolation.failed("template: failed", error, template=template)
 
     def _objection(self, neighbour: LinkPeer) -> str:
         """Why a node of that name can't be a neighbour; empty if it can."""
@@ -365,6 +366,13 @@ class OverlayService:
             refused=links.refusals,
             children=children,
         )
+
+    def links_down(self) -> list[tuple[str, str]]:
+        """Neighbours without a link, and why."""
+        return [] if self._neighbours is None else self._neighbours.links_down()
+
+    def _on_link(self, node: str, is_up: bool) -> None:
+        self._broker.context.changes.link_changed(node, is_up=is_up, now_ms=self._clock.now_ms())
 
     def links(self) -> tuple[LinkConnectionStatus, ...]:
         """Status and traffic of each link of this node."""
@@ -448,7 +456,9 @@ class OverlayService:
         try:
             found = msgspec.json.decode(self._file.read_bytes(), type=list[ChannelDefinition])
         except (OSError, msgspec.DecodeError) as error:
-            log.warning("can't read the channels", file=str(self._file), problem=str(error))
+            log.warning(
+                "channel definitions: not readable", file=str(self._file), problem=str(error)
+            )
             return []
         return [
             msgspec.structs.replace(each, options=current_options(each.options)) for each in found
@@ -472,7 +482,9 @@ class OverlayService:
             unfinished.write_bytes(msgspec.json.encode(own))
             unfinished.replace(self._file)
         except OSError as error:
-            log.warning("can't write the channels", file=str(self._file), problem=str(error))
+            log.warning(
+                "channel definitions: not written", file=str(self._file), problem=str(error)
+            )
 
 
 def _quiet_us(options: OverlayOptions) -> int:

@@ -80,6 +80,17 @@ class PipelineOptions(Struct, frozen=True, kw_only=True):
     timeouts: PipelineTimeouts = PipelineTimeouts()
 
 
+_STATUS: Final[dict[Kind, int]] = {
+    "off": 503,
+    "unavailable": 503,
+    "busy": 503,
+    "timeout": 504,
+    "question": 400,
+    "failed": 500,
+    "ended": 500,
+}
+
+
 class PipelineError(AccordError):
     """The pipeline gave no result.
 
@@ -93,6 +104,7 @@ class PipelineError(AccordError):
         self.problem = problem
         self.place = place
         self.retry_s = retry_s
+        self.status = _STATUS[kind]
         super().__init__(f"{place}: {problem}" if place else problem)
 
 
@@ -376,7 +388,7 @@ class Pipeline:
         if health.state == "ready" and self._ready_s is None:
             self._ready_s = time.monotonic()
             self._set_lack("")
-            log.info("the data pipeline is ready", spark=health.spark, version=health.spark_version)
+            log.info("pipeline: ready", spark=health.spark, version=health.spark_version)
         if not was_answering and self._is_ready():
             if self._watched is not None:
                 self._send(WatchPredicates(self._watched))
@@ -390,7 +402,7 @@ class Pipeline:
             try:
                 problem, code = await self._run()
             except Exception as error:  # otherwise supervision would end for good
-                log.failure("supervising the data pipeline failed", error)
+                log.failure("pipeline: supervision failed", error)
                 problem, code = f"it could not be supervised: {error!r}", None
             timeouts = self.options.timeouts
             if self._was_stable():
@@ -448,7 +460,7 @@ class Pipeline:
         output, self._output = self._output, ()
         self._last_end = (problem, time.time_ns() // 1_000_000, output)
         log.warning(
-            "the data pipeline ended",
+            "pipeline: exited",
             problem=problem,
             restarts=self._restarts,
             restart_in_s=wait_s,
@@ -505,7 +517,7 @@ class Pipeline:
         """Log a problem once, even if it repeats."""
         if problem != self._logged:
             self._logged = problem
-            log.warning("the data pipeline has a problem", problem=problem)
+            log.warning("pipeline: problem reported", problem=problem)
 
     def _was_stable(self) -> bool:
         return (

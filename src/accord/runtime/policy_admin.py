@@ -19,7 +19,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from accord.core.model.errors import AccordError
 from accord.core.model.values import Value, infer
 from accord.core.policy.dry_run import Affected, OpenOperation, find_affected
 from accord.core.policy.explain import Explanation, explain
@@ -35,70 +34,24 @@ from accord.core.policy.policy_set import (
     with_version,
     without_policy,
 )
+from accord.operations.policies import (
+    ConflictError,
+    DryRun,
+    Explain,
+    TooManyChangesError,
+    UnknownPolicyError,
+    Version,
+)
 from accord.runtime.logs import get_log
-from accord.runtime.policy_store import PolicyStore, Version
+from accord.runtime.policy_store import PolicyStore
 from accord.shaping.shaper_checks import check_shapers
 
 log = get_log(__name__)
 
-MAX_TEXT: Final = 5_000_000
 MAX_WAITING: Final = 16
 MAX_OPEN: Final = 1_000_000
 MAX_AFFECTED: Final = 1_000
 _SLICE: Final = 100
-
-
-class ConflictError(AccordError):
-    """A change was made for a version that is not the current one."""
-
-    def __init__(self, wanted: int, current: int) -> None:
-        self.requested = wanted
-        self.current = current
-        super().__init__(
-            f"version {current} is current, and the change is for version {wanted}: "
-            "look at what others have changed, and try again"
-        )
-
-
-class UnknownPolicyError(AccordError):
-    """No policy has this name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f"there is no policy {name!r}; `accord policy list` shows them")
-
-
-class TooManyChangesError(AccordError):
-    """Too many changes are queued."""
-
-    def __init__(self) -> None:
-        super().__init__(f"{MAX_WAITING} changes of policies are under way, try again later")
-
-
-class ExplainRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The operation to explain: of an entity on a channel, optionally for a certain event.
-
-    User and groups of a connected client are known and can be omitted.
-    """
-
-    operation: str
-    channel: str
-    client: str = ""
-    user: str | None = None
-    groups: tuple[str, ...] | None = None
-    publisher: str = ""  # client whose events' deliveries are meant
-    attributes: dict[str, str | int | float | bool] | None = None  # strings as in an event
-    payload_bytes: int | None = None
-    resources: dict[str, int | float] | None = None  # default: current values
-
-
-class DryRun(Struct, frozen=True, kw_only=True):
-    """Effects of a change on open operations; lists the first affected ones."""
-
-    version: int  # current at the time
-    checked: int
-    total: int
-    affected: tuple[Affected, ...]
 
 
 class PolicyHost(Struct, frozen=True, kw_only=True):
@@ -169,6 +122,30 @@ class PolicyAdmin:
             lambda policy_set: with_settings(policy_set, dict(settings)), who, words, if_version
         )
 
+    async def limit_clients(
+        self,
+        clients: Iterable[str],
+        bandwidth: object,
+        *,
+        who: str = "",
+        if_version: int | None = None,
+    ) -> PolicySet:
+        """Set or, with None, lift the limits of `clients`; others keep theirs."""
+        names = tuple(dict.fromkeys(clients))
+
+        def edit(policy_set: PolicySet) -> PolicySet:
+            limits: list[dict[str, object]] = [
+                {"client": each.client, "bandwidth": each.bandwidth_bps}
+                for each in policy_set.limits
+                if each.client not in names
+            ]
+            if bandwidth is not None:
+                limits += ({"client": name, "bandwidth": bandwidth} for name in names)
+            return with_settings(policy_set, {"limits": limits})
+
+        words = f"limit of {_brief(list(names)) if len(names) > 1 else names[0][:40]}"
+        return await self._change(edit, who, f"{words} = {_brief(bandwidth)}", if_version)
+
     async def rollback(
         self, version: int, *, who: str = "", if_version: int | None = None
     ) -> PolicySet:
@@ -200,7 +177,7 @@ class PolicyAdmin:
             affected=tuple(found),
         )
 
-    def explain(self, request: ExplainRequest) -> Explanation:
+    def explain(self, request: Explain) -> Explanation:
         """The decision, the policies that made it, and why others did not apply."""
         around = self._host
         entity = _entity(request, around)
@@ -246,7 +223,7 @@ class PolicyAdmin:
         self, edit: Callable[[PolicySet], PolicySet], who: str, what: str, if_version: int | None
     ) -> PolicySet:
         if len(self._changes) >= MAX_WAITING:
-            raise TooManyChangesError
+            raise TooManyChangesError(MAX_WAITING)
         # Not cancelled with its requester: the change may already be on disk.
         task = asyncio.create_task(self._change_locked(edit, who, what, if_version))
         self._changes.add(task)
@@ -270,7 +247,7 @@ class PolicyAdmin:
             version = Version(version=number, changed_ms=self._now_ms(), who=who, what=what)
             await asyncio.to_thread(self._write, version, policy_set)
             self.policy_set, self.policies = policy_set, policies
-            log.info("policies changed", version=number, who=who, what=what)
+            log.info("policies: changed", version=number, who=who, what=what)
             self._host.apply(policy_set, policies)
             return policy_set
 
@@ -294,7 +271,7 @@ class PolicyAdmin:
             await asyncio.sleep(0)
 
 
-def _entity(question: ExplainRequest, around: PolicyHost) -> Entity:
+def _entity(question: Explain, around: PolicyHost) -> Entity:
     known = around.find_entity(question.client) if question.client else None
     if known is None:
         known = Entity(question.client, "", (), around.node)

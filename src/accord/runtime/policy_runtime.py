@@ -14,11 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from accord.core.broker.broker import Broker
-from accord.core.broker.broker_context import NodeRequest
-from accord.core.broker.client_notifications import reply_to_request
+from accord.core.broker.connection import client_reading
 from accord.core.broker.session import MqttSession
 from accord.core.model.values import Value
 from accord.core.monitoring.statistics import Statistics
@@ -26,18 +23,8 @@ from accord.core.monitoring.top import ClientReading, Management, Waiting
 from accord.core.policy.dry_run import OpenOperation
 from accord.core.policy.policies import Entity, Policies
 from accord.core.policy.policy_set import PolicySet
-from accord.core.router.rights import (
-    ADVERTISEMENTS,
-    CAPABILITIES,
-    CHANNELS,
-    EXPECTATIONS,
-    PROPERTIES,
-    QUERIES,
-)
 from accord.journal.disk import OsDisk
 from accord.runtime.admission import AdmissionService
-from accord.runtime.channel_requests import ChannelView
-from accord.runtime.channel_requests import handle_request as answer_channels
 from accord.runtime.durability import EVENTS, Durability
 from accord.runtime.fault_isolation import FaultIsolation
 from accord.runtime.initial_policies import load_initial_policies
@@ -46,23 +33,20 @@ from accord.runtime.logs import get_log
 from accord.runtime.monitor import Monitor
 from accord.runtime.pipeline import Pipeline
 from accord.runtime.policy_admin import PolicyAdmin, PolicyHost
-from accord.runtime.policy_requests import handle_request
 from accord.runtime.policy_store import PolicyStore
 from accord.runtime.process import Clock
-from accord.runtime.quality import QualityService
 from accord.runtime.query_service import QueryService
 from accord.runtime.queue_inspection import find_waiting
+from accord.runtime.requests import RequestDispatcher
 from accord.runtime.server import Server
 from accord.runtime.worker_orders import WorkerDispatcher
 
 log = get_log(__name__)
 
 POLICIES: Final = "policies"
-QUALITY: Final = (EXPECTATIONS, CAPABILITIES, PROPERTIES)
 _SAMPLE_S: Final = 1.0
 _SLICE: Final = 200
 _LONG_S: Final = 0.002
-_MAX_REQUESTS: Final = 100  # concurrent requests
 
 
 class PolicyRuntime:
@@ -81,7 +65,6 @@ class PolicyRuntime:
         data: Path | None,
         file: Path | None,
         pipeline: Pipeline,
-        quality: QualityService,
         admission: AdmissionService,
     ) -> None:
         self.name = name
@@ -90,10 +73,10 @@ class PolicyRuntime:
         self._server = server
         self._clock = clock
         self.statistics = statistics
-        self.net: ChannelView  # set before the node listens
+        self.requests: RequestDispatcher  # set before the node listens
+        self.links_down: Callable[[], Sequence[tuple[str, str]]] = lambda: ()  # set by the node
         self._limits: tuple[object, ...] = ()
         self._isolation = FaultIsolation(log)
-        self._quality = quality
         self._admission = admission
         self._store = PolicyStore(None if data is None else OsDisk(data / POLICIES))
         try:
@@ -124,19 +107,24 @@ class PolicyRuntime:
             append=None if durability is None else durability.append_ledger,
             journal=None if data is None else data / EVENTS,
         )
-        self.monitor = Monitor(self, broker.router.channels, ledger, now_ms=clock.now_ms())
+        self.monitor = Monitor(
+            self,
+            broker.router.channels,
+            ledger,
+            now_ms=clock.now_ms(),
+            changes=context.changes,
+        )
         self._apply(policy_set, self.admin.policies)
-        self._replies: set[asyncio.Task[None]] = set()
         self._sampling = asyncio.create_task(self._sample_loop())
 
     async def close(self) -> None:
         self._sampling.cancel()
-        await asyncio.gather(self._sampling, *self._replies, return_exceptions=True)
-        for each in (self.queries, self.admin, self.dispatcher):
+        await asyncio.gather(self._sampling, return_exceptions=True)
+        for each in (self.requests, self.queries, self.admin, self.dispatcher):
             try:
                 await each.close()
             except Exception as error:  # fault isolation: the others are closed, too
-                self._isolation.failed("closing a component failed", error)
+                self._isolation.failed("component: closing failed", error)
         self._drain_ledger(self._clock.now_ms())
 
     def turn(self) -> None:
@@ -147,53 +135,17 @@ class PolicyRuntime:
         if context.requests:
             requests, context.requests = context.requests, []
             for request in requests:
-                try:
-                    self._on_request(request)
-                except Exception as error:  # fault isolation: the others are answered
-                    self._isolation.failed("request failed", error)
-                    self._refuse(request, "the node failed to answer; see its log")
+                self.requests.handle(request)
         self.queries.turn()
         if context.ledger.is_due():
             self._drain_ledger(context.now_ms)
-
-    def _on_request(self, request: NodeRequest) -> None:
-        channel = request.message.channel
-        if channel == QUERIES:
-            self.queries.take(request)
-        elif channel in QUALITY:
-            self._quality.handle_request(request)
-        elif channel == ADVERTISEMENTS:
-            body = self._admission.handle_request(request)
-            if request.message.properties.response_topic is not None:
-                self._reply(request, body)
-        elif channel == CHANNELS:
-            self._reply(request, self._handle_channels(request))
-        elif len(self._replies) >= _MAX_REQUESTS:
-            self._refuse(request, "too many requests")
-        else:
-            task = asyncio.create_task(self._handle_policies(request))
-            self._replies.add(task)
-            task.add_done_callback(self._replies.discard)
-
-    def _refuse(self, request: NodeRequest, problem: str) -> None:
-        if request.message.properties.response_topic is not None:
-            body = {"ok": False, "error": problem, "place": ""}
-            self._reply(request, msgspec.json.encode(body))
 
     def _drain_ledger(self, now_ms: int) -> None:
         """Drain the ledger to its store; a batch that fails is dropped, so that later ones pass."""
         try:
             self.monitor.store.drain(now_ms=now_ms)
         except Exception as error:  # fault isolation: the node continues
-            self._isolation.failed("ledger write failed", error)
-
-    def _handle_channels(self, request: NodeRequest) -> bytes:
-        return answer_channels(
-            self.net,
-            request.message.payload,
-            may_see=request.may_see_statistics(),
-            may_change=request.may_change_policies(),
-        )
+            self._isolation.failed("ledger: write failed", error)
 
     # Implementation of `MonitoredNode`.
 
@@ -202,7 +154,7 @@ class PolicyRuntime:
 
     def readings(self) -> Iterable[ClientReading]:
         for session in list(self._broker.sessions.values()):
-            yield _reading(session)
+            yield client_reading(session)
 
     def management(self) -> Management:
         policy_set = self.admin.policy_set
@@ -270,7 +222,7 @@ class PolicyRuntime:
                 await self._expire()
                 await self._reorder_predicates()
             except Exception as error:  # otherwise measuring and expiry would end for good
-                log.failure("node sampling failed", error)
+                log.failure("node sampling: failed", error)
 
     async def _update_holding(self) -> None:
         """Update which policies hold, by their conditions on resources."""
@@ -323,20 +275,6 @@ class PolicyRuntime:
         if router.policies is policies:
             router.indexed_for = policies
 
-    # Replies to clients.
-
-    async def _handle_policies(self, request: NodeRequest) -> None:
-        who = request.user or request.client
-        payload = request.message.payload
-        may_change = request.may_change_policies()
-        body = await handle_request(self.admin, payload, may_change=may_change, who=who)
-        self._reply(request, body)
-
-    def _reply(self, request: NodeRequest, body: bytes) -> None:
-        self._broker.context.now_ms = self._clock.now_ms()
-        reply_to_request(self._broker, request, body)
-        self._server.due()
-
 
 def _client_resources(session: MqttSession) -> dict[str, Value]:
     outbox = session.outbox
@@ -349,22 +287,3 @@ def _client_resources(session: MqttSession) -> dict[str, Value]:
         if connection.link.rtt_ms:
             resources["link_rtt_ms"] = connection.link.rtt_ms
     return resources
-
-
-def _reading(session: MqttSession) -> ClientReading:
-    connection = session.connection
-    link = None if connection is None else connection.link
-    outbox = session.outbox
-    return ClientReading(
-        client=session.name,
-        user=session.owner,
-        is_connected=connection is not None,
-        sent=session.sent,
-        sent_bytes=session.sent_bytes,
-        shed=session.shed,
-        queued_messages=sum(outbox.depth()),
-        queued_bytes=outbox.bytes + outbox.tracked_bytes,
-        link_kbps=link.rate_bps / 1_000 if link is not None and link.rate_bps else None,
-        limit_kbps=link.limit_bps / 1_000 if link is not None and link.limit_bps else None,
-        rtt_ms=link.rtt_ms if link is not None and link.rtt_ms else None,
-    )

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from accord.core.model.errors import AccordError
 from accord.journal.disk import Disk
+from accord.operations.policies import Version
 from accord.runtime.logs import get_log
 
 log = get_log(__name__)
@@ -36,15 +37,6 @@ _MAX_HEADER: Final = 8_192
 _MAX_WORDS: Final = 200
 
 
-class Version(Struct, frozen=True, kw_only=True):
-    """Metadata of a version: its number, time, author and change."""
-
-    version: int
-    changed_ms: int = 0
-    who: str = ""
-    what: str = ""
-
-
 class _Header(Struct, frozen=True, kw_only=True):
     version: Version
     digest: str  # of all that follows
@@ -54,6 +46,8 @@ class _Header(Struct, frozen=True, kw_only=True):
 class PolicyStoreError(AccordError):
     """Versions can't be read or written: where and why."""
 
+    status = 503
+
     def __init__(self, location: str, problem: str) -> None:
         self.location = location
         self.problem = problem
@@ -62,6 +56,8 @@ class PolicyStoreError(AccordError):
 
 class UnknownVersionError(PolicyStoreError):
     """The version never existed, or is no longer stored."""
+
+    status = 404
 
 
 class PolicyStore:
@@ -108,7 +104,7 @@ class PolicyStore:
 
     def skip(self, number: int, problem: str) -> None:
         """Skip a version from now on, because it is unusable."""
-        log.warning("policy version skipped", version=number, problem=problem)
+        log.warning("policy version: skipped", version=number, problem=problem)
         self._headers.pop(number, None)
 
     def read(self, number: int) -> str:
@@ -186,7 +182,7 @@ class PolicyStore:
                 if found and int(found[1]) < oldest:
                     self._disk.remove(name)
         except OSError as error:
-            log.warning("old policy version not removed", place=self.location, problem=str(error))
+            log.warning("old policy version: not removed", place=self.location, problem=str(error))
 
 
 def _write(disk: Disk, number: int, data: bytes) -> None:

@@ -10,8 +10,10 @@ import ctypes
 import gc
 import os
 import resource
+import shutil
 import sys
 import time
+from pathlib import Path
 from typing import Final
 
 
@@ -37,6 +39,15 @@ class ProcessUsage:
         except (OSError, ValueError, IndexError):
             unit = 1 if sys.platform == "darwin" else 1_024
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def disk_space(directory: Path) -> tuple[int, int] | None:
+    """Bytes free and in total where `directory` is; None if unknown."""
+    try:
+        usage = shutil.disk_usage(directory)
+    except OSError:
+        return None
+    return usage.free, usage.total
 
 
 _M_TRIM_THRESHOLD: Final = -1

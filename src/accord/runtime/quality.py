@@ -11,14 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from accord.core.broker.broker import Broker
-from accord.core.broker.broker_context import NodeRequest
 from accord.core.broker.client_negotiation import ClientNegotiation
-from accord.core.broker.client_notifications import reply_to_request
-from accord.core.broker.quality_requests import handle_request, property_form
 from accord.core.broker.quality_status import quality_status, quality_totals
 from accord.core.channels.channels import ROUTED
 from accord.core.channels.template import IN_ORDER, SAME_ORDER
@@ -30,7 +26,12 @@ from accord.core.quality.negotiation import Negotiation, NegotiationOptions
 from accord.core.quality.overlay_negotiation import SERVICE, OverlayNegotiation, TierNegotiation
 from accord.core.quality.properties import Property, QualityError
 from accord.core.quality.property_files import MAX_CHARACTERS, parse_properties, render_properties
-from accord.core.quality.status import PropertyStatus, QualityStatus, QualityTotals
+from accord.core.quality.status import (
+    PropertyStatus,
+    QualityStatus,
+    QualityTotals,
+    property_statuses,
+)
 from accord.core.quality.strategies import strategy_named
 from accord.core.tiers.channel_cache import ChannelCache
 from accord.runtime.connection_writer import clock_us
@@ -150,17 +151,6 @@ class QualityService:
         if self.quality.may_be_due:
             self._run_due()
 
-    def handle_request(self, request: NodeRequest) -> None:
-        """Reply on the response topic, or on the client's own subscription."""
-        try:
-            body, defined = handle_request(self._broker, self.quality, request)
-        except Exception as error:
-            log.failure("a request about quality failed", error, client=request.client)
-            body, defined = {"ok": False, "error": "failed; the log of the node says why"}, []
-        if defined:
-            self._persist(defined)
-        reply_to_request(self._broker, request, body)
-
     # Status
 
     def status(self, pattern: str = "#") -> QualityStatus:
@@ -170,18 +160,13 @@ class QualityService:
         return quality_totals(self.quality)
 
     def properties(self) -> list[PropertyStatus]:
-        forms = [property_form(each) for each in self.quality.negotiation.registry]
-        return msgspec.convert(
-            msgspec.json.decode(msgspec.json.encode(forms)), list[PropertyStatus]
-        )
+        return property_statuses(self.quality.negotiation.registry)
 
-    def define(self, text: str) -> list[str]:
-        """Define properties, given as file text. Raises QualityError for invalid text."""
-        found = parse_properties(text)
-        self.quality.define(*found)
-        self._persist(found)
+    def define(self, properties: list[Property]) -> None:
+        """Define properties for all nodes. Raises QualityError if one can't be defined."""
+        self.quality.define(*properties)
+        self._persist(properties)
         self._server.due()
-        return [each.name for each in found]
 
     # Time
 
@@ -219,7 +204,7 @@ class QualityService:
                 for _ in self.quality.monitor.measure():
                     await asyncio.sleep(0)
             except Exception as error:  # otherwise measuring would end for good
-                log.failure("measuring quality failed", error)
+                log.failure("quality measurement: failed", error)
             if self.quality.may_be_due:
                 self._server.due()
 
@@ -253,7 +238,7 @@ class QualityService:
         assert self._net is not None
         more = sum(each == channel for each in self._paths.values())
         if problem := self._net.widen_channel(channel, more):
-            log.warning("paths can't be changed", channel=channel, problem=problem)
+            log.warning("paths: not changed", channel=channel, problem=problem)
 
     def _order_of(self, channel: str) -> str:
         """The order the channel's template guarantees; several paths may reorder events."""
@@ -288,7 +273,9 @@ class QualityService:
                 self.quality.define(each)
                 self._defined[each.name] = each
         except QualityError as error:
-            log.warning("can't read the properties", file=str(self._file), problem=str(error))
+            log.warning(
+                "property definitions: not readable", file=str(self._file), problem=str(error)
+            )
 
     def _persist(self, defined: list[Property]) -> None:
         for each in defined:
@@ -302,7 +289,9 @@ class QualityService:
             unfinished.write_text(render_properties(list(self._defined.values())))
             unfinished.replace(self._file)
         except OSError as error:
-            log.warning("can't write the properties", file=str(self._file), problem=str(error))
+            log.warning(
+                "property definitions: not written", file=str(self._file), problem=str(error)
+            )
 
     def _announce_property(self, property_: Property) -> None:
         text = render_properties([property_])
@@ -333,7 +322,7 @@ class QualityService:
             found = [each for each in parse_properties(text) if each.name not in registry]
             self.quality.define(*found)
         except QualityError as error:
-            log.warning("property definition rejected", node=node, problem=str(error))
+            log.warning("property definition: rejected", node=node, problem=str(error))
             return []
         return found
 

@@ -4,8 +4,7 @@ Pages come from the data pipeline. Their events go to the client's outbox like p
 importance, within limits, shaped if necessary, and only as fast as the client accepts them. The
 message that ends a page is queued in the same bin after them.
 
-A request is a JSON object whose `do` selects one of the structs below. `QueryRequest` and its
-validation serve MQTT and HTTP.
+Requests and their validation are in `accord.operations.query`.
 """
 
 from __future__ import annotations
@@ -13,11 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from typing import Any, Final, Literal
-
-import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
+from typing import Any, Final
 
 from accord.core.broker.broker import Broker, ClientConnection, make_message
 from accord.core.broker.broker_context import NodeRequest
@@ -25,129 +20,29 @@ from accord.core.broker.catch_up import CatchUp, PageDemand, page_room
 from accord.core.broker.delivery import WAITING, ClientDelivery
 from accord.core.broker.kept_messages import result_message
 from accord.core.broker.session import MqttSession
-from accord.core.model.channels import problem_with_filter
-from accord.core.model.errors import EventError, PredicateError
-from accord.core.model.units import DEFAULT_IMPORTANCE, parse_time
-from accord.core.monitoring.ledger import event_number
+from accord.core.model.errors import AccordError
+from accord.core.model.units import DEFAULT_IMPORTANCE
 from accord.core.mqtt.codes import ProtocolError, Reason
 from accord.core.mqtt.properties import END, PAGE, Properties
 from accord.core.policy.policies import DEFAULT_GRANT, Entity
-from accord.core.predicates.predicate import parse, parse_xpath
-from accord.core.queries.messages import EventQuery, Page, QueryHit, decode_token, encode_token
+from accord.core.queries.messages import Page, QueryHit, encode_token
 from accord.core.scheduling.lanes import bin_of
+from accord.operations.catalog import encode_answer, encode_error, encode_problem
+from accord.operations.operation import FAILED, Request, RequestError
+from accord.operations.query import (
+    Find,
+    Next,
+    PageEnd,
+    is_single_event,
+    permitted,
+    read_question,
+)
 from accord.runtime.logs import get_log
 from accord.runtime.pipeline import Pipeline, PipelineError
-from accord.runtime.policy_requests import decoding_problem
 from accord.runtime.process import Clock
-
-ANY: Final = "#"
-MAX_LIMIT: Final = 1 << 40
-
-
-class QueryRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Selects events by filter, content and time; or one event by its ID."""
-
-    channel: str | None = None
-    where: str | None = None
-    xpath: str | None = None
-    since: str | None = None
-    until: str | None = None
-    limit: int | None = None
-    order: Literal["newest", "oldest"] = "newest"
-    event: str | None = None
-
-
-def parse_query(question: QueryRequest, *, now_ms: int) -> EventQuery:
-    """Raises PipelineError with the location of the problem if the request is invalid."""
-    since_ms = _moment(question.since, "since", now_ms)
-    until_ms = _moment(question.until, "until", now_ms)
-    if since_ms is not None and until_ms is not None and since_ms > until_ms:
-        raise query_problem("since", "expected a time before `until`")
-    if question.limit is not None and not 1 <= question.limit <= MAX_LIMIT:
-        raise query_problem("limit", f"expected 1 to {MAX_LIMIT}, got {question.limit}")
-    return validate(
-        EventQuery(
-            channel=_channel(question),
-            where=question.where or "",
-            xpath=question.xpath or "",
-            since_ms=since_ms,
-            until_ms=until_ms,
-            number=_number(question.event),
-            is_newest_first=question.order == "newest",
-            limit=question.limit,
-        )
-    )
-
-
-def read_cursor(text: str) -> tuple[EventQuery, str]:
-    """The query of a page's cursor, and its position; raises PipelineError if invalid."""
-    try:
-        ask, cursor = decode_token(text)
-    except ValueError as error:
-        raise query_problem("cursor", str(error)) from None
-    # Foreign input: fields that this node never writes make it invalid.
-    is_ours = not ask.from_offset and ask.before_offset is None
-    is_bounded = 0 < (ask.limit or 1) <= MAX_LIMIT
-    if problem_with_filter(ask.channel) or not (is_ours and is_bounded):
-        raise query_problem("cursor", "expected the cursor of a page, just as it was given")
-    return validate(ask), cursor
-
-
-def is_single_event(ask: EventQuery) -> bool:
-    """Whether the query is for one event ID; rights are checked when its channel is known."""
-    return ask.number is not None and ask.channel == ANY
-
-
-def validate(ask: EventQuery) -> EventQuery:
-    """`ask` with its predicate validated; raises PipelineError."""
-    if is_single_event(ask) and (ask.where or ask.xpath):
-        # Otherwise predicates would reveal the content of events the client may not see.
-        raise query_problem(
-            "channel", "expected a filter of channels, such as uav/#, with a predicate"
-        )
-    if ask.where and ask.xpath:
-        raise query_problem("xpath", "expected either where or xpath, got both")
-    for place, text, read in (("where", ask.where, parse), ("xpath", ask.xpath, parse_xpath)):
-        if text:
-            try:
-                read(text)
-            except PredicateError as error:
-                raise query_problem(place, error.summary) from None
-    return ask
-
-
-def query_problem(place: str, problem: str) -> PipelineError:
-    return PipelineError("question", problem, place)
-
-
-def _channel(question: QueryRequest) -> str:
-    if question.channel is None:
-        if question.event is None:
-            raise query_problem("channel", "expected a filter of channels, such as uav/#")
-        return ANY
-    if problem := problem_with_filter(question.channel):
-        raise query_problem("channel", problem)
-    return question.channel
-
-
-def _moment(text: str | None, place: str, now_ms: int) -> int | None:
-    try:
-        return None if text is None else parse_time(text, now_ms=now_ms)
-    except ValueError as error:
-        raise query_problem(place, str(error)) from None
-
-
-def _number(event: str | None) -> int | None:
-    try:
-        return None if event is None else event_number(event)
-    except EventError as error:
-        raise query_problem("event", error.problem) from None
-
 
 log = get_log(__name__)
 
-MAX_PAGE: Final = 1_000
-MAX_BODY: Final = 1_000_000
 _PAGES: Final = 16  # concurrent history pages
 _PAGES_OF_ONE: Final = 2
 _PART: Final = 20
@@ -158,45 +53,6 @@ _QUERIES: Final = 100  # concurrent, of all clients
 _QUERIES_OF_ONE: Final = 4
 _POLL_S: Final = 0.01
 _SHAPING_POLLS: Final = 1_000
-
-
-class Find(QueryRequest, frozen=True, kw_only=True, tag_field="do", tag="find"):
-    """Request the first page."""
-
-    page: int = 100
-
-
-class Next(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="next"):
-    """Request the page after the one that returned this cursor."""
-
-    cursor: str
-    page: int = 100
-
-
-class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="cancel"):
-    """Cancel the query with the same correlation data."""
-
-
-_DECODER: Final[msgspec.json.Decoder[Find | Next | Stop]] = msgspec.json.Decoder(Find | Next | Stop)
-
-
-class PageEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """Ends a page: its statistics, and the cursor of the next one."""
-
-    ok: bool = True
-    count: int
-    cursor: str | None
-    files: int
-    files_skipped: int
-    bytes: int
-    tail: int
-    took_ms: int
-
-
-class PageFailure(msgspec.Struct, frozen=True, kw_only=True):
-    ok: bool = False
-    error: str
-    place: str = ""
 
 
 class QueryReply:
@@ -314,27 +170,24 @@ class QueryService:
                 asking[catch_up.session] += 1
                 self._start(self._pages, self._continue(catch_up, wanted))
 
-    def take(self, request: NodeRequest) -> None:
-        """Answer a request."""
+    def take(self, request: NodeRequest, ask: Request[Any]) -> None:
+        """Answer a request: start a query, or cancel one."""
         client, correlation = request.client, request.message.properties.correlation_data or b""
-        reply = QueryReply(self._broker, request)
-        try:
-            question = _read(request.message.payload)
-        except PipelineError as error:
-            self._end(reply, _refusal(error))
-            return
-        if isinstance(question, Stop):
+        if not isinstance(ask, Find | Next):
             for task, key in list(self._queries.items()):
                 if key == (client, correlation):
                     task.cancel()
             return
         of_client = sum(key[0] == client for key in self._queries.values())
         if len(self._queries) >= _QUERIES or of_client >= _QUERIES_OF_ONE:
-            self._end(reply, PageFailure(error="too many queries are under way"))
-            return
-        task = asyncio.create_task(self._reply(reply, question))
+            raise RequestError(503, "too many queries are under way", retry_s=1)
+        task = asyncio.create_task(self._reply(QueryReply(self._broker, request), ask))
         self._queries[task] = (client, correlation)
         task.add_done_callback(self._queries.pop)
+
+    def refuse(self, request: NodeRequest, body: bytes) -> None:
+        """End the page that was requested with a problem."""
+        self._end(QueryReply(self._broker, request), body)
 
     async def close(self) -> None:
         tasks = (*self._pages, *self._queries)
@@ -379,7 +232,7 @@ class QueryService:
             return
         session = catch_up.session
         problem = f"the past of {catch_up.pattern} can't be read: {catch_up.problem}"
-        log.error("subscription ended", client=session.name, problem=problem)
+        log.error("subscription: ended", client=session.name, problem=problem)
         self._broker.unsubscribe(session, catch_up.pattern)
         if isinstance(session.connection, ClientConnection):
             session.connection.end(Reason.IMPLEMENTATION_SPECIFIC_ERROR, problem, catch_up.pattern)
@@ -388,29 +241,18 @@ class QueryService:
 
     async def _reply(self, reply: QueryReply, question: Find | Next) -> None:
         try:
-            end: PageEnd | PageFailure = await self._find(reply, question)
-        except PipelineError as error:
-            end = _refusal(error)
+            body = encode_answer(await self._find(reply, question))
+        except AccordError as error:
+            body = encode_error(error)
         except Exception as error:
-            log.failure("query failed", error, client=reply.request.client)
-            end = PageFailure(error="failed; the log of the node says why")
-        self._end(reply, end)
+            log.failure("query: failed", error, client=reply.request.client)
+            body = encode_problem(FAILED)
+        self._end(reply, body)
 
     async def _find(self, reply: QueryReply, question: Find | Next) -> PageEnd:
         request = reply.request
-        if not 1 <= question.page <= MAX_PAGE:
-            raise query_problem("page", f"expected 1 to {MAX_PAGE}, got {question.page}")
-        cursor = ""
-        if isinstance(question, Next):
-            ask, cursor = await asyncio.to_thread(read_cursor, question.cursor)
-        else:
-            now_ms = self._clock.now_ms()
-            ask = await asyncio.to_thread(parse_query, question, now_ms=now_ms)
-        rights = request.rights
-        # Overrides whatever a cursor contains.
-        ask = replace(ask, without=() if rights is None else rights.denied.subscribe)
-        if not is_single_event(ask) and not request.may_subscribe(ask.channel):
-            raise query_problem("channel", f"you may not subscribe to {ask.channel}")
+        ask, cursor = await read_question(question, now_ms=self._clock.now_ms())
+        ask = permitted(ask, request.rights, "you")
         count = files = skipped = size = tail = took_ms = 0
         while True:
             session, rows, bytes_ = await self._room(reply)
@@ -469,31 +311,15 @@ class QueryService:
             self._due()
             await asyncio.sleep(0)
 
-    def _end(self, reply: QueryReply, end: PageEnd | PageFailure) -> None:
+    def _end(self, reply: QueryReply, body: bytes) -> None:
         self._broker.context.now_ms = self._clock.now_ms()
-        reply.end(msgspec.json.encode(end))
+        reply.end(body)
         self._due()
 
     def _importance(self, session: MqttSession, channel: str) -> int:
         """Importance of a client's query on a filter of channels."""
         view = self._broker.router.policies.view(channel)
         return view.publish_grant(view.query(session.entity)).importance
-
-
-def _read(body: bytes) -> Find | Next | Stop:
-    if len(body) > MAX_BODY:
-        raise query_problem("request", f"expected at most {MAX_BODY} bytes, got {len(body)}")
-    try:
-        return _DECODER.decode(body)
-    except RecursionError:
-        raise query_problem("request", "JSON is nested too deeply") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        problem = decoding_problem(error, ("find", "next", "cancel"))
-        raise query_problem(problem.place, problem.problem) from None
-
-
-def _refusal(error: PipelineError) -> PageFailure:
-    return PageFailure(error=error.problem, place=error.place)
 
 
 def _bin(importance: int) -> int:

@@ -32,7 +32,7 @@ def load_receipt_secret(folder: Path | None) -> bytes:
         known = _read(file)
     except OSError as error:
         # Not replaced: the file may be readable again next time.
-        log.warning("can't read the receipt secret", file=str(file), problem=str(error))
+        log.warning("receipt secret: not readable", file=str(file), problem=str(error))
         return secrets.token_bytes(SECRET_BYTES)
     if known is not None:
         return known
@@ -41,7 +41,7 @@ def load_receipt_secret(folder: Path | None) -> bytes:
         folder.mkdir(parents=True, exist_ok=True)
         _write(file, made)
     except OSError as error:
-        log.warning("can't write the receipt secret", file=str(file), problem=str(error))
+        log.warning("receipt secret: not written", file=str(file), problem=str(error))
     return made
 
 
@@ -50,14 +50,14 @@ def _read(file: Path) -> bytes | None:
     try:
         with file.open("rb") as stream:
             if os.fstat(stream.fileno()).st_mode & _OTHERS:
-                log.warning("receipt secret was readable by other users", file=str(file))
+                log.warning("receipt secret: was readable by other users", file=str(file))
                 os.fchmod(stream.fileno(), _ONLY_OURS)
             found = stream.read(SECRET_BYTES + 1)
     except FileNotFoundError:
         return None
     if len(found) == SECRET_BYTES:
         return found
-    log.warning("receipt secret damaged, creating a new one", file=str(file))
+    log.warning("receipt secret: damaged, creating a new one", file=str(file))
     return None
 
 

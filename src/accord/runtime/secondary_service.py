@@ -85,7 +85,9 @@ class SecondaryService:
         """Link with the parents; `stack` ends the links."""
         transports = LinkTransports(self._options.transports)
         codec = LinkCodec(LinkMessage)
-        self._neighbours = LinkManager(self, self._local, codec, transports.of)
+        self._neighbours = LinkManager(
+            self, self._local, codec, transports.of, on_link=self._on_link
+        )
         stack.push_async_callback(self._neighbours.close)
         stack.push_async_callback(self._leave)
         self._broker.bridge = self._bridge
@@ -165,7 +167,7 @@ class SecondaryService:
             bridge.resume_publishers()
             self._server.due()
         for each in self.after:
-            self._isolation.run("parent link follow-up failed", each)
+            self._isolation.run("parent link: follow-up failed", each)
 
     async def _leave(self) -> None:
         """Wait, with a timeout, until the active parent has all waiting events, then leave."""
@@ -211,6 +213,13 @@ class SecondaryService:
             tier=msgspec.structs.replace(tier, configured=len(self._options.neighbours)),
             interests_aggregated=self.child.interests_aggregated(),
         )
+
+    def links_down(self) -> list[tuple[str, str]]:
+        """Parents without a link, and why."""
+        return [] if self._neighbours is None else self._neighbours.links_down()
+
+    def _on_link(self, node: str, is_up: bool) -> None:
+        self._broker.context.changes.link_changed(node, is_up=is_up, now_ms=self._clock.now_ms())
 
     def links(self) -> tuple[LinkConnectionStatus, ...]:
         """Status and traffic of each link of this node."""

@@ -273,7 +273,7 @@ class Server:
         try:
             return self._on_turn is not None and self._on_turn()
         except Exception as error:  # fault isolation: the turn continues
-            self._isolation.failed("event loop turn failed", error)
+            self._isolation.failed("event loop turn: failed", error)
             return True
 
     def _flush(self) -> None:
@@ -304,7 +304,7 @@ class Server:
 
     def failed(self, protocol: MqttProtocol, error: Exception) -> None:
         """Abort a connection that could not be served; its client has to reconnect."""
-        self._isolation.failed("client handling failed", error, client=protocol.client_id)
+        self._isolation.failed("client: handling failed", error, client=protocol.client_id)
         protocol.abort()
 
     def _work(self) -> None:
@@ -320,7 +320,7 @@ class Server:
             try:
                 task.run()
             except Exception as error:
-                log.failure("task failed", error)
+                log.failure("task: failed", error)
             now_ns = time.perf_counter_ns()
             task.record_cost((now_ns - before_ns) // 1000)
         self.due()
@@ -468,7 +468,7 @@ class MqttProtocol(asyncio.Protocol):
             was_refused = not connection.connected_ms and connection.reason != LOST
             write = log.warning if was_refused or ":" in connection.reason else log.debug
             write(
-                "client refused" if was_refused else "connection closed",
+                "client: refused" if was_refused else "client: connection closed",
                 client=connection.client_id,
                 user=connection.user or connection.claimed_user,
                 address=connection.address,

@@ -32,9 +32,9 @@ def _load(point: EntryPoint) -> type[Template] | None:
     try:
         loaded = point.load()
     except Exception as error:  # fault isolation: importing a package may raise anything
-        log.failure("a template can't be loaded", error, template=point.name)
+        log.failure("template: not loaded", error, template=point.name)
         return None
     if isinstance(loaded, type) and issubclass(loaded, Template):
         return loaded
-    log.warning("expected a class of templates", template=point.name, got=str(loaded)[:80])
+    log.warning("template: not a class of templates", template=point.name, got=str(loaded)[:80])
     return None

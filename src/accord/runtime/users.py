@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from accord.core.model.errors import AccordError
 from accord.core.router.rights import EVERYTHING, NOTHING_DENIED, Allowed, Denied, Rights
+from accord.runtime.connect_tokens import ConnectTokens
 
 MAX_MEMORY_KIB: Final = 1_048_576
 _HASHER: Final = argon2.PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
@@ -119,6 +120,7 @@ class Users:
         self._users = {user.name: user for user in users}
         self._nobody = _nobody_like(self._users.values())
         self.anonymous = None if anonymous is None else _without_names(anonymous)
+        self.tokens = ConnectTokens(clock)
         self._limits = limits
         self._waiting: dict[bytes, asyncio.Future[bool]] = {}
         self._recent: OrderedDict[bytes, float] = OrderedDict()
@@ -129,6 +131,11 @@ class Users:
     @property
     def are_configured(self) -> bool:
         return bool(self._users)
+
+    def rights_of(self, name: str) -> Rights | None:
+        """Rights of a user that was verified before, with placeholders; None if unknown."""
+        user = self._users.get(name)
+        return None if user is None else user.rights
 
     def groups_of(self, name: str) -> tuple[str, ...]:
         """Groups of a verified user; others have none."""
@@ -149,6 +156,14 @@ class Users:
         if user is None or not user.clients:
             return True
         return any(fnmatchcase(client, _literal(pattern)) for pattern in user.clients)
+
+    async def verify_client(
+        self, name: str | None, password: bytes | None, client: str
+    ) -> Rights | None:
+        """The rights of an MQTT client, which may present a token instead of the password."""
+        if name is not None and self.tokens.redeem(name, password, client):
+            return self.rights_of(name)
+        return await self.verify(name, password)
 
     async def verify(self, name: str | None, password: bytes | None) -> Rights | None:
         """The rights for these credentials, or None if they are wrong.

@@ -26,7 +26,7 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from accord.core.mqtt.wire import read_varint
-from accord.runtime.addresses import SocketAddress
+from accord.runtime.addresses import SocketAddress, parse_address
 from accord.runtime.server import MqttProtocol, Server
 
 ANY: Final = "*"
@@ -58,6 +58,22 @@ def is_of_this_machine(origin: str) -> bool:
     return host is not None and SocketAddress(host, 0).is_loopback
 
 
+def is_same_origin(origin: str, host: str) -> bool:
+    """Whether a page of `origin` was served at the `Host` that a request names."""
+    return bool(host) and origin.partition("://")[2].lower() == host.lower()
+
+
+def is_local_host(host: str) -> bool:
+    """Whether a `Host` names this machine, with or without a port."""
+    address = parse_address(host) or parse_address(f"{host}:80")
+    return address is not None and SocketAddress(address.host.lower(), 80).is_loopback
+
+
+_OTHER_SITE: Final = (
+    403,
+    "pages of other sites may not connect here, unless [listen] origins has them\n",
+)
+_OTHER_HOST: Final = (421, "expected to be addressed as localhost, 127.0.0.1 or [::1]\n")
 _SUBPROTOCOLS: Final = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))
 _UNREAD_BYTES: Final = 4_000_000
 _SILENT: Final = logging.getLogger("accord.websockets")
@@ -137,15 +153,17 @@ class WebSocketProtocol(MqttProtocol):
         if self._socket.eof_sent:
             return  # input after the request was already a reason to refuse it
         response = self._socket.accept(request)
-        if response.status_code == 101 and not self._is_welcome(request.headers.get("Origin")):
-            problem = "pages of other sites may not connect here, unless [listen] origins has them"
-            response = self._socket.reject(403, f"{problem}\n")
+        if response.status_code == 101 and (refusal := self._refusal(request)) is not None:
+            response = self._socket.reject(*refusal)
         self._socket.send_response(response)
         self._is_open = _is_accepted(response)
 
-    def _is_welcome(self, origin: str | None) -> bool:
-        if origin is None:
-            return True
+    def _refusal(self, request: Request) -> tuple[int, str] | None:
+        """Status and text with which a connection is refused; None if it is welcome."""
+        origin = request.headers.get("Origin")
+        return None if origin is None or self._is_welcome(origin, request) else _OTHER_SITE
+
+    def _is_welcome(self, origin: str, _request: Request) -> bool:
         return is_named(origin, self._origins) or is_of_this_machine(origin)
 
     def _send(self) -> None:
@@ -159,6 +177,29 @@ class WebSocketProtocol(MqttProtocol):
             transport.close()
         if self._socket.close_expected():
             self._server.start_close_timeout(self)
+
+
+class PageWebSocketProtocol(WebSocketProtocol):
+    """A connection that the HTTP listener hands over: of a page of the node, as it serves them.
+
+    Accepts pages of the same origin and of configured sites; and clients that are no pages.
+    """
+
+    __slots__ = ("_is_loopback",)
+
+    def __init__(self, server: Server, *, origins: tuple[str, ...], is_loopback: bool) -> None:
+        super().__init__(server, origins=origins)
+        self._is_loopback = is_loopback
+
+    def _refusal(self, request: Request) -> tuple[int, str] | None:
+        if self._is_loopback and not is_local_host(request.headers.get("Host", "")):
+            return _OTHER_HOST
+        return super()._refusal(request)
+
+    def _is_welcome(self, origin: str, request: Request) -> bool:
+        return is_named(origin, self._origins) or is_same_origin(
+            origin, request.headers.get("Host", "")
+        )
 
 
 def _is_accepted(response: Response) -> bool:

@@ -131,6 +131,6 @@ class WorkerDispatcher:
         self._broker.context.now_ms = self._clock.now_ms()
         self._due()
         if isinstance(result, JobFailure):
-            log.warning("no result from a worker", channel=order.message.channel, why=result.reason)
+            log.warning("worker: no result", channel=order.message.channel, why=result.reason)
             order.fail()
         return not isinstance(result, JobFailure)

@@ -328,7 +328,7 @@ def _notify(job: WorkerJob, outcome: JobOutcome, spent_us: int) -> None:
     try:
         job.done(outcome, spent_us)
     except Exception as error:
-        log.failure("worker result not usable", error)
+        log.failure("worker result: not usable", error)
 
 
 class _Finished(NamedTuple):
@@ -376,7 +376,7 @@ class _Worker:
             failure = JobFailure("died", str(error))
             if isinstance(error, TimeoutError):
                 failure = JobFailure("too long", f"not done in {self._time_limit_s(work):g} s")
-            log.warning("worker process replaced", reason=failure.reason, kind=failure.kind)
+            log.warning("worker process: replaced", reason=failure.reason, kind=failure.kind)
             return _Finished(_partial_values(work, noted) or failure, spent_us, failure.kind)
         except BaseException:
             await self.end()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.apps.ledger_outcomes import ledger_outcome
 
-from accord.apps.demonstrations.meters import Meters, OutcomeCount
+from accord.apps.demonstrations.meters import Meters
 from accord.apps.demonstrations.scenario import DemoSource, Sample
 
 CAS_IMAGE = "cas/image"
@@ -69,14 +70,11 @@ def test_the_rate_of_a_phase_counts_what_came_over_the_link_in_it() -> None:
 def test_the_ledger_says_why_events_did_not_arrive_and_may_repeat_itself() -> None:
     made = meters()
     made.published(UAV, 0, 1_000, now_s=1.0)
-    expired = OutcomeCount(
-        event="A1", channel=IMAGERY, source="UAV-1", outcome="expired", published_ms=1_500,
-        policy="AllUAS", importance=2,
-    )  # fmt: skip
-    stranger = OutcomeCount(event="A2", channel="x", source="y", outcome="shed", published_ms=1_500)
-    early = OutcomeCount(
-        event="A3", channel=IMAGERY, source="UAV-1", outcome="shed", published_ms=1
+    expired = ledger_outcome(
+        "A1", IMAGERY, "UAV-1", "expired", 1_500, policy="AllUAS", importance=2
     )
+    stranger = ledger_outcome("A2", "x", "y", "shed", 1_500)
+    early = ledger_outcome("A3", IMAGERY, "UAV-1", "shed", 1)
     made.add_outcomes([expired, stranger, early])
     made.add_outcomes([expired])
     line = made.phase.sources[UAV]

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from typing import Any
 
-from accord.apps.demonstrations.meters import Meters, OutcomeCount
+from accord.apps.demonstrations.meters import Meters
 from accord.apps.demonstrations.runner import ScenarioRunner
 from accord.apps.demonstrations.scenario import (
     DemoScenario,
     DemoSource,
     PhasePlan,
-    PolicyChange,
     Sample,
 )
+from accord.operations.operation import Request
+from accord.operations.outcomes import DeliveryOutcomes
+from accord.operations.policies import Changed, PatchPolicies, PutPolicies
+from accord.operations.status import ListOutcomes
 from accord.testing import MemoryNode
 
 LIMIT_S = 60.0
 IMAGES, TRACKS = "images", "tracks"
 PHASES = (
-    PhasePlan("1", "", (PolicyChange("PUT", "", "strategy = 'strict'"),)),
-    PhasePlan("2", "", (PolicyChange("PATCH", "", {"bandwidth": "1 Mbit/s"}),)),
+    PhasePlan("1", "", (PutPolicies(toml="strategy = 'strict'"),)),
+    PhasePlan("2", "", (PatchPolicies(settings={"bandwidth": "1 Mbit/s"}),)),
 )
 
 
@@ -28,15 +31,15 @@ class FakeNode:
     """Accepts every change, and records it."""
 
     def __init__(self) -> None:
-        self.changes: list[PolicyChange] = []
-        self.asked: list[int] = []
+        self.changes: list[Request[Any]] = []
+        self.asked: list[int | None] = []
 
-    async def change(self, change: PolicyChange) -> None:
-        self.changes.append(change)
-
-    async def outcomes(self, since_ms: int) -> Sequence[OutcomeCount]:
-        self.asked.append(since_ms)
-        return []
+    def call(self, request: Request[Any], timeout_s: float | None = None) -> Any:  # noqa: ARG002
+        if isinstance(request, ListOutcomes):
+            self.asked.append(request.since_ms)
+            return DeliveryOutcomes(outcomes=(), is_complete=True)
+        self.changes.append(request)
+        return Changed(version=len(self.changes))
 
 
 def source(client: str, channel: str, size: int) -> DemoSource:

@@ -8,7 +8,8 @@ from tests.core.broker.dialogue import Peer, Table
 from accord.core.admission.admission import Admission
 from accord.core.admission.demand import Measured
 from accord.core.admission.options import AdmissionOptions, Mode
-from accord.core.broker.client_advertisements import OVER_RATE, Advertisement
+from accord.core.admission.status import PublisherStatus
+from accord.core.broker.client_advertisements import OVER_RATE
 from accord.core.broker.subscription_admission import SubscriptionAdmission
 from accord.core.model.errors import AdmissionError
 from accord.core.monitoring.ledger import REFUSED, SHED
@@ -64,7 +65,9 @@ def test_it_is_counted_and_in_the_ledger() -> None:
     assert batch is not None
     assert [row[6] for row in batch.rows if row[12] == OVER_RATE] == [SHED, REFUSED]
     assert table.advertising.advertisements_of("ann") == [
-        Advertisement(client="ann", name="x", channel="a", where="", rate_hz=2, passed=2, limited=2)
+        PublisherStatus(
+            client="ann", name="x", channel="a", where="", rate_hz=2, passed=2, limited=2
+        )
     ]
 
 
@@ -97,6 +100,7 @@ def test_filters_of_channels() -> None:
 def test_requests_are_not_held_to_it() -> None:
     table = Market()
     ann = table.join("ann")
+    table.hub.request_topics = frozenset({"$accord/advertisements"})
     table.advertise("ann", 0, channel="#")
     ann.publish("$accord/advertisements", b"{}", 1)
     assert len(table.hub.requests) == 1

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 from tests.core.broker.dialogue import Peer, Table
+from tests.fake_node import FakeNode
+from tests.operations import asking
 
-from accord.core.broker.broker import make_message
-from accord.core.broker.broker_context import NodeRequest
 from accord.core.broker.client_negotiation import ClientNegotiation
 from accord.core.broker.message_shaping import ShapingOrder
-from accord.core.broker.quality_requests import handle_request
 from accord.core.broker.quality_status import quality_status, quality_totals
 from accord.core.broker.session_recovery import restore, snapshot
 from accord.core.monitoring.ledger import OUTCOMES
@@ -25,14 +24,23 @@ from accord.core.mqtt.packets import (
     TopicFilter,
     Unsubscribe,
 )
-from accord.core.mqtt.properties import NO_PROPERTIES, Properties
+from accord.core.mqtt.properties import Properties
 from accord.core.policy.policies import Policies
 from accord.core.policy.policy_set import parse_policy_set
 from accord.core.quality.mechanisms import FILTERED
 from accord.core.quality.messages import ApplyMechanism, MechanismStep, WithdrawMechanism
 from accord.core.quality.meters import UNORDERED
 from accord.core.quality.negotiation import Negotiation
-from accord.core.router.rights import ADVICE, CAPABILITIES, EXPECTATIONS, PROPERTIES, Rights
+from accord.core.router.rights import (
+    ADVICE,
+    CAPABILITIES,
+    EVERYTHING,
+    EXPECTATIONS,
+    PROPERTIES,
+    Rights,
+)
+from accord.operations.ports import NodePorts
+from accord.testing import MemoryQuality
 
 RATE = {"rate": {"range": [1, 50], "current": 2}}
 
@@ -58,14 +66,15 @@ class QualityTable(Table):
         self, peer: Peer, topic: str, rights: Rights | None = None, **request: object
     ) -> dict[str, Any]:
         """As if the peer had published it."""
-        body = json.dumps(request).encode()
-        message = make_message(topic, body, 1, False, "", self.now_ms, NO_PROPERTIES)
-        client = peer.connection.client_id
-        answered, _ = handle_request(
-            self.broker, self.quality, NodeRequest(message, client, "", rights)
+        node = NodePorts(
+            view=FakeNode(),
+            broker=self.broker,
+            quality=MemoryQuality(self.quality, "here"),
+            now_ms=lambda: self.now_ms,
         )
+        client = peer.connection.client_id
+        found = asking.ask(node, topic, request, rights=rights or EVERYTHING, client=client)
         self.settle()
-        found: dict[str, Any] = json.loads(json.dumps(answered))
         return found
 
     def declare(self, peer: Peer, channel: str = "lab/t", current: float = 2, **more: Any) -> None:
@@ -284,19 +293,19 @@ def test_requests_that_can_not_be_met() -> None:
         (EXPECTATIONS, {"do": "register", "channel": "b", "expect": {}}, "channel", "you have"),
         (EXPECTATIONS, {"do": "register", "channel": "a", "expect": {}}, "expect", "at least one"),
         (EXPECTATIONS, {"do": "register", "channel": "a", "expect": []}, "expect", "at least one"),
-        (EXPECTATIONS, {"do": "register", "channel": 3, "expect": []}, "channel", "Expected `str`"),
+        (EXPECTATIONS, {"do": "register", "channel": 3, "expect": []}, "channel", "expected `str`"),
         (EXPECTATIONS, {"do": "suspend", "id": "q"}, "expectation 'q'", "none with this id"),
         (CAPABILITIES, {"do": "usage", "channel": "a"}, "channel", "you have no profile"),
         (CAPABILITIES, {"do": "register", "channel": "a", "capabilities": RATE}, "channel", "may"),
         (CAPABILITIES, {"do": "register", "channel": "$a", "capabilities": RATE}, "channel", "may"),
         (CAPABILITIES, {"do": "register", "channel": "mine/#", "capabilities": RATE}, "", ""),
         (CAPABILITIES, {"do": "register", "channel": "mine/a", "capabilities": {}}, "", "1 to 32"),
-        (PROPERTIES, {"do": "define", "text": "name = x"}, "request", "you may not define"),
+        (PROPERTIES, {"do": "define", "text": "name = x"}, "", "you may not use properties.define"),
     ):
         said = table.ask(ada, topic, narrow, **request)
         assert said["ok"] is False, request
-        assert place in said["place"]
-        assert words.replace("`", "") in said["error"]
+        assert place in said.get("place", "")
+        assert words.replace("`", "") in said["detail"]
     assert table.quality.clients == {}
 
 
@@ -332,11 +341,11 @@ def test_properties_can_be_defined_and_used() -> None:
     assert table.ask(ada, EXPECTATIONS, do="register", channel="a", expect={"colour": "few"})["ok"]
     changed = f"name = new\nrange = 0..1\nbetter = higher\n{text.replace('higher', 'lower')}"
     other = table.ask(ada, PROPERTIES, do="define", text=changed)
-    assert "is in use" in other["error"]
+    assert "is in use" in other["detail"]
     assert "new" not in table.quality.negotiation.registry, "all of a text, or nothing"
     many = "".join(f"name = p{n}\nrange = 0..1\nbetter = lower\n" for n in range(995))
     other = table.ask(ada, PROPERTIES, do="define", text=many)
-    assert "1000 are accepted" in other["error"]
+    assert "1000 are accepted" in other["detail"]
 
 
 def test_profiles_are_listed_changed_and_taken_back() -> None:

@@ -419,6 +419,7 @@ def test_publishers_that_ask_are_told_how_their_events_are_called() -> None:
 
 def test_requests_are_for_the_node_and_nobody_else() -> None:
     table = Table()
+    table.hub.request_topics = frozenset({"$accord/policies"})
     curious = table.join("ada").subscribe("$accord/#")
     bob = table.join("bob").subscribe("answers")
     asked = Properties(response_topic="answers")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from accord.core.monitoring.channel_counts import ChannelTable
 from accord.core.monitoring.samplers import ChannelSampler, ClientSampler
-from accord.core.monitoring.series import SAMPLES
+from accord.core.monitoring.series import SAMPLES, kbps
 from accord.core.monitoring.top import ChannelActivity, ClientReading
 
 
@@ -54,6 +54,20 @@ class TestChannels:
             publish(table, name, 1)
         assert [line.channel for line in watch.sample(now_ms=1_000)] == ["a"]
         assert watch.total == 1
+
+    def test_all_activities_have_the_idle_ones_too(self) -> None:
+        table = ChannelTable()
+        watch = ChannelSampler(table, now_ms=0, busiest=1)
+        for name, count in (("idle", 3), ("$SYS/x", 9), ("busy", 1)):
+            publish(table, name, count)
+        watch.sample(now_ms=1_000)
+        for second in range(2, SAMPLES + 3):
+            publish(table, "busy", 10)
+            watch.sample(now_ms=second * 1_000)
+        found = {each.channel: each for each in watch.activities()}
+        assert found.keys() == {"idle", "busy"}
+        assert found["idle"] == ChannelActivity(channel="idle", published=3, delivered=3)
+        assert found["busy"].published_hz == 10
 
     def test_the_busiest_come_first_and_the_idle_go(self) -> None:
         table = ChannelTable(limit=2)
@@ -147,3 +161,64 @@ class TestClients:
         lines = {line.client: line for line in watch.sample(now_ms=4_000)}
         assert lines["0"].sent_hz == 1.25  # five more in the four seconds since it was looked at
         assert lines["2"].sent_hz == 0
+
+
+def busy_table(channels: int) -> ChannelTable:
+    table = ChannelTable()
+    for number in range(channels):
+        publish(table, f"c{number:04}", number + 1)
+    return table
+
+
+def test_what_is_asked_for_is_measured_however_busy_others_are() -> None:
+    table = busy_table(20)
+    sampler = ChannelSampler(table, now_ms=0, busiest=3)
+    sampler.sample(now_ms=1_000)
+    idle = sampler.activity("c0000")
+    assert idle is not None
+    assert (idle.published, idle.published_hz) == (1, 0)
+    for number in range(20):
+        publish(table, f"c{number:04}", number + 1)
+    sampler.sample(now_ms=2_000)
+    asked = sampler.activity("c0000")
+    assert asked is not None
+    assert (asked.published, asked.published_hz) == (2, 1)
+    assert sampler.activity("nobody/knows") is None
+
+
+def test_values_by_channel_are_those_of_the_rows() -> None:
+    table = busy_table(8)
+    table.get("c0003").count_dropped(2, is_expired=True)
+    sampler = ChannelSampler(table, now_ms=0, busiest=3)
+    sampler.is_shown = True
+    sampler.sample(now_ms=1_000)
+    table.get("idle")
+    for field in ChannelActivity.__struct_fields__:
+        if field == "channel":
+            continue
+        values = sampler.values(field)
+        for name in sampler.names():
+            row = sampler.activity(name)
+            assert row is not None
+            shown = getattr(row, field)
+            value = values.get(name, 0)
+            if field in ("published_kbps", "delivered_kbps"):
+                value = kbps(value)
+            assert (shown or 0) == value, (field, name)
+    assert sampler.values("in_time") == {
+        f"c{number:04}": round(4 / 6, 4) if number == 3 else 1.0 for number in range(8)
+    }
+
+
+def test_shown_clients_are_measured_before_their_turn() -> None:
+    readings = {name: ClientReading(client=name) for name in ("a", "b", "c")}
+    sampler = ClientSampler(lambda: list(readings.values()), at_a_time=1)
+    sampler.sample(now_ms=0)
+    sampler.measure([readings["c"]], now_ms=0)
+    readings["c"] = ClientReading(client="c", sent=30, sent_bytes=3_000)
+    sampler.measure([readings["c"]], now_ms=100)  # too early
+    assert sampler.rates("c") == (0, 0, 0)
+    sampler.measure([readings["c"]], now_ms=1_000)
+    assert sampler.rates("c") == (30, 24, 0)
+    assert sampler.values("sent_hz") == {"c": 30}
+    assert sampler.rates("nobody") == (0, 0, 0)

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.monitoring.series import Series, SeriesRegistry, Summary
+from accord.core.monitoring.series import (
+    Series,
+    SeriesRegistry,
+    Summary,
+    channel_of_series,
+    unit_of_series,
+)
 
 
 def series_of(*values: float, every_ms: int = 1_000, capacity: int = 300) -> Series:
@@ -96,3 +102,57 @@ def test_of_too_many_series_the_stalest_goes() -> None:
     series = registry.get("b")
     assert series is not None
     assert series.points() == [(0, 1), (1, 2)]
+
+
+def test_all_series_together_are_bounded() -> None:
+    registry = SeriesRegistry(capacity=4, max_points=8)
+    for number in range(6):
+        for name in "abc":
+            registry.add(name, number, number)
+    assert registry.points <= 8
+    assert registry.points == sum(
+        len(series) for name in registry.names() if (series := registry.get(name)) is not None
+    )
+    newest = registry.get("c")
+    assert newest is not None
+    assert newest.last() == 5
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1 << 42), st.integers(0, 9)), max_size=20), st.integers(1, 6)
+)
+def test_times_are_kept_however_far_apart(steps: list[tuple[int, int]], capacity: int) -> None:
+    """Points that the ring keeps are true; those that are weeks older may be dropped."""
+    series = Series(capacity)
+    points = []
+    time_ms = 0
+    for step_ms, value in steps:
+        time_ms += step_ms
+        series.add(time_ms, value)
+        points.append((time_ms, float(value)))
+    kept = series.points()
+    assert kept == points[len(points) - len(kept) :]
+    assert kept[-1:] == points[-1:]
+
+
+def test_a_clock_that_steps_back_is_no_trouble() -> None:
+    series = Series(3)
+    for time_ms in (5_000, 6_000, 1_000, 2_000):
+        series.add(time_ms, time_ms)
+    assert series.points() == [(6_000, 6_000), (1_000, 1_000), (2_000, 2_000)]
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "channel"),
+    [
+        ("cpu_percent", "%", None),
+        ("sent_hz", "1/s", None),
+        ("shed_hz/queue full", "1/s", None),
+        ("connections", None, None),
+        ("client/link_kbps/raven/7", "kbit/s", None),
+        ("channel/latency_p95_ms/uav/1_hz", "ms", "uav/1_hz"),
+        ("importance/messages/3", None, None),
+    ],
+)
+def test_units_and_channels(name: str, unit: str | None, channel: str | None) -> None:
+    assert (unit_of_series(name), channel_of_series(name)) == (unit, channel)

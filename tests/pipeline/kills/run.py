@@ -29,7 +29,7 @@ PYTHON: Final = "python"  # whom a kill hits
 JAVA: Final = "Java"
 STARTING: Final = "python while starting"
 WRITING: Final = "python after files were written"
-HITS: Final = (PYTHON, JAVA, WRITING, STARTING)
+HITS: Final = (WRITING, JAVA, PYTHON, STARTING)
 _LOOK_S: Final = 0.002
 
 

@@ -24,7 +24,6 @@ from accord.apps.demonstrations.scenario import (
     DemoScenario,
     DemoSource,
     PhasePlan,
-    PolicyChange,
     Sample,
     image_source,
     initial_policies,
@@ -83,7 +82,7 @@ GRID: Final = DemoScenario(
             "1 · no limit",
             "Three substations, two crews, dispatchers and a call centre publish; the control room "
             "receives everything. Nothing limits what the node sends.",
-            (PolicyChange("PUT", "", initial_policies("grid")),),
+            (initial_policies("grid"),),
         ),
         PhasePlan(
             f"2 · {LIMIT_KBPS} kbit/s",

@@ -13,25 +13,12 @@ from math import ceil
 from typing import Final
 
 from accord.apps.demonstrations.scenario import DemoSource
+from accord.operations.outcomes import DeliveryOutcome
 
 HISTORY: Final = 60
 LOSSES: Final = ("expired", "replaced", "shed", "refused")
 
 Key = tuple[str, str]  # channel and source
-
-
-@dataclass(frozen=True)
-class OutcomeCount:
-    """The outcome of `count` events in the node's ledger."""
-
-    event: str
-    channel: str
-    source: str
-    outcome: str
-    published_ms: int
-    count: int = 1
-    policy: str = ""
-    importance: int = 0
 
 
 @dataclass
@@ -187,13 +174,13 @@ class Meters:
             del rates[:-HISTORY]
         self._second.clear()
 
-    def add_outcomes(self, outcomes: Iterable[OutcomeCount]) -> None:
+    def add_outcomes(self, outcomes: Iterable[DeliveryOutcome]) -> None:
         """Add outcomes from the ledger; a known one is not counted again."""
         for each in outcomes:
-            phase = self._phase_at(each.published_ms)
-            if phase is None or (each.channel, each.source) not in phase.sources:
+            phase = self._phase_at(each.received_ms)
+            if phase is None or (each.channel, each.publisher) not in phase.sources:
                 continue
-            line = phase.sources[(each.channel, each.source)]
+            line = phase.sources[(each.channel, each.publisher)]
             line.importance, line.policy = each.importance, each.policy
             if each.outcome in LOSSES and (each.event, each.outcome) not in self._known:
                 self._known.add((each.event, each.outcome))

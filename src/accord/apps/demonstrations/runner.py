@@ -6,38 +6,27 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Final, Protocol
+from typing import Final
 
-from accord.apps.demonstrations.meters import Meters, OutcomeCount
-from accord.apps.demonstrations.scenario import (
-    DemoScenario,
-    DemoSource,
-    PhasePlan,
-    PolicyChange,
-)
+from accord.apps.demonstrations.meters import LOSSES, Meters
+from accord.apps.demonstrations.scenario import DemoScenario, DemoSource, PhasePlan
+from accord.apps.node_process import NodeCaller
 from accord.client.session import Session, connect
 from accord.client.subscription import Subscription
 from accord.client.transport import Transport
+from accord.operations.status import ListOutcomes
 
 TICK_S: Final = 1.0
 # After the last phase, for events in transit; deadlines are 15 s at most.
 DRAIN_S: Final = 3.0
 # The ledger is written a moment after an outcome is known.
 _OVERLAP_MS: Final = 5_000
-
-
-class ScenarioNode(Protocol):
-    """The node that the scenario runs on, as its administrator sees it."""
-
-    async def change(self, change: PolicyChange) -> None:
-        """Send the change to the node's policy API; raises if the node refuses it."""
-
-    async def outcomes(self, since_ms: int) -> Sequence[OutcomeCount]:
-        """Outcomes in the ledger since then."""
+_MAX_OUTCOMES: Final = 1_000
+_COUNTED: Final = {*LOSSES, "delivered", "late", "shaped"}
 
 
 class ScenarioRunner:
-    """Runs the phases of a scenario.
+    """Runs the phases of a scenario; `node` is the node as its administrator reaches it.
 
     `on_tick` is called about once a second, `on_phase_end` when a phase is over.
     """
@@ -45,7 +34,7 @@ class ScenarioRunner:
     def __init__(  # noqa: PLR0913
         self,
         url: str,
-        node: ScenarioNode,
+        node: NodeCaller,
         scenario: DemoScenario,
         sources: Sequence[DemoSource],
         *,
@@ -101,7 +90,7 @@ class ScenarioRunner:
 
     async def _begin(self, phase: PhasePlan) -> None:
         for change in phase.changes:
-            await self._node.change(change)
+            await asyncio.to_thread(self._node.call, change)
         now_ms = time.time_ns() // 1_000_000
         self._fetched_ms = self._fetched_ms or now_ms
         self.meters.begin(phase.name, now_ms=now_ms, now_s=time.monotonic())
@@ -120,7 +109,10 @@ class ScenarioRunner:
 
     async def _fetch_outcomes(self) -> None:
         now_ms = time.time_ns() // 1_000_000
-        self.meters.add_outcomes(await self._node.outcomes(self._fetched_ms - _OVERLAP_MS))
+        since_ms = max(self._fetched_ms - _OVERLAP_MS, 0)
+        asked = ListOutcomes(since_ms=since_ms, limit=_MAX_OUTCOMES)
+        found = (await asyncio.to_thread(self._node.call, asked)).outcomes
+        self.meters.add_outcomes(each for each in found if each.outcome in _COUNTED)
         self._fetched_ms = now_ms
 
     async def _publish(self, session: Session, source: DemoSource) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 
 from accord.apps.demonstrations.images import Camera, View
 from accord.core.model.values import Value
+from accord.operations.policies import PatchPolicies, PutPolicies, PutPolicy
 
 MAX_IMAGES: Final = 20  # of one camera; after the last one it starts over
 
@@ -38,13 +39,7 @@ class DemoSource:
     sample: Callable[[int], Sample]
 
 
-@dataclass(frozen=True)
-class PolicyChange:
-    """A request to the node's policy API: path below it, and body."""
-
-    method: str
-    path: str
-    body: Mapping[str, object] | str
+PolicyChange = PutPolicies | PutPolicy | PatchPolicies
 
 
 @dataclass(frozen=True)
@@ -70,17 +65,18 @@ class DemoScenario:
     make_sources: Callable[[float], list[DemoSource]]
 
 
-def initial_policies(name: str) -> str:
-    """The initial policies of a scenario, as TOML."""
-    return files("accord.apps.demonstrations").joinpath(f"{name}.toml").read_text("utf-8")
+def initial_policies(name: str) -> PutPolicies:
+    """The initial policies of a scenario."""
+    file = files("accord.apps.demonstrations").joinpath(f"{name}.toml")
+    return PutPolicies(toml=file.read_text("utf-8"))
 
 
-def put_policy(name: str, **fields: object) -> PolicyChange:
-    return PolicyChange("PUT", f"/{name}", fields)
+def put_policy(name: str, **fields: object) -> PutPolicy:
+    return PutPolicy(name=name, policy=fields)
 
 
-def limit_bandwidth(kbps: int) -> PolicyChange:
-    return PolicyChange("PATCH", "", {"bandwidth": f"{kbps} kbit/s"})
+def limit_bandwidth(kbps: int) -> PatchPolicies:
+    return PatchPolicies(settings={"bandwidth": f"{kbps} kbit/s"})
 
 
 def image_source(  # noqa: PLR0913

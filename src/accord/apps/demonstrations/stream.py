@@ -2,7 +2,8 @@
 
 Feeders and transformers of three substations are measured, crews drive to faults, and a call centre
 reports outages, with XML metadata: five events a second. The stream is a function of its seed and
-of how often it was read; `run_demo` publishes it as any client would.
+of how often it was read; `run_demo` publishes it as any client would, and subscribes to a part of
+it as a dispatcher, so that deliveries can be watched.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from typing import Final
 from accord.apps.demonstrations.equipment import CAUSES, CREWS, FEEDERS, TRANSFORMERS
 from accord.client.errors import ClientError
 from accord.client.session import Session, connect
+from accord.client.subscription import Subscription
 from accord.client.transport import Transport
 from accord.core.model.values import Value
 
 SEED: Final = 5
 PERIOD_S: Final = 0.2
+GRID: Final = "demo-grid"
+DISPATCHER: Final = "demo-dispatcher"
 DEADLINE_MS: Final = 15_000  # of measurements and positions, which are superseded by then
 
 
@@ -102,12 +106,31 @@ async def run_demo(
 ) -> None:
     """Publish the stream until cancelled; return if the server refuses it."""
     try:
-        async with connect(url, transport=transport, session_expiry_s=0) as session:
-            for event in DemoStream(seed):
-                await _publish(session, event)
-                await sleep(PERIOD_S)
-    except ClientError:
-        return
+        async with (
+            connect(
+                url, transport=transport, session_expiry_s=0, client_id=DISPATCHER
+            ) as dispatcher,
+            dispatcher.subscribe("demo/outage") as outages,
+            dispatcher.subscribe("demo/crew/+") as crews,
+            dispatcher.subscribe("demo/feeder/+", where="load_mw > 4") as loads,
+            connect(url, transport=transport, session_expiry_s=0, client_id=GRID) as session,
+            asyncio.TaskGroup() as tasks,
+        ):
+            readers = [tasks.create_task(_read(each)) for each in (outages, crews, loads)]
+            try:
+                for event in DemoStream(seed):
+                    await _publish(session, event)
+                    await sleep(PERIOD_S)
+            finally:
+                for reader in readers:
+                    reader.cancel()
+    except* ClientError:
+        pass
+
+
+async def _read(events: Subscription) -> None:
+    async for _ in events:
+        pass
 
 
 async def _publish(session: Session, event: StreamEvent) -> None:

@@ -13,7 +13,6 @@ from accord.apps.demonstrations.scenario import (
     DemoScenario,
     DemoSource,
     PhasePlan,
-    PolicyChange,
     Sample,
     image_source,
     initial_policies,
@@ -73,7 +72,7 @@ TARGETING: Final = DemoScenario(
             "1 · no limit",
             "Aircraft, patrols and command publish; one display receives everything. Nothing "
             "limits what the node sends.",
-            (PolicyChange("PUT", "", initial_policies("targeting")),),
+            (initial_policies("targeting"),),
         ),
         PhasePlan(
             f"2 · {LIMIT_KBPS} kbit/s",

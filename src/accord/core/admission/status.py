@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from math import isfinite
+from typing import Final
 
 from msgspec import Struct
 
@@ -16,6 +17,8 @@ from accord.core.admission.demand import Interval
 from accord.core.admission.filter_index.filters import covers
 from accord.core.admission.filter_poset import PER_HZ, AdvertisedFilter, FilterPoset, to_hz
 from accord.core.admission.resources import Pool, PoolState, ReservationTable, Resource
+
+MAX_NAME_LENGTH: Final = 256  # of an advertisement
 
 
 class FilterStatus(Struct, frozen=True, kw_only=True):
@@ -65,8 +68,8 @@ class PublisherStatus(Struct, frozen=True, kw_only=True):
     channel: str
     where: str
     rate_hz: float
-    passed: int
-    limited: int
+    passed: int = 0
+    limited: int = 0
 
 
 class AdmissionStatus(Struct, frozen=True, kw_only=True):

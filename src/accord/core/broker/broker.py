@@ -341,14 +341,17 @@ class Broker:
         if not message.payload:
             # The removal of an earlier retained message may not be on disk yet, but the
             # acknowledgement of this one promises it.
-            if self.retained.remove(message.channel) or self.context.has_pending():
-                self.context.record(session_records.RetainedCleared(message.channel))
+            self.remove_retained(message.channel)
         elif self.retained.has_room(message):
             self.retained.set(message)
             if self.context.is_durable:
                 self.context.record(session_records.Retained(self.context.store(message)))
         else:
             self.context.counters.count_shed("no room to retain", message.publisher)
+
+    def remove_retained(self, channel: str) -> None:
+        if self.retained.remove(channel) or self.context.has_pending():
+            self.context.record(session_records.RetainedCleared(channel))
 
     def publish_as_node(self, channel: str, payload: bytes) -> None:
         """Publish on behalf of the node; the message is retained while the node runs."""

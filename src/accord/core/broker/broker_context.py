@@ -22,6 +22,7 @@ from accord.core.broker.session_records import (
 from accord.core.monitoring.channel_counts import ChannelCounts
 from accord.core.monitoring.counters import Counters
 from accord.core.monitoring.ledger import Ledger
+from accord.core.monitoring.recent_changes import RecentChanges
 from accord.core.router.limits import Limits
 from accord.core.router.message import Message
 from accord.core.router.rights import Rights
@@ -158,6 +159,7 @@ class BrokerContext:
         self.cut_number = 0
         self.counters = Counters(started_ms=now_ms)
         self.ledger = Ledger()
+        self.changes = RecentChanges()
         self.discipline = Discipline()
         self.tasks = Tasks(
             count_limit=limits.tasks, bytes_limit=limits.task_bytes, discipline=self.discipline
@@ -167,6 +169,7 @@ class BrokerContext:
         self.orders: list[WorkerOrder] = []
         self.shapings: dict[tuple[int, ShapingTarget], WorkerOrder] = {}  # in progress
         self.requests: list[NodeRequest] = []
+        self.request_topics: frozenset[str] = frozenset()  # what the driver answers
         self.dirty: list[ConnectionPort] = []
         # Positions count the records of both logs together.
         self.appended = 0

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from msgspec import Struct
-
 from accord.core.admission.admission import Admission
 from accord.core.admission.filter_index.filters import Filter
 from accord.core.admission.options import Mode
 from accord.core.admission.rate_enforcement import Compliance
+from accord.core.admission.status import MAX_NAME_LENGTH, PublisherStatus
 from accord.core.broker.message import MqttMessage
 from accord.core.broker.session import MqttSession
 from accord.core.model.errors import AdmissionError
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from accord.core.broker.broker import Broker
 
 OVER_RATE: Final = "beyond advertised rate"
-MAX_NAME_LENGTH: Final = 256
 _EVERYTHING: Final = "TRUE"
 
 
@@ -39,18 +37,6 @@ class AdvertisementPort(Protocol):
     def unadvertise(self, publisher: str, name: str, /) -> bool: ...
 
     def on_publisher_gone(self, publisher: str, /) -> None: ...
-
-
-class Advertisement(Struct, frozen=True, kw_only=True):
-    """A publisher's advertisement and its usage."""
-
-    client: str
-    name: str
-    channel: str
-    where: str
-    rate_hz: float
-    passed: int = 0
-    limited: int = 0
 
 
 class ClientAdvertisements:
@@ -97,10 +83,10 @@ class ClientAdvertisements:
             self.port.on_publisher_gone(session.name)
             self._update_enforcement(session)
 
-    def advertisements_of(self, client: str) -> list[Advertisement]:
+    def advertisements_of(self, client: str) -> list[PublisherStatus]:
         filters = self._filters.get(client, {})
         return [
-            Advertisement(
+            PublisherStatus(
                 client=client,
                 name=each.advertisement,
                 channel=filters[each.advertisement].channel,

@@ -33,6 +33,8 @@ from accord.core.broker.reply_queue import MAX_PENDING_REPLIES, NO_FRAMES, Reply
 from accord.core.broker.runs import ACK_BYTES, CutThrough
 from accord.core.broker.session import MqttSession
 from accord.core.broker.subscription_admission import SubackResult
+from accord.core.monitoring.statistics import ClientStatus
+from accord.core.monitoring.top import ClientReading
 from accord.core.mqtt.codec import decode, encode
 from accord.core.mqtt.codes import (
     REASONS,
@@ -165,6 +167,9 @@ class Connection(ClientConnection):
         self.publisher = PublishHandler(self, session, acks_event_ids=acks_event_ids)
         self.connected_ms = self.context.now_ms
         self.context.counters.count_connect()
+        self.context.changes.client_connected(
+            session.name, self.user, self.address, now_ms=self.context.now_ms
+        )
 
     def admit(
         self, rights: Rights | None, *, now_ms: int, user: str = "", is_busy: bool = False
@@ -229,6 +234,9 @@ class Connection(ClientConnection):
         self.session = None
         if was_open:
             self.context.counters.count_disconnect(why)
+            self.context.changes.client_disconnected(
+                self.client_id, self.user, why, now_ms=self.context.now_ms
+            )
             if self.connect is not None:
                 self.replies.clear()  # nothing may be sent before a CONNACK
         if session is not None and session.connection is self:
@@ -783,3 +791,43 @@ class ClientTimer(Timer):
     def fire(self, now: int) -> None:
         if self.connection is not None:
             self.connection.on_timer(now)
+
+
+def client_status(session: MqttSession) -> ClientStatus:
+    outbox = session.outbox
+    found = session.connection
+    connection = found if isinstance(found, Connection) else None
+    return ClientStatus(
+        client=session.name,
+        user="" if connection is None else connection.user,
+        address="" if connection is None else connection.address,
+        protocol="MQTT 5.0" if session.version == V5 else "MQTT 3.1.1",
+        is_connected=connection is not None,
+        connected_ms=None if connection is None else connection.connected_ms,
+        subscriptions=len(session.subscriptions),
+        queued_messages=sum(outbox.depth()),
+        queued_bytes=outbox.bytes + outbox.tracked_bytes,
+        received=session.published,
+        sent=session.sent,
+        shed=session.shed,
+    )
+
+
+def client_reading(session: MqttSession) -> ClientReading:
+    """State of a client and its link, with counts of what was sent."""
+    connection = session.connection
+    link = None if connection is None else connection.link
+    outbox = session.outbox
+    return ClientReading(
+        client=session.name,
+        user=session.owner,
+        is_connected=connection is not None,
+        sent=session.sent,
+        sent_bytes=session.sent_bytes,
+        shed=session.shed,
+        queued_messages=sum(outbox.depth()),
+        queued_bytes=outbox.bytes + outbox.tracked_bytes,
+        link_kbps=link.rate_bps / 1_000 if link is not None and link.rate_bps else None,
+        limit_kbps=link.limit_bps / 1_000 if link is not None and link.limit_bps else None,
+        rtt_ms=link.rtt_ms if link is not None and link.rtt_ms else None,
+    )

@@ -60,6 +60,7 @@ class CutThroughLog:
         counters.publish_bytes_received += size
         counters.matched += count
         publisher.published += count
+        selection.fan_out.published += count
         counts.published += count
         counts.published_bytes += size
         counts.count_delivered(count, size, 0)

@@ -7,7 +7,14 @@ from collections.abc import Iterable
 from accord.core.broker.broker_context import BrokerContext, ConnectionPort
 from accord.core.broker.delivery import ClientDelivery
 from accord.core.broker.runs import MessageRun
-from accord.core.monitoring.ledger import DELIVERED, EXPIRED, LATE, SHAPED, shape_detail
+from accord.core.monitoring.ledger import (
+    DELIVERED,
+    EXPIRED,
+    LATE,
+    SHAPED,
+    deadline_detail,
+    shape_detail,
+)
 from accord.core.scheduling.queue_entries import QueueEntry
 
 
@@ -27,7 +34,10 @@ def count_sent(
     """Count and record an entry being sent as `size` bytes."""
     detail = ""
     is_late = 0 < entry.expires_ms <= context.now_ms
-    outcome = LATE if is_late else DELIVERED
+    outcome = DELIVERED
+    if is_late:
+        outcome = LATE
+        detail = deadline_detail(entry.expires_ms - received_ms(entry))
     if isinstance(entry, MessageRun):
         if entry.parts is None:
             entry.counts.count_delivered(entry.count, entry.size, wait_ms)
@@ -39,7 +49,7 @@ def count_sent(
         counts = message.counts
         if message.shaped_from:
             outcome = SHAPED
-            detail = shape_detail(message.shaped_from, "")
+            detail = shape_detail(message.shaped_from, detail)
         if counts is not None:
             counts.count_delivered(1, size, wait_ms)
             counts.late += is_late

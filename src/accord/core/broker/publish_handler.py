@@ -12,7 +12,7 @@ they have run; under load, clients with unimportant tasks are paused first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -50,12 +50,12 @@ from accord.core.predicates.xpath import INLINE_COST
 from accord.core.router.fan_out import DeferredMatchError, PublisherFanOut, Selection
 from accord.core.router.limits import Limits
 from accord.core.router.rights import (
-    CHANNELS,
+    ADVERTISEMENTS,
+    CAPABILITIES,
+    EXPECTATIONS,
     FEEDBACK,
     FEEDBACK_PREFIX,
-    POLICIES,
-    QUERIES,
-    REQUESTS,
+    PROPERTIES,
     Rights,
 )
 from accord.core.scheduling.tasks import UNKNOWN_US, Task
@@ -69,12 +69,14 @@ _MAX_TASK_BYTES: Final = 262_144  # the same for bytes of runs
 _PIECE_US: Final = 900  # CPU time of one piece of a run
 _FIRST_PIECE: Final = 8  # messages in the first piece, before their cost is measured
 _MAX_REQUESTS: Final = 1_000
+_MAY_LACK_RESPONSE_TOPIC: Final = (EXPECTATIONS, CAPABILITIES, PROPERTIES, ADVERTISEMENTS)
 _OVERLOAD: Final = "cpu overload"
 _ACCEPTED: Final = bytes((Reason.SUCCESS,))
 _UNMATCHED: Final = bytes((Reason.NO_MATCHING_SUBSCRIBERS,))
 
 # Shared empty maps of clients that do not publish, as most idle ones; never modified.
 _NO_FAN_OUTS: Final[dict[bytes, PublisherFanOut]] = {}
+_NONE_PUBLISHED: Final[dict[str, int]] = {}
 _NO_TOPICS: Final[
     tuple[dict[bytes, Selection | PublisherFanOut], dict[bytes, Selection | PublisherFanOut]]
 ] = ({}, {})
@@ -94,6 +96,7 @@ class PublishHandler:
         "_forwarder",
         "_importance",
         "_is_paused",
+        "_published",
         "_task_bytes",
         "_tasks",
         "broker",
@@ -116,6 +119,7 @@ class PublishHandler:
         self.session = session
         self.version = connection.version
         self._fan_outs = _NO_FAN_OUTS
+        self._published = _NONE_PUBLISHED  # by channel, of fan-outs no longer cached
         # By QoS, topics whose clean frames are runs, valid for one state of the router.
         self.topics = _NO_TOPICS
         self.topics_at = 0
@@ -160,7 +164,9 @@ class PublishHandler:
             and not selection.fan_out.pending
         ):
             # The common case: all frames go to the same receivers, at once.
-            counts = selection.fan_out.channel_fan_out.counts
+            fan_out = selection.fan_out
+            fan_out.published += count
+            counts = fan_out.channel_fan_out.counts
             size = frames.end - frames.start
             counters.publish_bytes_received += size
             counts.published += count
@@ -182,6 +188,7 @@ class PublishHandler:
             each = ways[label]
             fan_out = each.fan_out
             counters.publish_bytes_received += size
+            fan_out.published += count
             counts = fan_out.channel_fan_out.counts
             counts.published += count
             counts.published_bytes += size
@@ -477,6 +484,7 @@ class PublishHandler:
             self.refuse_event(qos, packet_id, route.channel, error)
             return
         context.assign_number(message, route.counts)
+        fan_out.published += 1
         route.counts.published += 1
         route.counts.published_bytes += end - start
         if (
@@ -501,6 +509,21 @@ class PublishHandler:
     def published_channels(self) -> list[str]:
         """The channels this client publishes to, as far as cached."""
         return [fan_out.channel_fan_out.channel for fan_out in self._fan_outs.values()]
+
+    def published(self) -> Iterator[tuple[str, int]]:
+        """Events that this client published since it connected; a channel may occur twice.
+
+        Of a client that publishes to more than 1,000 channels, some are left out.
+        """
+        yield from self._published.items()
+        for fan_out in self._fan_outs.values():
+            yield fan_out.channel_fan_out.channel, fan_out.published
+
+    def published_to(self, channel: str) -> int:
+        """Events that this client published to `channel` since it connected."""
+        fan_out = self._fan_outs.get(string_bytes(channel))
+        before = self._published.get(channel, 0)
+        return before if fan_out is None else before + fan_out.published
 
     def enforce_rate(self, is_rate_limited: bool) -> None:
         self.topics = ({}, {})
@@ -549,7 +572,13 @@ class PublishHandler:
             self.topics[qos][topic] = fan_out if selection is None else selection
 
     def clear_fan_outs(self) -> None:
+        if self._fan_outs:
+            self._published = dict(self._published)
+        published = self._published
         for fan_out in self._fan_outs.values():
+            channel = fan_out.channel_fan_out.channel
+            if channel in published or len(published) < _MAX_CACHED_TOPICS:
+                published[channel] = published.get(channel, 0) + fan_out.published
             fan_out.clear_caches()
         self._fan_outs = {}
         self.topics = ({}, {})
@@ -681,10 +710,11 @@ class PublishHandler:
         topic = message.properties.response_topic
         reason = Reason.IMPLEMENTATION_SPECIFIC_ERROR
         problem = ""
-        if message.channel not in REQUESTS:
+        topics = self.context.request_topics
+        if message.channel not in topics:
             reason = Reason.TOPIC_NAME_INVALID
-            problem = f"unknown request topic, expected {' or '.join(REQUESTS)}"
-        elif topic is None and message.channel in (POLICIES, CHANNELS, QUERIES):
+            problem = f"unknown request topic, expected {' or '.join(sorted(topics))}"
+        elif topic is None and message.channel not in _MAY_LACK_RESPONSE_TOPIC:
             problem = "expected a response topic"
         elif len(requests) >= _MAX_REQUESTS:
             reason, problem = Reason.QUOTA_EXCEEDED, "too many requests at once"

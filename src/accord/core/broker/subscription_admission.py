@@ -34,6 +34,7 @@ from accord.core.broker.client_notifications import notify_client
 from accord.core.broker.session import MqttSession
 from accord.core.model.units import BANDWIDTHS_BPS
 from accord.core.monitoring.ledger import REFUSED
+from accord.core.monitoring.recent_changes import REFUSAL
 from accord.core.mqtt.codes import Reason
 from accord.core.mqtt.packets import Subscribe
 from accord.core.policy.guarantees import guarantee_of
@@ -506,6 +507,16 @@ class SubscriptionAdmission:
         if outcome.refusals and outcome.is_binding:
             detail = f"subscription: {refusal_text(outcome.refusals[0])}"
             now_ms = context.now_ms
+            context.changes.add(
+                REFUSAL,
+                f"subscription of {name} to {pattern} refused",
+                now_ms=now_ms,
+                who=name,
+                detail=refusal_text(outcome.refusals[0]),
+                page="/admission",
+                channel=channels_of(pattern),
+                many="subscriptions refused",
+            )
             context.ledger.add(
                 0, 1, pattern, "", name, REFUSED, now_ms, now_ms, now_ms, 0, 0, "", detail, 0
             )

@@ -123,6 +123,10 @@ class ChannelMap(Generic[T]):
     def __init__(self) -> None:
         self._root: _Level[T] = _Level()
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._root.children
+
     def get(self, pattern: str) -> T | None:
         level: _Level[T] | None = self._root
         for name in pattern.split("/"):

@@ -13,7 +13,13 @@ import msgspec
 
 
 class AccordError(Exception):
-    """Base of all errors that Accord raises on purpose."""
+    """Base of all errors that Accord raises on purpose.
+
+    Answered over HTTP, an error has this `status`; `place` is the part of the input concerned.
+    """
+
+    status: int = 400
+    place: str = ""
 
     def parts(self) -> list[str]:
         """The problems, one line each."""
@@ -60,6 +66,15 @@ class PredicateError(AccordError):
         return f"{self.summary}\n  {line}\n  {' ' * (self.position - start)}^"
 
 
+class InputError(AccordError):
+    """A problem in a file or an option: `where` is its location, `problem` what was expected."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        self.where = where
+        self.problem = problem
+        super().__init__(f"{where}: {problem}")
+
+
 class EventError(AccordError):
     """An event that is not acceptable: `field` names the part, `problem` what is wrong."""
 
@@ -75,7 +90,7 @@ class PolicyError(AccordError):
     def __init__(self, place: str, problem: str) -> None:
         self.place = place
         self.problem = problem
-        super().__init__(f"{place}: {problem}")
+        super().__init__(f"{place}: {problem}" if place else problem)
 
 
 T = TypeVar("T")
@@ -96,6 +111,6 @@ class AdmissionError(AccordError):
     """An unacceptable advertisement or request: the part concerned, and what was expected."""
 
     def __init__(self, part: str, problem: str) -> None:
-        self.part = part
+        self.part = self.place = part
         self.problem = problem
         super().__init__(f"{part}: {problem}")

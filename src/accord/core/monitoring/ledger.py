@@ -102,8 +102,12 @@ def read_detail(detail: str) -> tuple[dict[str, str], str]:
     return facts, "; ".join(words)
 
 
+def stored_name(name: str) -> str:
+    """A name as entries have it: names are external input, and may be as long as MQTT allows."""
+    return name if len(name) <= _NAME_LENGTH else _short(name)
+
+
 def _short(name: str) -> str:
-    """Truncate a name: names are external input, and may be as long as MQTT allows."""
     return name[: _NAME_LENGTH - 1] + "…"
 
 

@@ -1,26 +1,53 @@
 """Samplers of channel and client activity, called about once a second.
 
 There may be thousands of either. The channel sampler skips idle channels and reads exact counts of
-the busiest only; the client sampler continues where the last sample stopped. A sample thus takes a
-few milliseconds at most, and rates are correct because each sample has its own time.
+the busiest only, more of them while a table of all is shown; the client sampler continues where the
+last sample stopped. A sample thus takes a few milliseconds, and rates are correct because each
+sample has its own time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import nlargest
 from itertools import islice
 from typing import Final
 
 from accord.core.monitoring.channel_counts import ChannelCounts, ChannelTable
-from accord.core.monitoring.series import CounterRates, Counts, Sample, kbps, wait_quantile_ms
+from accord.core.monitoring.delivery import Delivery, DeliveryTotals
+from accord.core.monitoring.delivery_lines import in_time_share
+from accord.core.monitoring.series import (
+    CounterRates,
+    Counts,
+    Sample,
+    kbps,
+    rate_between,
+    wait_quantile_ms,
+)
 from accord.core.monitoring.statistics import WAIT_BUCKETS
 from accord.core.monitoring.top import ChannelActivity, ClientActivity, ClientReading
 
 BUSIEST: Final = 200
+SHOWN: Final = 2_000
 CLIENTS_AT_A_TIME: Final = 1_000
+_SOON_MS: Final = 500
+CLIENT_RATES: Final = {"sent_hz": 0, "sent_kbps": 1, "shed_hz": 2}
 
 # Layout of a channel's counts: activity, ten counters, then the waiting times.
+RATES: Final = {
+    "published_hz": 1,
+    "published_kbps": 2,
+    "delivered_hz": 3,
+    "delivered_kbps": 4,
+    "late_hz": 5,
+    "shaped_hz": 6,
+    "replaced_hz": 7,
+    "expired_hz": 8,
+    "shed_hz": 9,
+    "refused_hz": 10,
+}
+_BYTES_IN: Final = 2
+_BYTES_OUT: Final = 4
 _WAITED: Final = 11
 _NOTHING: Final[Counts] = (0,) * (_WAITED + 1 + WAIT_BUCKETS)
 
@@ -32,6 +59,10 @@ class ChannelSampler:
         self._table = table
         self._busiest = busiest
         self.total = 0
+        self.delivery = Delivery()
+        self._totals = DeliveryTotals(now_ms=now_ms)
+        self.is_shown = False  # a table of all channels is: more of them are measured
+        self._asked: set[str] = set()  # since the last sample
         self._sampled_ms = now_ms
         self._seen: dict[str, Counts] = {}
         self._meters: dict[str, CounterRates] = {}
@@ -49,9 +80,16 @@ class ChannelSampler:
             elif (meter := self._meters.get(counts.channel)) is not None:
                 meter.add(now_ms, meter.last)
         chosen = changed
-        if len(changed) > self._busiest:
-            chosen = nlargest(self._busiest, changed, key=lambda each: each[0])
+        limit = max(SHOWN, self._busiest) if self.is_shown else self._busiest
+        if len(changed) > limit:
+            chosen = nlargest(limit, changed, key=lambda each: each[0])
             names = {counts.channel for _, counts in chosen}
+            chosen += [
+                each
+                for each in changed
+                if each[1].channel in self._asked and each[1].channel not in names
+            ]
+            names |= self._asked
             for _, counts in changed:
                 if counts.channel not in names:
                     self._behind.setdefault(counts.channel, self._sampled_ms)
@@ -59,11 +97,81 @@ class ChannelSampler:
         for _, counts in chosen:
             self._measure(counts, now_ms)
         self._meters = {name: meter for name, meter in self._meters.items() if not meter.is_idle}
+        self._asked = set()
         self._sampled_ms = now_ms
-        lines = [_channel_activity(name, meter) for name, meter in self._meters.items()]
-        return nlargest(
-            self._busiest, lines, key=lambda line: line.delivered_kbps + line.published_kbps
+        meters: Iterable[tuple[str, CounterRates]] = self._meters.items()
+        if len(self._meters) > self._busiest:
+            meters = nlargest(self._busiest, meters, key=lambda each: _new_bytes(each[1]))
+        busiest = list(meters)
+        self._sample_delivery(changed, [meter for _, meter in busiest], now_ms)
+        lines = [_channel_activity(name, meter) for name, meter in busiest]
+        lines.sort(key=lambda line: line.delivered_kbps + line.published_kbps, reverse=True)
+        return lines
+
+    @property
+    def counted(self) -> int:
+        """How many channels have counts, internal ones included: it only grows."""
+        return len(self._table.counts)
+
+    def names(self) -> list[str]:
+        """All channels but internal ones."""
+        return [name for name, counts in self._table.counts.items() if not counts.is_internal]
+
+    def activity(self, channel: str) -> ChannelActivity | None:
+        """One channel, idle or active; None if it has no counts.
+
+        It is measured with the next sample, however busy others are.
+        """
+        self._asked.add(channel)
+        counts = self._table.counts.get(channel)
+        if counts is None:
+            return None
+        meter = self._meters.get(channel)
+        if meter is not None:
+            return _channel_activity(channel, meter)
+        return _idle_channel(counts)
+
+    def values(self, field: str) -> Mapping[str, float]:
+        """A field of `ChannelActivity`, or `in_time`, by channel.
+
+        Channels left out have none, or a rate of 0.
+        """
+        counts = self._table.counts.items()
+        meters = self._meters.items()
+        match field:
+            case "published":
+                return {name: each.published for name, each in counts}
+            case "delivered":
+                return {name: each.delivered for name, each in counts}
+            case "dropped":
+                return {name: _dropped(each) for name, each in counts}
+            case _ if field in RATES:
+                return CounterRates.changing(meters, RATES[field])
+        read = _MEASURES[field]
+        values = ((name, read(*meter.ends)) for name, meter in meters)
+        return {name: value for name, value in values if value is not None}
+
+    def _sample_delivery(
+        self, changed: list[tuple[int, ChannelCounts]], busiest: list[CounterRates], now_ms: int
+    ) -> None:
+        """Count all channels; the latencies are those of the busiest."""
+        shown = [counts for _, counts in changed if not counts.is_internal]
+        self._totals.sample(shown, now_ms=now_ms)
+        histograms = (meter.added()[_WAITED + 1 :] for meter in busiest)
+        waits = [sum(bucket) for bucket in zip(*histograms, strict=True)]
+        self.delivery = self._totals.delivery(
+            wait_quantile_ms(waits, 0.5), wait_quantile_ms(waits, 0.95)
         )
+
+    def activities(self) -> Iterator[ChannelActivity]:
+        """Activity of all non-internal channels by the last sample; rates of the busiest only."""
+        for counts in list(self._table.counts.values()):
+            if counts.is_internal:
+                continue
+            meter = self._meters.get(counts.channel)
+            yield (
+                _idle_channel(counts) if meter is None else _channel_activity(counts.channel, meter)
+            )
 
     def _measure(self, counts: ChannelCounts, now_ms: int) -> None:
         name = counts.channel
@@ -73,6 +181,15 @@ class ChannelSampler:
             meter = self._meters[name] = CounterRates(since_ms, self._seen.get(name, _NOTHING))
         self._seen[name] = _counts_of(counts)
         meter.add(now_ms, self._seen[name])
+
+
+def _new_bytes(meter: CounterRates) -> int:
+    (_, first), (_, last) = meter.ends
+    return last[_BYTES_IN] - first[_BYTES_IN] + last[_BYTES_OUT] - first[_BYTES_OUT]
+
+
+def _dropped(counts: ChannelCounts) -> int:
+    return counts.replaced + counts.expired + counts.shed + counts.refused
 
 
 def _counts_of(counts: ChannelCounts) -> Counts:
@@ -94,10 +211,9 @@ def _counts_of(counts: ChannelCounts) -> Counts:
 
 
 def _channel_activity(name: str, meter: CounterRates) -> ChannelActivity:
-    rates = meter.rates()
-    waited_ms, *waits = meter.added()[_WAITED:]
-    left = sum(waits)
-    _, published, _, delivered, _, _, _, *dropped = meter.last[:_WAITED]
+    first, last = meter.ends
+    rates = [0.0, *(rate_between(first, last, index) for index in range(1, _WAITED))]
+    counts = last[1]
     return ChannelActivity(
         channel=name,
         published_hz=rates[1],
@@ -110,12 +226,49 @@ def _channel_activity(name: str, meter: CounterRates) -> ChannelActivity:
         expired_hz=rates[8],
         shed_hz=rates[9],
         refused_hz=rates[10],
-        latency_ms=round(waited_ms / left, 1) if left else None,
-        latency_p95_ms=wait_quantile_ms(waits, 0.95),
-        published=published,
-        delivered=delivered,
-        dropped=sum(dropped),
+        latency_ms=_latency_ms(first, last),
+        latency_p95_ms=_latency_p95_ms(first, last),
+        published=counts[1],
+        delivered=counts[3],
+        dropped=sum(counts[7:_WAITED]),
     )
+
+
+def _idle_channel(counts: ChannelCounts) -> ChannelActivity:
+    """Activity of a channel whose rates are not measured: it is idle, or others are busier."""
+    return ChannelActivity(
+        channel=counts.channel,
+        published=counts.published,
+        delivered=counts.delivered,
+        dropped=_dropped(counts),
+    )
+
+
+def _latency_ms(first: Sample, last: Sample) -> float | None:
+    before, now = first[1], last[1]
+    left = sum(now[_WAITED + 1 :]) - sum(before[_WAITED + 1 :])
+    return round((now[_WAITED] - before[_WAITED]) / left, 1) if left > 0 else None
+
+
+def _latency_p95_ms(first: Sample, last: Sample) -> float | None:
+    pairs = zip(first[1][_WAITED + 1 :], last[1][_WAITED + 1 :], strict=True)
+    return wait_quantile_ms([after - before for before, after in pairs], 0.95)
+
+
+def _in_time(first: Sample, last: Sample) -> float | None:
+    before, now = first[1], last[1]
+    return in_time_share(
+        received=now[3] - before[3],
+        late=now[5] - before[5],
+        missed=sum(now[8:_WAITED]) - sum(before[8:_WAITED]),
+    )
+
+
+_MEASURES: Final = {
+    "latency_ms": _latency_ms,
+    "latency_p95_ms": _latency_p95_ms,
+    "in_time": _in_time,
+}
 
 
 class _Watched(CounterRates):
@@ -162,22 +315,45 @@ class ClientSampler:
     def __len__(self) -> int:
         return len(self._clients)
 
+    def measure(self, readings: Iterable[ClientReading], *, now_ms: int) -> None:
+        """Take a sample of some clients now, which may be long before their turn."""
+        for reading in readings:
+            watched = self._clients.get(reading.client)
+            if watched is None or now_ms - watched.sampled_ms >= _SOON_MS:
+                self._take(reading, (now_ms, _client_counts(reading)))
+
+    def rates(self, client: str) -> tuple[float, float, float]:
+        """Events and kbit per second sent, and events shed per second; 0 before two samples."""
+        watched = self._clients.get(client)
+        if watched is None:
+            return 0.0, 0.0, 0.0
+        return watched.rate(0), kbps(watched.rate(1)), watched.rate(2)
+
+    def values(self, field: str) -> Mapping[str, float]:
+        """Rates by client; clients left out have a rate of 0."""
+        return CounterRates.changing(self._clients.items(), CLIENT_RATES[field])
+
     def _sample_clients(self, walk: Iterator[ClientReading], now_ms: int) -> int:
         taken = 0
         looks: dict[Counts, Sample] = {}  # most clients are idle and share a sample
         for reading in islice(walk, self._at_a_time):
             taken += 1
-            counts = (reading.sent, reading.sent_bytes, reading.shed)
-            look = looks.setdefault(counts, (now_ms, counts))
-            watched = self._clients.get(reading.client)
-            if watched is None:
-                watched = _Watched(look, reading, self._round)
-                self._clients[reading.client] = watched
-            else:
-                watched.add_sample(look)
-                watched.reading, watched.round = reading, self._round
-            watched.weight = reading.queued_bytes + watched.added()[1]
+            counts = _client_counts(reading)
+            self._take(reading, looks.setdefault(counts, (now_ms, counts)))
         return taken
+
+    def _take(self, reading: ClientReading, look: Sample) -> None:
+        watched = self._clients.get(reading.client)
+        if watched is None:
+            watched = self._clients[reading.client] = _Watched(look, reading, self._round)
+        else:
+            watched.add_sample(look)
+            watched.reading, watched.round = reading, self._round
+        watched.weight = reading.queued_bytes + watched.added()[1]
+
+
+def _client_counts(reading: ClientReading) -> Counts:
+    return reading.sent, reading.sent_bytes, reading.shed
 
 
 def _weight(watched: _Watched) -> tuple[int, int]:

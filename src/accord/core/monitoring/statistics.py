@@ -103,6 +103,8 @@ class JournalStatus(Struct, frozen=True, kw_only=True):
     next_offset: int = 0
     synced_offset: int = 0
     failure: str | None = None
+    disk_free_bytes: int | None = None
+    disk_total_bytes: int | None = None
 
     @property
     def unsynced(self) -> int:

@@ -267,7 +267,7 @@ def _decode_entry(value: bytes | None) -> DirectoryEntry | None:
     return claim if 0 <= claim.created_us <= MAX_STAMP else None
 
 
-def specificity(definition: ChannelDefinition) -> tuple[int, ...]:
+def specificity(definition: ChannelDefinition | ChannelStatus) -> tuple[int, ...]:
     """Sort key, level by level: a name above `+`, that above `#`; the end above all of them."""
     kinds = {"#": 0, "+": 1}
     return (*(kinds.get(level, 2) for level in definition.name.split("/")), 3)

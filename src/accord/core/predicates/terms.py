@@ -30,6 +30,7 @@ from accord.core.predicates.tree import (
     Literal,
     Or,
     PathTest,
+    render_name,
     walk,
 )
 from accord.core.predicates.value_sets import Range, ValueSet
@@ -214,3 +215,22 @@ def rest_of(term: Term) -> Rest | None:
     """The part of `term` that its sets do not express, or None if they express it all."""
     nodes = (*term.paths, *term.rest)
     return Rest(nodes) if nodes else None
+
+
+def index_use(tree: Expr) -> str:
+    """What an index can do with a predicate before evaluating it."""
+    terms = to_terms(tree)
+    if not terms:
+        return "drops it, no event can match"
+    narrowing = [_narrowing(term) for term in terms]
+    if not all(narrowing):
+        return "looks at it for every event on its channels"
+    names = ", ".join(sorted({name for names in narrowing for name in names}))
+    rest = " and ".join(sorted({node.text for term in terms for node in term.rest}))
+    return f"narrows by {names}" + (f", then evaluates {rest}" if rest else "")
+
+
+def _narrowing(term: Term) -> list[str]:
+    """What an event must have for the term to match."""
+    names = [render_name(name) for name, allowed in term.sets.items() if not allowed.has_null]
+    return names + [test.path for test in term.paths]

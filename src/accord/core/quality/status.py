@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import isfinite
 from typing import Any
 
 from msgspec import Struct
 
-from accord.core.quality.properties import Value
+from accord.core.quality.properties import Property, Value
 
 
 class CapabilityStatus(Struct, frozen=True, kw_only=True):
@@ -89,3 +91,23 @@ class PropertyStatus(Struct, frozen=True, kw_only=True):
     unit: str = ""
     over_hops: str = "keep"
     measured: bool = False
+
+
+def property_statuses(properties: Iterable[Property]) -> list[PropertyStatus]:
+    return [
+        PropertyStatus(
+            name=each.name,
+            better=each.better.value,
+            levels=tuple(each.levels),
+            range=None if each.levels else (_finite(each.lowest), _finite(each.highest)),
+            unit=each.unit,
+            over_hops=each.over_hops.value,
+            measured=each.is_measured,
+        )
+        for each in properties
+    ]
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no infinity: null is no end."""
+    return value if value is not None and isfinite(value) else None

@@ -326,6 +326,7 @@ class PublisherFanOut:
         self.entity = entity
         self.is_rate_limited = is_rate_limited  # each message is subject to rate enforcement
         self.pending = 0
+        self.published = 0  # messages, as long as it is cached
         self.is_light = True  # bin of the pending ones; later ones must not overtake
         self.renew(channel_fan_out)
 

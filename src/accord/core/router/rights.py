@@ -32,10 +32,6 @@ FEEDBACK: Final = "$accord/feedback"
 FEEDBACK_PREFIX: Final = FEEDBACK + "/"
 HISTORY: Final = "$accord/history"  # history that a subscription could not get
 CHANNELS: Final = "$accord/channels"  # any client: the reply names what is not allowed
-REQUESTS: Final = (
-    *(POLICIES, CHANNELS, QUERIES, EXPECTATIONS, CAPABILITIES, PROPERTIES, ADVERTISEMENTS),
-)
-_OPEN: Final = (CHANNELS, QUERIES, EXPECTATIONS, CAPABILITIES, PROPERTIES, ADVERTISEMENTS)
 # Each client gets only its own messages on these.
 _PRIVATE: Final = (EXPECTATIONS, ADVICE, FEEDBACK, HISTORY)
 _SHARED: Final = "$share/"
@@ -137,8 +133,8 @@ class Rights(Allowed, frozen=True):
             return True
         if _is_statistics(channel):
             return False
-        if channel in _OPEN or channel.startswith(FEEDBACK_PREFIX):
-            return True
+        if channel.startswith(NODE_TOPICS) and channel != POLICIES:
+            return True  # the node's reply names what is not allowed
         if channel.startswith("$"):
             if self.system or (self.policies and channel == POLICIES):
                 return True

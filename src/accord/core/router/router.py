@@ -47,6 +47,30 @@ _REMEMBERED_LENGTH: Final = 1_024
 _REMEMBERED_SELECTIONS: Final = 100_000
 
 
+# One subscription, or several by receiver; groups by name; those with predicates.
+SelectedSubscriptions = (
+    RouterSubscription
+    | dict[Receiver, RouterSubscription]
+    | dict[str, SharedGroup]
+    | dict[RouterSubscription, bool]
+)
+
+
+def each_subscription(selected: SelectedSubscriptions) -> Iterator[RouterSubscription]:
+    """Yield the subscriptions of what `Router.subscriptions_to` returns."""
+    if isinstance(selected, RouterSubscription):
+        yield selected
+        return
+    for key, value in selected.items():
+        if isinstance(value, SharedGroup):
+            yield from value.members
+        elif isinstance(value, RouterSubscription):
+            yield value
+        else:
+            assert isinstance(key, RouterSubscription)
+            yield key
+
+
 class Router:
     """All subscriptions of a node, and the cached fan-outs of its channels."""
 
@@ -66,6 +90,7 @@ class Router:
         self._index = Index()
         self._fan_outs: dict[str, FanOut] = {}
         self.changes = 0  # grows whenever a fan-out may have changed
+        self.version = 0  # grows with each change of subscriptions
         self._kept: ChannelMap[bool] = ChannelMap()
         for pattern in kept:
             self._kept.set(pattern, True)
@@ -81,6 +106,7 @@ class Router:
         """Add `subscription`; its receiver has no other for the same group and filter."""
         pattern = subscription.pattern
         self.size += 1
+        self.version += 1
         if subscription.group:
             groups = self._shared.get(pattern)
             if groups is None:
@@ -116,6 +142,7 @@ class Router:
     def remove(self, subscription: RouterSubscription) -> None:
         pattern = subscription.pattern
         self.size -= 1
+        self.version += 1
         if subscription.group:
             groups = self._shared.get(pattern)
             assert groups is not None
@@ -257,6 +284,32 @@ class Router:
             subscription, predicate, channel=subscription.pattern, importance=importance
         )
         return True
+
+    def subscriptions_to(self, channel: str) -> list[SelectedSubscriptions]:
+        """Return the subscriptions whose filters select `channel`, as the router keeps them.
+
+        Equal filters give the same objects. A group's member with a predicate is in it twice.
+        """
+        found: list[SelectedSubscriptions] = []
+        for kept in (self._plain, self._shared, self._conditional):
+            if not kept.is_empty:
+                found += kept.select(channel)
+        return found
+
+    def is_kept(self, channel: str) -> bool:
+        """Check whether events of `channel` that are published here are kept."""
+        traits = self.traits(channel)
+        return bool(self._kept.select(channel)) or (traits.is_persistent and not traits.goes_up)
+
+    def standing_grant(self, channel: str, publisher: Entity | None, receiver: Entity) -> Grant:
+        """Return the grant of messages that meet no condition on single messages."""
+        view = self.policies.view(channel)
+        side = NO_SIDE if publisher is None else view.publisher(publisher)
+        other = view.receiver(receiver)
+        traits = self.traits(channel)
+        if traits.keeps_order:
+            return view.ordered_grant(side, other, 0, traits.is_ordered)
+        return view.grant(side, other)
 
     def deliveries(self) -> Iterator[tuple[str, Receiver]]:
         """Yield channel and receiver of all cached fan-outs."""

@@ -1,0 +1,1 @@
+"""Events in files: JSON lines and Parquet."""

@@ -1,0 +1,1 @@
+"""Load generator: MQTT clients in bulk, for `accord bench`."""

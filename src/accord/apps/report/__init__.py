@@ -1,0 +1,1 @@
+"""Delivered quality: sections of figures, and a page with plots."""

@@ -1,1 +1,0 @@
-"""The `accord admission` commands: requests to a node, and output."""

@@ -1,1 +1,0 @@
-"""The `accord bench` command: a load of events over plain sockets, and its results."""

@@ -1,1 +1,0 @@
-"""The `accord net` and `accord channel` commands."""

@@ -1,1 +1,0 @@
-"""The `accord quality` commands."""

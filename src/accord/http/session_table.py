@@ -1,0 +1,148 @@
+"""Open sessions of users, and the limit on attempts to open one. Pure: the time is an argument.
+
+The cookie holds 256 random bits; only their hash is stored, so that a copy of the memory opens
+nothing. A session ends when it was not used for a while, and in any case after a day. Sessions are
+limited in number: in all, and for each user, so that nobody displaces those of others.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from ipaddress import IPv6Address, ip_address
+from typing import Final, TypeVar
+
+from accord.core.admission.rate_enforcement import TokenBucket
+from accord.core.model.bounded import LruMap
+
+_K = TypeVar("_K")
+
+ID_LENGTH: Final = 43  # 256 bits in base64
+IDLE_S: Final = 8 * 3_600
+LIFETIME_S: Final = 24 * 3_600
+MAX_SESSIONS: Final = 1_000
+MAX_SESSIONS_PER_USER: Final = 32
+
+# Attempts to log in: a burst, and then one after another.
+ATTEMPTS: Final = 10
+ATTEMPTS_PER_ADDRESS: Final = 30
+ATTEMPT_WINDOW_S: Final = 60
+MAX_COUNTED: Final = 10_000  # addresses, and users
+
+
+class UserSession:
+    """A session: its user, and when it was opened and last used."""
+
+    __slots__ = ("opened_s", "used_s", "user")
+
+    def __init__(self, user: str, now_s: float) -> None:
+        self.user = user
+        self.opened_s = now_s
+        self.used_s = now_s
+
+    def left_s(self, now_s: float) -> float:
+        """Time until the session ends, unless it is used before."""
+        return min(self.opened_s + LIFETIME_S, self.used_s + IDLE_S) - now_s
+
+
+class SessionTable:
+    """All open sessions, those unused for longest first."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[bytes, UserSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, session_id: str, user: str, *, now_s: float) -> UserSession:
+        self._expire(now_s)
+        own = [key for key, each in self._sessions.items() if each.user == user]
+        if len(own) >= MAX_SESSIONS_PER_USER:
+            del self._sessions[own[0]]
+        elif len(self._sessions) >= MAX_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        session = self._sessions[_key(session_id)] = UserSession(user, now_s)
+        return session
+
+    def use(self, session_id: str, *, now_s: float) -> UserSession | None:
+        """The session with this ID, which counts as a use; None if there is none, or it ended."""
+        if len(session_id) != ID_LENGTH:
+            return None
+        key = _key(session_id)
+        session = self._sessions.pop(key, None)
+        if session is None or session.left_s(now_s) <= 0:
+            return None
+        session.used_s = now_s
+        self._sessions[key] = session
+        return session
+
+    def has(self, session_id: str, *, now_s: float) -> bool:
+        """Whether there is a session with this ID; this is no use of it."""
+        session = self._sessions.get(_key(session_id))
+        return session is not None and session.left_s(now_s) > 0
+
+    def close(self, session_id: str) -> UserSession | None:
+        return self._sessions.pop(_key(session_id), None)
+
+    def _expire(self, now_s: float) -> None:
+        ended = [key for key, each in self._sessions.items() if each.left_s(now_s) <= 0]
+        for key in ended:
+            del self._sessions[key]
+
+
+class LoginLimiter:
+    """Limits attempts to log in, per address and per user; networks of IPv6 count as one."""
+
+    def __init__(self) -> None:
+        self._addresses: LruMap[str, TokenBucket] = LruMap(MAX_COUNTED)
+        self._users: LruMap[bytes, TokenBucket] = LruMap(MAX_COUNTED)
+
+    def accept(self, address: str, user: str, *, now_s: float) -> int:
+        """0 if an attempt may be made now, otherwise the seconds to wait."""
+        now_us = int(now_s * 1e6)
+        by_address = _bucket(self._addresses, _network(address), ATTEMPTS_PER_ADDRESS, now_us)
+        if not by_address.take(now_us):
+            return _pause_s(ATTEMPTS_PER_ADDRESS)
+        if not _bucket(self._users, _key(user), ATTEMPTS, now_us).take(now_us):
+            return _pause_s(ATTEMPTS)
+        return 0
+
+    def reset(self, user: str, *, now_s: float) -> None:
+        """The user has logged in: earlier attempts were its own mistakes."""
+        now_us = int(now_s * 1e6)
+        self._users.put(_key(user), _new_bucket(ATTEMPTS, now_us))
+
+    def __len__(self) -> int:
+        return len(self._addresses) + len(self._users)
+
+
+def _bucket(buckets: LruMap[_K, TokenBucket], key: _K, most: int, now_us: int) -> TokenBucket:
+    bucket = buckets.get(key)
+    if bucket is None:
+        bucket = _new_bucket(most, now_us)
+        buckets.put(key, bucket)
+    return bucket
+
+
+def _new_bucket(most: int, now_us: int) -> TokenBucket:
+    per_1000_s = -(-most * 1_000 // ATTEMPT_WINDOW_S)
+    return TokenBucket(per_1000_s, ATTEMPT_WINDOW_S, now_us)
+
+
+def _pause_s(most: int) -> int:
+    return -(-ATTEMPT_WINDOW_S // most)
+
+
+def _network(address: str) -> str:
+    """What one attacker has: an address, or the 64 bits of a network of IPv6."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if not isinstance(found, IPv6Address):
+        return address
+    mapped = found.ipv4_mapped
+    return str(int(found) >> 64) if mapped is None else str(mapped)
+
+
+def _key(text: str) -> bytes:
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,1 @@
+"""Terminals: tables from structs, amounts with units, lines of events, input that never blocks."""
