@@ -1,0 +1,1 @@
+function e(e){return t=>{let n=new ResizeObserver(([t])=>{let{width:n,height:r}=t.contentRect;e({width:Math.round(n),height:Math.round(r)})});return n.observe(t),()=>n.disconnect()}}export{e as t};
