@@ -107,18 +107,17 @@ def test_openapi_has_the_schema_of_what_is_returned() -> None:
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:
-    node = FakeNode()
-    node.name = "<script>"
-    answer = ask("/", node)
-    assert "&lt;script&gt;" in answer.text
-    assert "<script" not in answer.text
+    answer = ask("/")
+    assert not re.search(r"<script(?![^>]* src=)", answer.text)
     policy = answer.headers["content-security-policy"]
     assert "default-src 'self'" in policy
     assert "unsafe" not in policy
     links = re.findall(r'(?:href|src)="([^"]*)"', answer.text)
-    assert {"docs", "metrics", "api/v1/status"} <= set(links)
+    assert "/docs" in links
     for link in links:
-        assert ask(f"/{link}").status_code == 200
+        assert link.startswith("/")
+        assert not link.startswith("//")
+        assert ask(link).status_code == 200
 
 
 @pytest.mark.parametrize(
