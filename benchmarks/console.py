@@ -335,8 +335,7 @@ def _loading(options: Options, browser: Any, aims: list[Aim]) -> Table:
             )
             page.on("request", lambda request, asked=asked: asked.append(request.url))
             page.goto("/")
-            page.wait_for_function("window.firstNumbersMs > 0")
-            times.append(page.evaluate("window.firstNumbersMs"))
+            times.append(_first_numbers_ms(page))
             page.wait_for_timeout(300)
             size = int(sum(sizes))
             others += sum(not each.startswith((node.url, "blob:", "data:")) for each in asked)
@@ -352,6 +351,15 @@ def _loading(options: Options, browser: Any, aims: list[Aim]) -> Table:
     aims.append(Aim("first live numbers", "≤ 1 s", f"{first / 1e3:.2f} s", first <= 1_000))
     aims.append(Aim("requests to others", "none", str(others), others == 0))
     return table
+
+
+def _first_numbers_ms(page: Any) -> float:
+    # Not by wait_for_function, which the page's Content-Security-Policy refuses.
+    for _ in range(round(_START_S / 0.05)):
+        if found := page.evaluate("window.firstNumbersMs"):
+            return float(found)
+        page.wait_for_timeout(50)
+    raise AssertionError("the Overview shows no numbers")
 
 
 def _all_files() -> int:
@@ -516,8 +524,10 @@ def _many(browser: Any, aims: list[Aim]) -> Table:
             page.goto(f"/{name}")
             page.wait_for_selector("main table tbody tr[data-index] bdi")
             page.wait_for_timeout(1_000)
-            sort_ms = [page.evaluate(_CHANGE, ["sort", sorted_by]) for _ in range(2)][1:]
-            sort_ms += [page.evaluate(_CHANGE, ["sort", sorted_by]) for _ in range(6)]
+            # The first click may change nothing: rows with equal values are shown by name.
+            page.locator("main th button").get_by_text(sorted_by, exact=True).click()
+            page.wait_for_timeout(1_000)
+            sort_ms = [page.evaluate(_CHANGE, ["sort", sorted_by]) for _ in range(7)]
             search_ms = [
                 page.evaluate(_CHANGE, ["search", text])
                 for text in ("0777", "42", "00123", "9", "05000", "31")

@@ -135,3 +135,21 @@ def test_a_thin_link_is_shown_beside_the_whole(site: Site, sender: Peer, visitor
         return not any("console-" in str(each) for each in limits)
 
     eventually(is_lifted, what="the end of the limit", page=page)
+
+
+def test_a_new_order_is_shown_with_the_pointer_on_the_table(site: Site, visitor: Visitor) -> None:
+    with Peer(site, "order-a"), Peer(site, "order-b"):
+        page = visitor.open("/clients?search=order-")
+        names = page.locator("main table tbody tr[data-index] bdi")
+        expect(names.filter(has_text="order-")).to_have_count(2)
+        heading = page.get_by_role("columnheader").get_by_role("button", name="client", exact=True)
+        for expected in (["order-a", "order-b"], ["order-b", "order-a"]):
+            heading.click()
+            eventually(
+                lambda expected=expected: (
+                    [each for each in names.all_text_contents() if each.startswith("order-")]
+                    == expected
+                ),
+                what=f"the order {expected}",
+                page=page,
+            )
