@@ -18,7 +18,7 @@ def put_policy(changes: RecentChanges, now_ms: int, subject: str = "Alarms") -> 
         "policies.put_policy",
         who="ann",
         address="10.0.0.9",
-        request='{"name":"Alarms"}',
+        request='{"do":"put","name":"Alarms","policy":{"channel":"grid/#","importance":6}}',
         subject=subject,
         channel="",
         now_ms=now_ms,
@@ -31,7 +31,7 @@ def test_a_change_says_who_what_and_where() -> None:
     (row,) = changes.rows()
     assert (row.at_ms, row.kind, row.who) == (5, POLICY, "ann from 10.0.0.9")
     assert (row.what, row.page) == ("policies: put policy Alarms", "/policies/Alarms")
-    assert row.detail == '{"name":"Alarms"}'
+    assert row.detail == "channel grid/#, importance 6"
     assert row.is_request
 
 

@@ -80,7 +80,7 @@ def test_what_is_well(facts: NodeFacts) -> None:
         (
             client(sent_kbps=99, limit_kbps=100, queued_messages=1, shed_hz=2),
             BAD,
-            "patrol-1: at its limit of 100 kbit/s, 2.0 events/s shed, 1 event waiting",
+            "patrol-1: at its limit of 100 kbit/s, 2.0 events/s dropped, 1 event waiting",
             "/clients/patrol-1",
         ),
         (journal(failure="no space"), BAD, "the journal failed: no space", "/internals"),

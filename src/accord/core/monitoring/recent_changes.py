@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct, json
 from msgspec.structs import replace
 
 from accord.core.monitoring.statistics import Statistics
@@ -185,7 +185,7 @@ class RecentChanges:
             f"{group}: {words} {subject}".rstrip(),
             now_ms=now_ms,
             who=f"{who} from {address}" if address and address not in who else who,
-            detail=request,
+            detail=_in_words(request, subject),
             page=page_of(section, subject) if section and subject else f"/{section}",
             channel=channel,
             many=f"changes of {group}" if is_rightless else "",
@@ -229,6 +229,24 @@ class RecentChanges:
         if len(self._rows) > self._capacity:
             most = max(self._by_kind.values(), key=len)
             del self._rows[most.popleft()]
+
+
+def _in_words(request: str, subject: str) -> str:
+    """The fields of a request as `name value, …`; as it is where it was cut."""
+    try:
+        found = json.decode(request)
+    except DecodeError:
+        return request
+    return ", ".join(_fields(found, subject)) if isinstance(found, dict) else request
+
+
+def _fields(values: dict[str, Any], subject: str) -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _fields(value, subject)
+        elif name != "do" and value != subject:
+            text = value if isinstance(value, str) else json.encode(value).decode()
+            yield f"{name} {text}"
 
 
 def state_changes(before: Statistics, after: Statistics) -> Iterator[tuple[str, str, str]]:

@@ -151,7 +151,7 @@ def _client(line: ClientActivity) -> NodeProblem | None:
         return None
     parts = [cause] if cause else []
     if is_shedding:
-        parts.append(f"{line.shed_hz:,.1f} events/s shed")
+        parts.append(f"{line.shed_hz:,.1f} events/s dropped")
     if waiting:
         parts.append(f"{waiting:,} event{'s' if waiting > 1 else ''} waiting")
     return NodeProblem(
