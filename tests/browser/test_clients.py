@@ -145,11 +145,9 @@ def test_a_new_order_is_shown_with_the_pointer_on_the_table(site: Site, visitor:
         heading = page.get_by_role("columnheader").get_by_role("button", name="client", exact=True)
         for expected in (["order-a", "order-b"], ["order-b", "order-a"]):
             heading.click()
-            eventually(
-                lambda expected=expected: (
-                    [each for each in names.all_text_contents() if each.startswith("order-")]
-                    == expected
-                ),
-                what=f"the order {expected}",
-                page=page,
-            )
+
+            def agrees(expected: list[str] = expected) -> bool:
+                shown = names.all_text_contents()
+                return [each for each in shown if each.startswith("order-")] == expected
+
+            eventually(agrees, what=f"the order {expected}", page=page)
