@@ -27,8 +27,9 @@ up: build ## start a node: MQTT on 1883, WebSocket on 8083, console on 8080, its
 build: $(READY)
 
 test: $(DEVELOPMENT) $(READY) $(ACCEPTANCE) $(SPARK_CLASSES) peers ## run all tests, on the wheel that users get
-	@echo "five parts at once; each shows itself when it is done"
-	@$(MAKE) --no-print-directory --keep-going -j5 --output-sync=target test-acceptance test-pipeline test-live test-rest test-simulator
+	@echo "five parts at once, each shows itself when it is done; then the browser's"
+	@$(MAKE) --no-print-directory --keep-going -j5 --output-sync=target test-acceptance test-pipeline test-live test-rest test-simulator; \
+		parts=$$?; $(MAKE) --no-print-directory test-browser && exit $$parts
 
 # An environment as users have it: the wheel, what it needs, and what documents tell them to install.
 acceptance: $(ACCEPTANCE)
