@@ -18,14 +18,15 @@ from contextlib import ExitStack
 from time import perf_counter, sleep
 from typing import Final
 
+from accord.apps.load.frames import LoadError
+from accord.apps.load.mqtt import read_frame
 from accord.core.model.event import Event
+from accord.core.mqtt.properties import Properties
 from accord.predicates import Index
 from benchmarks.connections import calmly
 from benchmarks.contenders import Broker
-from benchmarks.ends import read_into
 from benchmarks.filters import CHANNEL, filters
-from benchmarks.mqtt import Mqtt, read_frame
-from benchmarks.wire import UnexpectedAnswerError
+from benchmarks.mqtt import Mqtt
 from benchmarks.workloads import Keyed
 
 SESSIONS: Final = 5_000
@@ -52,7 +53,7 @@ def frames(events: Sequence[Event]) -> list[bytes]:
             CHANNEL,
             number.to_bytes(_NUMBER_BYTES) + bytes(PAYLOAD_BYTES - _NUMBER_BYTES),
             0,
-            {name: str(value) for name, value in event.attributes.items()},
+            Properties(user=tuple((name, str(value)) for name, value in event.attributes.items())),
         )
         for number, event in enumerate(events)
     ]
@@ -121,7 +122,7 @@ class Audience:
         by_session: dict[int, list[bytes]] = {}
         for key, predicate in predicates:
             turn, session = divmod(key, SESSIONS)
-            frame = MQTT.subscription(self._filters[turn], turn + 1, {"where": str(predicate)})
+            frame = MQTT.subscription((self._filters[turn],), turn + 1, str(predicate))
             by_session.setdefault(session, []).append(frame)
         for session, asked in by_session.items():
             connection = self._sessions[session]
@@ -139,12 +140,12 @@ class Audience:
         found: Deliveries = Counter()
         for number, connection in enumerate(self._sessions):
             connection.settimeout(_STALL_S)
-            connection.sendall(MQTT.fence[0])
+            connection.sendall(MQTT.fence)
             while (answer := read_frame(connection))[1]:
                 found[number, int.from_bytes(answer[1][-PAYLOAD_BYTES:][:_NUMBER_BYTES])] += 1
         if found != expected:
             wrong = (found - expected).total() + (expected - found).total()
-            raise UnexpectedAnswerError(f"{wrong:,} deliveries differ from what the index says")
+            raise LoadError(f"{wrong:,} deliveries differ from what the index says")
 
     def size_of(self, deliveries: Deliveries) -> int:
         """In bytes: an event comes out as it went in."""
@@ -169,16 +170,18 @@ class Audience:
             rest = self._push(rest)
             ready = self._poll.poll(_STALL_S)
             if not ready:
-                raise UnexpectedAnswerError(f"{received[False]:,} of {expected_bytes:,} bytes came")
+                raise LoadError(f"{received[False]:,} of {expected_bytes:,} bytes came")
             arrived = 0
             for number, _ in ready:
-                size = read_into(self._watched[number], self._buffer, 0)
+                size = self._watched[number].recv_into(self._buffer)
+                if not size:
+                    raise LoadError("the broker closed the connection")
                 received[number == self._marked.fileno()] += size
                 arrived += size
             if arrived < _LITTLE_BYTES:
                 sleep(_PAUSE_S)
         if received[False] != expected_bytes:
-            raise UnexpectedAnswerError(f"{received[False]:,} bytes came, not {expected_bytes:,}")
+            raise LoadError(f"{received[False]:,} bytes came, not {expected_bytes:,}")
 
     def _push(self, rest: memoryview) -> memoryview:
         """What the publisher's socket does not take now."""

@@ -7,7 +7,7 @@ that a subscriber can count what it gets: payloads are a few bytes longer or sho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import cycle
@@ -15,7 +15,8 @@ from random import Random
 from statistics import mean
 from typing import Final
 
-from benchmarks.mqtt import Mqtt, Properties
+from accord.core.mqtt.properties import Properties
+from benchmarks.mqtt import Mqtt
 
 # So many different messages, at least.
 DIFFERENT: Final = 40_000
@@ -24,13 +25,15 @@ _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 _EXPIRY_S: Final = (3_600, 86_400)
 _SAMPLE: Final = 1_000
 
+UserProperties = Mapping[str, str]
+
 
 @dataclass(frozen=True)
 class Content:
     """Which user properties so many messages have, and whether these expire."""
 
     name: str
-    properties: Callable[[int], list[Properties]]
+    properties: Callable[[int], list[UserProperties]]
     has_expiry: bool = True
 
     def frame(self, dialect: Mqtt, topic: str, payload_size: int) -> bytes:
@@ -50,8 +53,10 @@ class Content:
                 topic,
                 random.randbytes(room - _size(properties)),
                 packet_id,
-                properties,
-                random.randint(lowest, highest),
+                Properties(
+                    user=tuple(properties.items()),
+                    message_expiry_s=random.randint(lowest, highest) or None,
+                ),
             )
             for properties, packet_id, topic in drawn
         ]
@@ -63,14 +68,14 @@ def _typical(content: Content) -> int:
     return round(mean(map(_size, content.properties(_SAMPLE))))
 
 
-def _size(properties: Properties) -> int:
+def _size(properties: UserProperties) -> int:
     return sum(len(name) + len(text) + 5 for name, text in properties.items())
 
 
-def drawn(draw: Callable[[Random], Properties]) -> Callable[[int], list[Properties]]:
+def drawn(draw: Callable[[Random], UserProperties]) -> Callable[[int], list[UserProperties]]:
     """Always the same, so that all contenders get the same."""
 
-    def properties(count: int) -> list[Properties]:
+    def properties(count: int) -> list[UserProperties]:
         random = Random(_SEED)
         return [draw(random) for _ in range(count)]
 
@@ -87,11 +92,11 @@ def _word(random: Random) -> str:
     return "".join(random.choices(_LETTERS, k=random.randint(4, 10)))
 
 
-def _one(random: Random) -> Properties:
+def _one(random: Random) -> UserProperties:
     return {"speed": _number(random)}
 
 
-def _five(random: Random) -> Properties:
+def _five(random: Random) -> UserProperties:
     return {
         "speed": _number(random),
         "height": _number(random),

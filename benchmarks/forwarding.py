@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.contenders import ACCORD, StartError, wait_for
-from benchmarks.load import Load, Shape
+from benchmarks.load import Load, Messages, Shape
 from benchmarks.mqtt import Mqtt
 from benchmarks.options import Options, progress
 from benchmarks.ports import free_ports
@@ -70,7 +70,7 @@ class Line:
             return connection
 
         dialect = Paced(4, qos, window) if window else Mqtt(4, qos)
-        return Load(connect, dialect, Shape("1→1"), size)
+        return Load(connect, dialect, Shape("1→1"), Messages(size))
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from statistics import median, quantiles
 from time import perf_counter, sleep
 from typing import Final
 
+from accord.apps.load.frames import LoadError, receive
 from benchmarks.aims import Aim, aims_table, at_most
 from benchmarks.contenders import CONTENDERS, Broker, Field, running
 from benchmarks.contents import ONE
@@ -18,7 +19,7 @@ from benchmarks.mqtt import PUBACK, Mqtt
 from benchmarks.options import Options, progress
 from benchmarks.race import Case, attempt
 from benchmarks.report import Table, number, significant
-from benchmarks.wire import Delivery, UnexpectedAnswerError, receive
+from benchmarks.wire import Delivery
 
 ABOUT: Final = (
     "From before one process sends a message of 100 B until the same process has received it over "
@@ -130,7 +131,7 @@ def receive_delivery(connection: socket.socket, delivery: Delivery) -> bytes:
     if delivery.between and received.startswith(delivery.between):
         received = received[len(delivery.between) :] + receive(connection, len(delivery.between))
     if received[0] != delivery.head:
-        raise UnexpectedAnswerError(f"not a message of {delivery.size} bytes: {received[:20]!r}")
+        raise LoadError(f"not a message of {delivery.size} bytes: {received[:20]!r}")
     return received
 
 

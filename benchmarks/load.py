@@ -1,37 +1,33 @@
 """Load for a broker: publishers and subscribers of one process, saturating it without a drop.
 
 A lane is a set of publishers and subscribers that share topics. Publishers send prepared chunks of
-frames, as long as no more than a window of messages is on its way to the slowest subscriber: the
-broker always has work, in batches, and its queues stay short. It is one loop over sockets that
-don't block; where a broker takes no more, the loop waits for what it delivers. A reader that wakes
-for every message makes a broker pay for waking it, about as much as for moving the message: where
-little arrives, the loop sleeps for a moment.
+frames, and a burst is over when all subscribers have what was published.
 """
 
 from __future__ import annotations
 
-import select
 import socket
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, cycle, islice
-from time import perf_counter, sleep
+from itertools import cycle, islice
+from time import perf_counter
 from typing import Final
 
+from accord.apps.load.frames import LoadError
+from accord.apps.load.traffic import LoadClient, LoadLane, LoadLoop, LoadPublisher, Plan, Source
 from benchmarks.contents import DIFFERENT, Content
-from benchmarks.ends import Publisher, Subscriber
 from benchmarks.mqtt import Mqtt
 from benchmarks.wire import Delivery, Dialect
 
 # On the way per lane, and sent at once: enough to fill every read of a broker.
 _WINDOW_BYTES: Final = 512 * 1024
 _CHUNK_BYTES: Final = 32 * 1024
-_LITTLE_BYTES: Final = 16 * 1024
+_READ_BYTES: Final = 1024 * 1024
 _PAUSE_S: Final = 0.001
 _STALL_S: Final = 5.0
+_PATIENCE_S: Final = 30.0
 
 Connect = Callable[[], socket.socket]
 
@@ -66,172 +62,101 @@ class Burst:
         return self.expected - self.delivered
 
 
-@dataclass(frozen=True)
-class Plan:
-    """In messages: how many a publisher sends at once, and how many may be on their way."""
-
-    chunk: int
-    window: int
-    topics: int = 1
-
-    @classmethod
-    def of(cls, frame_size: int, most_unacknowledged: int, topics: int = 1) -> Plan:
-        most = min(_WINDOW_BYTES // frame_size, most_unacknowledged)
-        rounds = min(_CHUNK_BYTES // frame_size, most) // topics
-        chunk = max(1, rounds) * topics
-        return cls(chunk, max(1, most // chunk) * chunk, topics)
+def plan_of(frame_size: int, most_unacknowledged: int, topics: int = 1) -> Plan:
+    most = min(_WINDOW_BYTES // frame_size, most_unacknowledged)
+    rounds = min(_CHUNK_BYTES // frame_size, most) // topics
+    chunk = max(1, rounds) * topics
+    return Plan(max(1, most // chunk) * chunk, chunk, topics)
 
 
-class Lane:
-    """Publishers, and the subscribers that get what they publish."""
-
-    def __init__(
-        self, publishers: Sequence[Publisher], subscribers: Sequence[Subscriber], plan: Plan
-    ) -> None:
-        self.publishers = deque(publishers)
-        self.subscribers = subscribers
-        self.plan = plan
-        self._target = 0
-        self._receivers = len(subscribers) // plan.topics
+class BurstLane(LoadLane):
+    """A lane whose publishers send prepared chunks, so many messages at a time."""
 
     @property
-    def published(self) -> int:
-        return sum(publisher.sent for publisher in self.publishers)
-
-    @property
-    def delivered(self) -> int:
-        return sum(subscriber.delivered for subscriber in self.subscribers)
-
-    @property
-    def is_done(self) -> bool:
-        return (
-            self.delivered == self._target * self._receivers
-            and not any(publisher.unacknowledged for publisher in self.publishers)
-            and all(subscriber.is_idle for subscriber in self.subscribers)
-        )
-
-    @property
-    def fenced(self) -> Sequence[Subscriber]:
+    def fenced(self) -> Sequence[LoadClient]:
         """Those that are asked after each burst whether there is more than was published."""
         return self.subscribers
 
-    def check(self) -> None:
-        """UnexpectedAnswerError where some got less and others more than they have to."""
-
     @property
-    def through(self) -> int:
-        """How many messages are certainly on their way no more."""
-        return min(subscriber.delivered for subscriber in self.subscribers) * self.plan.topics
+    def receivers(self) -> int:
+        """How many get each message."""
+        return len(self.subscribers) // self.plan.topics
 
     def begin(self, count: int) -> int:
         """`count` messages more, rounded up to chunks: how many are to be delivered."""
         chunks = -(-count // self.plan.chunk)
-        self._target = self.published + chunks * self.plan.chunk
-        return chunks * self.plan.chunk * self._receivers
-
-    def feed(self) -> None:
-        """Sends what the window allows, publishers in turns."""
-        chunk, published = self.plan.chunk, self.published
-        limit = min(self._target, self.through + self.plan.window)
-        refused = 0
-        while refused < len(self.publishers) and published + chunk <= limit:
-            publisher = self.publishers[0]
-            self.publishers.rotate(-1)
-            if publisher.is_idle and publisher.unacknowledged + chunk <= self.plan.window:
-                publisher.send()
-                published += chunk
-                refused = 0
-            else:
-                refused += 1
+        self.target = self.published + chunks * self.plan.chunk
+        return chunks * self.plan.chunk * self.receivers
 
 
-class SharingLane(Lane):
+class SharingLane(BurstLane):
     """Whose subscribers share a subscription: each message reaches one of them."""
+
+    receivers = 1
 
     @property
     def through(self) -> int:
         return self.delivered
 
-    def begin(self, count: int) -> int:
-        self._receivers = 1
-        return super().begin(count)
 
+class Bursts(LoadLoop):
+    """Lanes of which each gets so many messages at once; `make` connects them to a broker."""
 
-class Traffic:
-    """Lanes, driven by one loop; `make` connects them to a broker."""
+    lanes: Sequence[BurstLane]
 
-    def __init__(
-        self, fence: tuple[bytes, bytes], make: Callable[[ExitStack], Sequence[Lane]]
-    ) -> None:
-        self._fence = fence
-        self._ends: dict[int, Publisher | Subscriber] = {}
-        with ExitStack() as stack:
-            self._poll = stack.enter_context(select.epoll())
-            self._lanes = make(stack)
-            for lane in self._lanes:
-                self._watch([*lane.publishers, *lane.subscribers])
-            self._stack = stack.pop_all()
+    def __init__(self, make: Callable[[ExitStack], Sequence[BurstLane]]) -> None:
+        super().__init__(make, _PAUSE_S)
 
     @property
     def window(self) -> int:
         """How many messages are on their way at most."""
-        return sum(lane.plan.window for lane in self._lanes)
+        return sum(lane.window for lane in self.lanes)
 
     def run(self, count: int, *, is_fenced: bool = True) -> Burst:
         """Publishes about `count` messages; returns when they have arrived, or no more come.
 
         Where it is not fenced, nobody is asked whether there is more than was published.
         """
-        lanes = self._lanes
+        lanes = self.lanes
         published, delivered = self._published, self._delivered
         started = perf_counter()
         expected = sum(lane.begin(-(-count // len(lanes))) for lane in lanes)
-        if self._drive() and is_fenced:
-            for subscriber in chain.from_iterable(lane.fenced for lane in lanes):
-                subscriber.wait(*self._fence)
+        if self.finish(_STALL_S) and is_fenced:
+            self._ask([each for lane in lanes for each in lane.fenced])
         wall_s = perf_counter() - started
         return Burst(self._published - published, expected, self._delivered - delivered, wall_s)
 
     def settle(self) -> None:
         """Asks every subscriber whether there is more than was published."""
-        for lane in self._lanes:
-            for subscriber in lane.subscribers:
-                subscriber.wait(*self._fence)
-            lane.check()
+        delivered = self._delivered
+        self._ask([each for lane in self.lanes for each in lane.subscribers])
+        if more := self._delivered - delivered:
+            raise LoadError(f"{more:,} messages more than was published")
 
-    def close(self) -> None:
-        self._stack.close()
-
-    def _watch(self, ends: Sequence[Publisher | Subscriber]) -> None:
-        for end in ends:
-            end.connection.setblocking(False)
-            self._ends[end.connection.fileno()] = end
-            self._poll.register(end.connection, select.EPOLLIN)
+    def _ask(self, subscribers: Sequence[LoadClient]) -> None:
+        self.fence(subscribers)
+        if not self.finish(_PATIENCE_S):
+            raise LoadError("a subscriber has other than it has to, or gets no answer")
 
     @property
     def _published(self) -> int:
-        return sum(lane.published for lane in self._lanes)
+        return sum(lane.published for lane in self.lanes)
 
     @property
     def _delivered(self) -> int:
-        return sum(lane.delivered for lane in self._lanes)
+        return sum(lane.delivered for lane in self.lanes)
 
-    def _drive(self) -> bool:
-        """False if the broker has gone silent before all had arrived."""
-        ends = self._ends
-        while not all(lane.is_done for lane in self._lanes):
-            for lane in self._lanes:
-                lane.feed()
-            ready = self._poll.poll(_STALL_S)
-            if not ready:
-                return False
-            received = sum(ends[number].take() for number, _ in ready)
-            for end in ends.values():
-                if not end.is_idle:
-                    end.push()
-            if received < _LITTLE_BYTES:
-                sleep(_PAUSE_S)
-        return True
+
+def subscriber(connection: socket.socket, dialect: Dialect, frame_size: int) -> LoadClient:
+    # As much as may be on the way, so that a broker never waits for its subscriber.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _READ_BYTES)
+    return LoadClient(connection, dialect, frame_size)
+
+
+def in_turns(chunks: Sequence[bytes], size: int) -> Source:
+    """Prepared chunks of `size` messages each, always whole."""
+    following = cycle(chunks)
+    return lambda most: (next(following), size) if most >= size else (b"", 0)
 
 
 @dataclass(frozen=True)
@@ -246,33 +171,27 @@ class Messages:
         if self.content is None:
             return dialect.delivery(topic, self.payload_size)
         assert isinstance(dialect, Mqtt)
-        return dialect.delivery_of(self.content.frame(dialect, topic, self.payload_size), topic)
+        return dialect.delivery_of(self.content.frame(dialect, topic, self.payload_size))
 
 
-class Load(Traffic):
+class Load(Bursts):
     """All lanes of a shape, connected to one broker; subscribers may have a predicate."""
 
-    def __init__(  # noqa: PLR0913, PLR0917
-        self,
-        connect: Connect,
-        dialect: Dialect,
-        shape: Shape,
-        payload_size: int,
-        content: Content | None = None,
-        where: str = "",
+    def __init__(
+        self, connect: Connect, dialect: Dialect, shape: Shape, messages: Messages
     ) -> None:
-        messages = Messages(payload_size, content, where)
-
-        def make(stack: ExitStack) -> list[Lane]:
+        def make(stack: ExitStack) -> list[BurstLane]:
             return [
                 _lane(lambda: stack.enter_context(connect()), dialect, shape, number, messages)
                 for number in range(shape.lanes)
             ]
 
-        super().__init__(dialect.fence, make)
+        super().__init__(make)
 
 
-def _lane(connect: Connect, dialect: Dialect, shape: Shape, lane: int, messages: Messages) -> Lane:
+def _lane(
+    connect: Connect, dialect: Dialect, shape: Shape, lane: int, messages: Messages
+) -> BurstLane:
     # All of the same length, so that all deliveries are.
     topics = tuple(f"bench/{lane}/{number}" for number in range(shape.topics))
     delivery = messages.delivery(dialect, topics[0])
@@ -283,19 +202,19 @@ def _lane(connect: Connect, dialect: Dialect, shape: Shape, lane: int, messages:
         topic = topics[number % len(topics)]
         asked = f"$share/group/{topic}" if shape.is_shared else topic
         dialect.subscribe(connection, asked, messages.where)
-        subscribers.append(Subscriber(connection, delivery))
+        subscribers.append(subscriber(connection, dialect, delivery.size))
     connections = [connect() for _ in range(shape.publishers)]
     most = min(
         dialect.enter(connection, f"publisher/{lane}/{number}")
         for number, connection in enumerate(connections)
     )
-    plan = Plan.of(delivery.size, most, len(topics))
+    plan = plan_of(delivery.size, most, len(topics))
     chunks = _chunks(dialect, topics, messages, plan)
     publishers = [
-        Publisher(connection, chunks, plan.chunk, has_acks=dialect.has_acks)
+        LoadPublisher(connection, dialect, in_turns(chunks, plan.chunk), plan.window)
         for connection in connections
     ]
-    kind = SharingLane if shape.is_shared else Lane
+    kind = SharingLane if shape.is_shared else BurstLane
     return kind(publishers, subscribers, plan)
 
 

@@ -7,14 +7,15 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from accord.apps.load.frames import LoadError
 from benchmarks.contenders import PLAIN, Broker, Contender, Setup
 from benchmarks.contents import Content
-from benchmarks.load import Burst, Load, Shape, Traffic
+from benchmarks.load import Burst, Bursts, Load, Messages, Shape
 from benchmarks.mqtt import Mqtt
 from benchmarks.nats import Nats
 from benchmarks.selecting import Selecting
 from benchmarks.selections import Selection
-from benchmarks.wire import Dialect, UnexpectedAnswerError
+from benchmarks.wire import Dialect
 
 _WARM_UP_WINDOWS: Final = 3
 # Who takes so long for a window is warm.
@@ -55,7 +56,7 @@ class Case:
             return Nats()
         return Mqtt(self.level, self.qos, session_s=self.session_s)
 
-    def load(self, broker: Broker) -> Traffic:
+    def load(self, broker: Broker) -> Bursts:
         content, where = self.content, self.where
         if self.selection is not None:
             if broker.contender.has_predicates:
@@ -64,7 +65,8 @@ class Case:
         if not broker.contender.has_predicates:
             where = ""
         dialect = self.dialect(broker.contender)
-        return Load(broker.connect, dialect, self.shape, self.payload_size, content, where)
+        messages = Messages(self.payload_size, content, where)
+        return Load(broker.connect, dialect, self.shape, messages)
 
     def messages(self, burst: Burst) -> int:
         """Those whose cost it is: delivered ones, unless predicates decide on that."""
@@ -89,7 +91,7 @@ class Measured:
 class Entrant:
     """A broker with its load, in one case."""
 
-    def __init__(self, broker: Broker, load: Traffic, case: Case) -> None:
+    def __init__(self, broker: Broker, load: Bursts, case: Case) -> None:
         self.measured = Measured()
         self._broker = broker
         self._load = load
@@ -148,16 +150,16 @@ def attempt(entrants: dict[Key, Item], act: Callable[[Item], object]) -> dict[Ke
     for name, entrant in list(entrants.items()):
         try:
             act(entrant)
-        except (OSError, UnexpectedAnswerError) as error:
+        except (OSError, LoadError) as error:
             troubles[name] = str(error)
             del entrants[name]
     return troubles
 
 
 def complete(burst: Burst) -> Burst:
-    """A burst that all arrived of; UnexpectedAnswerError for others."""
+    """A burst that all arrived of; LoadError for others."""
     if burst.lost < 0:
-        raise UnexpectedAnswerError(f"{-burst.lost:,} messages came that were for nobody")
+        raise LoadError(f"{-burst.lost:,} messages came that were for nobody")
     if burst.lost:
-        raise UnexpectedAnswerError(f"{burst.lost:,} of {burst.expected:,} messages were lost")
+        raise LoadError(f"{burst.lost:,} of {burst.expected:,} messages were lost")
     return burst

@@ -13,9 +13,9 @@ from typing import Final, Literal
 from accord.core.predicates.tree import And, Attribute, Compare, Expr
 from accord.core.predicates.tree import Literal as Constant
 from accord.predicates import Event, Index, parse
-from benchmarks.contents import ONE, Content
+from benchmarks.contents import ONE, Content, UserProperties
 from benchmarks.filters import CHANNEL, filters
-from benchmarks.mqtt import Mqtt, Properties
+from benchmarks.mqtt import Mqtt
 from benchmarks.workloads import WORKLOADS, Keyed
 
 MQTT: Final = Mqtt(level=5)
@@ -58,7 +58,7 @@ class Selection:
             group = session + number * self.sessions
             is_ordinary = self.has_filters or self.predicates == 1
             full = topic if is_ordinary else f"$share/group-{group}/{CHANNEL}"
-            asked.append(MQTT.subscription(full, number + 1, {"where": where}))
+            asked.append(MQTT.subscription((full,), number + 1, where))
         return asked
 
     def receivers(self, count: int) -> list[tuple[int, ...]]:
@@ -95,7 +95,7 @@ def _many(selection: Selection) -> _Prepared:
     index = Index()
     for key, predicate in predicates:
         index.add(key, predicate)
-    chosen: list[Properties] = []
+    chosen: list[UserProperties] = []
     receivers = []
     for event in _candidates(predicates, selection.met):
         keys = [key for key in index.match(event).keys if isinstance(key, int)]
@@ -131,7 +131,7 @@ def _meeting(tree: Expr, random: Random) -> Iterator[tuple[str, int]]:
         yield item.left.name, value + {"=": 0, "<>": step, "<": -step, ">": step}[item.op]
 
 
-def _repeated(name: str, drawn: list[Properties]) -> Content:
+def _repeated(name: str, drawn: list[UserProperties]) -> Content:
     return Content(name, lambda count: list(islice(cycle(drawn), count)))
 
 

@@ -14,9 +14,9 @@ from random import Random
 from statistics import median
 from typing import Final
 
+from accord.apps.load.traffic import LoadPublisher, Plan
 from benchmarks.contenders import Broker
-from benchmarks.ends import Publisher, Subscriber
-from benchmarks.load import Plan, SharingLane, Traffic
+from benchmarks.load import Bursts, SharingLane, in_turns, subscriber
 from benchmarks.mqtt import Mqtt
 from benchmarks.race import complete
 
@@ -79,8 +79,8 @@ class Fleet:
             own = vehicles[(number - vehicles.start) % SESSIONS :: SESSIONS]
             for start in range(0, len(own), _PER_PACKET):
                 topics = [f"{_vehicle(each)}/+" for each in own[start : start + _PER_PACKET]]
-                connection.sendall(_MQTT.subscriptions(topics))
-                _MQTT.check_subscribed(connection, len(topics))
+                connection.sendall(_MQTT.subscription(topics))
+                _MQTT.check_subscribed(connection)
 
     def _round(self) -> float:
         """CPU µs per message, each to a channel of its own that one session gets."""
@@ -90,15 +90,15 @@ class Fleet:
             self._fresh += 1
             topic = f"{_vehicle(random.randrange(self._held))}/{self._fresh:07}"
             frames.append(_MQTT.message(topic, _PAYLOAD, 0))
-        delivery = _MQTT.delivery_of(frames[0], topic)
-        chunks = _chunks(frames)
+        source = in_turns(_chunks(frames), _CHUNK)
+        plan = Plan(_WINDOW_CHUNKS * _CHUNK, _CHUNK)
 
         def make(_: ExitStack) -> list[SharingLane]:
-            publisher = Publisher(self._publisher, chunks, _CHUNK, has_acks=False)
-            subscribers = [Subscriber(each, delivery, 1 << 18) for each in self._sessions]
-            return [SharingLane([publisher], subscribers, Plan(_CHUNK, _WINDOW_CHUNKS * _CHUNK))]
+            publisher = LoadPublisher(self._publisher, _MQTT, source, plan.window)
+            sessions = [subscriber(each, _MQTT, len(frames[0])) for each in self._sessions]
+            return [SharingLane([publisher], sessions, plan)]
 
-        with closing(Traffic(_MQTT.fence, make)) as traffic:
+        with closing(Bursts(make)) as traffic:
             before_s = self._broker.cpu_s()
             burst = complete(traffic.run(len(frames), is_fenced=False))
             spent_s = self._broker.cpu_s() - before_s

@@ -6,13 +6,12 @@ import socket
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from accord.apps.load import frames
+from accord.apps.load.frames import LoadError, receive
+
 # A packet identifier has two bytes; the last chunk of them is kept free.
 MOST_UNACKNOWLEDGED: Final = 60_000
 _LONGEST_LINE: Final = 4_096
-
-
-class UnexpectedAnswerError(Exception):
-    """A broker says something that the benchmark did not ask for."""
 
 
 @dataclass(frozen=True)
@@ -29,16 +28,8 @@ class Delivery:
     between: bytes = b""
 
 
-class Dialect(Protocol):
+class Dialect(frames.Dialect, Protocol):
     """A protocol: what to say over a connection, and what comes back."""
-
-    @property
-    def has_acks(self) -> bool:
-        """Publishers and subscribers acknowledge, each message with four bytes."""
-
-    @property
-    def fence(self) -> tuple[bytes, bytes]:
-        """A question, and its answer, which comes after all that was sent before is done."""
 
     def enter(self, connection: socket.socket, name: str) -> int:
         """Makes it a client's; how many messages this may leave unacknowledged."""
@@ -48,21 +39,10 @@ class Dialect(Protocol):
     def delivery(self, topic: str, payload_size: int) -> Delivery: ...
 
 
-def receive(connection: socket.socket, size: int) -> bytes:
-    """Exactly `size` bytes, from a connection that blocks."""
-    received = b""
-    while len(received) < size:
-        part = connection.recv(size - len(received))
-        if not part:
-            raise UnexpectedAnswerError("the broker closed the connection")
-        received += part
-    return received
-
-
 def receive_line(connection: socket.socket) -> bytes:
     line = b""
     while not line.endswith(b"\n"):
         line += receive(connection, 1)
         if len(line) > _LONGEST_LINE:
-            raise UnexpectedAnswerError(f"an endless line: {line[:40]!r}…")
+            raise LoadError(f"an endless line: {line[:40]!r}…")
     return line

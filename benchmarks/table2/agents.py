@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from benchmarks.wire import UnexpectedAnswerError
+from accord.apps.load.frames import LoadError
 
 _STOP_S: Final = 5
 
@@ -61,11 +61,11 @@ class Agent:
             self._process.kill()
             self._process.communicate()
 
-    def _failure(self) -> UnexpectedAnswerError:
+    def _failure(self) -> LoadError:
         self._process.terminate()
         assert self._process.stderr is not None
         said = self._process.stderr.read().strip().splitlines()[-1:]
-        return UnexpectedAnswerError(f"{self._name}: {' '.join(said) or 'it ended'}")
+        return LoadError(f"{self._name}: {' '.join(said) or 'it ended'}")
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from functools import partial
 from random import Random
 from typing import Final, TypeVar
 
+from accord.apps.load.frames import LoadError
 from benchmarks.contenders import StartError
 from benchmarks.options import progress
 from benchmarks.table2.figures import Figures, bytes_per_s, figures
@@ -36,7 +37,6 @@ from benchmarks.table2.nodes import (
 from benchmarks.table2.plans import Audience, Flow
 from benchmarks.table2.trial import SECOND, Seen, Timing, Trial
 from benchmarks.table2.wires import NODE_HOST, Wire, wires
-from benchmarks.wire import UnexpectedAnswerError
 
 KBPS: Final = 300
 CHANGING_KBPS: Final = (1_000, 300, 2_000)
@@ -175,7 +175,7 @@ def _attempt(
             if run.contender.is_node:
                 node.manage(run.contender)
             seen = _trial(run, wire, capacities, effort.timing, node, stop).run(node)
-    except (StartError, NoPoliciesError, UnexpectedAnswerError) as error:
+    except (StartError, NoPoliciesError, LoadError) as error:
         return str(error)
     return _parts(run, seen, capacities)
 

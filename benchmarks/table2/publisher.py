@@ -17,13 +17,14 @@ from typing import Final
 
 import msgspec
 
+from accord.apps.load.traffic import LoadClient
+from accord.core.mqtt.properties import Properties
 from benchmarks.mqtt import Mqtt
 from benchmarks.table2.plans import STAMP, Flow, Sent
 
 _PATIENCE_S: Final = 30.0
 _READ_BYTES: Final = 65_536
 _SECOND: Final = 1_000_000_000
-_FIRST_REFUSAL: Final = 0x80
 _MOST_IDS: Final = 65_535
 
 
@@ -33,25 +34,24 @@ class Frames:
     def __init__(self, flow: Flow) -> None:
         dialect = Mqtt(level=5, qos=1)
         self._flow = flow
-        self._frames: list[tuple[bytearray, int]] = []
+        self._frames: list[tuple[bytearray, int, int]] = []
         documents = flow.metadata or ("",)
         for turn in range(max(len(flow.sizes), len(documents))):
             size = flow.sizes[turn % len(flow.sizes)]
             text = documents[turn % len(documents)]
-            properties = {"metadata": text} if text else {}
+            properties = Properties(user=(("metadata", text),) if text else ())
             # Not all the same byte: what compresses is no image.
             payload = bytes(STAMP.size) + bytes((7 * at) % 251 for at in range(size - STAMP.size))
-            self._frames.append(
-                (bytearray(dialect.message(flow.topic, payload, 1, properties)), size)
-            )
-        self._id_at = _id_at(self._frames[0][0], flow.topic)
+            frame = dialect.message(flow.topic, payload, 1, properties)
+            id_at = dialect.delivery_of(frame).id_at
+            assert id_at is not None
+            self._frames.append((bytearray(frame), size, id_at))
 
     def size(self, number: int) -> int:
         return self._frames[number % len(self._frames)][1]
 
     def frame(self, number: int, due_ns: int) -> memoryview:
-        frame, size = self._frames[number % len(self._frames)]
-        id_at = _id_at(frame, self._flow.topic)
+        frame, size, id_at = self._frames[number % len(self._frames)]
         frame[id_at : id_at + 2] = (number % _MOST_IDS + 1).to_bytes(2)
         STAMP.pack_into(frame, len(frame) - size, due_ns, number, self._flow.number)
         return memoryview(frame)
@@ -61,27 +61,23 @@ class Publisher:
     def __init__(self, flow: Flow, connection: socket.socket, window: int) -> None:
         self._flow = flow
         self._frames = Frames(flow)
-        self._connection = connection
+        self._client = LoadClient(connection, Mqtt(level=5, qos=1))
+        self._buffer = bytearray(_READ_BYTES)
         self._window = window
         self._due: list[int] = []
-        self._unacknowledged = 0
-        self._refused = 0
-        self._rest = memoryview(b"")
-        self._answers = b""
 
     def run(self, start_ns: int) -> Sent:
         end_ns = start_ns + round(self._flow.seconds * _SECOND)
         due_ns, is_held = start_ns, False
         while (now_ns := monotonic_ns()) < end_ns:
-            is_free = not self._rest and self._unacknowledged < self._window
+            unacknowledged = len(self._due) - self._client.acknowledged
+            is_free = self._client.is_idle and unacknowledged < self._window
             if is_free and due_ns <= now_ns:
                 paced = self._flow.bytes_per_s > 0
                 number = len(self._due)
                 stamp_ns = due_ns if paced and is_held else now_ns
                 self._due.append(stamp_ns)
-                self._unacknowledged += 1
-                self._rest = self._frames.frame(number, stamp_ns)
-                self._push()
+                self._client.send(self._frames.frame(number, stamp_ns))
                 if paced:
                     due_ns += self._pause_ns(number)
             else:
@@ -96,43 +92,20 @@ class Publisher:
             self._due.append(due_ns)
             due_ns += self._pause_ns(len(self._due) - 1)
         sizes = [self._frames.size(number) for number in range(len(self._due))]
-        return Sent(due_ns=self._due, sizes=sizes, sent=sent, refused=self._refused)
+        return Sent(due_ns=self._due, sizes=sizes, sent=sent, refused=self._client.refused)
 
     def _pause_ns(self, number: int) -> int:
         return round(self._frames.size(number) * _SECOND / self._flow.bytes_per_s)
 
     def _wait(self, seconds: float) -> None:
-        writers = [self._connection] if self._rest else []
+        connection = self._client.socket
+        writers = [] if self._client.is_idle else [connection]
         # Not poll, which counts whole milliseconds.
-        readable, writable, _ = select.select([self._connection], writers, [], seconds)
+        readable, writable, _ = select.select([connection], writers, [], seconds)
         if readable:
-            self._take(self._connection.recv(_READ_BYTES))
+            self._client.take(self._buffer, 0)
         if writable:
-            self._push()
-
-    def _push(self) -> None:
-        with suppress(BlockingIOError):
-            while self._rest:
-                self._rest = self._rest[self._connection.send(self._rest) :]
-
-    def _take(self, data: bytes) -> None:
-        if not data:
-            raise ConnectionError("the broker closed the connection")
-        answers, at = self._answers + data, 0
-        while len(answers) - at >= 2 and len(answers) - at >= 2 + answers[at + 1]:
-            if answers[at] == 0x40:
-                self._unacknowledged -= 1
-                has_reason = answers[at + 1] > 2
-                self._refused += has_reason and answers[at + 4] >= _FIRST_REFUSAL
-            at += 2 + answers[at + 1]
-        self._answers = answers[at:]
-
-
-def _id_at(frame: bytearray, topic: str) -> int:
-    at = 1
-    while frame[at] & 0x80:
-        at += 1
-    return at + 1 + 2 + len(topic.encode())
+            self._client.push()
 
 
 def main() -> None:
@@ -143,7 +116,6 @@ def main() -> None:
     with socket.create_connection((flow.host, flow.port), _PATIENCE_S) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         most = Mqtt(level=5, qos=1).enter(connection, flow.name)
-        connection.setblocking(False)
         publisher = Publisher(flow, connection, min(most, flow.window))
         print("ready", flush=True)
         word = sys.stdin.readline()

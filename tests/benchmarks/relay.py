@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, cast
 
-from benchmarks.mqtt import PUBACK, frame
+from benchmarks.mqtt import PUBACK
+
+from accord.core.mqtt.wire import varint_bytes
 
 _START_S: Final = 10
 
@@ -116,6 +118,10 @@ def relay(*, loses_every: int = 0) -> Iterator[int]:
         loop.call_soon_threadsafe(stop.set)
         thread.join()
         loop.close()
+
+
+def frame(head: int, body: bytes) -> bytes:
+    return bytes([head]) + varint_bytes(len(body)) + body
 
 
 def _split(data: bytes, start: int) -> tuple[bytes, int, int] | None:

@@ -1,17 +1,11 @@
-"""Bars, the packets of many subscriptions, and the groups of cases that can be asked for."""
+"""Bars, and the groups of cases that can be asked for."""
 
 from __future__ import annotations
 
 import pytest
 from benchmarks.aims import at_most
-from benchmarks.mqtt import Mqtt
 
 from benchmarks import __main__
-
-
-def test_many_filters_fit_into_one_packet() -> None:
-    asked = Mqtt(5).subscriptions(["a/+", "b"], 7)
-    assert asked == b"\x82\x0d\x00\x07\x00\x00\x03a/+\x00\x00\x01b\x00"
 
 
 def test_a_bar_says_what_was_measured_and_whether_that_is_enough() -> None:

@@ -7,9 +7,9 @@ import os
 import pytest
 from benchmarks.connections import hold
 from benchmarks.contenders import CONTENDERS, Broker
-from benchmarks.wire import UnexpectedAnswerError
 from tests.benchmarks.relay import relay
 
+from accord.apps.load.frames import LoadError
 from benchmarks import connections
 
 
@@ -30,5 +30,5 @@ def test_a_silent_subscriber_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(connections, "_SETTLE_S", 0)
     monkeypatch.setattr(connections, "_FIRST", 1)
     monkeypatch.setattr("benchmarks.contenders._PATIENCE_S", 0.2)
-    with relay(loses_every=50) as port, pytest.raises((OSError, UnexpectedAnswerError)):
+    with relay(loses_every=50) as port, pytest.raises((OSError, LoadError)):
         hold(_broker(port), 100)

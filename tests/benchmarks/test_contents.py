@@ -24,12 +24,7 @@ def test_packet_identifiers_and_topics_go_round() -> None:
     dialect = Mqtt(5, qos=1)
     frames = ONE.frames(dialect, TOPICS, 100, [7, 258])
     for frame, topic, number in zip(frames, TOPICS, (7, 258), strict=True):
-        id_at = dialect.delivery_of(frame, topic).id_at
+        id_at = dialect.delivery_of(frame).id_at
         assert id_at is not None
         assert frame[id_at : id_at + 2] == number.to_bytes(2)
         assert topic.encode() in frame
-
-
-def test_expiry_comes_before_user_properties() -> None:
-    message = Mqtt(5).message("a", b"x", 0, {"b": "c"}, 60)
-    assert message == b"\x30\x11\x00\x01a\x0c\x02\x00\x00\x00\x3c\x26\x00\x01b\x00\x01cx"

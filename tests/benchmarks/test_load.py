@@ -8,13 +8,13 @@ import socket
 
 import pytest
 from benchmarks.contenders import CONTENDERS, Broker
-from benchmarks.ends import Publisher, Subscriber
-from benchmarks.load import Lane, Load, Plan, Shape
+from benchmarks.load import BurstLane, Load, Messages, Shape, in_turns, plan_of
 from benchmarks.mqtt import Mqtt
 from benchmarks.race import Case, attempt, race
-from benchmarks.wire import UnexpectedAnswerError
 from tests.benchmarks.relay import relay
 
+from accord.apps.load.frames import LoadError
+from accord.apps.load.traffic import LoadClient, LoadPublisher, Plan
 from benchmarks import load as load_module
 
 SHAPES = (
@@ -35,7 +35,7 @@ def _broker(port: int) -> Broker:
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_everything_arrives(shape: Shape, dialect: Mqtt) -> None:
     with relay() as port:
-        load = Load(_broker(port).connect, dialect, shape, 1_000)
+        load = Load(_broker(port).connect, dialect, shape, Messages(1_000))
         for count in (1, 2_000):
             burst = load.run(count)
             assert burst.published >= count
@@ -48,37 +48,36 @@ def test_everything_arrives(shape: Shape, dialect: Mqtt) -> None:
 def test_a_loss_is_counted(qos: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_module, "_STALL_S", 1.0)
     with relay(loses_every=100) as port:
-        load = Load(_broker(port).connect, Mqtt(4, qos), Shape("1→1"), 1_000)
+        load = Load(_broker(port).connect, Mqtt(4, qos), Shape("1→1"), Messages(1_000))
         assert load.run(250).lost == 2
         load.close()
 
 
 def test_chunks_and_windows_are_bounded_in_bytes_and_by_what_a_broker_takes() -> None:
-    assert Plan.of(112, 60_000) == Plan(chunk=292, window=16 * 292)
-    assert Plan.of(112, 60_000, topics=10) == Plan(chunk=290, window=16 * 290, topics=10)
-    assert Plan.of(1_000, 40) == Plan(chunk=32, window=32)
-    assert Plan.of(112, 1) == Plan(chunk=1, window=1)
+    assert plan_of(112, 60_000) == Plan(chunk=292, window=16 * 292)
+    assert plan_of(112, 60_000, topics=10) == Plan(chunk=290, window=16 * 290, topics=10)
+    assert plan_of(1_000, 40) == Plan(chunk=32, window=32)
+    assert plan_of(112, 1) == Plan(chunk=1, window=1)
 
 
 def test_no_more_than_a_window_is_on_its_way() -> None:
-    delivery = Mqtt(4).delivery("bench/0", 3)
     pairs = [socket.socketpair() for _ in range(4)]
-    for ours, theirs in pairs:
-        ours.setblocking(False)
+    for _, theirs in pairs:
         theirs.settimeout(10)
     (first, _), (second, _), (quick, to_quick), (slow, to_slow) = pairs
-    publishers = [Publisher(each, [b"chunk"], 10, has_acks=False) for each in (first, second)]
-    subscribers = [Subscriber(each, delivery) for each in (quick, slow)]
-    lane = Lane(publishers, subscribers, Plan(chunk=10, window=40))
+    source = in_turns([b"chunk"], 10)
+    publishers = [LoadPublisher(each, Mqtt(4), source, 40) for each in (first, second)]
+    subscribers = [LoadClient(each, Mqtt(4)) for each in (quick, slow)]
+    lane = BurstLane(publishers, subscribers, Plan(40, 10))
     assert lane.begin(95) == 2 * 100
     lane.feed()
-    assert [publisher.sent for publisher in publishers] == [20, 20]
+    assert [publisher.published for publisher in publishers] == [20, 20]
 
     message = Mqtt(4).message("bench/0", b"xyz", 0)
     to_quick.sendall(message * 40)
     to_slow.sendall(message * 15)
     for subscriber in subscribers:
-        subscriber.take()
+        subscriber.take(bytearray(4_096), 0)
     lane.feed()
     assert lane.published == 50
     assert not lane.is_done
@@ -105,7 +104,7 @@ def test_a_race_reports_cost_and_trouble(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_who_fails_leaves_the_race() -> None:
     def act(number: int) -> None:
         if number > 1:
-            raise UnexpectedAnswerError(f"{number} is too many")
+            raise LoadError(f"{number} is too many")
 
     entrants = {"one": 1, "two": 2}
     assert attempt(entrants, act) == {"two": "2 is too many"}

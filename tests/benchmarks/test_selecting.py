@@ -12,10 +12,10 @@ from benchmarks.filters import CHANNEL
 from benchmarks.race import complete
 from benchmarks.selecting import Selecting
 from benchmarks.selections import Selection, per_chunk
-from benchmarks.wire import UnexpectedAnswerError
 from benchmarks.workloads import WORKLOADS
 from tests.benchmarks.relay import relay
 
+from accord.apps.load.frames import LoadError
 from accord.core.model.values import infer
 from benchmarks import load as load_module
 
@@ -73,6 +73,6 @@ def test_more_than_is_expected_is_noticed(met: str, monkeypatch: pytest.MonkeyPa
     with (
         relay() as port,
         closing(Selecting(_broker(port), selection)) as load,
-        pytest.raises(UnexpectedAnswerError, match="messages came that were for nobody"),
+        pytest.raises(LoadError, match="messages came that were for nobody"),
     ):
         complete(load.run(1))

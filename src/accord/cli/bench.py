@@ -11,8 +11,7 @@ from typing import Final
 import typer
 from rich.console import Console
 
-from accord.apps.load.clients import LoadTarget
-from accord.apps.load.load import ChannelLoad, LoadShape
+from accord.apps.load.load import ChannelLoad, LoadShape, LoadTarget
 from accord.apps.load.report import BenchReport
 from accord.apps.load.screen import progress_bar, show_report, title
 from accord.apps.node_process import NodeProcess

@@ -10,8 +10,8 @@ from tests.brokers import HOST, start_accord, start_mosquitto
 from tests.cli.conftest import RunningNode
 from tests.client.broker import start
 
-from accord.apps.load.clients import LoadError, LoadTarget
-from accord.apps.load.load import ChannelLoad, LoadShape, Result
+from accord.apps.load.frames import LoadError
+from accord.apps.load.load import ChannelLoad, LoadShape, LoadTarget, Result
 from accord.client.address import parse_address
 
 RUN_S = 0.1

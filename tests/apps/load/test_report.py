@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from accord.apps.load.clients import Samples
-from accord.apps.load.load import LoadShape, Result
+from accord.apps.load.load import LoadShape, Result, Samples
 from accord.apps.load.report import BenchReport
 from accord.apps.load.screen import show_report, title
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from accord.apps.load.clients import Samples
+from accord.apps.load.load import Samples
 
 
 def test_percentiles() -> None:

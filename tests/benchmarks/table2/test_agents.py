@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from functools import partial
 from time import monotonic_ns
 
 import pytest
@@ -10,10 +12,11 @@ from benchmarks.table2.agents import agent
 from benchmarks.table2.cpu import SUBSCRIBERS, documents, predicates
 from benchmarks.table2.plans import STAMP, Audience, Flow, Received, Sent
 from benchmarks.table2.publisher import Frames
-from benchmarks.table2.subscriber import Parser
-from benchmarks.wire import UnexpectedAnswerError
+from benchmarks.table2.subscriber import note
 from tests.benchmarks.relay import relay
 
+from accord.apps.load.frames import LoadError
+from accord.apps.load.traffic import LoadClient
 from accord.core.model.document import Document
 from accord.core.model.event import Event
 from accord.predicates import parse
@@ -66,7 +69,7 @@ def test_a_process_that_can_t_begin_says_why() -> None:
         pass
     with (
         agent("publisher", flow(port, 0.0)) as publisher,
-        pytest.raises(UnexpectedAnswerError, match="refused"),
+        pytest.raises(LoadError, match="refused"),
     ):
         publisher.wait_ready()
 
@@ -77,10 +80,16 @@ def test_frames_are_stamped_in_their_payload() -> None:
     )
     frames, received = Frames(plan), Received(flows={}, tenths={})
     stream = b"".join(bytes(frames.frame(number, 1_000 + number)) for number in range(5))
-    parser, answers = Parser(received), b""
-    for at in range(0, len(stream), 7):  # however it is cut
-        answers += parser.take(stream[at : at + 7], 2_000)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        client = LoadClient(ours, Mqtt(level=5, qos=1))
+        client.on_delivery = partial(note, received)
+        for at in range(0, len(stream), 7):  # however it is cut
+            theirs.sendall(stream[at : at + 7])
+            client.take(bytearray(1_000), 2_000)
+        answers = theirs.recv(1_000)
     assert received.flows[7].numbers == [0, 1, 2, 3, 4]
+    assert received.flows[7].arrived_ns == [2_000] * 5
     assert received.flows[7].due_ns == [1_000, 1_001, 1_002, 1_003, 1_004]
     assert received.flows[7].sizes == [40, 300, 40, 300, 40]
     assert answers == b"".join(b"\x40\x02" + number.to_bytes(2) for number in range(1, 6))

@@ -1,40 +1,60 @@
-"""A load: publishers and subscribers of one process that share a channel.
+"""The load of `accord bench`: publishers and subscribers of one process that share a channel.
 
-Without a rate the loop is closed: only a window of events is in flight to the slowest subscriber,
-so that the node always has work and its queues stay short. This measures throughput. With a rate
-the loop is open: events are sent when due, regardless of earlier ones.
+Without a rate the loop is closed: a window of events is in flight. This measures throughput. With a
+rate the loop is open: events are sent when due, regardless of earlier ones.
 """
 
 from __future__ import annotations
 
 import secrets
-import selectors
-import time
-from collections import deque
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final, Self, TypeVar
+from time import perf_counter_ns, process_time
+from typing import Final, NamedTuple, Self
 
-from accord.apps.load.clients import (
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.apps.load.frames import LoadError, Run
+from accord.apps.load.mqtt import Mqtt
+from accord.apps.load.traffic import (
+    ENDLESS,
+    WAIT_S,
     LoadClient,
-    LoadError,
+    LoadLane,
+    LoadLoop,
     LoadPublisher,
-    LoadSubscriber,
-    LoadTarget,
-    PacketTemplate,
-    Samples,
+    Plan,
 )
+from accord.core.mqtt.codes import V5
+from accord.core.mqtt.packets import Connect
+from accord.core.mqtt.properties import Properties
 
 WINDOW_BYTES: Final = 1 << 21
+CHUNK_BYTES: Final = 1 << 16
+STAMP: Final = 8  # bytes of the timestamp at the start of each payload
+MAX_ID: Final = 65_535
+MAX_SAMPLES: Final = 2_000_000
 
-_WAIT_S: Final = 0.05
+_MAX_UNACKNOWLEDGED: Final = 16_384
+_TIMEOUT_S: Final = 10.0
 _PROGRESS_NS: Final = 100_000_000
-_STALL_NS: Final = 1_000_000_000
-_DRAIN_NS: Final = 30_000_000_000
+_STALL_S: Final = 1.0
+_DRAIN_S: Final = 30.0
 
 Progress = Callable[[float], None]
-E = TypeVar("E", bound=LoadClient)
+Numbers = NDArray[np.int64]
+
+
+class LoadTarget(NamedTuple):
+    """A node over TCP, and the credentials."""
+
+    host: str
+    port: int
+    username: str | None = None
+    password: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +65,31 @@ class LoadShape:
     subscribers: int = 1
     size: int = 100
     qos: int = 0
+
+
+class Samples:
+    """Holds all values up to `limit`, then every second, fourth, … of them; `most` is exact."""
+
+    def __init__(self, limit: int = MAX_SAMPLES) -> None:
+        self._limit = limit
+        self._parts: list[Numbers] = []
+        self._held = 0
+        self.most = 0
+
+    def __len__(self) -> int:
+        return self._held
+
+    def add(self, values: Numbers) -> None:
+        self._parts.append(values)
+        self._held += len(values)
+        self.most = max(self.most, int(values.max(initial=0)))
+        while self._held > self._limit:
+            self._parts = [np.concatenate(self._parts)[::2].copy()]
+            self._held = len(self._parts[0])
+
+    def percentile(self, share: int) -> float:
+        """The value below which `share` percent lie; 0 if empty."""
+        return float(np.percentile(np.concatenate(self._parts), share)) if self._held else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,183 +113,158 @@ class Result:
         return self.delivered / self.spent_s
 
 
-class ChannelLoad:
+class StampedEvents:
+    """Up to `count` packets of one event; only times and packet identifiers are filled in."""
+
+    def __init__(self, channel: str, size: int, qos: int) -> None:
+        packet = Mqtt(V5, qos).message(channel, bytes(size), 1)
+        self.packet_size = len(packet)
+        self.count = max(CHUNK_BYTES // self.packet_size, 1)
+        self._packets = np.tile(np.frombuffer(packet, np.uint8), (self.count, 1))
+        self._stamp_at = len(packet) - size
+        self._id_at = self._stamp_at - 3 if qos else None  # followed by an empty property list
+        self._next_id = 0
+
+    def take(self, most: int) -> tuple[bytes, int]:
+        count = min(most, self.count)
+        chosen = self._packets[:count]
+        stamp = np.frombuffer(perf_counter_ns().to_bytes(STAMP, "big"), np.uint8)
+        chosen[:, self._stamp_at : self._stamp_at + STAMP] = stamp
+        if self._id_at is not None:
+            ids = (np.arange(self._next_id, self._next_id + count) % MAX_ID + 1).astype(">u2")
+            chosen[:, self._id_at : self._id_at + 2] = ids.view(np.uint8).reshape(count, 2)
+            self._next_id = (self._next_id + count) % MAX_ID
+        return chosen.tobytes(), count
+
+
+def latencies_ns(run: Run, size: int, now_ns: int) -> Numbers:
+    """Age of the payloads of published packets, `size` bytes at the end of each."""
+    data = np.frombuffer(run.buffer, np.uint8, run.size * run.number, run.start)
+    packets = data.reshape(run.number, run.size)
+    stamps = np.ascontiguousarray(packets[:, run.size - size : run.size - size + STAMP])
+    sent_ns: Numbers = stamps.view(">i8").astype(np.int64).reshape(-1)
+    return now_ns - sent_ns
+
+
+class ChannelLane(LoadLane):
+    """A lane of which events may be refused or lost."""
+
+    def __init__(
+        self, publishers: Sequence[LoadPublisher], subscribers: Sequence[LoadClient], plan: Plan
+    ) -> None:
+        super().__init__(publishers, subscribers, plan)
+        self._missed = [0] * len(subscribers)
+
+    @property
+    def refused(self) -> int:
+        return sum(each.refused for each in self.publishers)
+
+    @property
+    def through(self) -> int:
+        if not self.subscribers:
+            return self.published
+        counts = zip(self.subscribers, self._missed, strict=True)
+        return self.refused + min(each.delivered + missed for each, missed in counts)
+
+    def give_up(self) -> None:
+        """Don't wait for events that have not arrived by now."""
+        accepted = self.published - self.refused
+        self._missed = [accepted - each.delivered for each in self.subscribers]
+
+
+class ChannelLoad(LoadLoop):
     """All connections; can run repeatedly."""
 
     def __init__(self, target: LoadTarget, shape: LoadShape) -> None:
-        token = secrets.token_hex(4)
-        channel = f"bench/{token}"
-        self._qos = shape.qos
-        self._template = PacketTemplate(channel, shape.size, shape.qos)
-        self._window = max(WINDOW_BYTES // self._template.packet_size, 1)
+        self._target = target
+        self._size = shape.size
+        self._mqtt = Mqtt(V5, shape.qos)
         self._samples: Samples | None = None
-        self._stack = ExitStack()
-        self._selector = self._stack.enter_context(selectors.DefaultSelector())
-        try:
-            self._subscribers = [
-                self._opened(
-                    LoadSubscriber(target, f"{token}-sub-{n}", channel, shape.qos, shape.size)
-                )
-                for n in range(shape.subscribers)
-            ]
-            self._publishers = deque(
-                self._opened(LoadPublisher(target, f"{token}-pub-{n}"))
-                for n in range(shape.publishers)
-            )
-            self._check_size()
-        except BaseException:
-            self._stack.close()
-            raise
-        self._missed = [0] * shape.subscribers
-        self._active_ns = time.perf_counter_ns()
+        super().__init__(lambda stack: [self._connected(shape, stack)])
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self.close()
 
     def run(self, seconds: float, rate_hz: float | None, progress: Progress) -> Result:
         """Publish for so long, then wait for what is in flight."""
-        samples = Samples()
-        for subscriber in self._subscribers:
-            subscriber.samples = samples if rate_hz is not None else None
-        published, delivered, refused = self._published, self._delivered, self._refused
-        cpu_s, start_ns = time.process_time(), time.perf_counter_ns()
+        lane, samples = self._lane, Samples()
+        self._samples = samples if rate_hz is not None else None
+        published, delivered, refused = lane.published, lane.delivered, lane.refused
+        cpu_s, start_ns = process_time(), perf_counter_ns()
         end_ns = start_ns + int(seconds * 1e9)
         self._publish(start_ns, end_ns, rate_hz, progress)
-        end_ns = max(end_ns, self._drain())
-        published, refused = self._published - published, self._refused - refused
-        delivered = self._delivered - delivered
-        expected = (published - refused) * len(self._subscribers)
+        lane.target = lane.published
+        self.fence(lane.publishers)
+        self.finish(_STALL_S, _DRAIN_S)
+        last_ns = max((each.last_ns for each in lane.subscribers), default=self.active_ns)
+        published, refused = lane.published - published, lane.refused - refused
+        delivered = lane.delivered - delivered
         return Result(
             published=published,
             delivered=delivered,
-            lost=max(expected - delivered, 0),
+            lost=max((published - refused) * len(lane.subscribers) - delivered, 0),
             refused=refused,
-            spent_s=(end_ns - start_ns) / 1e9,
-            cpu_share=(time.process_time() - cpu_s) * 1e9 / (time.perf_counter_ns() - start_ns),
+            spent_s=(max(end_ns, last_ns) - start_ns) / 1e9,
+            cpu_share=(process_time() - cpu_s) * 1e9 / (perf_counter_ns() - start_ns),
             samples=samples,
         )
-
-    # ---------------------------------------------------------------------------------- publishing
 
     def _publish(
         self, start_ns: int, end_ns: int, rate_hz: float | None, progress: Progress
     ) -> None:
-        first = self._published
-        now_ns = reported_ns = self._active_ns = start_ns
+        lane = self._lane
+        first, wait_s = lane.published, WAIT_S
+        lane.target, lane.window = ENDLESS, lane.plan.window if rate_hz is None else ENDLESS
+        now_ns = reported_ns = self.active_ns = start_ns
         while now_ns < end_ns:
-            if rate_hz is None:
-                self._poll(0 if self._fill(self._free) else _WAIT_S)
-            else:
+            if rate_hz is not None:
                 elapsed_s = (now_ns - start_ns) / 1e9
-                sent = self._published - first
-                self._fill(int(rate_hz * elapsed_s) - sent)
-                self._poll(min(max((sent + 1) / rate_hz - elapsed_s, 0), _WAIT_S))
-            now_ns = time.perf_counter_ns()
+                lane.target = first + int(rate_hz * elapsed_s)
+                next_s = (lane.published - first + 1) / rate_hz
+                wait_s = min(max(next_s - elapsed_s, 0), WAIT_S)
+            elif now_ns - self.active_ns > _STALL_S * 1e9:
+                lane.give_up()
+            self.turn(wait_s)
+            now_ns = perf_counter_ns()
             if now_ns - reported_ns >= _PROGRESS_NS:
                 progress(min((now_ns - start_ns) / (end_ns - start_ns), 1.0))
                 reported_ns = now_ns
 
-    @property
-    def _free(self) -> int:
-        """How many more events may be in flight."""
-        if not self._subscribers:
-            return self._window
-        accepted = self._published - self._refused
-        if time.perf_counter_ns() - self._active_ns > _STALL_NS:
-            # Events not received by now are lost; don't wait for them.
-            self._missed = [accepted - each.delivered for each in self._subscribers]
-        counts = zip(self._subscribers, self._missed, strict=True)
-        return self._window - accepted + min(each.delivered + missed for each, missed in counts)
+    # ---------------------------------------------------------------------------------- connecting
 
-    def _fill(self, wanted: int) -> int:
-        """Publish as many as the publishers accept, round-robin; returns how many."""
-        left = wanted
-        for _ in range(len(self._publishers)):
-            if left <= 0:
-                break
-            publisher = self._publishers[0]
-            self._publishers.rotate(-1)
-            room = publisher.room if self._qos else self._template.count
-            count = min(left, room, self._template.count)
-            if publisher.is_idle and count > 0:
-                publisher.publish(self._template, count, time.perf_counter_ns())
-                self._push(publisher)
-                left -= count
-        return wanted - left
-
-    def _drain(self) -> int:
-        """Wait for replies and deliveries; returns when the last one arrived."""
-        start_ns = self._active_ns = time.perf_counter_ns()
-        for publisher in self._publishers:
-            publisher.fence()
-            self._push(publisher)
-        while not self._is_quiet:
-            now_ns = time.perf_counter_ns()
-            if now_ns - self._active_ns > _STALL_NS or now_ns - start_ns > _DRAIN_NS:
-                break
-            self._poll(_WAIT_S)
-        if self._subscribers:
-            return max(each.last_ns for each in self._subscribers)
-        return self._active_ns
-
-    @property
-    def _is_quiet(self) -> bool:
-        accepted = self._published - self._refused
-        return (
-            all(each.is_fenced and each.is_idle for each in self._publishers)
-            and (
-                not self._qos
-                or all(each.published == each.acknowledged for each in self._publishers)
-            )
-            and all(
-                each.is_idle and each.delivered + missed >= accepted
-                for each, missed in zip(self._subscribers, self._missed, strict=True)
-            )
-        )
-
-    # -------------------------------------------------------------------------------------- sockets
-
-    def _poll(self, wait_s: float) -> None:
-        for key, mask in self._selector.select(wait_s):
-            end: LoadClient = key.data
-            self._active_ns = time.perf_counter_ns()
-            if mask & selectors.EVENT_READ:
-                end.take(self._active_ns)
-            self._push(end)
-
-    def _push(self, end: LoadClient) -> None:
-        end.push()
-        wanted = (
-            selectors.EVENT_READ if end.is_idle else selectors.EVENT_READ | selectors.EVENT_WRITE
-        )
-        if end.watched != wanted:
-            self._selector.modify(end.socket, wanted, end)
-            end.watched = wanted
-
-    def _opened(self, end: E) -> E:
-        self._stack.callback(end.close)
-        end.socket.setblocking(False)
-        end.watched = selectors.EVENT_READ
-        self._selector.register(end.socket, end.watched, end)
-        return end
-
-    def _check_size(self) -> None:
-        for publisher in self._publishers:
-            limit = publisher.server.maximum_packet_size
-            if limit is not None and self._template.packet_size > limit:
+    def _connected(self, shape: LoadShape, stack: ExitStack) -> ChannelLane:
+        token = secrets.token_hex(4)
+        channel = f"bench/{token}"
+        events = StampedEvents(channel, shape.size, shape.qos)
+        subscribers = []
+        for number in range(shape.subscribers):
+            connection, _ = self._opened(f"{token}-sub-{number}", stack)
+            self._mqtt.subscribe(connection, channel)
+            subscribers.append(LoadClient(connection, self._mqtt))
+            subscribers[-1].on_delivery = self._sample
+        publishers = []
+        for number in range(shape.publishers):
+            connection, server = self._opened(f"{token}-pub-{number}", stack)
+            limit = server.maximum_packet_size
+            if limit is not None and events.packet_size > limit:
                 raise LoadError(f"the node takes packets of at most {limit:,} bytes")
+            window = min(server.receive_maximum or MAX_ID, _MAX_UNACKNOWLEDGED)
+            publishers.append(LoadPublisher(connection, self._mqtt, events.take, window))
+        plan = Plan(max(WINDOW_BYTES // events.packet_size, 1))
+        self._lane = ChannelLane(publishers, subscribers, plan)
+        return self._lane
 
-    @property
-    def _published(self) -> int:
-        return sum(each.published for each in self._publishers)
+    def _opened(self, name: str, stack: ExitStack) -> tuple[socket.socket, Properties]:
+        target = self._target
+        connection = socket.create_connection((target.host, target.port), _TIMEOUT_S)
+        stack.enter_context(connection)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        packet = Connect(name, username=target.username, password=target.password)
+        return connection, self._mqtt.connect(connection, packet)
 
-    @property
-    def _refused(self) -> int:
-        return sum(each.refused for each in self._publishers)
-
-    @property
-    def _delivered(self) -> int:
-        return sum(each.delivered for each in self._subscribers)
+    def _sample(self, run: Run, now_ns: int) -> None:
+        if self._samples is not None:
+            self._samples.add(latencies_ns(run, self._size, now_ns))
