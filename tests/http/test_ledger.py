@@ -264,11 +264,12 @@ class TestChanges:
             audit=ChangeAudit(changes, lambda: 7),
         )
         asker = Asker(user="ann", address="10.0.0.9", rights=EVERYTHING)
-        operation_of(CreateChannel).perform(node, CreateChannel(name="cas/1"), asker)
+        created = CreateChannel(name="cas/1", max_delay_ms=40)
+        operation_of(CreateChannel).perform(node, created, asker)
         (row,) = listed(node, EVERYTHING)
         assert (row.at_ms, row.who, row.what) == (7, "ann from 10.0.0.9", "channels: create cas/1")
         assert (row.kind, row.page) == ("channel", "/channels/cas/1")
-        assert "cas/1" in row.detail
+        assert row.detail == "max_delay_ms 40"
         assert listed(node, Rights(subscribe=("uav/#",))) == ()  # it may not see the channel
         (shown,) = listed(node, Rights(subscribe=("#",)))
         assert shown.detail == ""  # nor what was asked, without the right to policies

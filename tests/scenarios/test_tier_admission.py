@@ -51,7 +51,8 @@ def test_a_parent_asks_for_its_child_and_another_takes_over() -> None:
         advertised(source, "uav/#", 8)
         advertised(source, "uav/image", 10)
         advertised(sensor, "lab/#", 20)
-        wait_until(lambda: knows(a, "uav/image") and knows(a, "lab/#") and knows(b, "lab/#"))
+        everywhere = ("uav/#", "uav/image", "lab/#")
+        wait_until(lambda: all(knows(node, each) for node in (a, b) for each in everywhere))
 
         reasons, properties = reader.subscribe("uav/+")
         assert [each.value for each in reasons] == [0x97]
