@@ -12,6 +12,8 @@ export interface Action {
 
 class Shell {
   isPaletteOpen = $state(false);
+  /** Typed while the palette was being loaded. */
+  typedAhead = '';
   isHelpOpen = $state(false);
   /** Shown at the right of the top bar. */
   tools = $state.raw<Snippet>();
