@@ -167,10 +167,11 @@ class TestChanging:
         assert affected[0] == "1 of 1 open publisher, subscription or query would be affected"
         assert affected[-1].startswith("desk-1 subscribe patrol/report importance 6 → 5")
         assert site.book.version == 0
-        assert run("apply", str(EXAMPLE)).stdout == "version 1 is active\n"
+        applied = "8 policies; strategy weighted fair (policies version 1)\n"
+        assert run("apply", str(EXAMPLE)).stdout == applied
         assert site.book.policies == parse_policy_set(EXAMPLE.read_text()).policies
         heard = run("apply", "-", "--if-version", "0", stdin="strategy = 'strict'")
-        assert heard.exit_code == 2
+        assert heard.exit_code == 1
         assert "version 1 is current" in heard.stderr
 
     def test_a_dry_run_as_json(self, run: Run) -> None:
@@ -184,7 +185,7 @@ class TestChanging:
         assert site.book.version == 1
         file = tmp_path / "a.json"
         file.write_text('{"name": "A", "importance": 7}')
-        assert run("put", str(file)).stdout == "version 2 is active\n"
+        assert run("put", str(file)).stdout == "1 policy put (policies version 2)\n"
         assert site.book.policies[1].importance == 7
 
     def test_parts_of_a_policy(self, run: Run, site: Site) -> None:
@@ -238,12 +239,12 @@ class TestChanging:
             (("set", "x", "--preferences", "Nice"), "policy.preferences: expected one of"),
             (("set", "x", "--guarantee", "half"), 'policy.guarantee: expected "none", "full"'),
             (("set", "x"), "policy: expected importance, preferences or a guarantee"),
-            (("remove", "x"), "there is no policy 'x'"),
             (("strategy", "random"), 'strategy: expected one of "strict"'),
             (("shaping", "maybe"), "expected on or off, got 'maybe'"),
             (("limit", "--node", "fast"), "bandwidth: expected a bandwidth such as"),
             (("limit", "--client", "a", "fast"), "limits[0].bandwidth: expected a bandwidth"),
-            (("rollback", "77"), "no version 77"),
+            (("limit", "--client", "a", "none"), "--client: 'a' has no limit of its own"),
+            (("rollback", "0"), "VERSION"),
         ],
     )
     def test_mistakes(self, run: Run, site: Site, arguments: tuple[str, ...], problem: str) -> None:
@@ -252,17 +253,33 @@ class TestChanging:
         assert problem in heard.stderr
         assert site.book.version == 0
 
+    @pytest.mark.parametrize(
+        ("arguments", "problem"),
+        [
+            (("remove", "x"), "there is no policy 'x'"),
+            (("rollback", "77"), "there is no version 77 of the policies; kept are none"),
+        ],
+    )
+    def test_what_the_node_refuses(
+        self, run: Run, site: Site, arguments: tuple[str, ...], problem: str
+    ) -> None:
+        heard = run(*arguments)
+        assert heard.exit_code == 1
+        assert problem in heard.stderr
+        assert site.book.version == 0
+
     def test_strategy_and_shaping(self, run: Run, site: Site) -> None:
         assert run("strategy").stdout == "weighted fair\n"
-        assert run("strategy", "strict").stdout == "version 1 is active\n"
+        assert run("strategy", "strict").stdout == "strategy: strict (policies version 1)\n"
         assert run("strategy").stdout == "strict\n"
-        assert run("shaping", "off").stdout == "version 2 is active\n"
+        assert run("shaping", "off").stdout == "shaping: off (policies version 2)\n"
         assert (run("shaping").stdout, site.book.shaping) == ("off\n", False)
 
     def test_limits(self, run: Run, site: Site) -> None:
         assert run("limit").stdout == "none\n"
         run("limit", "--node", "800kbit/s", "--each", "2000000", "--client", "a", "64 kbit/s")
-        run("limit", "--client", "b", "1 Mbit/s")
+        said = run("limit", "--client", "b", "1 Mbit/s").stdout
+        assert said.endswith("; a 64 kbit/s; b 1 Mbit/s (policies version 2)\n")
         both = (ClientLimit("a", 64_000), ClientLimit("b", 1_000_000))
         assert site.book == PolicySet(
             version=2,
@@ -287,8 +304,20 @@ class TestChanging:
         heard = lines(run("history"))
         assert heard[-2].endswith("HTTP from 127.0.0.1 strategy = laxity")
         assert json.loads(run("history", "--json").stdout.splitlines()[0])["version"] == 2
-        assert run("rollback", "1").stdout == "version 3 is active\n"
+        assert run("rollback", "1").stdout == "back to version 1 (policies version 3)\n"
         assert site.book.strategy == "strict"
+        assert run("rollback").stdout == "back to version 2 (policies version 4)\n"
+        assert site.book.strategy == "laxity"
+
+    def test_nothing_to_roll_back_to(self, run: Run) -> None:
+        run("strategy", "strict")
+        heard = run("rollback")
+        assert heard.exit_code == 2
+        assert "VERSION: there is no version before the last change" in heard.stderr
+
+    def test_limits_in_the_history(self, run: Run) -> None:
+        run("limit", "--client", "a", "64 kbit/s")
+        assert lines(run("history"))[-1].endswith("limits = a 64 kbit/s")
 
 
 class TestFiles:

@@ -114,11 +114,11 @@ class TestCommand:
 
     def test_a_node_that_has_no_such_thing(self, url: str) -> None:
         heard = run(f"{url}/elsewhere", "top", "--once")
-        assert heard.exit_code == 2
+        assert heard.exit_code == 1
         assert "no GET /elsewhere/api/v1/top; check the address" in heard.stderr
 
     def test_bad_interval(self, url: str) -> None:
-        assert "--interval: expected a duration" in run(url, "top", "-i", "x").stderr
+        assert "--every: expected a duration" in run(url, "top", "-i", "x").stderr
 
 
 def test_through_a_pipe(url: str) -> None:

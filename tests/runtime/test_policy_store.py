@@ -70,7 +70,7 @@ def test_only_the_last_versions_are_kept(disk: Callable[[], FaultDisk | None]) -
     store = fill(PolicyStore(disk(), kept=3), *range(1, 8))
     assert [each.version for each in store.history()] == [7, 6, 5]
     assert store.read(5) == text(5)
-    with pytest.raises(UnknownVersionError, match="no version 4; kept are 5 to 7"):
+    with pytest.raises(UnknownVersionError, match="no version 4 of the policies; kept are 5 to 7"):
         store.read(4)
 
 

@@ -36,7 +36,7 @@ from accord.terminal.rows import (
     warned,
 )
 
-Client = Annotated[str, argument("CLIENT", "The ID of the client.")]
+Client = Annotated[str, argument("CLIENT", "The client's name.")]
 
 app = CommandGroup()
 
@@ -53,8 +53,8 @@ class ClientRow(msgspec.Struct, frozen=True):
     protocol: Annotated[str, Column(weight=0)]
     subscriptions: Count
     queued_bytes: Annotated[int, Column("queued", size)]
-    received: Count
-    sent: Count
+    received: Annotated[int, Column("from it", count)]
+    sent: Annotated[int, Column("to it", count)]
     shed: Count
 
 

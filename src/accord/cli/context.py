@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from os import environ
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlsplit
@@ -55,6 +56,7 @@ def add(
     found.current = found.current or name
     save(found)
     typer.echo(f"context {name} added" + (", and in use" if found.current == name else ""))
+    _warn_of_environment()
 
 
 @app.command("use")
@@ -66,6 +68,7 @@ def use(name: Name) -> None:
     found.current = name
     save(found)
     typer.echo(f"context {name} is in use")
+    _warn_of_environment()
 
 
 @app.command("ls")
@@ -93,6 +96,14 @@ class ContextRow(msgspec.Struct, frozen=True):
     http: str
     user: str
     ca: str
+
+
+def _warn_of_environment() -> None:
+    names = [
+        name for name in ("ACCORD_CONTEXT", "ACCORD_URL", "ACCORD_HTTP_URL") if name in environ
+    ]
+    if names:
+        typer.echo(f"but commands go by {' and '.join(names)}, as long as it is set", err=True)
 
 
 def _rows() -> list[ContextRow]:

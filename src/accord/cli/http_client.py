@@ -42,7 +42,9 @@ class NodeHttpClient(HttpClient):
         found = super().refusal(reply)
         if isinstance(found, UnreachableError):
             return UnreachableError(f"{found}; {_ADVICE.get(reply.code, CHECK)}")
-        return NodeRejectedError(f"{found}; {_ADVICE[401]}") if reply.code == 401 else found
+        if reply.code == 401:
+            return NodeRejectedError(f"{found}; {_ADVICE[401]}", reply.code)
+        return found
 
     def decode_error(self, error: Exception) -> AccordError:
         return UnreachableError(f"{super().decode_error(error)}; {CHECK}")

@@ -52,8 +52,11 @@ Exit codes: 0 done; 1 refused, failed, or nothing found; 2 usage error, or no no
 """
 
 
+_MALFORMED: Final = (400, 401, 413, 415, 422)  # as answers to what was given, not to what is there
+
+
 class Commands(TyperGroup):
-    """Error boundary: a problem in user input becomes a message and exit code 2."""
+    """Error boundary: problems become messages and exit codes."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         try:
@@ -63,11 +66,20 @@ class Commands(TyperGroup):
             from accord.terminal.screen import open_console, print_problem  # noqa: PLC0415
 
             print_problem(open_console(stderr=True), error)
+            if _is_refusal(error):
+                sys.exit(1)
         except OSError as error:
             # A full disk, or a closed terminal; a closed pipe is handled above.
             place = "" if error.filename is None else f"{error.filename}: "
             typer.echo(f"error: {place}{file_problem(error)}", err=True)
         sys.exit(2)
+
+
+def _is_refusal(error: AccordError) -> bool:
+    """Whether a node refused a valid request, for what it has or permits."""
+    from accord.client.http import NodeRejectedError  # noqa: PLC0415 (slow to import)
+
+    return isinstance(error, NodeRejectedError) and error.status not in _MALFORMED
 
 
 class LazyCommands(Commands):

@@ -57,7 +57,9 @@ IsJson = Annotated[
     bool, shared(None, "Print JSON as the HTTP API has it, an object per line.", "--json")
 ]
 IsWatching = Annotated[bool, shared(None, "Refresh until Ctrl-C.", "--watch", "-w")]
-Every = Annotated[str, shared("TIME", "Interval between two samples.", "--every")]
+Every = Annotated[
+    str, shared("TIME", "Interval between two samples.", "--every", "--interval", "-i")
+]
 Url = Annotated[
     str | None,
     shared(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -59,7 +59,7 @@ from accord.operations.policies import (
 )
 from accord.runtime.policy_admin import PolicyAdmin, PolicyHost
 from accord.runtime.policy_store import PolicyStore
-from accord.terminal.screen import open_console, print_line
+from accord.terminal.screen import open_console, print_line, safe
 
 Name = Annotated[
     str, argument("NAME", "A policy's name", show_default=False, autocompletion=complete_policies)
@@ -166,8 +166,7 @@ def history(*, output: Output, node: NodeHttpClient) -> None:
 @app.command("check")
 def check(file: File) -> None:
     """Say whether FILE could be applied, without a node."""
-    count = len(read_policies(file, read_text(file)).policies)
-    typer.echo(f"{file}: good, {count:,} {'policy' if count == 1 else 'policies'}")
+    typer.echo(f"{file}: good, {_count(read_policies(file, read_text(file)).policies)}")
 
 
 @app.command("presets")
@@ -190,9 +189,11 @@ def apply(
     node: NodeHttpClient,
 ) -> None:
     """Replace all policies, limits and the strategy by those in FILE."""
-    toml = render_policy_set(read_policies(file, read_text(file)))
+    wanted = read_policies(file, read_text(file))
+    toml = render_policy_set(wanted)
     if not is_dry:
-        _change(node, PutPolicies(toml=toml, if_version=if_version), is_json=is_json)
+        done = f"{_count(wanted.policies)}; strategy {wanted.strategy}"
+        _change(node, PutPolicies(toml=toml, if_version=if_version), done, is_json=is_json)
         return
     print_answer(node.call(DryRunPolicies(toml=toml), CHANGE_S), draw_dry_run, is_json=is_json)
 
@@ -211,16 +212,17 @@ def put(
     found = policy_set.version if if_version is None else if_version
     for policy in policies:
         policy_set = with_policy(policy_set, policy)
-    _change(
-        node, PutPolicies(toml=render_policy_set(policy_set), if_version=found), is_json=is_json
-    )
+    wanted = PutPolicies(toml=render_policy_set(policy_set), if_version=found)
+    _change(node, wanted, f"{_count(policies)} put", is_json=is_json)
 
 
 @app.command("set")
 def set_(
     name: Name,
     *,
-    importance: str | None = option("0-7", "Importance; 3 is the default of all traffic."),
+    importance: str | None = option(
+        "0-7", "Importance: 7 is the highest; 3 is the default of all traffic."
+    ),
     preferences: str | None = option("NAME", "A preset: `accord policy presets` lists them."),
     deadline: str | None = option("TIME", 'Deadline, such as "5 s", or none.'),
     shaping: str | None = option("NAME", "A shaper, or none."),
@@ -259,9 +261,9 @@ def set_(
     policy_set = _policies(node)
     policy = policy_set.policy(name)
     fields = edited({} if policy is None else policy_document(policy), given)
-    _change(
-        node, PutPolicy(name=name, policy=fields, if_version=policy_set.version), is_json=is_json
-    )
+    wanted = PutPolicy(name=name, policy=fields, if_version=policy_set.version)
+    done = f"{name}: {'added' if policy is None else 'changed'}"
+    _change(node, wanted, done, is_json=is_json)
 
 
 @app.command("remove")
@@ -273,7 +275,9 @@ def remove(
     node: NodeHttpClient,
 ) -> None:
     """Remove the policy NAME."""
-    _change(node, RemovePolicy(name=name, if_version=if_version), is_json=is_json)
+    _change(
+        node, RemovePolicy(name=name, if_version=if_version), f"{name}: removed", is_json=is_json
+    )
 
 
 @app.command("strategy")
@@ -285,11 +289,17 @@ def strategy(
     is_json: IsJson = False,
     node: NodeHttpClient,
 ) -> None:
-    """Show or switch how the node chooses what goes first."""
+    """Show or switch how the node chooses what goes first.
+
+    strict: always the most important. weighted fair: shares by weight, of which each importance
+    has twice that of the one below it; nothing waits for ever. laxity: the least time left until
+    its deadline. fifo: the order of arrival.
+    """
     if name is None:
         typer.echo(_policies(node).strategy)
     else:
-        _change(node, PatchPolicies(settings={"strategy": name}), is_json=is_json)
+        done = f"strategy: {name}"
+        _change(node, PatchPolicies(settings={"strategy": name}), done, is_json=is_json)
 
 
 @app.command("shaping")
@@ -305,7 +315,8 @@ def shaping(
     if is_on is None:
         typer.echo("on" if _policies(node).shaping else "off")
     else:
-        _change(node, PatchPolicies(settings={"shaping": is_on == "on"}), is_json=is_json)
+        wanted = PatchPolicies(settings={"shaping": is_on == "on"})
+        _change(node, wanted, f"shaping: {is_on}", is_json=is_json)
 
 
 @app.command("limit")
@@ -314,33 +325,50 @@ def limit(
     node_rate: str | None = option(
         "RATE", "Limit of the node, such as 800kbit/s, or none.", "--node"
     ),
-    each: str | None = option("RATE", "Limit of each client without its own."),
-    client: tuple[str, str] | None = option("NAME RATE", "Limit of one client."),
-    is_none: bool = flag("Remove all limits.", "--none"),
+    each: str | None = option("RATE", "Limit of each client without its own, or none."),
+    client: tuple[str, str] | None = option("NAME RATE", "Limit of one client, or none."),
+    is_none: bool = flag("Remove all limits: of the node and of all clients.", "--none"),
     is_json: IsJson = False,
     node: NodeHttpClient,
 ) -> None:
     """Show or set bandwidth limits of the node and its clients."""
     policy_set = _policies(node)
     settings = limit_settings(policy_set, node_rate, each, client, is_none=is_none)
-    if settings:
-        _change(
-            node, PatchPolicies(settings=settings, if_version=policy_set.version), is_json=is_json
-        )
-    else:
+    if not settings:
         typer.echo(limit_words(policy_set))
+        return
+    version = node.call(PatchPolicies(settings=settings, if_version=policy_set.version)).version
+    _print_version(f"limits: {limit_words(_policies(node))}", version, is_json=is_json)
 
 
 @app.command("rollback")
 def rollback(
-    version: int = argument("VERSION", "The version to restore.", min=0, show_default=False),
+    version: int | None = argument(
+        "VERSION",
+        "The version to restore: policies, limits and strategy; default: that before the last "
+        "change. `accord policy history` lists them.",
+        min=1,
+        show_default=False,
+        default=None,
+    ),
     *,
     if_version: IfVersion = None,
     is_json: IsJson = False,
     node: NodeHttpClient,
 ) -> None:
-    """Restore VERSION, as a new version."""
-    _change(node, Rollback(version=version, if_version=if_version), is_json=is_json)
+    """Restore an earlier version, as a new version."""
+    if version is None:
+        version, if_version = _before_last(node, if_version)
+    wanted = Rollback(version=version, if_version=if_version)
+    _change(node, wanted, f"back to version {version}", is_json=is_json)
+
+
+def _before_last(node: NodeHttpClient, if_version: int | None) -> tuple[int, int]:
+    """The version before the current one, and the current one unless another is named."""
+    versions = node.call(GetPolicyHistory()).history
+    if len(versions) < 2:
+        raise InputError("VERSION", "there is no version before the last change")
+    return versions[1].version, versions[0].version if if_version is None else if_version
 
 
 def _policies(node: NodeHttpClient) -> PolicySet:
@@ -363,9 +391,19 @@ def _explain_offline(file: str, question: Explain) -> Explanation:
     return PolicyAdmin(policy_set, PolicyStore(), around).explain(question)
 
 
-def _change(node: NodeHttpClient, wanted: Request[Changed], *, is_json: bool) -> None:
-    version = node.call(wanted).version
-    typer.echo(f'{{"version":{version}}}' if is_json else f"version {version} is active")
+def _change(node: NodeHttpClient, wanted: Request[Changed], done: str, *, is_json: bool) -> None:
+    _print_version(done, node.call(wanted).version, is_json=is_json)
+
+
+def _print_version(done: str, version: int, *, is_json: bool) -> None:
+    if is_json:
+        typer.echo(f'{{"version":{version}}}')
+    else:
+        typer.echo(f"{safe(done)} (policies version {version})")
+
+
+def _count(policies: Sequence[object]) -> str:
+    return f"{len(policies):,} {'policy' if len(policies) == 1 else 'policies'}"
 
 
 def edited(fields: Mapping[str, object], given: Mapping[str, object]) -> dict[str, object]:
@@ -406,6 +444,8 @@ def limit_settings(
         settings["client_bandwidth"] = read_rate(each)
     if client is not None:
         name, rate = client
+        if rate == NOTHING and not any(old.client == name for old in policy_set.limits):
+            raise InputError("--client", f"{name!r} has no limit of its own")
         kept = () if is_none else (old for old in policy_set.limits if old.client != name)
         limits = [{"client": old.client, "bandwidth": old.bandwidth_bps} for old in kept]
         new = [] if rate == NOTHING else [{"client": name, "bandwidth": read_rate(rate)}]

@@ -39,7 +39,7 @@ def list_retained(
     output: Output,
     node: NodeHttpClient,
 ) -> None:
-    """List retained messages."""
+    """List retained messages: of each channel the last one that was published with --retain."""
     check_filter(channel, "FILTER")
     output.show(
         lambda: node.call(ListRetained(channel=channel, limit=limit)),
@@ -50,7 +50,7 @@ def list_retained(
 
 @app.command("rm")
 def remove_retained(
-    channel: str = argument("FILTER", "Of these channels."),
+    channel: str = argument("FILTER", "Channels whose retained messages are removed."),
     *,
     node: NodeHttpClient,
 ) -> None:
@@ -61,5 +61,7 @@ def remove_retained(
 
 
 def draw_retained(page: RetainedPage) -> RenderableType:
+    if not page.messages:
+        return "no retained messages"
     drawn = table(RetainedRow, page.messages)
     return drawn if page.is_complete else Group(drawn, "… and more: --limit, or name a filter")

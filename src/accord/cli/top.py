@@ -14,8 +14,8 @@ from rich.text import Text
 
 from accord.cli.arguments import read_duration_s
 from accord.cli.http_client import NodeHttpClient
-from accord.cli.options import IsJson, Output, command
-from accord.cli.parameters import flag, option
+from accord.cli.options import Every, IsJson, Output, command
+from accord.cli.parameters import flag
 from accord.core.monitoring.top import ClientActivity, Management, Top
 from accord.operations.outcomes import rate_text
 from accord.operations.status import GetTop
@@ -45,9 +45,7 @@ _MIN_ROWS: Final = 2  # of channels and of clients, whatever the terminal
 @command
 def top(
     *,
-    interval: str = option(
-        "TIME", "Interval between two samples.", "--interval", "-i", default="1s"
-    ),
+    every: Every = "1s",
     is_once: bool = flag("Print one sample and exit.", "--once"),
     is_json: IsJson = False,
     node: NodeHttpClient,
@@ -55,7 +53,7 @@ def top(
     """Watch a node: channels, clients and their links, queues, what policies decide."""
     console = open_console()
     height = console.height - 1 if console.is_terminal else _LINES_IN_A_PIPE
-    output = Output(is_json, not is_once, read_duration_s(interval, "--interval"))
+    output = Output(is_json, not is_once, read_duration_s(every, "--every"))
     output.show(
         lambda: node.call(GetTop(limit=_LINES), _TIMEOUT_S),
         lambda now: draw_top(now, width=console.width, height=height),

@@ -28,7 +28,11 @@ NamePassword = tuple[str | None, str | None]
 
 
 class NodeRejectedError(AccordError):
-    """A node understood a request and refused it."""
+    """A node understood a request and refused it; `status` is that of the problem details."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        self.status = status
+        super().__init__(sentence)
 
 
 class HttpReply(NamedTuple):
@@ -157,7 +161,7 @@ class HttpClient:
             words = reply.body[:200].decode(errors="replace").strip()
             text = f"{self.url} answers {reply.code}" + (f" ({words})" if words else "")
             return self.failure(text, None)
-        return NodeRejectedError(problem.sentence)
+        return NodeRejectedError(problem.sentence, reply.code)
 
     def decode_error(self, error: Exception) -> AccordError:
         """The error for a reply that can't be decoded."""

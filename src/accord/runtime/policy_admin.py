@@ -52,6 +52,7 @@ MAX_WAITING: Final = 16
 MAX_OPEN: Final = 1_000_000
 MAX_AFFECTED: Final = 1_000
 _SLICE: Final = 100
+_MAX_LISTED: Final = 8  # of the entries of a setting, in words
 
 
 class PolicyHost(Struct, frozen=True, kw_only=True):
@@ -283,8 +284,11 @@ def _entity(question: Explain, around: PolicyHost) -> Entity:
 
 
 def _brief(value: object) -> str:
-    if isinstance(value, list | dict):
-        return f"{len(value)} entries"
+    if isinstance(value, dict):
+        return " ".join(str(each)[:40] for each in list(value.values())[:_MAX_LISTED])
+    if isinstance(value, list):
+        more = f" and {len(value) - _MAX_LISTED} more" if len(value) > _MAX_LISTED else ""
+        return (", ".join(_brief(each) for each in value[:_MAX_LISTED]) or "none") + more
     return "none" if value is None else str(value)[:40]
 
 

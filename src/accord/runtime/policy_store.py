@@ -54,10 +54,13 @@ class PolicyStoreError(AccordError):
         super().__init__(f"policies {location}: {problem}")
 
 
-class UnknownVersionError(PolicyStoreError):
+class UnknownVersionError(AccordError):
     """The version never existed, or is no longer stored."""
 
     status = 404
+
+    def __init__(self, number: int, kept: str) -> None:
+        super().__init__(f"there is no version {number} of the policies; kept are {kept}")
 
 
 class PolicyStore:
@@ -112,7 +115,7 @@ class PolicyStore:
         header = self._headers.get(number)
         if header is None:
             kept = f"{min(self._headers)} to {max(self._headers)}" if self._headers else "none"
-            raise UnknownVersionError(self.location, f"no version {number}; kept are {kept}")
+            raise UnknownVersionError(number, kept)
         if self._disk is None:
             return self._texts[number]
         try:

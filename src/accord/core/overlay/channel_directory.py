@@ -117,7 +117,7 @@ class ChannelDirectory:
             return None
         if known is not None and not replace:
             where = f"{name!r} is defined at node {self.origin_of(name)!r} already"
-            return f"{where}: delete it first, or replace it (--replace, replaces)"
+            return f"{where}: delete it first, or replace it (--replace; replaces in a request)"
         created_us = max(definition.created_us, self._latest_us(name) + 1)
         return self._write_entry(msgspec.structs.replace(definition, created_us=created_us))
 
