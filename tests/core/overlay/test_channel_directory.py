@@ -140,7 +140,7 @@ def test_what_exists_is_not_created_again_by_mistake() -> None:
     other = msgspec.structs.replace(IMAGERY, paths=3, created_us=0)
     assert orlando.create(other) == (
         "'uav/imagery' is defined at node 'denver' already: "
-        "delete it first, or replace it (--replace, replaces)"
+        "delete it first, or replace it (--replace; replaces in a request)"
     )
     assert orlando.create(msgspec.structs.replace(IMAGERY, created_us=99)) is None, "the same"
     assert orlando.create(other, replace=True) is None
