@@ -22,7 +22,7 @@ from accord.http.console_files import ConsoleFiles
 from accord.http.guard import Guard
 from accord.http.live import PATH, LiveStream
 from accord.http.metrics import exposition, registry_of
-from accord.http.routes import NOT_STORED, problem_response, routes
+from accord.http.routes import NOT_STORED, OperationRoutes, problem_response
 from accord.http.security_headers import SecurityHeaders, content_policy
 from accord.http.sessions import Sessions, session_routes
 from accord.operations.documents import REFERENCE_STYLE, asyncapi, html_reference, openapi
@@ -74,7 +74,7 @@ def create_app(  # noqa: PLR0913 (a parameter per part)
     pages = _Pages(node, has_users=has_users)
     return Starlette(
         routes=[
-            *files.routes(),
+            OperationRoutes(node),  # in the order in which they are looked at: files are many
             Route("/health", pages.health),
             Route("/ready", pages.ready),
             Route("/metrics", pages.metrics),
@@ -83,7 +83,7 @@ def create_app(  # noqa: PLR0913 (a parameter per part)
             Route("/asyncapi.json", pages.asyncapi),
             *session_routes(node, sessions),
             WebSocketRoute(PATH, partial((live or LiveStream(node)).serve, is_open=is_open)),
-            *routes(node),
+            *files.routes(),
         ],
         middleware=middleware,
         exception_handlers={HTTPException: _unrouted},

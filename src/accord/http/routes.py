@@ -11,14 +11,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable
+from itertools import chain
 from typing import Any, Final
 from urllib.parse import unquote
 
 import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
-from starlette.routing import Match, Route
-from starlette.types import Scope
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Receive, Scope, Send
 
 from accord.core.model.errors import AccordError
 from accord.core.policy.document_fields import decode
@@ -48,25 +49,55 @@ log = get_log(__name__)
 NOT_STORED: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 BODY_TIMEOUT_S: Final = 30.0
 RETRY_S: Final = 60
+_PREFIX: Final = f"{API}/"
+_ROUTE: Final = "accord.route"
 _GONE: Final = 499  # the client has disconnected; this is never received
 _TAG: Final = re.compile(r'(?:W/)?"(\d{1,18})"')
 
 
-def routes(node: NodePorts) -> list[Route]:
-    """A route for each path; fixed paths come before those with parameters."""
-    offered: dict[str, list[Operation]] = {}
-    for each in OPERATIONS:
-        if each.path:
-            offered.setdefault(each.path, []).append(each)
-    in_order = sorted(offered, key=lambda path: (path.count("{"), -path.count("/"), path))
-    return [_PathRoute(node, path, offered[path]) for path in in_order]
+class OperationRoutes(BaseRoute):
+    """The routes of all operations: fixed paths by name, before those with parameters."""
+
+    def __init__(self, node: NodePorts) -> None:
+        offered: dict[str, list[Operation]] = {}
+        for each in OPERATIONS:
+            if each.path:
+                offered.setdefault(each.path, []).append(each)
+        in_order = sorted(offered, key=lambda path: (path.count("{"), -path.count("/"), path))
+        routes = [_PathRoute(node, path, offered[path]) for path in in_order]
+        self._fixed = {each.path: each for each in routes if "{" not in each.path}
+        self._others = [each for each in routes if "{" in each.path]
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        path = _sent_path(scope)
+        if scope["type"] != "http" or not path.startswith(_PREFIX):
+            return Match.NONE, {}
+        scope = {**scope, "path": path}
+        fixed = self._fixed.get(path)
+        partial: tuple[Match, Scope] = Match.NONE, {}
+        for route in self._others if fixed is None else chain((fixed,), self._others):
+            match, found = route.matches(scope)
+            found[_ROUTE] = route
+            if match is Match.FULL:
+                return match, found
+            if match is Match.PARTIAL and partial[0] is Match.NONE:
+                partial = match, found
+        return partial
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await scope[_ROUTE].handle(scope, receive, send)
+
+
+def _sent_path(scope: Scope) -> str:
+    """The path as it was sent, so that an encoded slash belongs to a parameter."""
+    raw_path = scope.get("raw_path")
+    return str(scope["path"]) if raw_path is None else raw_path.decode("latin-1")
 
 
 class _PathRoute(Route):
     """All operations of a path.
 
-    Parameters may contain slashes. The path is matched as it was sent, so that an encoded slash
-    belongs to a parameter: `…/a%2Fusage` is about `a/usage`, and `…/a/usage` the usage of `a`.
+    Parameters may contain slashes: `…/a%2Fusage` is about `a/usage`, `…/a/usage` the usage of `a`.
     """
 
     def __init__(self, node: NodePorts, path: str, operations: list[Operation]) -> None:
@@ -79,9 +110,6 @@ class _PathRoute(Route):
         self._is_alone = not path.endswith("}") and "{" in path
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        raw_path = scope.get("raw_path")
-        if raw_path is not None:
-            scope = {**scope, "path": raw_path.decode("latin-1")}
         match, found = super().matches(scope)
         if match is Match.NONE:
             return match, found

@@ -6,7 +6,6 @@ from base64 import b64encode
 from hashlib import sha256
 from typing import Final
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _POLICY: Final = {
@@ -36,6 +35,9 @@ HEADERS: Final = {
 }
 
 
+_RAW: Final = tuple((name.lower().encode(), value.encode()) for name, value in HEADERS.items())
+
+
 class SecurityHeaders:
     """ASGI middleware that adds them where an answer does not have them itself."""
 
@@ -45,9 +47,9 @@ class SecurityHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
+                given = message["headers"]
+                names = {name for name, _ in given}
+                message["headers"] = [*given, *(each for each in _RAW if each[0] not in names)]
             await send(message)
 
         is_answered = scope["type"] == "http"
