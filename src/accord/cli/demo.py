@@ -34,7 +34,7 @@ def demo() -> None:
 
 PhaseSeconds = Annotated[str, shared("TIME", "Length of each phase.", "--seconds-per-phase", "-s")]
 Plain = Annotated[
-    bool, shared(None, "Print a table at the end of each phase, without live tables.", "--plain")
+    bool, shared("", "Print a table at the end of each phase, without live tables.", "--plain")
 ]
 
 
@@ -68,7 +68,7 @@ def targeting(*, seconds: PhaseSeconds = "20s", is_plain: Plain = False) -> None
 def five_cities(
     *,
     quick: bool = flag("Short phases.", "--quick"),
-    seed: int = option(None, "Random seed.", default=5),
+    seed: int = option("N", "Random seed.", default=5),
     paths: int = option(
         None, "Paths that each channel uses at once; 1 to compare.", min=1, max=2, default=2
     ),

@@ -54,9 +54,9 @@ def complete_contexts(incomplete: str) -> list[str]:
 
 
 IsJson = Annotated[
-    bool, shared(None, "Print JSON as the HTTP API has it, an object per line.", "--json")
+    bool, shared("", "Print JSON as the HTTP API has it, an object per line.", "--json")
 ]
-IsWatching = Annotated[bool, shared(None, "Refresh until Ctrl-C.", "--watch", "-w")]
+IsWatching = Annotated[bool, shared("", "Refresh until Ctrl-C.", "--watch", "-w")]
 Every = Annotated[
     str, shared("TIME", "Interval between two samples.", "--every", "--interval", "-i")
 ]
@@ -115,7 +115,7 @@ Limit = Annotated[int, shared("N", "How many at most.", min=1, max=1_000)]
 Offset = Annotated[int, shared("N", "How many to pass over.", min=0)]
 Search = Annotated[str, shared("TEXT", "Only those with TEXT in their names, in any case.")]
 Sort = Annotated[str | None, shared("FIELD", "A field of --json to sort by.")]
-IsDescending = Annotated[bool, shared(None, "Largest first.", "--descending")]
+IsDescending = Annotated[bool, shared("", "Largest first.", "--descending")]
 Where = Annotated[
     str | None, shared("PREDICATE", "Only events that match, such as: load_mw > 4", "--where", "-w")
 ]

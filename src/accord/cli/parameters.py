@@ -28,7 +28,7 @@ def shared(metavar: str | None, text: str, *names: str, **settings: Any) -> Any:
 
 
 def flag(text: str, *names: str, default: bool | None = False) -> Any:
-    return typer.Option(default, *names, help=text)
+    return typer.Option(default, *names, metavar="", help=text)
 
 
 def argument(metavar: str, text: str, *, default: object = ..., **settings: Any) -> Any:

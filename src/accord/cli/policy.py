@@ -120,10 +120,10 @@ def explain(
     by_user: str | None = option(
         "NAME", "User of the client; default: as it is connected.", "--by-user"
     ),
-    group: Names = option(None, "A group of that user; may be repeated."),
+    group: Names = option("NAME", "A group of that user; may be repeated."),
     publisher: str = option("NAME", "Client that publishes, for deliveries.", default=""),
     attribute: Names = option("NAME=VALUE", "Attribute of the event; may be repeated."),
-    payload_bytes: int | None = option(None, "Payload size of the event.", min=0),
+    payload_bytes: int | None = option("BYTES", "Payload size of the event.", min=0),
     resource: Names = option("NAME=NUMBER", "Assumed value of a resource; with --file only."),
     file: str | None = option("FILE", "Explain by this file instead of a node."),
     is_json: IsJson = False,
@@ -230,11 +230,11 @@ def set_(
         "G", "Guarantee of subscriptions: full, none, or a share such as 0.75."
     ),
     precedence: str | None = option("N", "Precedence; the highest wins, 0 by default."),
-    operation: Names = option(None, "Operation: publish, subscribe or query; may be repeated."),
+    operation: Names = option("NAME", "Operation: publish, subscribe or query; may be repeated."),
     channel: Names = option("FILTER", "Channels, such as grid/#; may be repeated."),
-    client: Names = option(None, "A client's name, or a * pattern."),
-    by_user: Names = flag("A user's name.", "--by-user", default=None),
-    group: Names = option(None, "A group of users."),
+    client: Names = option("NAME", "A client's name, or a * pattern."),
+    by_user: Names = option("NAME", "A user's name.", "--by-user"),
+    group: Names = option("NAME", "A group of users."),
     who: str | None = option("SELECTOR", "Apply only to entities matching SELECTOR."),
     where: str | None = option("SELECTOR", "Apply only to events matching SELECTOR."),
     when: str | None = option("SELECTOR", "Apply only while resources match SELECTOR."),
@@ -291,9 +291,10 @@ def strategy(
 ) -> None:
     """Show or switch how the node chooses what goes first.
 
-    strict: always the most important. weighted fair: shares by weight, of which each importance
-    has twice that of the one below it; nothing waits for ever. laxity: the least time left until
-    its deadline. fifo: the order of arrival.
+    strict: always the most important.
+    weighted fair: shares by weight; nothing waits for ever.
+    laxity: the least time left until its deadline.
+    fifo: the order of arrival.
     """
     if name is None:
         typer.echo(_policies(node).strategy)

@@ -41,7 +41,7 @@ B = Annotated[str, argument("B", "Another predicate")]
 EventsFile = Annotated[
     str | None, argument("EVENTS", "JSON lines, - for stdin; a sample if left out")
 ]
-IsXPath = Annotated[bool, shared(None, "The predicate is an XPath 1.0 condition", "--xpath")]
+IsXPath = Annotated[bool, shared("", "The predicate is an XPath 1.0 condition", "--xpath")]
 Namespaces = Annotated[
     list[str] | None, shared("PREFIX=URI", "For XPath; may be repeated", "--namespace")
 ]

@@ -29,7 +29,7 @@ def sim() -> None:
 @app.command()
 def run(
     scenario: Path = argument("FILE", "The scenario, as TOML."),
-    seed: int | None = option(None, "Random seed; defaults to the seed in the scenario.", min=0),
+    seed: int | None = option("N", "Random seed; defaults to the seed in the scenario.", min=0),
     runs: int = option(
         None, "Number of runs, with consecutive seeds.", min=1, max=100_000, default=1
     ),
