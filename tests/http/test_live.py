@@ -333,6 +333,44 @@ def test_a_viewer_that_does_not_read_costs_little_and_nobody_else() -> None:
     run(measured, main)
 
 
+@pytest.mark.parametrize(
+    ("first", "frames"),
+    [
+        (b"", b"\x89\xfd" + bytes(4) + bytes(125)),  # pings, whose answers nobody reads
+        (b"\x01\x80" + bytes(4), b"\x00\x80" + bytes(4)),  # empty fragments of one message
+        (b"", b"\x81\x80" + bytes(4)),  # empty messages
+    ],
+    ids=["pings", "fragments", "messages"],
+)
+def test_a_viewer_that_sends_without_end_is_closed(first: bytes, frames: bytes) -> None:
+    async def flood(connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(connection, first)
+        for _ in range(2_000):
+            await loop.sock_sendall(connection, frames * 1_000)
+
+    async def main(server: LiveServer) -> None:
+        with await stalled_viewer(server) as flooding:
+            with pytest.raises(OSError):  # noqa: PT011 (reset, or a broken pipe)
+                await flood(flooding)
+            while server.stream.viewers:
+                await asyncio.sleep(0.01)
+            for each in server.protocols():
+                assert each.transport.get_write_buffer_size() < 1_000_000
+                assert len(each.frames) < 1_000
+
+    run(Measured(), main)
+
+
+def test_what_is_quoted_of_a_request_is_short() -> None:
+    async def main(server: LiveServer) -> None:
+        async with server.client() as viewer:
+            await viewer.connection.send(f'{{"watch":1,"set":"node","{"é" * 20_000}":1}}')
+            assert len(str(await viewer.problem())) < 1_000
+
+    run(Measured(), main)
+
+
 def test_a_viewer_that_does_not_read_is_closed_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "READ_TIMEOUT_S", 0.01)
     measured = Measured()

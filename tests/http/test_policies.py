@@ -354,3 +354,46 @@ class TestWhoMay:
         site = Site()
         answer = site.ask("PATCH", json={"shaping": False}, headers={"Host": "evil.example"})
         assert answer.status_code == 421
+
+
+def test_without_the_right_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def read(*_: object) -> None:
+        pytest.fail("the body was read")
+
+    monkeypatch.setattr(routes, "read_body", read)
+    site = Site(users=Users(USERS))
+    text = "importance = 1"
+    answer = site.ask("PUT", f"{PATH}/x", content=text, headers=TOML, auth=("bob", "x"))
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize("text", [".".join("a" * 60) + " = 1", "[" + ".".join(["'b'"] * 60) + "]"])
+def test_keys_of_many_parts_are_refused(text: str) -> None:
+    answer = Site().ask("PUT", content=text, headers=TOML)
+    assert answer.status_code == 400
+    assert "a key has more than 32 parts" in answer.json()["detail"]
+
+
+def test_a_body_that_ends_early_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        sent: list[Any] = []
+        messages = iter(({"type": "http.request", "body": b"{", "more_body": True},))
+
+        async def receive() -> dict[str, Any]:
+            return next(messages, {"type": "http.disconnect"})
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        scope = {
+            "type": "http", "method": "PUT", "path": PATH, "raw_path": PATH.encode(),
+            "query_string": b"", "headers": [*headers, (b"content-length", b"9")],
+            "client": ("127.0.0.1", 1), "server": ("localhost", 80), "scheme": "http",
+            "http_version": "1.1", "root_path": "",
+        }  # fmt: skip
+        await Site().app(scope, receive, send)
+        assert sent[0]["status"] == 400
+
+    asyncio.run(main())
+    assert not caplog.records

@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import msgspec
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
@@ -134,9 +135,9 @@ class _Endpoint:
     async def answer(self, request: HttpRequest) -> Response:
         operation = self._operation
         try:
-            found = operation.perform(
-                self._node, await self._read(request), asker_of(request.scope)
-            )
+            asker = asker_of(request.scope)
+            operation.check_right(asker)  # before the effort of reading
+            found = operation.perform(self._node, await self._read(request), asker)
             if isinstance(found, Awaitable):
                 if operation.long:
                     found = await _unless_disconnected(request, found)
@@ -282,6 +283,8 @@ async def read_body(
                 data += part
                 if len(data) > max_bytes:
                     raise RequestError(413, f"expected at most {max_bytes} bytes")
+    except ClientDisconnect:
+        raise RequestError(400, "expected all of it before the connection ends") from None
     except TimeoutError:
         raise RequestError(408, f"expected all of it within {BODY_TIMEOUT_S:.0f} s") from None
     return bytes(data), kind

@@ -23,6 +23,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
 from websockets.protocol import State
 
 from accord.operations.operation import PROBLEM, Problem
@@ -39,6 +40,9 @@ READ_TIMEOUT_S: Final = 30.0
 MAX_MESSAGE_BYTES: Final = 65_536
 # Of a WebSocket, in the process and in the kernel: a client that stops to read is noticed early.
 _WRITE_BUFFER_BYTES: Final = 65_536
+_MAX_UNREAD_BYTES: Final = 786_432  # a state, what may be buffered before it, and some pongs
+_MAX_QUEUED: Final = 256  # messages of one read
+_MAX_FRAGMENTS: Final = 256
 _PING_S: Final = 20.0
 _GRACE_S: Final = 3
 
@@ -226,7 +230,10 @@ class _BoundedProtocol(H11Protocol):
 
 
 class _BoundedWebSocket(WebSocketsSansIOProtocol):
-    """A WebSocket that is closed if its client neither reads nor replies to pings."""
+    """A WebSocket that is closed if its client neither reads nor replies to pings.
+
+    So is one that sends more than is taken: requests, fragments of one, pings.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -250,6 +257,23 @@ class _BoundedWebSocket(WebSocketsSansIOProtocol):
     def resume_writing(self) -> None:
         self._stop_read_timer()
         super().resume_writing()
+
+    def handle_cont(self, event: Frame) -> None:
+        if len(self.frames) < _MAX_FRAGMENTS:
+            super().handle_cont(event)
+        else:
+            self.transport.abort()
+
+    def handle_ping(self) -> None:
+        super().handle_ping()
+        if self.transport.get_write_buffer_size() > _MAX_UNREAD_BYTES:
+            self.transport.abort()
+
+    def send_receive_event_to_app(self) -> None:
+        if self.queue.qsize() < _MAX_QUEUED:
+            super().send_receive_event_to_app()
+        else:
+            self.transport.abort()
 
     async def send(self, message: ASGISendEvent) -> None:
         await super().send(message)

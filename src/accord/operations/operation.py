@@ -45,6 +45,7 @@ CONDITIONS: Final = {"if_version": "If-Match", "replaces": "If-None-Match"}
 
 Answer = TypeVar("Answer")
 _LOCATION: Final = re.compile(r" - at `\$?\.?(.*)`$")
+_MAX_QUOTED: Final = 200
 _MAX_BRIEF: Final = 400
 _SUBJECTS: Final = ("name", "policy", "client", "id", "channel", "version")
 
@@ -266,12 +267,16 @@ class Operation:
     def description(self) -> str:
         return " ".join((self.handler.__doc__ or "").split())
 
-    def perform(self, node: Any, request: Request[Any], asker: Asker) -> Any:
-        """The answer, or an awaitable of it. Raises `RequestError` if the asker lacks the right."""
+    def check_right(self, asker: Asker) -> None:
+        """Raises `RequestError` if the asker lacks the right."""
         if not asker.has(self.right):
             who = "you" if asker.client else asker.user or "an anonymous client"
             remedy = f"it takes the right {self.right.value}"
             raise RequestError(403, f"{who} may not use {self.name}", remedy=remedy)
+
+    def perform(self, node: Any, request: Request[Any], asker: Asker) -> Any:
+        """The answer, or an awaitable of it. Raises `RequestError` if the asker lacks the right."""
+        self.check_right(asker)
         found = self.handler(node, request, asker)
         if not self.changes:
             return found
@@ -353,14 +358,14 @@ def decoding_problem(error: Exception, actions: tuple[str, ...] = ()) -> Request
         return RequestError(400, "JSON is nested too deeply", "request")
     text = str(error)
     found = _LOCATION.search(text)
-    place = (found[1] if found else "") or "request"
+    place = (found[1][:_MAX_QUOTED] if found else "") or "request"
     if place == "do" or "missing required field `do`" in text:
         return RequestError(400, f"expected one of {', '.join(actions)}", "do")
     if "truncated" in text:
         return RequestError(
             400, "expected a JSON object, got nothing or only a part of one", "request"
         )
-    problem = _LOCATION.sub("", text).replace("`", "")
+    problem = _LOCATION.sub("", text).replace("`", "")[:_MAX_QUOTED]  # it quotes the request
     is_name = problem[:2].isupper()  # such as JSON
     return RequestError(400, problem if is_name else problem[:1].lower() + problem[1:], place)
 

@@ -223,6 +223,12 @@ def _replacement(is_replacing: bool) -> str:
 
 MAX_CHARACTERS: Final = 64 * 2**20
 
+_MAX_KEY_PARTS: Final = 32
+_PART: Final = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
+# tomllib takes time and memory by the square of the parts of a key.
+_LONG_KEY: Final = re.compile(
+    rf"(?:^|[\[{{,])[ \t]*+{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MAX_KEY_PARTS}}}", re.MULTILINE
+)
 _LINE: Final = re.compile(r" \(at (line \d+, column \d+|end of document)\)$")
 
 
@@ -233,6 +239,8 @@ def decode(text: str, *, is_json: bool) -> object:
 
 
 def _decoded_toml(text: str) -> object:
+    if _LONG_KEY.search(text):
+        raise PolicyError("policies", f"a key has more than {_MAX_KEY_PARTS} parts")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
