@@ -11,11 +11,13 @@ from accord.core.admission.status import (
     AdmissionStatus,
     DemandStatus,
     FilterStatus,
+    NodeBook,
     PublisherStatus,
     RefusalStatus,
     ReportedInterval,
     filter_statuses,
     pool_statuses,
+    tightest,
 )
 from accord.core.model.errors import AdmissionError
 from accord.core.predicates.predicate import parse
@@ -86,6 +88,7 @@ def status(mode: str = "enforce") -> AdmissionStatus:
 
 class FakeAdmission:
     mode = "dry run"
+    version = 0
     admitting_now = None
 
     def __init__(self, mode: str = "enforce", *, is_secondary: bool = False) -> None:
@@ -94,6 +97,19 @@ class FakeAdmission:
 
     def status(self) -> AdmissionStatus:
         return replace(status(self.mode), filters=())
+
+    def book(self, pools: int, refusals: int) -> NodeBook:
+        found = self.status()
+        own = tightest(found.pools, pools)
+        return NodeBook(
+            node="denver",
+            mode=self.mode,
+            subscriptions=found.subscriptions,
+            refused=found.refused,
+            pools_total=len(found.pools),
+            pools=own,
+            lately=found.lately[:refusals],
+        )
 
     async def show(self) -> AdmissionStatus:
         if self.is_secondary:

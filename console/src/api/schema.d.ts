@@ -36,6 +36,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/admission/book": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["admission.book"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/admission/books": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["admission.books"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/admission/need": {
         parameters: {
             query?: never;
@@ -864,6 +896,35 @@ export interface components {
     schemas: {
         /** Acknowledged */
         Acknowledged: Record<string, never>;
+        /** AdmissionState */
+        AdmissionState: {
+            advertisements: number;
+            basis: string;
+            decided: {
+                [key: string]: number;
+            };
+            filters_total: number;
+            filters_version: number;
+            guarantee: string;
+            is_secondary: boolean;
+            lately: {
+                [key: string]: components["schemas"]["RefusalStatus"];
+            };
+            limited: number;
+            mode: string;
+            node: string;
+            pools: {
+                [key: string]: components["schemas"]["PoolStatus"];
+            };
+            pools_total: number;
+            publishers: {
+                [key: string]: components["schemas"]["PublisherStatus"];
+            };
+            refused: {
+                [key: string]: number;
+            };
+            subscriptions: number;
+        };
         /** AdmissionStatus */
         AdmissionStatus: {
             advertisements: number;
@@ -873,6 +934,8 @@ export interface components {
             };
             filters: components["schemas"]["FilterStatus"][];
             filters_total: number;
+            /** @default 0 */
+            filters_version: number;
             guarantee: string;
             /** @default false */
             is_secondary: boolean;
@@ -1655,12 +1718,16 @@ export interface components {
             /** @default false */
             is_secondary: boolean;
             mode: string;
+            /** @default [] */
+            needs: components["schemas"]["NeedStatus"][];
             node: string;
             paper_count: components["schemas"]["ReportedInterval"];
             paper_rate_hz: components["schemas"]["ReportedInterval"];
             problems: string[];
             rate_hz: components["schemas"]["ReportedInterval"];
             share: number;
+            /** @default [] */
+            shortages: components["schemas"]["ShortageStatus"][];
             state: string;
             where: string;
         };
@@ -1844,6 +1911,17 @@ export interface components {
             do: "get";
             /** @default  */
             node: string;
+        };
+        /** GetBook */
+        GetBook: {
+            /** @enum {unknown} */
+            do: "book";
+            /** @default  */
+            node: string;
+            /** @default 10 */
+            pools: number;
+            /** @default 5 */
+            refusals: number;
         };
         /** GetChannel */
         GetChannel: {
@@ -2109,6 +2187,17 @@ export interface components {
             do: "list";
             /** @default  */
             node: string;
+        };
+        /** ListBooks */
+        ListBooks: {
+            /** @enum {unknown} */
+            do: "books";
+            /** @default  */
+            node: string;
+            /** @default 10 */
+            pools: number;
+            /** @default 5 */
+            refusals: number;
         };
         /** ListChanges */
         ListChanges: {
@@ -2398,6 +2487,13 @@ export interface components {
             /** @default 0 */
             shed: number;
         };
+        /** NeedStatus */
+        NeedStatus: {
+            asked: number;
+            free: number | null;
+            of: string;
+            resource: string;
+        };
         /** NetStatus */
         NetStatus: {
             arrivals: components["schemas"]["ArrivalStatus"][];
@@ -2433,6 +2529,34 @@ export interface components {
             node: string;
             /** @default 100 */
             page: number;
+        };
+        /** NodeBook */
+        NodeBook: {
+            /** @default  */
+            guarantee: string;
+            /** @default [] */
+            lately: components["schemas"]["RefusalStatus"][];
+            /** @default  */
+            mode: string;
+            node: string;
+            /** @default [] */
+            pools: components["schemas"]["PoolStatus"][];
+            /** @default 0 */
+            pools_total: number;
+            /** @default  */
+            problem: string;
+            /** @default {} */
+            refused: {
+                [key: string]: number;
+            };
+            /** @default 0 */
+            subscriptions: number;
+        };
+        /** NodeBookList */
+        NodeBookList: {
+            books: components["schemas"]["NodeBook"][];
+            /** @default 0 */
+            left_out: number;
         };
         /** NodeLoad */
         NodeLoad: {
@@ -2941,6 +3065,8 @@ export interface components {
             filter: string;
             is_binding: boolean;
             problem: string;
+            /** @default [] */
+            shortages: components["schemas"]["ShortageStatus"][];
             where: string;
         };
         /** RefusedLinkStatus */
@@ -3261,6 +3387,15 @@ export interface components {
             client: string;
             count: number;
         };
+        /** ShortageStatus */
+        ShortageStatus: {
+            asked: number;
+            free: number;
+            node: string;
+            of: string;
+            remedy: string;
+            resource: string;
+        };
         /** SkylineStatus */
         SkylineStatus: {
             members: string[];
@@ -3550,6 +3685,14 @@ export interface components {
             counts: number[];
             total_ms: number;
         };
+        /** WatchAdmission */
+        WatchAdmission: {
+            /** @default 100 */
+            limit: number;
+            /** @enum {unknown} */
+            set: "admission";
+            watch: number;
+        };
         /** WatchChanges */
         WatchChanges: {
             /** @default 50 */
@@ -3696,6 +3839,68 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AdmissionStatus"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "admission.book": {
+        parameters: {
+            query?: {
+                pools?: number;
+                refusals?: number;
+                node?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeBook"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "admission.books": {
+        parameters: {
+            query?: {
+                pools?: number;
+                refusals?: number;
+                node?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeBookList"];
                 };
             };
             default: {

@@ -12,7 +12,7 @@ from accord.operations.operation import Asker, Request, RequestError
 from accord.operations.table_cache import TableCache
 
 if TYPE_CHECKING:  # clients import this module for the requests, without a node's parts
-    from accord.core.admission.status import AdmissionStatus, DemandStatus
+    from accord.core.admission.status import AdmissionStatus, DemandStatus, NodeBook
     from accord.core.broker.broker import Broker
     from accord.core.broker.client_negotiation import ClientNegotiation
     from accord.core.broker.subscription_admission import SubscriptionAdmission
@@ -186,6 +186,13 @@ class AdmissionPort(Protocol):
 
     def status(self) -> AdmissionStatus:
         """The status without filters, which is quick."""
+
+    @property
+    def version(self) -> object:
+        """Changes with each decision, and with each change of an advertisement."""
+
+    def book(self, pools: int, refusals: int) -> NodeBook:
+        """What this node has promised and refused: so many pools and refusals at most."""
 
     async def show(self) -> AdmissionStatus: ...
 
