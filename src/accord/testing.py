@@ -211,7 +211,8 @@ class _NoAdmission:
     admitting_now = None
     version = 0
 
-    def status(self) -> AdmissionStatus:
+    def status(self, most_pools: int | None = None) -> AdmissionStatus:
+        del most_pools
         raise RequestError(404, "a node in memory has no admission control")
 
     def book(self, pools: int, refusals: int) -> NodeBook:

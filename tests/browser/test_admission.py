@@ -14,6 +14,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from tests.brokers import HOST
 from tests.browser.browsing import Page, Visitor, eventually, expect
+from tests.browser.test_looks import AXE, serious
 from tests.browser.traffic import Peer, Site, start_site
 from tests.scenarios.properties import properties_of
 
@@ -110,6 +111,7 @@ def test_the_figures_of_the_paper_are_entered_and_drawn(site: Site, page: Page) 
     advertise_all(page)
     eventually(lambda: drawn(page) == (DRAWN, COVERS), what="the order of figure 4 (c)", page=page)
     assert len(site.get("/api/v1/admission")["filters"]) == 6
+    assert not AXE.is_file() or serious(page) == []
     # Figure 4 (a): the same filter again adds to it and to what covers it.
     advertise(page, "stock", "price > 5", 3)
     more = {**DRAWN, "price > 0": (34, 7), "price > 5": (26, 5)}

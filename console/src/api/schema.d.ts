@@ -944,6 +944,8 @@ export interface components {
             mode: string;
             node: string;
             pools: components["schemas"]["PoolStatus"][];
+            /** @default 0 */
+            pools_total: number;
             publishers: components["schemas"]["PublisherStatus"][];
             refused: {
                 [key: string]: number;

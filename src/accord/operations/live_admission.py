@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from accord.core.admission.status import PoolStatus, PublisherStatus, RefusalStatus, tightest
+from accord.core.admission.status import PoolStatus, PublisherStatus, RefusalStatus
 from accord.operations.admission import visible_status
 from accord.operations.live_set import Watch, live_set, sampled
 from accord.operations.operation import Asker
@@ -53,8 +53,7 @@ def _version(node: NodePorts) -> object:
 @live_set(changes_with=_version, every_ms=250)
 def admission(node: NodePorts, ask: WatchAdmission, asker: Asker) -> AdmissionState:
     """What this node has promised, what is free, what is advertised here, what was refused."""
-    found = visible_status(need(node.admission, "admission control").status(), asker)
-    own = [each for each in found.pools if each.node == found.node]
+    found = visible_status(need(node.admission, "admission control").status(ask.limit), asker)
     return AdmissionState(
         node=found.node,
         mode=found.mode,
@@ -68,8 +67,8 @@ def admission(node: NodePorts, ask: WatchAdmission, asker: Asker) -> AdmissionSt
         subscriptions=found.subscriptions,
         decided=found.decided,
         refused=found.refused,
-        pools_total=len(own),
-        pools={f"{each.resource} {each.of}": each for each in tightest(own, ask.limit)},
+        pools_total=found.pools_total,
+        pools={f"{each.resource} {each.of}": each for each in found.pools},
         publishers={f"{each.client} {each.name}": each for each in found.publishers[: ask.limit]},
         lately={f"{each.at_ms} {each.client} {each.filter}": each for each in found.lately},
     )

@@ -184,8 +184,8 @@ class AdmissionPort(Protocol):
     @property
     def admitting_now(self) -> SubscriptionAdmission | None: ...
 
-    def status(self) -> AdmissionStatus:
-        """The status without filters, which is quick."""
+    def status(self, most_pools: int | None = None) -> AdmissionStatus:
+        """Without filters, which is quick; of all nodes' pools, or the tightest of this one."""
 
     @property
     def version(self) -> object:

@@ -32,7 +32,7 @@ from accord.core.admission.status import (
     need_status,
     pool_statuses,
     reported_interval,
-    tightest,
+    tightest_pools,
 )
 from accord.core.admission.subscription_requests import AdmissionOutcome
 from accord.core.broker.broker import Broker
@@ -197,7 +197,8 @@ class AdmissionService:
             await asyncio.sleep(0)
         return msgspec.structs.replace(self.status(), filters=tuple(reversed(filters)))
 
-    def status(self) -> AdmissionStatus:
+    def status(self, most_pools: int | None = None) -> AdmissionStatus:
+        """Without filters, which is quick; of all nodes' pools, or the tightest of this one."""
         admission = self.admission
         options = admission.options
         advertising = self.admitting.advertisements
@@ -212,7 +213,8 @@ class AdmissionService:
             advertisements=admission.poset.advertisements,
             filters_total=len(admission.poset),
             filters=(),
-            pools=(*pool_statuses(self._node, admission.reservations), *self._other_pools()),
+            pools=self._pools(most_pools),
+            pools_total=admission.reservations.pools_total,
             publishers=tuple(islice(advertised, MAX_POOLS)),
             limited=advertising.limited,
             subscriptions=len(admission.subscriptions),
@@ -243,16 +245,15 @@ class AdmissionService:
 
     def book(self, pools: int, refusals: int) -> NodeBook:
         """What this node has promised and refused; the tightest pools, and the last refusals."""
-        found = self.status()
-        own = [each for each in found.pools if each.node == self._node]
+        found = self.status(pools)
         return NodeBook(
             node=self._node,
             mode=found.mode,
             guarantee=found.guarantee,
             subscriptions=found.subscriptions,
             refused=found.refused,
-            pools_total=len(own),
-            pools=tightest(own, pools),
+            pools_total=found.pools_total,
+            pools=found.pools,
             lately=found.lately[:refusals],
         )
 
@@ -301,6 +302,12 @@ class AdmissionService:
         )
 
     # ------------------------------------------------------------------------------------ internals
+
+    def _pools(self, most: int | None) -> tuple[PoolStatus, ...]:
+        table = self.admission.reservations
+        if most is not None:
+            return tightest_pools(self._node, table, most)
+        return (*pool_statuses(self._node, table), *self._other_pools())
 
     def _needs(self, asked_hz: float, event_bytes: int, client_: str) -> tuple[NeedStatus, ...]:
         """What delivering to the client takes at this node, against what is free."""

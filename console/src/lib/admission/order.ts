@@ -49,7 +49,7 @@ export interface Sizes {
   across: number;
 }
 
-export const SIZES: Sizes = { width: 188, height: 46, gapX: 16, gapY: 44, most: 60, across: 8 };
+export const SIZES: Sizes = { width: 216, height: 46, gapX: 16, gapY: 44, most: 60, across: 8 };
 const SWEEPS = 4;
 
 export function draw<F extends OrderedFilter>(filters: readonly F[], sizes: Sizes = SIZES): Drawing<F> {

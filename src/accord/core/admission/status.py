@@ -6,8 +6,7 @@ limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from heapq import nlargest
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from math import isfinite
 from typing import Final
@@ -118,6 +117,7 @@ class AdmissionStatus(Struct, frozen=True, kw_only=True):
     lately: tuple[RefusalStatus, ...]
     is_secondary: bool = False  # only its parents know remote advertisements
     filters_version: int = 0  # increases with each change of an advertisement
+    pools_total: int = 0  # of this node
 
 
 class NodeBook(Struct, frozen=True, kw_only=True):
@@ -224,15 +224,6 @@ def visible_filters(
     return tuple(found)
 
 
-def tightness(pool: PoolStatus) -> float:
-    """The share of the capacity that is promised or used; 0 without a limit."""
-    return max(pool.promised, pool.used) / pool.capacity if pool.capacity else 0.0
-
-
-def tightest(pools: Iterable[PoolStatus], most: int) -> tuple[PoolStatus, ...]:
-    return tuple(nlargest(most, pools, key=tightness))
-
-
 def _filter_status(each: AdvertisedFilter, below: set[int]) -> FilterStatus:
     where = str(each.filter.predicate)
     return FilterStatus(
@@ -248,6 +239,11 @@ def _filter_status(each: AdvertisedFilter, below: set[int]) -> FilterStatus:
 
 def pool_statuses(node: str, table: ReservationTable) -> list[PoolStatus]:
     return [pool_status(node, pool, state) for pool, state in sorted(table.state().items())]
+
+
+def tightest_pools(node: str, table: ReservationTable, most: int) -> tuple[PoolStatus, ...]:
+    """The pools with the largest share of their capacity promised or used, these first."""
+    return tuple(pool_status(node, pool, state) for pool, state in table.tightest(most).items())
 
 
 def pool_status(node: str, pool: Pool, state: PoolState) -> PoolStatus:
