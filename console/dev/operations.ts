@@ -3,17 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { admissionAnswer } from './admission.ts';
 import { PolicyProblem, policyOperation } from './policies.ts';
 import { outcome, stateOf } from './sets.ts';
-import {
-  channels,
-  clients,
-  eventId,
-  eventNumber,
-  hash,
-  NODE,
-  seriesNames,
-  seriesValue,
-  trouble,
-} from './world.ts';
+import { channels, clients, eventId, eventNumber, hash, NODE, seriesNames, seriesValue, trouble } from './world.ts';
 
 type Json = Record<string, unknown>;
 
