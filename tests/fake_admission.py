@@ -11,11 +11,13 @@ from accord.core.admission.status import (
     AdmissionStatus,
     DemandStatus,
     FilterStatus,
+    NodeBook,
     PublisherStatus,
     RefusalStatus,
     ReportedInterval,
     filter_statuses,
     pool_statuses,
+    tightest_pools,
 )
 from accord.core.model.errors import AdmissionError
 from accord.core.predicates.predicate import parse
@@ -56,6 +58,7 @@ def status(mode: str = "enforce") -> AdmissionStatus:
         filters_total=5,
         filters=filters(),
         pools=tuple(pool_statuses("denver", books())),
+        pools_total=4,
         publishers=(
             PublisherStatus(
                 client="exchange",
@@ -86,14 +89,30 @@ def status(mode: str = "enforce") -> AdmissionStatus:
 
 class FakeAdmission:
     mode = "dry run"
+    version = 0
     admitting_now = None
 
     def __init__(self, mode: str = "enforce", *, is_secondary: bool = False) -> None:
         self.mode = mode
         self.is_secondary = is_secondary
 
-    def status(self) -> AdmissionStatus:
-        return replace(status(self.mode), filters=())
+    def status(self, most_pools: int | None = None) -> AdmissionStatus:
+        found = replace(status(self.mode), filters=())
+        if most_pools is None:
+            return found
+        return replace(found, pools=tightest_pools("denver", books(), most_pools))
+
+    def book(self, pools: int, refusals: int) -> NodeBook:
+        found = self.status(pools)
+        return NodeBook(
+            node="denver",
+            mode=self.mode,
+            subscriptions=found.subscriptions,
+            refused=found.refused,
+            pools_total=found.pools_total,
+            pools=found.pools,
+            lately=found.lately[:refusals],
+        )
 
     async def show(self) -> AdmissionStatus:
         if self.is_secondary:

@@ -1,19 +1,9 @@
 /** Answers of the made-up node's operations. With MOCK_LOGIN=1 it has one user: operator-1, password secret. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { admissionAnswer } from './admission.ts';
 import { PolicyProblem, policyOperation } from './policies.ts';
 import { outcome, stateOf } from './sets.ts';
-import {
-  channels,
-  clients,
-  EVENT_MS,
-  eventId,
-  eventNumber,
-  hash,
-  NODE,
-  seriesNames,
-  seriesValue,
-  trouble,
-} from './world.ts';
+import { channels, clients, eventId, eventNumber, hash, NODE, seriesNames, seriesValue, trouble } from './world.ts';
 
 type Json = Record<string, unknown>;
 
@@ -133,7 +123,7 @@ function operation(
   }
   if (is('GET net')) return net(now);
   if (is('GET quality')) return quality();
-  if (is('GET admission')) return name === 'need' ? need(query) : admission(now);
+  if (is('GET admission')) return admissionAnswer(name, query, now);
   if (is('GET query')) return find(query, now);
   if (is('GET report')) return report(now);
   if (is('GET events')) {
@@ -312,97 +302,6 @@ function net(now: number): Json {
     tier: null,
     interests_aggregated: 3,
     problem: '',
-  };
-}
-
-function admission(now: number): Json {
-  return {
-    node: NODE,
-    mode: 'advise',
-    guarantee: 'mean',
-    basis: 'advertised',
-    advertisements: 3,
-    filters_total: 3,
-    filters: [
-      { channel: 'uav/#', where: '', rate_hz: 20, count: 3, own_rate_hz: 0, own_count: 0, below: [1, 2] },
-      { channel: 'uav/imagery', where: '', rate_hz: 15, count: 3, own_rate_hz: 15, own_count: 3, below: [] },
-      { channel: 'uav/tasking', where: 'urgent = TRUE', rate_hz: 2, count: 1, own_rate_hz: 2, own_count: 1, below: [] },
-    ],
-    pools: NODES.slice(0, 4).flatMap((node) => [
-      {
-        node,
-        resource: 'bandwidth',
-        of: 'node',
-        capacity: 10_000_000,
-        promised: node === 'orlando' ? 9_200_000 : 4_100_000,
-        used: 3_900_000,
-        free: node === 'orlando' ? 800_000 : 5_900_000,
-        promises: 31,
-      },
-      {
-        node,
-        resource: 'memory',
-        of: 'node',
-        capacity: 2_000_000_000,
-        promised: 310_000_000,
-        used: 280_000_000,
-        free: 1_690_000_000,
-        promises: 31,
-      },
-      { node, resource: 'cpu', of: 'node', capacity: 1, promised: 0.31, used: 0.22, free: 0.69, promises: 31 },
-    ]),
-    publishers: [
-      { client: 'raven-7', name: 'imagery', channel: 'uav/imagery', where: '', rate_hz: 5, passed: 40_120, limited: 0 },
-      {
-        client: 'raven-9',
-        name: 'imagery',
-        channel: 'uav/imagery',
-        where: '',
-        rate_hz: 2,
-        passed: 18_020,
-        limited: 18,
-      },
-    ],
-    limited: 18,
-    subscriptions: 231,
-    decided: { admitted: 231, refused: 2, advised: 4 },
-    refused: { bandwidth: 2 },
-    lately: [
-      {
-        at_ms: Math.min(now, EVENT_MS + 240_000),
-        client: 'desk-2',
-        filter: 'uav/#',
-        where: '',
-        problem: 'orlando: bandwidth, asked 2.1 Mbit/s, free 0.8',
-        is_binding: true,
-      },
-    ],
-    is_secondary: false,
-  };
-}
-
-function need(query: URLSearchParams): Json {
-  const interval = { low: 3, high: 6.2 };
-  const channel = query.get('channel') ?? '#';
-  return {
-    node: NODE,
-    mode: 'advise',
-    guarantee: 'mean',
-    channel,
-    where: query.get('where') ?? '',
-    client: query.get('client') ?? '',
-    rate_hz: interval,
-    count: { low: 1, high: 3 },
-    paper_rate_hz: interval,
-    paper_count: { low: 1, high: 3 },
-    is_advertised: true,
-    estimate_hz: 4.4,
-    asked_hz: 6.2,
-    event_bytes: 60_000,
-    state: channel === '#' ? 'refused' : 'admitted',
-    share: 1,
-    problems: channel === '#' ? ['orlando: bandwidth, asked 12 Mbit/s, free 0.8'] : [],
-    is_secondary: false,
   };
 }
 

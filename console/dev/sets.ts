@@ -1,4 +1,5 @@
 /** The states of all live sets, from the made-up world. */
+import { admissionState } from './admission.ts';
 import {
   channels,
   clients,
@@ -36,6 +37,8 @@ export function stateOf(set: string, parameters: Json, nowMs: number): Json | un
       return client(String(parameters['client']), ms);
     case 'outcomes':
       return { rows: outcomes(parameters, ms) };
+    case 'admission':
+      return admissionState(ms);
     default:
       return undefined;
   }

@@ -20,7 +20,7 @@ from typing import Final
 from accord.client.address import Address
 from accord.client.transport import Stream
 from accord.core.admission.options import Mode
-from accord.core.admission.status import AdmissionStatus, DemandStatus
+from accord.core.admission.status import AdmissionStatus, DemandStatus, NodeBook
 from accord.core.broker.broker import Broker
 from accord.core.broker.client_negotiation import ClientNegotiation
 from accord.core.broker.connection import Connection, client_status
@@ -209,8 +209,14 @@ class _NoAdmission:
 
     mode = Mode.OFF
     admitting_now = None
+    version = 0
 
-    def status(self) -> AdmissionStatus:
+    def status(self, most_pools: int | None = None) -> AdmissionStatus:
+        del most_pools
+        raise RequestError(404, "a node in memory has no admission control")
+
+    def book(self, pools: int, refusals: int) -> NodeBook:
+        del pools, refusals
         raise RequestError(404, "a node in memory has no admission control")
 
     async def show(self) -> AdmissionStatus:

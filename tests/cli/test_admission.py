@@ -41,6 +41,11 @@ def test_it_shows_the_order_the_resources_and_refusals(url: str) -> None:
     )
 
 
+def test_the_books_of_all_nodes(url: str) -> None:
+    text = lines(run(url, "admission", "books"))
+    assert text[-1] == "denver enforce 2 1 bandwidth of link boston: 0 bit/s free"
+
+
 def test_json_has_it_all(url: str) -> None:
     shown = json.loads(run(url, "admission", "--json").stdout)
     assert shown["filters"][0]["below"] == [1, 2]

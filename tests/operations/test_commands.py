@@ -20,6 +20,8 @@ COMMANDS: Final = {
     "retained.remove": "retained rm",
     "admission.get": "admission",
     "admission.check": "admission check",
+    "admission.book": "admission books",  # of each node
+    "admission.books": "admission books",
     "net.get": "net",
     "channels.list": "channel ls",
     "channels.get": "channel show",

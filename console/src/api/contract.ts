@@ -192,6 +192,10 @@ interface PageParameters {
   descending?: boolean;
 }
 
+export type AdmissionState = Omit<Schemas['AdmissionState'], 'pools'> & {
+  pools: Record<string, Known<Schemas['PoolStatus']>>;
+};
+
 /** The sets: what is asked with, and the state that comes. */
 export interface LiveSets {
   node: { parameters: Record<never, never>; state: NodeState };
@@ -204,6 +208,7 @@ export interface LiveSets {
   clients: { parameters: PageParameters; state: Page<ClientRow> };
   channel: { parameters: { channel: string }; state: ChannelState };
   client: { parameters: { client: string }; state: ClientState };
+  admission: { parameters: { limit?: number }; state: AdmissionState };
   outcomes: {
     parameters: { channel?: string; client?: string; limit?: number };
     state: { rows: Record<string, Schemas['DeliveryOutcome']> };

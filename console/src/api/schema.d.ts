@@ -36,6 +36,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/admission/book": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["admission.book"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/admission/books": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["admission.books"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/admission/need": {
         parameters: {
             query?: never;
@@ -864,6 +896,35 @@ export interface components {
     schemas: {
         /** Acknowledged */
         Acknowledged: Record<string, never>;
+        /** AdmissionState */
+        AdmissionState: {
+            advertisements: number;
+            basis: string;
+            decided: {
+                [key: string]: number;
+            };
+            filters_total: number;
+            filters_version: number;
+            guarantee: string;
+            is_secondary: boolean;
+            lately: {
+                [key: string]: components["schemas"]["RefusalStatus"];
+            };
+            limited: number;
+            mode: string;
+            node: string;
+            pools: {
+                [key: string]: components["schemas"]["PoolStatus"];
+            };
+            pools_total: number;
+            publishers: {
+                [key: string]: components["schemas"]["PublisherStatus"];
+            };
+            refused: {
+                [key: string]: number;
+            };
+            subscriptions: number;
+        };
         /** AdmissionStatus */
         AdmissionStatus: {
             advertisements: number;
@@ -873,6 +934,8 @@ export interface components {
             };
             filters: components["schemas"]["FilterStatus"][];
             filters_total: number;
+            /** @default 0 */
+            filters_version: number;
             guarantee: string;
             /** @default false */
             is_secondary: boolean;
@@ -881,6 +944,8 @@ export interface components {
             mode: string;
             node: string;
             pools: components["schemas"]["PoolStatus"][];
+            /** @default 0 */
+            pools_total: number;
             publishers: components["schemas"]["PublisherStatus"][];
             refused: {
                 [key: string]: number;
@@ -900,6 +965,8 @@ export interface components {
             do: "advertise";
             /** @default  */
             name: string;
+            /** @default  */
+            node: string;
             /** @example 10 */
             rate_hz: number;
             /** @default  */
@@ -969,6 +1036,8 @@ export interface components {
         Cancel: {
             /** @enum {unknown} */
             do: "cancel";
+            /** @default  */
+            node: string;
         };
         /** CapabilityStatus */
         CapabilityStatus: {
@@ -1223,6 +1292,8 @@ export interface components {
             channel: string;
             /** @enum {unknown} */
             do: "check";
+            /** @default  */
+            node: string;
             /**
              * @default
              * @example load_mw > 4
@@ -1239,6 +1310,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "check";
+            /** @default  */
+            node: string;
             /** @default  */
             where: string;
         };
@@ -1484,6 +1557,8 @@ export interface components {
             max_delay_ms: number;
             /** @example uav/imagery */
             name: string;
+            /** @default  */
+            node: string;
             /** @default {} */
             options: Record<string, never>;
             /** @default 1 */
@@ -1512,6 +1587,8 @@ export interface components {
         DefineProperties: {
             /** @enum {unknown} */
             do: "define";
+            /** @default  */
+            node: string;
             text: string;
         };
         /** Defined */
@@ -1524,6 +1601,8 @@ export interface components {
             do: "delete";
             /** @example uav/imagery */
             name: string;
+            /** @default  */
+            node: string;
         };
         /** Deleted */
         Deleted: {
@@ -1641,12 +1720,16 @@ export interface components {
             /** @default false */
             is_secondary: boolean;
             mode: string;
+            /** @default [] */
+            needs: components["schemas"]["NeedStatus"][];
             node: string;
             paper_count: components["schemas"]["ReportedInterval"];
             paper_rate_hz: components["schemas"]["ReportedInterval"];
             problems: string[];
             rate_hz: components["schemas"]["ReportedInterval"];
             share: number;
+            /** @default [] */
+            shortages: components["schemas"]["ShortageStatus"][];
             state: string;
             where: string;
         };
@@ -1656,6 +1739,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "disconnect";
+            /** @default  */
+            node: string;
         };
         /** DryRun */
         DryRun: {
@@ -1668,6 +1753,8 @@ export interface components {
         DryRunPolicies: {
             /** @enum {unknown} */
             do: "dry run";
+            /** @default  */
+            node: string;
             /** @default null */
             policy_set: Record<string, never> | null;
             /** @default null */
@@ -1679,6 +1766,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "forget";
+            /** @default  */
+            node: string;
         };
         /** EventOutcomes */
         EventOutcomes: {
@@ -1724,6 +1813,8 @@ export interface components {
             do: "explain";
             /** @default null */
             groups: string[] | null;
+            /** @default  */
+            node: string;
             /** @example subscribe */
             operation: string;
             /** @default null */
@@ -1780,6 +1871,8 @@ export interface components {
             event: string | null;
             /** @default null */
             limit: number | null;
+            /** @default  */
+            node: string;
             /**
              * @default newest
              * @enum {unknown}
@@ -1818,6 +1911,19 @@ export interface components {
         GetAdmission: {
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
+        };
+        /** GetBook */
+        GetBook: {
+            /** @enum {unknown} */
+            do: "book";
+            /** @default  */
+            node: string;
+            /** @default 10 */
+            pools: number;
+            /** @default 5 */
+            refusals: number;
         };
         /** GetChannel */
         GetChannel: {
@@ -1825,6 +1931,8 @@ export interface components {
             do: "get";
             /** @example uav/imagery */
             name: string;
+            /** @default  */
+            node: string;
         };
         /** GetClient */
         GetClient: {
@@ -1832,27 +1940,37 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetEvent */
         GetEvent: {
             /** @enum {unknown} */
             do: "get";
             event: string;
+            /** @default  */
+            node: string;
         };
         /** GetJournal */
         GetJournal: {
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetNet */
         GetNet: {
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetPolicies */
         GetPolicies: {
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetPolicy */
         GetPolicy: {
@@ -1860,11 +1978,15 @@ export interface components {
             do: "get policy";
             /** @example Alarms */
             name: string;
+            /** @default  */
+            node: string;
         };
         /** GetPolicyHistory */
         GetPolicyHistory: {
             /** @enum {unknown} */
             do: "history";
+            /** @default  */
+            node: string;
         };
         /** GetQuality */
         GetQuality: {
@@ -1872,6 +1994,8 @@ export interface components {
             channel: string;
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetReport */
         GetReport: {
@@ -1884,6 +2008,8 @@ export interface components {
              * @example 1h
              */
             last: string;
+            /** @default  */
+            node: string;
             /** @default null */
             since: string | null;
             /** @default null */
@@ -1895,6 +2021,8 @@ export interface components {
             do: "get";
             /** @example node/received_hz */
             name: string;
+            /** @default  */
+            node: string;
         };
         /** GetSeriesHistory */
         GetSeriesHistory: {
@@ -1906,6 +2034,8 @@ export interface components {
              *     ]
              */
             name: string[];
+            /** @default  */
+            node: string;
             /** @default 0 */
             since_ms: number;
         };
@@ -1913,6 +2043,8 @@ export interface components {
         GetStatus: {
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetTop */
         GetTop: {
@@ -1920,6 +2052,8 @@ export interface components {
             do: "get";
             /** @default 20 */
             limit: number;
+            /** @default  */
+            node: string;
         };
         /** GetUsage */
         GetUsage: {
@@ -1932,6 +2066,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "usage";
+            /** @default  */
+            node: string;
         };
         /** GrantedPreferences */
         GrantedPreferences: {
@@ -2027,6 +2163,8 @@ export interface components {
             do: "limit";
             /** @default null */
             if_version: number | null;
+            /** @default  */
+            node: string;
         };
         /** LinkStatus */
         LinkStatus: {
@@ -2049,6 +2187,19 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "list";
+            /** @default  */
+            node: string;
+        };
+        /** ListBooks */
+        ListBooks: {
+            /** @enum {unknown} */
+            do: "books";
+            /** @default  */
+            node: string;
+            /** @default 10 */
+            pools: number;
+            /** @default 5 */
+            refusals: number;
         };
         /** ListChanges */
         ListChanges: {
@@ -2056,6 +2207,8 @@ export interface components {
             do: "list";
             /** @default 50 */
             limit: number;
+            /** @default  */
+            node: string;
         };
         /** ListChannelActivity */
         ListChannelActivity: {
@@ -2065,6 +2218,8 @@ export interface components {
             do: "activity";
             /** @default 100 */
             limit: number;
+            /** @default  */
+            node: string;
             /** @default 0 */
             offset: number;
             /** @default  */
@@ -2079,6 +2234,8 @@ export interface components {
         ListChannels: {
             /** @enum {unknown} */
             do: "list";
+            /** @default  */
+            node: string;
         };
         /** ListClientChannels */
         ListClientChannels: {
@@ -2086,6 +2243,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "channels";
+            /** @default  */
+            node: string;
         };
         /** ListClients */
         ListClients: {
@@ -2095,6 +2254,8 @@ export interface components {
             do: "list";
             /** @default 100 */
             limit: number;
+            /** @default  */
+            node: string;
             /** @default 0 */
             offset: number;
             /** @default  */
@@ -2113,12 +2274,16 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "list";
+            /** @default  */
+            node: string;
         };
         /** ListMeasurements */
         ListMeasurements: {
             /** @enum {unknown} */
             do: "list";
             kind: string;
+            /** @default  */
+            node: string;
             /** @default null */
             subject: string | null;
         };
@@ -2135,6 +2300,8 @@ export interface components {
             do: "list";
             /** @default 100 */
             limit: number;
+            /** @default  */
+            node: string;
             /** @default null */
             outcome: string | null;
             /** @default null */
@@ -2149,11 +2316,15 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "list";
+            /** @default  */
+            node: string;
         };
         /** ListProperties */
         ListProperties: {
             /** @enum {unknown} */
             do: "list";
+            /** @default  */
+            node: string;
         };
         /** ListRetained */
         ListRetained: {
@@ -2166,6 +2337,8 @@ export interface components {
             do: "list";
             /** @default 100 */
             limit: number;
+            /** @default  */
+            node: string;
         };
         /** ListSeries */
         ListSeries: {
@@ -2173,6 +2346,8 @@ export interface components {
             do: "list";
             /** @default 200 */
             limit: number;
+            /** @default  */
+            node: string;
             /**
              * @default
              * @example node/
@@ -2314,6 +2489,13 @@ export interface components {
             /** @default 0 */
             shed: number;
         };
+        /** NeedStatus */
+        NeedStatus: {
+            asked: number;
+            free: number | null;
+            of: string;
+            resource: string;
+        };
         /** NetStatus */
         NetStatus: {
             arrivals: components["schemas"]["ArrivalStatus"][];
@@ -2345,8 +2527,38 @@ export interface components {
             cursor: string;
             /** @enum {unknown} */
             do: "next";
+            /** @default  */
+            node: string;
             /** @default 100 */
             page: number;
+        };
+        /** NodeBook */
+        NodeBook: {
+            /** @default  */
+            guarantee: string;
+            /** @default [] */
+            lately: components["schemas"]["RefusalStatus"][];
+            /** @default  */
+            mode: string;
+            node: string;
+            /** @default [] */
+            pools: components["schemas"]["PoolStatus"][];
+            /** @default 0 */
+            pools_total: number;
+            /** @default  */
+            problem: string;
+            /** @default {} */
+            refused: {
+                [key: string]: number;
+            };
+            /** @default 0 */
+            subscriptions: number;
+        };
+        /** NodeBookList */
+        NodeBookList: {
+            books: components["schemas"]["NodeBook"][];
+            /** @default 0 */
+            left_out: number;
         };
         /** NodeLoad */
         NodeLoad: {
@@ -2530,6 +2742,8 @@ export interface components {
             do: "patch";
             /** @default null */
             if_version: number | null;
+            /** @default  */
+            node: string;
             /**
              * @example {
              *       "strategy": "strict"
@@ -2719,6 +2933,8 @@ export interface components {
             do: "put";
             /** @default null */
             if_version: number | null;
+            /** @default  */
+            node: string;
             /** @default null */
             policy_set: Record<string, never> | null;
             /** @default null */
@@ -2732,6 +2948,8 @@ export interface components {
             if_version: number | null;
             /** @default null */
             name: string | null;
+            /** @default  */
+            node: string;
             /**
              * @example {
              *       "channel": "grid/+/alarm",
@@ -2819,6 +3037,8 @@ export interface components {
             do: "read";
             /** @default 1048576 */
             max_bytes: number;
+            /** @default  */
+            node: string;
             offset: number;
         };
         /** RecentChange */
@@ -2847,6 +3067,8 @@ export interface components {
             filter: string;
             is_binding: boolean;
             problem: string;
+            /** @default [] */
+            shortages: components["schemas"]["ShortageStatus"][];
             where: string;
         };
         /** RefusedLinkStatus */
@@ -2873,6 +3095,8 @@ export interface components {
             /** @enum {unknown} */
             do: "register";
             expect: Record<string, never> | Record<string, never>[];
+            /** @default  */
+            node: string;
         };
         /** RegisterProfile */
         RegisterProfile: {
@@ -2899,6 +3123,8 @@ export interface components {
             couplings: Record<string, never>[];
             /** @enum {unknown} */
             do: "register";
+            /** @default  */
+            node: string;
             /** @default null */
             source: string | null;
         };
@@ -2910,6 +3136,8 @@ export interface components {
             if_version: number | null;
             /** @example Alarms */
             name: string;
+            /** @default  */
+            node: string;
         };
         /** RemoveRetained */
         RemoveRetained: {
@@ -2917,6 +3145,8 @@ export interface components {
             channel: string;
             /** @enum {unknown} */
             do: "remove";
+            /** @default  */
+            node: string;
         };
         /** Report */
         Report: {
@@ -2993,6 +3223,8 @@ export interface components {
             do: "resume";
             /** @example quick */
             id: string;
+            /** @default  */
+            node: string;
         };
         /** RetainedMessage */
         RetainedMessage: {
@@ -3026,6 +3258,8 @@ export interface components {
             do: "revoke";
             /** @example quick */
             id: string;
+            /** @default  */
+            node: string;
         };
         /** RevokeProfile */
         RevokeProfile: {
@@ -3038,6 +3272,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "revoke";
+            /** @default  */
+            node: string;
         };
         /** Rollback */
         Rollback: {
@@ -3045,6 +3281,8 @@ export interface components {
             do: "rollback";
             /** @default null */
             if_version: number | null;
+            /** @default  */
+            node: string;
             version: number;
         };
         /** RouteStatus */
@@ -3151,6 +3389,15 @@ export interface components {
             client: string;
             count: number;
         };
+        /** ShortageStatus */
+        ShortageStatus: {
+            asked: number;
+            free: number;
+            node: string;
+            of: string;
+            remedy: string;
+            resource: string;
+        };
         /** SkylineStatus */
         SkylineStatus: {
             members: string[];
@@ -3243,6 +3490,8 @@ export interface components {
             do: "suspend";
             /** @example quick */
             id: string;
+            /** @default  */
+            node: string;
         };
         /** TierStatus */
         TierStatus: {
@@ -3344,6 +3593,8 @@ export interface components {
             /** @enum {unknown} */
             do: "unadvertise";
             name: string;
+            /** @default  */
+            node: string;
         };
         /** UnmetCondition */
         UnmetCondition: {
@@ -3374,6 +3625,8 @@ export interface components {
             expect: Record<string, never>;
             /** @example quick */
             id: string;
+            /** @default  */
+            node: string;
         };
         /** UpdateProfile */
         UpdateProfile: {
@@ -3392,6 +3645,8 @@ export interface components {
             };
             /** @enum {unknown} */
             do: "update";
+            /** @default  */
+            node: string;
         };
         /** Version */
         Version: {
@@ -3431,6 +3686,14 @@ export interface components {
         Waits: {
             counts: number[];
             total_ms: number;
+        };
+        /** WatchAdmission */
+        WatchAdmission: {
+            /** @default 100 */
+            limit: number;
+            /** @enum {unknown} */
+            set: "admission";
+            watch: number;
         };
         /** WatchChanges */
         WatchChanges: {
@@ -3535,6 +3798,7 @@ export interface operations {
                 search?: string;
                 sort?: "channel" | "delivered" | "delivered_hz" | "delivered_kbps" | "dropped" | "expired_hz" | "late_hz" | "latency_ms" | "latency_p95_ms" | "published" | "published_hz" | "published_kbps" | "refused_hz" | "replaced_hz" | "shaped_hz" | "shed_hz";
                 descending?: boolean;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -3562,7 +3826,9 @@ export interface operations {
     };
     "admission.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3587,12 +3853,75 @@ export interface operations {
             };
         };
     };
+    "admission.book": {
+        parameters: {
+            query?: {
+                pools?: number;
+                refusals?: number;
+                node?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeBook"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "admission.books": {
+        parameters: {
+            query?: {
+                pools?: number;
+                refusals?: number;
+                node?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeBookList"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "admission.check": {
         parameters: {
             query: {
                 channel: string;
                 where?: string;
                 client?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -3622,6 +3951,7 @@ export interface operations {
         parameters: {
             query?: {
                 client?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -3722,6 +4052,7 @@ export interface operations {
         parameters: {
             query?: {
                 client?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -3872,6 +4203,7 @@ export interface operations {
         parameters: {
             query?: {
                 client?: string;
+                node?: string;
             };
             header?: never;
             path: {
@@ -3903,6 +4235,7 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -3930,7 +4263,9 @@ export interface operations {
     };
     "channels.list": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3957,7 +4292,9 @@ export interface operations {
     };
     "channels.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path: {
                 name: string;
@@ -4063,6 +4400,7 @@ export interface operations {
                 search?: string;
                 sort?: "address" | "client" | "connected_ms" | "is_connected" | "protocol" | "queued_bytes" | "queued_messages" | "received" | "sent" | "shed" | "subscriptions" | "user";
                 descending?: boolean;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -4090,7 +4428,9 @@ export interface operations {
     };
     "clients.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path: {
                 client: string;
@@ -4148,7 +4488,9 @@ export interface operations {
     };
     "clients.channels": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path: {
                 client: string;
@@ -4210,7 +4552,9 @@ export interface operations {
     };
     "events.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path: {
                 event: string;
@@ -4242,6 +4586,7 @@ export interface operations {
             query?: {
                 channel?: string;
                 client?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -4456,7 +4801,9 @@ export interface operations {
     };
     "journal.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4486,6 +4833,7 @@ export interface operations {
             query: {
                 offset: number;
                 max_bytes?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -4519,6 +4867,7 @@ export interface operations {
                 outcome?: string;
                 since_ms?: number;
                 limit?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -4588,7 +4937,9 @@ export interface operations {
     };
     "net.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4615,7 +4966,9 @@ export interface operations {
     };
     "policies.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4714,7 +5067,9 @@ export interface operations {
     };
     "policies.dry_run": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4761,6 +5116,7 @@ export interface operations {
                 attribute?: string[];
                 payload_bytes?: number;
                 resources?: string[];
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -4789,7 +5145,9 @@ export interface operations {
     };
     "policies.history": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4853,7 +5211,9 @@ export interface operations {
     };
     "policies.get_policy": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path: {
                 name: string;
@@ -4952,7 +5312,9 @@ export interface operations {
     };
     "predicates.check": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4990,6 +5352,7 @@ export interface operations {
         parameters: {
             query?: {
                 channel?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -5017,7 +5380,9 @@ export interface operations {
     };
     "properties.list": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -5116,6 +5481,7 @@ export interface operations {
             query: {
                 kind: string;
                 subject?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -5178,6 +5544,7 @@ export interface operations {
             query?: {
                 channel?: string;
                 limit?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -5237,6 +5604,7 @@ export interface operations {
             query?: {
                 prefix?: string;
                 limit?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -5267,6 +5635,7 @@ export interface operations {
             query: {
                 name: string[];
                 since_ms?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -5294,7 +5663,9 @@ export interface operations {
     };
     "series.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path: {
                 name: string;
@@ -5435,7 +5806,9 @@ export interface operations {
     };
     "status.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -5464,6 +5837,7 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
+                node?: string;
             };
             header?: never;
             path?: never;

@@ -11,19 +11,25 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from accord.cli.arguments import check_filter
-from accord.cli.http_client import NodeHttpClient
+from accord.cli.http_client import AnyNodeHttpClient
 from accord.cli.options import CommandGroup, IsJson, Output, complete_channels, print_answer
 from accord.cli.parameters import argument, option
 from accord.core.admission.status import (
     AdmissionStatus,
     DemandStatus,
     FilterStatus,
+    NodeBook,
     PoolStatus,
     RefusalStatus,
     ReportedInterval,
 )
 from accord.core.broker.subscription_admission import amount_text
-from accord.operations.admission import CheckSubscription, GetAdmission
+from accord.operations.admission import (
+    CheckSubscription,
+    GetAdmission,
+    ListBooks,
+    NodeBookList,
+)
 from accord.terminal.amounts import clock_text, count_text, rate_text
 from accord.terminal.rows import Cell, Column, Figure, section, table, warned
 from accord.terminal.screen import safe
@@ -42,7 +48,7 @@ app = CommandGroup(no_args_is_help=False, invoke_without_command=True)
 
 
 @app.callback()
-def admission(*, output: Output, node: NodeHttpClient) -> None:
+def admission(*, output: Output, node: AnyNodeHttpClient) -> None:
     """Show advertised filters with rate and count, resources of all nodes, recent refusals."""
     output.show(lambda: node.call(GetAdmission()), draw_admission)
 
@@ -58,7 +64,7 @@ def check(
     ),
     client: str = option("ID", "Client whose link and policies apply; default: none.", default=""),
     is_json: IsJson = False,
-    node: NodeHttpClient,
+    node: AnyNodeHttpClient,
 ) -> None:
     """Say what a subscription would need, and whether it would be admitted now.
 
@@ -69,6 +75,12 @@ def check(
     print_answer(need, draw_need, is_json=is_json)
     if need.state != "admitted":
         raise typer.Exit(1)
+
+
+@app.command("books")
+def books(*, output: Output, node: AnyNodeHttpClient) -> None:
+    """Show what each node of the network has promised, its tightest resource, its refusals."""
+    output.show(lambda: node.call(ListBooks(), _TIMEOUT_S), draw_books)
 
 
 def _filter_text(channel: str, where: str) -> str:
@@ -129,6 +141,26 @@ class RefusalRow(msgspec.Struct, frozen=True):
     problem: Annotated[str, Column("why", of=_refusal)]
 
 
+def _tightest(book: NodeBook) -> Text:
+    if book.problem:
+        return Text(safe(book.problem), "yellow")
+    if not book.pools:
+        return Text("–", "dim")
+    pool = book.pools[0]
+    name = f"{pool.resource} of {safe(pool.of)}" if pool.of else pool.resource
+    free = "not limited" if pool.free is None else f"{_amount('free')(pool)} free"
+    is_short = pool.free is not None and pool.free <= 0
+    return Text(f"{name}: {free}", "red" if is_short else "")
+
+
+class BookRow(msgspec.Struct, frozen=True):
+    node: str
+    mode: str
+    subscriptions: Annotated[int, Column("promised")]
+    refused: Annotated[int, Column(of=lambda each: sum(each.refused.values()))]
+    tightest: Annotated[Cell, Column(of=_tightest)]
+
+
 class NeedRow(msgspec.Struct, frozen=True):
     of: Annotated[str, Column("")]
     at_least: Figure
@@ -156,6 +188,13 @@ def draw_admission(status: AdmissionStatus, *, rows: int = MAX_ROWS) -> Group:
     return Group(*parts)
 
 
+def draw_books(found: NodeBookList) -> RenderableType:
+    shown = table(BookRow, found.books)
+    if not found.left_out:
+        return shown
+    return Group(shown, Text(f"… and {found.left_out:,} more nodes", "dim"))
+
+
 def draw_need(need: DemandStatus) -> Group:
     rows = (
         NeedRow("events/s, by what intersects it", *_between(need.rate_hz, is_rate=True)),
@@ -174,7 +213,8 @@ def draw_need(need: DemandStatus) -> Group:
     if need.is_secondary:
         asked = f"rates are of what is advertised at {safe(need.node)}: {_HERE}"
     remarks = (Text(f"measured: {estimate}", "dim"), Text(asked, "dim"))
-    return Group(_verdict(need), Text(), table(NeedRow, rows), *remarks)
+    fits = (Text(f"to fit: {safe(each.remedy)}") for each in need.shortages)
+    return Group(_verdict(need), *fits, Text(), table(NeedRow, rows), *remarks)
 
 
 def _verdict(need: DemandStatus) -> Text:

@@ -10,24 +10,30 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Final
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from accord.core.admission.filter_poset import MAX_HZ
 from accord.core.admission.status import (
     MAX_NAME_LENGTH,
     AdmissionStatus,
     DemandStatus,
+    NodeBook,
     PublisherStatus,
+    visible_filters,
 )
-from accord.core.model.errors import AccordError, AdmissionError
+from accord.core.model.errors import AccordError, AdmissionError, PredicateError
 from accord.operations.clients import client_session
-from accord.operations.operation import Asker, Request, RequestError, Right, operation
+from accord.operations.operation import Asker, Problem, Request, RequestError, Right, operation
+from accord.operations.other_nodes import ask_nodes
 from accord.operations.ports import AdmissionPort, NodePorts, need
+from accord.operations.predicates import predicate_problem
 
 if TYPE_CHECKING:
     from accord.core.broker.session import MqttSession
     from accord.core.broker.subscription_admission import SubscriptionAdmission
 
 MAX_WHERE: Final = 10_000
+MAX_NODES: Final = 500  # asked for their books
 _NAME_PREFIX: Final = 200
 
 Channel = Annotated[
@@ -62,6 +68,29 @@ class GetAdmission(Request[AdmissionStatus], frozen=True, tag="get"):
     pass
 
 
+class NodeBookList(Struct, frozen=True, kw_only=True):
+    """What the nodes of the network have promised; `left_out` nodes were not asked."""
+
+    books: tuple[NodeBook, ...]
+    left_out: int = 0
+
+
+class GetBook(Request[NodeBook], frozen=True, kw_only=True, tag="book"):
+    pools: Annotated[
+        int, Meta(ge=0, le=200, description="How many pools at most, the tightest.")
+    ] = 10
+    refusals: Annotated[int, Meta(ge=0, le=100, description="How many refusals at most.")] = 5
+
+
+class ListBooks(Request[NodeBookList], frozen=True, kw_only=True, tag="books"):
+    pools: Annotated[
+        int, Meta(ge=0, le=50, description="How many pools of a node at most, the tightest.")
+    ] = 10
+    refusals: Annotated[
+        int, Meta(ge=0, le=20, description="How many refusals of a node at most.")
+    ] = 5
+
+
 class CheckSubscription(Request[DemandStatus], frozen=True, kw_only=True, tag="check"):
     channel: Channel
     where: Where = ""
@@ -94,9 +123,42 @@ def _admission(node: NodePorts) -> AdmissionPort:
 
 
 @operation("admission", "GET /admission", Right.STATISTICS)
-async def get_admission(node: NodePorts, _ask: GetAdmission, _asker: Asker) -> AdmissionStatus:
+async def get_admission(node: NodePorts, _ask: GetAdmission, asker: Asker) -> AdmissionStatus:
     """What is advertised, what is promised and free, and what was refused lately."""
-    return await _admission(node).show()
+    found = visible_status(await _admission(node).show(), asker)
+    return replace(found, filters=visible_filters(found.filters, asker.may_see))
+
+
+@operation("admission", "GET /admission/book", Right.STATISTICS)
+def get_book(node: NodePorts, ask: GetBook, asker: Asker) -> NodeBook:
+    """What this node has promised, its tightest resources, and what it refused lately."""
+    found = _admission(node).book(ask.pools, ask.refusals)
+    return replace(found, lately=tuple(each for each in found.lately if asker.may_see(each.filter)))
+
+
+@operation("admission", "GET /admission/books", Right.STATISTICS)
+async def list_books(node: NodePorts, ask: ListBooks, asker: Asker) -> NodeBookList:
+    """What all nodes of the network have promised and refused; this node asks them."""
+    own = node.view.name
+    names = [own, *(node.others.nodes() if node.others is not None else ())]
+    request = GetBook(pools=ask.pools, refusals=ask.refusals)
+    found = await ask_nodes(node, names[:MAX_NODES], request, asker)
+    return NodeBookList(
+        books=tuple(
+            NodeBook(node=name, problem=each.sentence) if isinstance(each, Problem) else each
+            for name, each in found.items()
+        ),
+        left_out=max(len(names) - MAX_NODES, 0),
+    )
+
+
+def visible_status(found: AdmissionStatus, asker: Asker) -> AdmissionStatus:
+    """Without publishers and refusals of channels that the asker may not see."""
+    return replace(
+        found,
+        publishers=tuple(each for each in found.publishers if asker.may_see(each.channel)),
+        lately=tuple(each for each in found.lately if asker.may_see(each.filter)),
+    )
 
 
 @operation("admission", "GET /admission/need", Right.STATISTICS)
@@ -106,6 +168,10 @@ async def check_subscription(
     """What a subscription would need, and whether it would be admitted now."""
     try:
         return await _admission(node).dry_run(ask.channel, ask.where, ask.client)
+    except PredicateError as error:
+        from accord.core.predicates.repair import suggest_repair  # noqa: PLC0415 (it is slow)
+
+        raise predicate_problem(error, "where", suggest_repair(ask.where)) from None
     except AdmissionError:
         raise
     except AccordError as error:

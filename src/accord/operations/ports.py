@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from accord.operations.operation import Asker, RequestError
+from accord.operations.operation import Asker, Request, RequestError
 from accord.operations.table_cache import TableCache
 
 if TYPE_CHECKING:  # clients import this module for the requests, without a node's parts
-    from accord.core.admission.status import AdmissionStatus, DemandStatus
+    from accord.core.admission.status import AdmissionStatus, DemandStatus, NodeBook
     from accord.core.broker.broker import Broker
     from accord.core.broker.client_negotiation import ClientNegotiation
     from accord.core.broker.subscription_admission import SubscriptionAdmission
@@ -184,8 +184,15 @@ class AdmissionPort(Protocol):
     @property
     def admitting_now(self) -> SubscriptionAdmission | None: ...
 
-    def status(self) -> AdmissionStatus:
-        """The status without filters, which is quick."""
+    def status(self, most_pools: int | None = None) -> AdmissionStatus:
+        """Without filters, which is quick; of all nodes' pools, or the tightest of this one."""
+
+    @property
+    def version(self) -> object:
+        """Changes with each decision, and with each change of an advertisement."""
+
+    def book(self, pools: int, refusals: int) -> NodeBook:
+        """What this node has promised and refused: so many pools and refusals at most."""
 
     async def show(self) -> AdmissionStatus: ...
 
@@ -220,6 +227,16 @@ class PipelinePort(Protocol):
     ) -> bytes: ...
 
 
+class OtherNodes(Protocol):
+    """The other nodes of the network, asked over the overlay."""
+
+    def nodes(self) -> list[str]:
+        """Those that can be asked now."""
+
+    async def ask(self, name: str, request: Request[Any], asker: Asker) -> Any:
+        """The answer of another node; raises RequestError if it refuses, or does not answer."""
+
+
 class Audit(Protocol):
     """Records a change: the operation, by whom, the request as text, and what it is about."""
 
@@ -252,6 +269,7 @@ class NodePorts(Struct, kw_only=True):
     due: Callable[[], None] = lambda: None  # something is to be sent to clients
     audit: Audit = _no_audit
     changes: RecentChanges | None = None
+    others: OtherNodes | None = None
     tables: TableCache = field(default_factory=TableCache)
 
 

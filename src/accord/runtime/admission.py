@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from itertools import islice
+from math import isfinite
 from typing import Final
 
 import msgspec
@@ -23,14 +24,19 @@ from accord.core.admission.status import (
     AdmissionStatus,
     DemandStatus,
     FilterStatus,
+    NeedStatus,
+    NodeBook,
     PoolStatus,
     RefusalStatus,
     filter_statuses,
+    need_status,
     pool_statuses,
     reported_interval,
+    tightest_pools,
 )
 from accord.core.admission.subscription_requests import AdmissionOutcome
 from accord.core.broker.broker import Broker
+from accord.core.broker.refusal_remedies import shortage_status
 from accord.core.broker.session import MqttSession
 from accord.core.broker.subscription_admission import SubscriptionAdmission, refusal_text
 from accord.core.model.errors import AdmissionError, decode_or_none
@@ -191,7 +197,8 @@ class AdmissionService:
             await asyncio.sleep(0)
         return msgspec.structs.replace(self.status(), filters=tuple(reversed(filters)))
 
-    def status(self) -> AdmissionStatus:
+    def status(self, most_pools: int | None = None) -> AdmissionStatus:
+        """Without filters, which is quick; of all nodes' pools, or the tightest of this one."""
         admission = self.admission
         options = admission.options
         advertising = self.admitting.advertisements
@@ -206,7 +213,8 @@ class AdmissionService:
             advertisements=admission.poset.advertisements,
             filters_total=len(admission.poset),
             filters=(),
-            pools=(*pool_statuses(self._node, admission.reservations), *self._other_pools()),
+            pools=self._pools(most_pools),
+            pools_total=admission.reservations.pools_total,
             publishers=tuple(islice(advertised, MAX_POOLS)),
             limited=advertising.limited,
             subscriptions=len(admission.subscriptions),
@@ -220,10 +228,33 @@ class AdmissionService:
                     where=each.where[:_SHOWN],
                     problem="; ".join(map(refusal_text, each.refusals)),
                     is_binding=each.is_binding,
+                    shortages=tuple(map(shortage_status, each.refusals)),
                 )
                 for each in reversed(self.admitting.recent_refusals)
             ),
             is_secondary=self._is_secondary,
+            filters_version=admission.poset.version,
+        )
+
+    @property
+    def version(self) -> object:
+        """Changes with each decision, and with each change of an advertisement."""
+        admission, counts = self.admission, self.admission.subscriptions.counts
+        refused = sum(self.admitting.refused_counts.values())
+        return admission.poset.version, refused, sum(counts.values()), len(admission.subscriptions)
+
+    def book(self, pools: int, refusals: int) -> NodeBook:
+        """What this node has promised and refused; the tightest pools, and the last refusals."""
+        found = self.status(pools)
+        return NodeBook(
+            node=self._node,
+            mode=found.mode,
+            guarantee=found.guarantee,
+            subscriptions=found.subscriptions,
+            refused=found.refused,
+            pools_total=found.pools_total,
+            pools=found.pools,
+            lately=found.lately[:refusals],
         )
 
     async def dry_run(self, channel: str, where: str, client_: str = "") -> DemandStatus:
@@ -245,6 +276,7 @@ class AdmissionService:
         if measured.event_bytes is not None:
             size = round(measured.event_bytes)
         need = admission.estimate_demand(filter_, measured)
+        asked_hz = admission.estimator.requested_hz(filter_, guarantee.basis, measured=measured)
         outcome = await self._try_reserve(filter_, guarantee, measured, size, client_)
         return DemandStatus(
             node=self._node,
@@ -259,15 +291,38 @@ class AdmissionService:
             paper_count=reported_interval(need.paper_count),
             is_advertised=need.is_advertised,
             estimate_hz=need.estimate_hz,
-            asked_hz=admission.estimator.requested_hz(filter_, guarantee.basis, measured=measured),
+            asked_hz=asked_hz,
             event_bytes=size,
             state=outcome.state,
             share=outcome.share,
             problems=tuple(map(refusal_text, outcome.refusals)),
+            shortages=tuple(map(shortage_status, outcome.refusals)),
+            needs=self._needs(asked_hz, size, client_),
             is_secondary=self._is_secondary,
         )
 
     # ------------------------------------------------------------------------------------ internals
+
+    def _pools(self, most: int | None) -> tuple[PoolStatus, ...]:
+        table = self.admission.reservations
+        if most is not None:
+            return tightest_pools(self._node, table, most)
+        return (*pool_statuses(self._node, table), *self._other_pools())
+
+    def _needs(self, asked_hz: float, event_bytes: int, client_: str) -> tuple[NeedStatus, ...]:
+        """What delivering to the client takes at this node, against what is free."""
+        if not (self.is_on and isfinite(asked_hz)):
+            return ()
+        session = self._broker.sessions.get(client_)
+        if session is not None:
+            self.admitting.refresh_link(session)
+        table, of = self.admission.reservations, client(client_)
+        amounts = self.admission.needed_amounts(asked_hz, event_bytes, of)
+        return tuple(
+            need_status(pool, amount, table.free(pool))
+            for pool, amount in amounts.items()
+            if client_ or pool != of
+        )
 
     async def _try_reserve(
         self, filter_: Filter, guarantee: Guarantee, measured: Measured, size: int, client_: str

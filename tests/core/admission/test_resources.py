@@ -154,3 +154,14 @@ def test_the_capacity_of_the_cpu_is_learned() -> None:
     assert learned.sample(0.9, 100) == 8_500, "it never sinks"
     with pytest.raises(ValueError, match="expected a threshold"):
         CpuCapacityEstimator(threshold=0)
+
+
+def test_the_tightest_pools_come_first() -> None:
+    table = ReservationTable()
+    for name, capacity, promised in (("a", 100, 10), ("b", 100, 90), ("c", None, 500)):
+        table.set_capacity(client(name), capacity)
+        assert table.reserve(name, {client(name): promised}) is None
+    table.set_used(client("a"), 95)
+    assert list(table.tightest(2)) == [client("a"), client("b")]
+    assert table.tightest(9) == {pool: table.state()[pool] for pool in table.state()}
+    assert table.pools_total == 3

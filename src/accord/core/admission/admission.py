@@ -273,7 +273,7 @@ class Admission:
         id_ = self.subscriptions.id_of(subscription)
         is_estimate = subscription.guarantee.basis is Basis.ESTIMATE
         room = self.options.estimate_margin if is_estimate else 1.0
-        amounts = self._amounts(rate_hz * room, event_bytes, client(client_))
+        amounts = self.needed_amounts(rate_hz * room, event_bytes, client(client_))
         for pool, promised in self.reservations.amounts(id_).items():
             amount = amounts.get(pool, promised)
             self.reservations.correct(id_, pool, amount if is_estimate else max(amount, promised))
@@ -283,6 +283,16 @@ class Admission:
     def estimate_demand(self, filter_: Filter, measured: Measured | None = None) -> RateDemand:
         """Return the demand that a subscription with this filter would have."""
         return self.estimator.estimate(filter_, measured=measured)
+
+    def needed_amounts(self, rate_hz: float, event_bytes: int, bandwidth: Pool) -> dict[Pool, int]:
+        """Return what delivering at this rate takes at this node, with the bandwidth of a pool."""
+        waiting = ceil(rate_hz * self.options.queue_s * event_bytes)
+        amounts = {
+            MEMORY: self.options.subscription_bytes + waiting,
+            CPU: round(rate_hz * PER_HZ),
+            bandwidth: ceil(rate_hz * event_bytes * 8),
+        }
+        return {pool: min(amount, MAX_AMOUNT) for pool, amount in amounts.items()}
 
     def subscribe(  # noqa: PLR0913
         self,
@@ -466,13 +476,13 @@ class Admission:
         _check_flow_spec(flow_spec)
         filter_ = _parse_filter(flow_spec.channel, flow_spec.where)
         rate_hz = self._requested_hz(filter_, flow_spec, frozenset((source,)))
-        return self._amounts(rate_hz, flow_spec.event_bytes, link(towards))
+        return self.needed_amounts(rate_hz, flow_spec.event_bytes, link(towards))
 
     def _own_amounts(self, subscription: SubscriptionRequest) -> Amounts:
         """Return what delivering the events to the client takes at this node."""
         subscription.requested_hz = self._own_hz(subscription)
         event_bytes = subscription.flow_spec.event_bytes
-        return self._amounts(subscription.requested_hz, event_bytes, subscription.bandwidth)
+        return self.needed_amounts(subscription.requested_hz, event_bytes, subscription.bandwidth)
 
     def _own_hz(self, subscription: SubscriptionRequest) -> float:
         return max(
@@ -495,15 +505,6 @@ class Admission:
         return self.estimator.requested_hz(
             filter_, Basis(flow_spec.basis), nodes=nodes, measured=measured
         )
-
-    def _amounts(self, rate_hz: float, event_bytes: int, bandwidth: Pool) -> dict[Pool, int]:
-        waiting = ceil(rate_hz * self.options.queue_s * event_bytes)
-        amounts = {
-            MEMORY: self.options.subscription_bytes + waiting,
-            CPU: round(rate_hz * PER_HZ),
-            bandwidth: ceil(rate_hz * event_bytes * 8),
-        }
-        return {pool: min(amount, MAX_AMOUNT) for pool, amount in amounts.items()}
 
 
 def _check_flow_spec(flow_spec: FlowSpec) -> None:

@@ -97,6 +97,7 @@ class FilterPoset:
         self._free: list[int] = []
         self._numbers: dict[bytes, int] = {}
         self._advertised: dict[Hashable, tuple[int, int, str]] = {}
+        self.version = 0  # increases with each change
 
     def __len__(self) -> int:
         """Number of advertised filters."""
@@ -128,6 +129,7 @@ class FilterPoset:
         own = Sums(to_units(rate_hz), 1)
         self._check(key, filter_)
         self.unadvertise(key)
+        self.version += 1
         number = self._find(filter_)
         if number is None:
             number = self._free.pop() if self._free else len(self._entries)
@@ -145,6 +147,7 @@ class FilterPoset:
         known = self._advertised.pop(key, None)
         if known is None:
             return False
+        self.version += 1
         number, rate, node = known
         filter_ = self._filter(number)
         if self._relations.own(number).count > 1:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterator, Mapping
 from enum import StrEnum
+from heapq import nlargest
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -76,6 +77,20 @@ class _Pool:
         self.reserved = 0
         self.reservations = 0
         self.used = 0
+
+    def state(self) -> PoolState:
+        return PoolState(
+            capacity=self.capacity,
+            reserved=self.reserved,
+            used=self.used,
+            reservations=self.reservations,
+        )
+
+
+def _tightness(item: tuple[Pool, _Pool]) -> tuple[float, Pool]:
+    pool, known = item
+    taken = max(known.reserved, known.used)
+    return (taken / known.capacity if known.capacity else 0.0), pool
 
 
 class ReservationTable:
@@ -158,15 +173,16 @@ class ReservationTable:
         return [pool for pool in self._pools if (self.free(pool) or 0) < 0]
 
     def state(self) -> dict[Pool, PoolState]:
-        return {
-            pool: PoolState(
-                capacity=known.capacity,
-                reserved=known.reserved,
-                used=known.used,
-                reservations=known.reservations,
-            )
-            for pool, known in self._pools.items()
-        }
+        return {pool: known.state() for pool, known in self._pools.items()}
+
+    def tightest(self, most: int) -> dict[Pool, PoolState]:
+        """Return the pools with the largest share of their capacity promised or used."""
+        found = nlargest(most, self._pools.items(), key=_tightness)
+        return {pool: known.state() for pool, known in found}
+
+    @property
+    def pools_total(self) -> int:
+        return len(self._pools)
 
     def check_invariants(self) -> None:
         assert len(self._reservations) <= self._limit

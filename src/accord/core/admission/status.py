@@ -6,12 +6,13 @@ limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from math import isfinite
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from accord.core.admission.demand import Interval
 from accord.core.admission.filter_index.filters import covers
@@ -49,6 +50,30 @@ class PoolStatus(Struct, frozen=True, kw_only=True):
     promises: int
 
 
+class ShortageStatus(Struct, frozen=True, kw_only=True):
+    """What a node lacked, and what would have made the subscription fit.
+
+    `of` is the link or client whose bandwidth it is. Of the resource `path`, the node did not
+    answer.
+    """
+
+    node: str
+    resource: str
+    of: str
+    asked: float
+    free: float
+    remedy: str
+
+
+class NeedStatus(Struct, frozen=True, kw_only=True):
+    """What a subscription takes of a resource of this node, and what is free of it."""
+
+    resource: str
+    of: str
+    asked: float
+    free: float | None
+
+
 class RefusalStatus(Struct, frozen=True, kw_only=True):
     """A refused subscription; if not binding, it would have been refused."""
 
@@ -58,6 +83,7 @@ class RefusalStatus(Struct, frozen=True, kw_only=True):
     where: str
     problem: str
     is_binding: bool
+    shortages: tuple[ShortageStatus, ...] = ()
 
 
 class PublisherStatus(Struct, frozen=True, kw_only=True):
@@ -90,6 +116,25 @@ class AdmissionStatus(Struct, frozen=True, kw_only=True):
     refused: dict[str, int]  # count by the resource that was short
     lately: tuple[RefusalStatus, ...]
     is_secondary: bool = False  # only its parents know remote advertisements
+    filters_version: int = 0  # increases with each change of an advertisement
+    pools_total: int = 0  # of this node
+
+
+class NodeBook(Struct, frozen=True, kw_only=True):
+    """What a node has promised: the tightest of `pools_total` pools, and its latest refusals.
+
+    `problem` says why nothing else is known of it.
+    """
+
+    node: str
+    mode: str = ""
+    guarantee: str = ""
+    subscriptions: int = 0
+    refused: dict[str, int] = {}
+    pools_total: int = 0
+    pools: tuple[PoolStatus, ...] = ()
+    lately: tuple[RefusalStatus, ...] = ()
+    problem: str = ""
 
 
 class ReportedInterval(Struct, frozen=True, kw_only=True):
@@ -120,6 +165,8 @@ class DemandStatus(Struct, frozen=True, kw_only=True):
     state: str
     share: float
     problems: tuple[str, ...]
+    shortages: tuple[ShortageStatus, ...] = ()
+    needs: tuple[NeedStatus, ...] = ()
     is_secondary: bool = False  # rates of local advertisements; parents know the rest
 
 
@@ -144,6 +191,39 @@ def filter_statuses(poset: FilterPoset, limit: int) -> Iterator[FilterStatus]:
         yield _filter_status(found[place], inside - between)
 
 
+def need_status(pool: Pool, asked: int, free: int | None) -> NeedStatus:
+    per_unit = PER_HZ if pool.resource == Resource.CPU else 1
+    return NeedStatus(
+        resource=str(pool.resource),
+        of=pool.of,
+        asked=asked / per_unit,
+        free=None if free is None else free / per_unit,
+    )
+
+
+def visible_filters(
+    filters: Sequence[FilterStatus], may_see: Callable[[str], bool]
+) -> tuple[FilterStatus, ...]:
+    """Leave out filters that the asker may not see: what they cover is below what covers them."""
+    kept = [may_see(each.channel) for each in filters]
+    if all(kept):
+        return tuple(filters)
+    covered: dict[int, set[int]] = {}
+    for place in reversed(range(len(filters))):
+        below = filters[place].below
+        covered[place] = set(below).union(*(covered[other] for other in below))
+    places = {
+        place: new for new, place in enumerate(each for each, is_kept in enumerate(kept) if is_kept)
+    }
+    found = []
+    for place in places:
+        inside = {other for other in covered[place] if other in places}
+        between = set[int]().union(*(covered[other] for other in inside))
+        below = tuple(sorted(places[other] for other in inside - between))
+        found.append(replace(filters[place], below=below))
+    return tuple(found)
+
+
 def _filter_status(each: AdvertisedFilter, below: set[int]) -> FilterStatus:
     where = str(each.filter.predicate)
     return FilterStatus(
@@ -159,6 +239,11 @@ def _filter_status(each: AdvertisedFilter, below: set[int]) -> FilterStatus:
 
 def pool_statuses(node: str, table: ReservationTable) -> list[PoolStatus]:
     return [pool_status(node, pool, state) for pool, state in sorted(table.state().items())]
+
+
+def tightest_pools(node: str, table: ReservationTable, most: int) -> tuple[PoolStatus, ...]:
+    """The pools with the largest share of their capacity promised or used, these first."""
+    return tuple(pool_status(node, pool, state) for pool, state in table.tightest(most).items())
 
 
 def pool_status(node: str, pool: Pool, state: PoolState) -> PoolStatus:
