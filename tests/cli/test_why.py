@@ -23,7 +23,7 @@ from accord.core.mqtt.codes import V5
 from accord.core.mqtt.packets import Connect, Subscribe, TopicFilter
 from accord.core.mqtt.properties import Properties
 from accord.core.mqtt.wire import Framer
-from accord.operations.outcomes import DeliveryOutcome, DeliveryOutcomes, EventOutcomes
+from accord.core.monitoring.outcomes import DeliveryOutcome, DeliveryOutcomes, EventOutcomes
 from tests.cli.conftest import Accord, RunningNode
 from tests.cli.ledger_server import run, serving
 from tests.fake_ledger import FIRST, START_MS, FakeLedger

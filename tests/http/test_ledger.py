@@ -17,7 +17,7 @@ from accord.http.app import create_app
 from accord.journal.ledger_records import LedgerQuery
 from accord.operations.channels import CreateChannel
 from accord.operations.operation import Asker, operation_of
-from accord.operations.outcomes import (
+from accord.core.monitoring.outcomes import (
     DeliveryOutcomes,
     EventOutcomes,
     rate_text,

@@ -26,7 +26,7 @@ from accord.core.monitoring.top import (
     TURN,
     Waiting,
 )
-from accord.operations.outcomes import (
+from accord.core.monitoring.outcomes import (
     DeliveryOutcome,
     DeliveryOutcomes,
     EventOutcomes,

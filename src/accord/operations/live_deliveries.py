@@ -25,7 +25,7 @@ from accord.operations.deliveries import (
 )
 from accord.operations.live_set import Watch, live_set
 from accord.operations.operation import Asker, RequestError
-from accord.operations.outcomes import DeliveryOutcome, outcome_of
+from accord.core.monitoring.outcomes import DeliveryOutcome, outcome_of
 from accord.operations.ports import LedgerPort, NodePorts, need
 from accord.operations.tables import (
     ChannelTableRow,

@@ -214,6 +214,11 @@ class NeighbourOutboxes:
                 if put_shared is None or not put_shared(neighbour, copy, due_us, now_us):
                     transit.put(copy, due_us, now_us, way != TCP)
 
+    def budget_us(self, event: TransitEvent) -> int | None:
+        """This hop's share of the delay margin of the event's routes: of the tightest."""
+        found = [self.budgets.get((event.source, number)) for number in event.routes]
+        return min((each.share_us for each in found if each is not None), default=None)
+
     def _due_us(self, source: str, numbers: list[int], now_us: int) -> int:
         """Due time by the smallest budget of the routes; 0 if none has one."""
         found = [self.budgets.get((source, number)) for number in numbers]
