@@ -21,9 +21,20 @@ from accord.operations.channels import CreateChannel, GetNet
 from accord.operations.clients import EndSession, ListClients
 from accord.operations.documents import asyncapi, html_reference, markdown_reference, openapi
 from accord.operations.http_form import HttpForm, http_form
-from accord.operations.operation import API, Asker, Operation, RequestError, Right, operation_of
+from accord.operations.operation import (
+    API,
+    Asker,
+    Operation,
+    Problem,
+    Request,
+    RequestError,
+    Right,
+    operation_of,
+)
+from accord.operations.other_nodes import ask_node, ask_nodes
 from accord.operations.policies import Explain, GetPolicies, PutPolicies, PutPolicy, RemovePolicy
 from accord.operations.ports import Audit, NodePorts
+from accord.operations.predicates import CheckPredicate
 from accord.operations.query import Find, GetReport, Next
 from accord.operations.session import ROUTES
 from tests.fake_net import FakeNet
@@ -314,3 +325,83 @@ def test_a_part_that_the_node_lacks() -> None:
     operation = operation_of(GetPolicies)
     with pytest.raises(RequestError, match="this node has no policies"):
         operation.perform(NodePorts(view=FakeNode()), GetPolicies(), Asker(rights=EVERYTHING))
+
+
+class OtherNodes:
+    """Answers as another node, whose operations see the same fake parts."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Request[Any], Rights]] = []
+
+    def nodes(self) -> list[str]:
+        return ["beta"]
+
+    async def ask(self, name: str, request: Request[Any], asker: Asker) -> Any:
+        self.asked.append((name, request, asker.rights))
+        if name != "beta":
+            raise RequestError(404, f"no node {name}", "node")
+        return "answered"
+
+
+def test_what_reads_is_asked_of_another_node_with_the_rights_of_the_asker() -> None:
+    others = OtherNodes()
+    node = NodePorts(view=FakeNode(), net=FakeNet(), others=others)
+    asker = Asker(rights=Rights(subscribe=("a/#",)))
+
+    async def main() -> None:
+        ask: Any = GetNet()
+        assert await ask_node(node, "beta", ask, asker) == "answered"
+        assert isinstance(await ask_node(node, "alpha", ask, asker), NetStatus)
+        found: dict[str, Any] = {}
+        found |= await ask_nodes(node, ["alpha", "beta", "gamma"], GetNet(), asker)
+        assert isinstance(found["alpha"], NetStatus)
+        assert found["beta"] == "answered"
+        assert found["gamma"] == Problem(
+            status=404, title="Not Found", detail="no node gamma", place="node"
+        )
+        with pytest.raises(RequestError, match="may not use"):
+            await ask_node(node, "beta", GetNet(), Asker(rights=NO_RIGHTS))
+
+    asyncio.run(main())
+    assert [name for name, _, _ in others.asked] == ["beta", "beta", "gamma"]
+    assert all(rights == asker.rights for _, _, rights in others.asked)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
+def test_what_changes_or_streams_is_not_asked_of_others(operation: Operation) -> None:
+    values: dict[str, Any] = {"do": operation.action, "node": "beta"}
+    for name, field in operation.fields.items():
+        if field.required:
+            (schema,), _ = msgspec.json.schema_components([field.type])
+            kind = schema.get("type") or schema.get("anyOf", [{}])[0].get("type")
+            values[name] = {"number": 1, "integer": 1, "object": {}, "array": []}.get(kind, "x")
+    try:
+        request = msgspec.convert(values, operation.request)
+    except msgspec.ValidationError:
+        return  # its required fields are more than their types
+    node = NodePorts(view=FakeNode(), others=OtherNodes())
+    if operation.asks_others:
+        answer = operation.perform(node, request, Asker(rights=EVERYTHING))
+        assert asyncio.run(answer) == "answered"
+    else:
+        with pytest.raises(RequestError, match="through another node"):
+            operation.perform(node, request, Asker(rights=EVERYTHING))
+
+
+def test_a_node_without_others_says_so() -> None:
+    node = NodePorts(view=FakeNode(), net=FakeNet())
+    with pytest.raises(RequestError, match="can't ask other nodes"):
+        operation_of(GetNet).perform(node, GetNet(node="beta"), Asker(rights=EVERYTHING))
+
+
+def test_the_node_is_in_the_query_over_http() -> None:
+    assert http_form(GetNet(node="b c")).path == f"{API}/net?node=b+c"
+    form = http_form(CheckPredicate(where="a > 1", node="beta"))
+    assert form.path == f"{API}/predicates/check?node=beta"
+    assert form.body == b'{"where":"a > 1"}'
+    document = openapi("1")
+    for each in OPERATIONS:
+        if each.path:
+            shown = document["paths"][API + each.path][each.method.lower()]
+            names = [one["name"] for one in shown.get("parameters", ())]
+            assert ("node" in names) == each.asks_others

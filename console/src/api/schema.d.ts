@@ -900,6 +900,8 @@ export interface components {
             do: "advertise";
             /** @default  */
             name: string;
+            /** @default  */
+            node: string;
             /** @example 10 */
             rate_hz: number;
             /** @default  */
@@ -969,6 +971,8 @@ export interface components {
         Cancel: {
             /** @enum {unknown} */
             do: "cancel";
+            /** @default  */
+            node: string;
         };
         /** CapabilityStatus */
         CapabilityStatus: {
@@ -1223,6 +1227,8 @@ export interface components {
             channel: string;
             /** @enum {unknown} */
             do: "check";
+            /** @default  */
+            node: string;
             /**
              * @default
              * @example load_mw > 4
@@ -1239,6 +1245,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "check";
+            /** @default  */
+            node: string;
             /** @default  */
             where: string;
         };
@@ -1484,6 +1492,8 @@ export interface components {
             max_delay_ms: number;
             /** @example uav/imagery */
             name: string;
+            /** @default  */
+            node: string;
             /** @default {} */
             options: Record<string, never>;
             /** @default 1 */
@@ -1512,6 +1522,8 @@ export interface components {
         DefineProperties: {
             /** @enum {unknown} */
             do: "define";
+            /** @default  */
+            node: string;
             text: string;
         };
         /** Defined */
@@ -1524,6 +1536,8 @@ export interface components {
             do: "delete";
             /** @example uav/imagery */
             name: string;
+            /** @default  */
+            node: string;
         };
         /** Deleted */
         Deleted: {
@@ -1656,6 +1670,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "disconnect";
+            /** @default  */
+            node: string;
         };
         /** DryRun */
         DryRun: {
@@ -1668,6 +1684,8 @@ export interface components {
         DryRunPolicies: {
             /** @enum {unknown} */
             do: "dry run";
+            /** @default  */
+            node: string;
             /** @default null */
             policy_set: Record<string, never> | null;
             /** @default null */
@@ -1679,6 +1697,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "forget";
+            /** @default  */
+            node: string;
         };
         /** EventOutcomes */
         EventOutcomes: {
@@ -1724,6 +1744,8 @@ export interface components {
             do: "explain";
             /** @default null */
             groups: string[] | null;
+            /** @default  */
+            node: string;
             /** @example subscribe */
             operation: string;
             /** @default null */
@@ -1780,6 +1802,8 @@ export interface components {
             event: string | null;
             /** @default null */
             limit: number | null;
+            /** @default  */
+            node: string;
             /**
              * @default newest
              * @enum {unknown}
@@ -1818,6 +1842,8 @@ export interface components {
         GetAdmission: {
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetChannel */
         GetChannel: {
@@ -1825,6 +1851,8 @@ export interface components {
             do: "get";
             /** @example uav/imagery */
             name: string;
+            /** @default  */
+            node: string;
         };
         /** GetClient */
         GetClient: {
@@ -1832,27 +1860,37 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetEvent */
         GetEvent: {
             /** @enum {unknown} */
             do: "get";
             event: string;
+            /** @default  */
+            node: string;
         };
         /** GetJournal */
         GetJournal: {
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetNet */
         GetNet: {
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetPolicies */
         GetPolicies: {
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetPolicy */
         GetPolicy: {
@@ -1860,11 +1898,15 @@ export interface components {
             do: "get policy";
             /** @example Alarms */
             name: string;
+            /** @default  */
+            node: string;
         };
         /** GetPolicyHistory */
         GetPolicyHistory: {
             /** @enum {unknown} */
             do: "history";
+            /** @default  */
+            node: string;
         };
         /** GetQuality */
         GetQuality: {
@@ -1872,6 +1914,8 @@ export interface components {
             channel: string;
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetReport */
         GetReport: {
@@ -1884,6 +1928,8 @@ export interface components {
              * @example 1h
              */
             last: string;
+            /** @default  */
+            node: string;
             /** @default null */
             since: string | null;
             /** @default null */
@@ -1895,6 +1941,8 @@ export interface components {
             do: "get";
             /** @example node/received_hz */
             name: string;
+            /** @default  */
+            node: string;
         };
         /** GetSeriesHistory */
         GetSeriesHistory: {
@@ -1906,6 +1954,8 @@ export interface components {
              *     ]
              */
             name: string[];
+            /** @default  */
+            node: string;
             /** @default 0 */
             since_ms: number;
         };
@@ -1913,6 +1963,8 @@ export interface components {
         GetStatus: {
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetTop */
         GetTop: {
@@ -1920,6 +1972,8 @@ export interface components {
             do: "get";
             /** @default 20 */
             limit: number;
+            /** @default  */
+            node: string;
         };
         /** GetUsage */
         GetUsage: {
@@ -1932,6 +1986,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "usage";
+            /** @default  */
+            node: string;
         };
         /** GrantedPreferences */
         GrantedPreferences: {
@@ -2027,6 +2083,8 @@ export interface components {
             do: "limit";
             /** @default null */
             if_version: number | null;
+            /** @default  */
+            node: string;
         };
         /** LinkStatus */
         LinkStatus: {
@@ -2049,6 +2107,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "list";
+            /** @default  */
+            node: string;
         };
         /** ListChanges */
         ListChanges: {
@@ -2056,6 +2116,8 @@ export interface components {
             do: "list";
             /** @default 50 */
             limit: number;
+            /** @default  */
+            node: string;
         };
         /** ListChannelActivity */
         ListChannelActivity: {
@@ -2065,6 +2127,8 @@ export interface components {
             do: "activity";
             /** @default 100 */
             limit: number;
+            /** @default  */
+            node: string;
             /** @default 0 */
             offset: number;
             /** @default  */
@@ -2079,6 +2143,8 @@ export interface components {
         ListChannels: {
             /** @enum {unknown} */
             do: "list";
+            /** @default  */
+            node: string;
         };
         /** ListClientChannels */
         ListClientChannels: {
@@ -2086,6 +2152,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "channels";
+            /** @default  */
+            node: string;
         };
         /** ListClients */
         ListClients: {
@@ -2095,6 +2163,8 @@ export interface components {
             do: "list";
             /** @default 100 */
             limit: number;
+            /** @default  */
+            node: string;
             /** @default 0 */
             offset: number;
             /** @default  */
@@ -2113,12 +2183,16 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "list";
+            /** @default  */
+            node: string;
         };
         /** ListMeasurements */
         ListMeasurements: {
             /** @enum {unknown} */
             do: "list";
             kind: string;
+            /** @default  */
+            node: string;
             /** @default null */
             subject: string | null;
         };
@@ -2135,6 +2209,8 @@ export interface components {
             do: "list";
             /** @default 100 */
             limit: number;
+            /** @default  */
+            node: string;
             /** @default null */
             outcome: string | null;
             /** @default null */
@@ -2149,11 +2225,15 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "list";
+            /** @default  */
+            node: string;
         };
         /** ListProperties */
         ListProperties: {
             /** @enum {unknown} */
             do: "list";
+            /** @default  */
+            node: string;
         };
         /** ListRetained */
         ListRetained: {
@@ -2166,6 +2246,8 @@ export interface components {
             do: "list";
             /** @default 100 */
             limit: number;
+            /** @default  */
+            node: string;
         };
         /** ListSeries */
         ListSeries: {
@@ -2173,6 +2255,8 @@ export interface components {
             do: "list";
             /** @default 200 */
             limit: number;
+            /** @default  */
+            node: string;
             /**
              * @default
              * @example node/
@@ -2345,6 +2429,8 @@ export interface components {
             cursor: string;
             /** @enum {unknown} */
             do: "next";
+            /** @default  */
+            node: string;
             /** @default 100 */
             page: number;
         };
@@ -2530,6 +2616,8 @@ export interface components {
             do: "patch";
             /** @default null */
             if_version: number | null;
+            /** @default  */
+            node: string;
             /**
              * @example {
              *       "strategy": "strict"
@@ -2719,6 +2807,8 @@ export interface components {
             do: "put";
             /** @default null */
             if_version: number | null;
+            /** @default  */
+            node: string;
             /** @default null */
             policy_set: Record<string, never> | null;
             /** @default null */
@@ -2732,6 +2822,8 @@ export interface components {
             if_version: number | null;
             /** @default null */
             name: string | null;
+            /** @default  */
+            node: string;
             /**
              * @example {
              *       "channel": "grid/+/alarm",
@@ -2819,6 +2911,8 @@ export interface components {
             do: "read";
             /** @default 1048576 */
             max_bytes: number;
+            /** @default  */
+            node: string;
             offset: number;
         };
         /** RecentChange */
@@ -2873,6 +2967,8 @@ export interface components {
             /** @enum {unknown} */
             do: "register";
             expect: Record<string, never> | Record<string, never>[];
+            /** @default  */
+            node: string;
         };
         /** RegisterProfile */
         RegisterProfile: {
@@ -2899,6 +2995,8 @@ export interface components {
             couplings: Record<string, never>[];
             /** @enum {unknown} */
             do: "register";
+            /** @default  */
+            node: string;
             /** @default null */
             source: string | null;
         };
@@ -2910,6 +3008,8 @@ export interface components {
             if_version: number | null;
             /** @example Alarms */
             name: string;
+            /** @default  */
+            node: string;
         };
         /** RemoveRetained */
         RemoveRetained: {
@@ -2917,6 +3017,8 @@ export interface components {
             channel: string;
             /** @enum {unknown} */
             do: "remove";
+            /** @default  */
+            node: string;
         };
         /** Report */
         Report: {
@@ -2993,6 +3095,8 @@ export interface components {
             do: "resume";
             /** @example quick */
             id: string;
+            /** @default  */
+            node: string;
         };
         /** RetainedMessage */
         RetainedMessage: {
@@ -3026,6 +3130,8 @@ export interface components {
             do: "revoke";
             /** @example quick */
             id: string;
+            /** @default  */
+            node: string;
         };
         /** RevokeProfile */
         RevokeProfile: {
@@ -3038,6 +3144,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "revoke";
+            /** @default  */
+            node: string;
         };
         /** Rollback */
         Rollback: {
@@ -3045,6 +3153,8 @@ export interface components {
             do: "rollback";
             /** @default null */
             if_version: number | null;
+            /** @default  */
+            node: string;
             version: number;
         };
         /** RouteStatus */
@@ -3243,6 +3353,8 @@ export interface components {
             do: "suspend";
             /** @example quick */
             id: string;
+            /** @default  */
+            node: string;
         };
         /** TierStatus */
         TierStatus: {
@@ -3344,6 +3456,8 @@ export interface components {
             /** @enum {unknown} */
             do: "unadvertise";
             name: string;
+            /** @default  */
+            node: string;
         };
         /** UnmetCondition */
         UnmetCondition: {
@@ -3374,6 +3488,8 @@ export interface components {
             expect: Record<string, never>;
             /** @example quick */
             id: string;
+            /** @default  */
+            node: string;
         };
         /** UpdateProfile */
         UpdateProfile: {
@@ -3392,6 +3508,8 @@ export interface components {
             };
             /** @enum {unknown} */
             do: "update";
+            /** @default  */
+            node: string;
         };
         /** Version */
         Version: {
@@ -3535,6 +3653,7 @@ export interface operations {
                 search?: string;
                 sort?: "channel" | "delivered" | "delivered_hz" | "delivered_kbps" | "dropped" | "expired_hz" | "late_hz" | "latency_ms" | "latency_p95_ms" | "published" | "published_hz" | "published_kbps" | "refused_hz" | "replaced_hz" | "shaped_hz" | "shed_hz";
                 descending?: boolean;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -3562,7 +3681,9 @@ export interface operations {
     };
     "admission.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3593,6 +3714,7 @@ export interface operations {
                 channel: string;
                 where?: string;
                 client?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -3622,6 +3744,7 @@ export interface operations {
         parameters: {
             query?: {
                 client?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -3722,6 +3845,7 @@ export interface operations {
         parameters: {
             query?: {
                 client?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -3872,6 +3996,7 @@ export interface operations {
         parameters: {
             query?: {
                 client?: string;
+                node?: string;
             };
             header?: never;
             path: {
@@ -3903,6 +4028,7 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -3930,7 +4056,9 @@ export interface operations {
     };
     "channels.list": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3957,7 +4085,9 @@ export interface operations {
     };
     "channels.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path: {
                 name: string;
@@ -4063,6 +4193,7 @@ export interface operations {
                 search?: string;
                 sort?: "address" | "client" | "connected_ms" | "is_connected" | "protocol" | "queued_bytes" | "queued_messages" | "received" | "sent" | "shed" | "subscriptions" | "user";
                 descending?: boolean;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -4090,7 +4221,9 @@ export interface operations {
     };
     "clients.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path: {
                 client: string;
@@ -4148,7 +4281,9 @@ export interface operations {
     };
     "clients.channels": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path: {
                 client: string;
@@ -4210,7 +4345,9 @@ export interface operations {
     };
     "events.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path: {
                 event: string;
@@ -4242,6 +4379,7 @@ export interface operations {
             query?: {
                 channel?: string;
                 client?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -4456,7 +4594,9 @@ export interface operations {
     };
     "journal.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4486,6 +4626,7 @@ export interface operations {
             query: {
                 offset: number;
                 max_bytes?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -4519,6 +4660,7 @@ export interface operations {
                 outcome?: string;
                 since_ms?: number;
                 limit?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -4588,7 +4730,9 @@ export interface operations {
     };
     "net.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4615,7 +4759,9 @@ export interface operations {
     };
     "policies.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4714,7 +4860,9 @@ export interface operations {
     };
     "policies.dry_run": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4761,6 +4909,7 @@ export interface operations {
                 attribute?: string[];
                 payload_bytes?: number;
                 resources?: string[];
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -4789,7 +4938,9 @@ export interface operations {
     };
     "policies.history": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4853,7 +5004,9 @@ export interface operations {
     };
     "policies.get_policy": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path: {
                 name: string;
@@ -4952,7 +5105,9 @@ export interface operations {
     };
     "predicates.check": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4990,6 +5145,7 @@ export interface operations {
         parameters: {
             query?: {
                 channel?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -5017,7 +5173,9 @@ export interface operations {
     };
     "properties.list": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -5116,6 +5274,7 @@ export interface operations {
             query: {
                 kind: string;
                 subject?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -5178,6 +5337,7 @@ export interface operations {
             query?: {
                 channel?: string;
                 limit?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -5237,6 +5397,7 @@ export interface operations {
             query?: {
                 prefix?: string;
                 limit?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -5267,6 +5428,7 @@ export interface operations {
             query: {
                 name: string[];
                 since_ms?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -5294,7 +5456,9 @@ export interface operations {
     };
     "series.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path: {
                 name: string;
@@ -5435,7 +5599,9 @@ export interface operations {
     };
     "status.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -5464,6 +5630,7 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
+                node?: string;
             };
             header?: never;
             path?: never;

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from accord.cli.arguments import check_filter
-from accord.cli.http_client import NodeHttpClient
+from accord.cli.http_client import AnyNodeHttpClient
 from accord.cli.options import CommandGroup, IsJson, Output, complete_channels, print_answer
 from accord.cli.parameters import argument, option
 from accord.core.admission.status import (
@@ -42,7 +42,7 @@ app = CommandGroup(no_args_is_help=False, invoke_without_command=True)
 
 
 @app.callback()
-def admission(*, output: Output, node: NodeHttpClient) -> None:
+def admission(*, output: Output, node: AnyNodeHttpClient) -> None:
     """Show advertised filters with rate and count, resources of all nodes, recent refusals."""
     output.show(lambda: node.call(GetAdmission()), draw_admission)
 
@@ -58,7 +58,7 @@ def check(
     ),
     client: str = option("ID", "Client whose link and policies apply; default: none.", default=""),
     is_json: IsJson = False,
-    node: NodeHttpClient,
+    node: AnyNodeHttpClient,
 ) -> None:
     """Say what a subscription would need, and whether it would be admitted now.
 

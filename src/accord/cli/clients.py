@@ -8,7 +8,7 @@ import msgspec
 import typer
 from rich.console import Group, RenderableType
 
-from accord.cli.http_client import NodeHttpClient
+from accord.cli.http_client import AnyNodeHttpClient, NodeHttpClient
 from accord.cli.options import CommandGroup, Output, Paging
 from accord.cli.parameters import argument
 from accord.core.monitoring.statistics import ClientStatus
@@ -92,7 +92,7 @@ class SubscriptionRow(msgspec.Struct, frozen=True):
 
 
 @app.command("ls")
-def list_clients(*, paging: Paging, output: Output, node: NodeHttpClient) -> None:
+def list_clients(*, paging: Paging, output: Output, node: AnyNodeHttpClient) -> None:
     """List the clients that are connected, and the sessions of others."""
     ask = ListClients(**paging.fields(ClientField))
     output.show(
@@ -103,7 +103,7 @@ def list_clients(*, paging: Paging, output: Output, node: NodeHttpClient) -> Non
 
 
 @app.command("show")
-def show_client(client: Client, *, output: Output, node: NodeHttpClient) -> None:
+def show_client(client: Client, *, output: Output, node: AnyNodeHttpClient) -> None:
     """Show a client, its subscriptions, and what it got on each channel in the last 15 minutes."""
 
     def fetch() -> ClientReport:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from accord.cli.connection import (
     CHECK,
@@ -15,6 +17,11 @@ from accord.cli.connection import (
 )
 from accord.client.http import HttpClient, HttpReply, NodeRejectedError
 from accord.core.model.errors import AccordError, InputError
+from accord.operations.operation import Request
+
+T = TypeVar("T")
+
+_OTHER_S: Final = 20.0  # another node may be asked for so long
 
 _ADVICE: Final = {
     401: "give --user and ACCORD_PASSWORD",
@@ -46,3 +53,16 @@ class NodeHttpClient(HttpClient):
 
     def decode_error(self, error: Exception) -> AccordError:
         return UnreachableError(f"{super().decode_error(error)}; {CHECK}")
+
+
+class AnyNodeHttpClient(NodeHttpClient):
+    """Asks `other`, another node of the network, through this one; this one if empty."""
+
+    def __init__(self, url: str, user: str | None, authority: Path | None, other: str) -> None:
+        super().__init__(url, user, authority)
+        self._other = other
+
+    def call(self, request: Request[T], timeout_s: float | None = None) -> T:
+        if not self._other:
+            return super().call(request, timeout_s)
+        return super().call(replace(request, node=self._other), timeout_s or _OTHER_S)

@@ -3,6 +3,7 @@
 A parameter of one of these types becomes the options that it is made from:
 
 - `NodeHttpClient` and `ConnectionTarget`: --url, --context, --user, --ca (a target: --client too)
+- `AnyNodeHttpClient`: --node besides
 - `Output`: --json, --watch, --every
 - `Paging`: --limit, --offset, --search, --sort, --descending
 """
@@ -35,7 +36,7 @@ from accord.cli.connection import (
     UnreachableError,
     read_target,
 )
-from accord.cli.http_client import NodeHttpClient
+from accord.cli.http_client import AnyNodeHttpClient, NodeHttpClient
 from accord.cli.parameters import shared
 from accord.client import contexts
 from accord.core.model.errors import InputError
@@ -104,6 +105,12 @@ User = Annotated[
 Authority = Annotated[
     Path | None,
     shared("FILE", "Certificates (PEM) of authorities to trust.", "--ca", rich_help_panel=PANEL),
+]
+OtherNode = Annotated[
+    str,
+    shared(
+        "NAME", "Ask this node of the network, through the other.", "--node", show_default=False
+    ),
 ]
 Client = Annotated[
     str | None, shared("NAME", "Client identifier; default: chosen by the node.", "--client")
@@ -208,10 +215,26 @@ def watch(
 def http_client(
     url: str | None, context_name: str | None, user: str | None, authority: Path | None
 ) -> NodeHttpClient:
+    return NodeHttpClient(*_http_target(url, context_name, user, authority))
+
+
+def any_node_client(
+    url: str | None,
+    context_name: str | None,
+    user: str | None,
+    authority: Path | None,
+    other: str,
+) -> AnyNodeHttpClient:
+    return AnyNodeHttpClient(*_http_target(url, context_name, user, authority), other)
+
+
+def _http_target(
+    url: str | None, context_name: str | None, user: str | None, authority: Path | None
+) -> tuple[str, str | None, Path | None]:
     given = url or (None if context_name else _http_url_of_environment())
     if not given and (found := contexts.chosen(context_name)):
         given, user, authority = found.http_url, *_credentials(found, user, authority)
-    return NodeHttpClient(given or DEFAULT_HTTP_URL, user, authority)
+    return given or DEFAULT_HTTP_URL, user, authority
 
 
 def _http_url_of_environment() -> str | None:
@@ -251,6 +274,10 @@ _NODE: Final = (
 )
 _PARTS: Final[dict[object, tuple[Callable[..., object], tuple[tuple[str, Any, object], ...]]]] = {
     NodeHttpClient: (http_client, (("url", HttpUrl, None), *_NODE)),
+    AnyNodeHttpClient: (
+        any_node_client,
+        (("other", OtherNode, ""), ("url", HttpUrl, None), *_NODE),
+    ),
     ConnectionTarget: (
         connection_target,
         (("client", Client, None), ("url", Url, None), *_NODE),

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from accord.cli.arguments import read_duration_s
 from accord.cli.connection import UnreachableError
-from accord.cli.http_client import NodeHttpClient
+from accord.cli.http_client import AnyNodeHttpClient, NodeHttpClient
 from accord.cli.options import Output, command
 from accord.cli.parameters import flag, option
 from accord.core.monitoring.rates import ClientRates
@@ -43,7 +43,7 @@ def status(
     wait: str | None = option("TIME", "Wait up to TIME until the node is ready."),
     needs_pipeline: bool = flag("With --wait: wait for the pipeline, too.", "--pipeline"),
     output: Output,
-    node: NodeHttpClient,
+    node: AnyNodeHttpClient,
 ) -> None:
     """Show what a node does: clients, rates, queues, what was shed, the journal."""
     if wait is not None:

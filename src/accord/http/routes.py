@@ -29,6 +29,7 @@ from accord.operations.operation import (
     CONDITIONS,
     FAILED,
     JSON,
+    NODE,
     PROBLEM,
     TEXT,
     Operation,
@@ -102,6 +103,7 @@ class _Endpoint:
         fields = {name: each.type for name, each in operation.fields.items()}
         self._lists = {name for name, each in fields.items() if has_origin(each, (list, tuple))}
         self._maps = {name for name, each in fields.items() if has_origin(each, (dict,))}
+        self._needs_value = {name for name, each in fields.items() if not takes_text(each)}
 
     async def answer(self, request: HttpRequest) -> Response:
         operation = self._operation
@@ -128,11 +130,7 @@ class _Endpoint:
         operation = self._operation
         values: dict[str, Any] = dict(request.path_params)
         is_query = not operation.has_body or bool(operation.entity)
-        if is_query:
-            values |= self._query(request)
-        elif request.query_params:
-            name = next(iter(request.query_params))
-            raise RequestError(400, "expected in the body, not in the query", name[:80])
+        values |= self._query(request)
         if operation.has_body:
             values |= await self._body(request)
         values |= _conditions(request, operation)
@@ -149,7 +147,9 @@ class _Endpoint:
         known = operation.query_fields
         for parameter, value in request.query_params.multi_items():
             name = operation.aliases.get(parameter, parameter)
-            if name not in known:
+            if name in operation.body_fields:
+                raise RequestError(400, "expected in the body, not in the query", parameter[:80])
+            if name not in known and name != NODE:  # the operation says if it has none
                 problem = f"unknown parameter, expected {', '.join(known) or 'none'}"
                 raise RequestError(400, problem, parameter[:80])
             if name in self._maps:
@@ -158,7 +158,7 @@ class _Endpoint:
                 values.setdefault(name, []).append(value)
             elif name in values:
                 raise RequestError(400, "expected once", parameter[:80])
-            elif value.lower() == "null" and not takes_text(operation.fields[name].type):
+            elif value.lower() == "null" and name in self._needs_value:
                 raise RequestError(400, "expected a value, or no parameter", parameter[:80])
             else:
                 values[name] = value
@@ -187,6 +187,8 @@ class _Endpoint:
         if not isinstance(found, dict):
             raise RequestError(400, "expected an object", "request")
         for name in found:
+            if name == NODE:
+                raise RequestError(400, "expected in the query, not in the body", NODE)
             if name == "do" or (name in operation.fields and name not in operation.body_fields):
                 where = CONDITIONS.get(name, "the path")
                 raise RequestError(400, f"expected in {where}, not in the body", name)

@@ -17,6 +17,7 @@ from accord.operations.operation import (
     API,
     CONDITIONS,
     JSON,
+    NODE,
     PROBLEM,
     TEXT,
     TOML,
@@ -48,7 +49,15 @@ _RESULT: Final = {
     "summary": "An event that was found, with the payload and user properties it was published "
     "with, and accord-channel, accord-event, accord-received-ms and accord-publisher.",
 }
+_NODE: Final = {
+    "name": NODE,
+    "in": "query",
+    "required": False,
+    "description": "Another node of the network that answers, through this one.",
+    "schema": {"type": "string", "maxLength": 256},
+}
 _TAGS: Final = {"if_version": r'^(\*|(W/)?"[0-9]{1,18}")$', "replaces": r"^\*$"}
+_ANY_NODE: Final = " Of any node."
 Json = dict[str, Any]
 
 
@@ -184,6 +193,9 @@ def markdown_reference() -> str:
         "  you are subscribed to, and correlation data. The reply has `ok`.",
         "- **Python**: `await session.call(REQUEST)` with the request's struct from",
         "  `accord.operations`, such as `accord.operations.policies.PutPolicy`.",
+        "- **Any node**: what is marked so can be asked of another node of the network through",
+        "  this one: `node=NAME` in the query, or the field `node` over MQTT and in Python",
+        "  ([network](NETWORK.md#ask-another-node)).",
         "- **Errors** are problem details (RFC 9457) everywhere: `status`, `title`, `detail`,",
         "  `place` (the part of the request), `remedy`; over MQTT with `ok` false.",
         "",
@@ -193,7 +205,8 @@ def markdown_reference() -> str:
         for each in sorted(group.operations, key=lambda op: op.name):
             lines += [f"### {each.name}", "", each.description, ""]
             where = f"`{each.method} {each.path}`" if each.path else f"none: {each.mqtt_only}"
-            lines.append(f"HTTP: {where}. MQTT: `do` = `{each.action}`. Takes: {each.right.value}.")
+            takes = f"Takes: {each.right.value}.{_ANY_NODE if each.asks_others else ''}"
+            lines.append(f"HTTP: {where}. MQTT: `do` = `{each.action}`. {takes}")
             lines.append("")
             if each.fields:
                 lines += ["| field | type | default | |", "|---|---|---|---|"]
@@ -301,7 +314,8 @@ def _session(route: SessionRoute, schemas: _Schemas) -> Json:
 def _parameters(each: Operation, schemas: _Schemas) -> list[Json]:
     """The fields in the path, in the query and in headers; former names as deprecated."""
     shown: list[Json] = []
-    for name in (*each.path_fields, *each.query_fields):
+    own_fields = [name for name in each.query_fields if name != NODE]
+    for name in (*each.path_fields, *own_fields):
         schema = _in_text(each, name, schemas)
         where = "path" if name in each.path_fields else "query"
         is_required = where == "path" or each.fields[name].required
@@ -311,6 +325,8 @@ def _parameters(each: Operation, schemas: _Schemas) -> list[Json]:
             for alias, field in each.aliases.items()
             if field == name
         ]
+    if each.asks_others:
+        shown.append(_NODE)
     shown += [
         {"name": header, "in": "header", "schema": {"type": "string", "pattern": _TAGS[name]}}
         for name, header in CONDITIONS.items()

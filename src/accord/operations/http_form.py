@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import Struct
 
-from accord.operations.operation import API, JSON, TOML, Request, operation_of
+from accord.operations.operation import API, JSON, NODE, TOML, Request, operation_of
 
 
 class HttpForm(Struct, frozen=True, kw_only=True):
@@ -41,6 +41,7 @@ def http_form(request: Request[Any]) -> HttpForm:
     if getattr(request, "replaces", True) is False:
         headers["If-None-Match"] = "*"
     body: bytes | None = None
+    query_node = fields.pop(NODE, None)
     if operation.has_body:
         headers["Content-Type"] = operation.body_media[0]
         toml = fields.pop("toml", None)
@@ -55,6 +56,7 @@ def http_form(request: Request[Any]) -> HttpForm:
             body = msgspec.json.encode(value) if is_json else value.encode()
         else:
             body, fields = msgspec.json.encode(fields), {}
+    fields[NODE] = query_node
     query = urlencode([pair for item in fields.items() for pair in _pairs(*item)])
     return HttpForm(
         method=operation.method,

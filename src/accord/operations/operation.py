@@ -5,6 +5,9 @@ tag="put policy")`. The decorator `operation` binds it to a handler, to a group 
 `$accord/GROUP` over MQTT), to a method and path of HTTP, and to the right it takes. A handler gets
 values and returns one; it raises an `AccordError` for what it refuses. Handlers that are plain
 functions are performed in the order in which requests arrive; coroutines may overlap.
+
+Each request has a `node`: what only reads can be asked of another node through any node. Handlers
+do not see it: the request is performed at that node, with the asker's rights.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from typing import (
 )
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from accord.core.model.errors import AccordError
 from accord.core.router.rights import NODE_TOPICS, Rights
@@ -42,6 +45,8 @@ PROBLEM: Final = "application/problem+json"
 MAX_BYTES: Final = 65_536
 CONDITIONS: Final = {"if_version": "If-Match", "replaces": "If-None-Match"}
 """Fields that are headers over HTTP."""
+NODE: Final = "node"
+"""The field that names the node to be asked; in the query over HTTP."""
 
 Answer = TypeVar("Answer")
 _LOCATION: Final = re.compile(r" - at `\$?\.?(.*)`$")
@@ -59,6 +64,15 @@ class Request(
     tag_field="do",
 ):
     """Base of all requests; the tag is the action within the group."""
+
+    node: Annotated[
+        str,
+        Meta(
+            max_length=256,
+            description="The node that is asked, through this one; this one if empty. "
+            "Only of operations that read.",
+        ),
+    ] = ""
 
 
 class Acknowledged(Struct, frozen=True):
@@ -233,9 +247,16 @@ class Operation:
     def topic(self) -> str:
         return f"{NODE_TOPICS}{self.group}"
 
+    @property
+    def asks_others(self) -> bool:
+        """Whether it can be asked of another node: it reads, and answers soon, at once."""
+        return not (self.changes or self.streams or self.long)
+
     @cached_property
     def fields(self) -> dict[str, msgspec.structs.FieldInfo]:
-        return {each.name: each for each in msgspec.structs.fields(self.request)}
+        """Its own ones."""
+        found = msgspec.structs.fields(self.request)
+        return {each.name: each for each in found if each.name != NODE}
 
     @cached_property
     def path_fields(self) -> tuple[str, ...]:
@@ -255,12 +276,13 @@ class Operation:
     @cached_property
     def query_fields(self) -> tuple[str, ...]:
         """Fields that are parameters of the query over HTTP."""
+        node = (NODE,) if self.asks_others else ()
         if self.has_body and not self.entity:
-            return ()
+            return node
         left_out = {*self.path_fields, *CONDITIONS}
         if self.has_body:
             left_out |= {self.entity, "toml"}
-        return tuple(name for name in self.fields if name not in left_out)
+        return (*(name for name in self.fields if name not in left_out), *node)
 
     @property
     def description(self) -> str:
@@ -272,6 +294,8 @@ class Operation:
             who = "you" if asker.client else asker.user or "an anonymous client"
             remedy = f"it takes the right {self.right.value}"
             raise RequestError(403, f"{who} may not use {self.name}", remedy=remedy)
+        if request.node and (not self.asks_others or request.node != node.view.name):
+            return self._ask_other(node, request, asker)
         found = self.handler(node, request, asker)
         if not self.changes:
             return found
@@ -279,6 +303,16 @@ class Operation:
             return self._recorded(node, request, asker, found)
         self._audit(node, request, asker)
         return found
+
+    def _ask_other(self, node: Any, request: Request[Any], asker: Asker) -> Awaitable[Any]:
+        if not self.asks_others:
+            problem = f"{self.name} can't be asked through another node"
+            raise RequestError(400, problem, NODE, remedy="ask that node directly")
+        if node.others is None:
+            problem = "this node can't ask other nodes"
+            raise RequestError(404, problem, NODE, remedy="ask a node of the backbone")
+        asked: Awaitable[Any] = node.others.ask(request.node, request, asker)
+        return asked
 
     async def _recorded(
         self, node: Any, request: Request[Any], asker: Asker, found: Awaitable[Any]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from accord.operations.operation import Asker, RequestError
+from accord.operations.operation import Asker, Request, RequestError
 from accord.operations.table_cache import TableCache
 
 if TYPE_CHECKING:  # clients import this module for the requests, without a node's parts
@@ -220,6 +220,16 @@ class PipelinePort(Protocol):
     ) -> bytes: ...
 
 
+class OtherNodes(Protocol):
+    """The other nodes of the network, asked over the overlay."""
+
+    def nodes(self) -> list[str]:
+        """Those that can be asked now."""
+
+    async def ask(self, name: str, request: Request[Any], asker: Asker) -> Any:
+        """The answer of another node; raises RequestError if it refuses, or does not answer."""
+
+
 class Audit(Protocol):
     """Records a change: the operation, by whom, the request as text, and what it is about."""
 
@@ -252,6 +262,7 @@ class NodePorts(Struct, kw_only=True):
     due: Callable[[], None] = lambda: None  # something is to be sent to clients
     audit: Audit = _no_audit
     changes: RecentChanges | None = None
+    others: OtherNodes | None = None
     tables: TableCache = field(default_factory=TableCache)
 
 

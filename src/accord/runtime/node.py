@@ -40,6 +40,7 @@ from accord.runtime.fault_isolation import FaultIsolation
 from accord.runtime.history_service import HistoryDriver, HistoryService
 from accord.runtime.incarnation import next_incarnation
 from accord.runtime.logs import get_log
+from accord.runtime.node_requests import NodeRequestService
 from accord.runtime.overlay_service import NetOptions, OverlayService
 from accord.runtime.pipeline import Pipeline, PipelineOptions
 from accord.runtime.policy_runtime import PolicyRuntime
@@ -157,6 +158,7 @@ class Node:
         self.net: OverlayService | SecondaryService | None = None  # set at start
         self.quality: QualityService | None = None
         self.admission: AdmissionService | None = None
+        self.others: NodeRequestService | None = None  # other nodes, asked over the overlay
         self.history: HistoryDriver | None = None  # history of persistent channels
         self._stack = AsyncExitStack()
         self._clock = clock or Clock()
@@ -251,6 +253,7 @@ class Node:
                     incarnation=self.incarnation,
                     data=settings.data,
                 )
+                self.others = NodeRequestService(self.net)
                 self.quality.join(self.net)
                 self.admission.start(self.net)
                 self.history = HistoryService(
@@ -266,6 +269,8 @@ class Node:
                 await self.net.start(self._stack)
             self.policy_runtime.links_down = self.net.links_down
             self.ports = self._ports(self.policy_runtime)
+            if self.others is not None:
+                self.others.start(self.ports)
             self.policy_runtime.requests = RequestDispatcher(
                 self.ports, self.broker, self.policy_runtime.queries
             )
@@ -367,6 +372,7 @@ class Node:
             due=self.server.due,
             audit=ChangeAudit(self.broker.context.changes, self._clock.now_ms),
             changes=self.broker.context.changes,
+            others=self.others,
         )
 
     def _child_history(self, net: SecondaryService) -> HistoryDriver:
@@ -478,7 +484,7 @@ class Node:
         await self._close_part(self._stack.aclose)
         for protocol in list(self.server.connections.values()):
             protocol.abort()
-        for part in (self.policy_runtime, self.quality, self.history, self.pipeline):
+        for part in (self.others, self.policy_runtime, self.quality, self.history, self.pipeline):
             if part is not None:
                 await self._close_part(part.close)
         if self.durability is not None:

@@ -1,0 +1,1 @@
+"""Requests that a node answers for another node of the network."""
