@@ -162,6 +162,13 @@ def entry_of(row: Row, first_number: int, first_ms: int) -> LedgerEntry:
     )
 
 
+class ArchivedEntry(msgspec.Struct, frozen=True, array_like=True):
+    """An entry of the archive's table, and the node whose ledger had it."""
+
+    node: str
+    entry: LedgerEntry
+
+
 MAX_BYTES: Final = 256 << 20
 
 

@@ -28,11 +28,10 @@ from accord.core.monitoring.ledger import OUTCOMES, event_id, event_number
 from accord.core.monitoring.outcomes import DeliveryOutcome
 from accord.core.monitoring.top import Waiting
 from accord.journal.ledger_records import LedgerQuery
-from accord.operations.event_sources import EventSources, known_event
+from accord.operations.event_sources import EventSources
 from accord.operations.operation import Asker, Request, RequestError, Right, operation
 from accord.operations.ports import NodePorts
 
-MAX_OUTCOMES: Final = 10_000
 MAX_SAME: Final = 20  # events that shared the fate
 _MAX_LEFT: Final = 2_000  # entries searched for what an event waited behind
 _AROUND_MS: Final = 2_000
@@ -97,23 +96,24 @@ async def get_event(node: NodePorts, ask: GetEvent, asker: Asker) -> EventOutcom
     """What became of an event for each destination, where it still waits, and why."""
     number = event_number(ask.event)
     sources = EventSources(node, asker)
-    found = await known_event(sources, number, MAX_OUTCOMES)
+    found = await sources.event(number)
     outcomes = tuple(sorted_outcomes(found.outcomes))
     due_ms = sources.due_ms(found.channel)
     facts = EventFacts(known=outcomes, waiting=found.waiting, due_ms=due_ms)
     judged = judge(facts)
-    facts = replace(facts, behind=await _behind(sources, judged, outcomes))
+    behind = await _behind(sources, judged, outcomes)
+    facts = replace(facts, behind=behind)
     chosen = _chosen(ask.destination, outcomes, judged)
     return EventOutcomes(
         event=event_id(number),
         channel=found.channel,
         publisher=found.publisher,
         received_ms=found.received_ms,
-        verdict=verdict_of(facts, judged),
+        verdict=verdict_of(facts),
         outcomes=outcomes,
         waiting=found.waiting,
         path=None if chosen is None else path_to(chosen, outcomes, due_ms),
-        behind=facts.behind,
+        behind=behind,
         same=await _same_fate(sources, judged, event_id(number)),
         copies=tuple(UnneededCopy(node=a, to=b) for a, b in unneeded_copies(outcomes)),
         due_ms=due_ms,
@@ -154,9 +154,7 @@ async def _behind(
     return behind_of(waited, await sources.entries(waited.node, wanted, _MAX_LEFT))
 
 
-async def _same_fate(
-    sources: EventSources, judged: Judgement, event: str
-) -> SameFate | None:
+async def _same_fate(sources: EventSources, judged: Judgement, event: str) -> SameFate | None:
     """Other events with the same outcome, at the same destination if the cause lies there."""
     worst = judged.worst
     if worst is None or not is_bad(worst) or worst.outcome not in OUTCOMES:

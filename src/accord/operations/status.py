@@ -12,6 +12,7 @@ from accord.core.model.channels import problem_with_filter
 from accord.core.monitoring.delivery import Delivery
 from accord.core.monitoring.ledger import OUTCOMES
 from accord.core.monitoring.measurement_registry import MeasuredValue
+from accord.core.monitoring.outcomes import DeliveryOutcomes, outcome_of
 from accord.core.monitoring.recent_changes import RecentChange
 from accord.core.monitoring.series import Summary, channel_of_series
 from accord.core.monitoring.statistics import Statistics
@@ -20,7 +21,6 @@ from accord.core.monitoring.verdict import NodeProblem, verdict
 from accord.core.router.limits import BUILD
 from accord.journal.ledger_records import LedgerQuery
 from accord.operations.operation import Asker, Request, RequestError, Right, operation
-from accord.core.monitoring.outcomes import DeliveryOutcomes, outcome_of
 from accord.operations.ports import LedgerPort, NodePorts, need
 
 _MAX_MS: Final = 1 << 53

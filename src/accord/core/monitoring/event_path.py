@@ -11,13 +11,14 @@ node has what is left of the time until the event is due.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.core.monitoring.delivery_lines import OTHER_NODES
-from accord.core.monitoring.outcomes import DeliveryOutcome, NodePassed
+from accord.core.monitoring.outcomes import ARRIVED, DeliveryOutcome, NodePassed
 
 HANDLING: Final = "handling"  # taken in, matched, ordered, written: until it was queued
 AGAIN: Final = "sent again"  # a copy before this one was not acknowledged
@@ -44,11 +45,6 @@ class Step(Struct, frozen=True, kw_only=True):
     def took_ms(self) -> float:
         return max(self.until_ms - self.from_ms, 0)
 
-    @property
-    def over_ms(self) -> float:
-        """How much longer it took than allowed; all of it if nothing is said."""
-        return self.took_ms - max(self.allowed_ms or 0, 0)
-
 
 class PathHop(Struct, frozen=True, kw_only=True):
     """One node on the path, and where it sent the event.
@@ -66,10 +62,14 @@ class PathHop(Struct, frozen=True, kw_only=True):
 
 
 class EventPath(Struct, frozen=True, kw_only=True):
-    """The hops of an event to a destination; it is `due_ms` after it was published."""
+    """The hops of an event to a destination, where it is due `due_ms` after it was published.
+
+    It was sent to the destination after `took_ms`, or, unless it `has_arrived`, given up.
+    """
 
     destination: str
     took_ms: float
+    has_arrived: bool = True
     due_ms: float | None = None
     hops: tuple[PathHop, ...]
 
@@ -87,17 +87,14 @@ def path_to(
 ) -> EventPath:
     """The path of an event to the destination of `outcome`, from all that ledgers know of it."""
     trail, came_ms = trail_to(outcome.node, known)
-    hops = [
-        _passed(passed, following, known)
-        for passed, following in zip(
-            trail, [*trail[1:], NodePassed(node=outcome.node, age_ms=came_ms)], strict=True
-        )
-    ]
+    nodes = [*trail, NodePassed(node=outcome.node, age_ms=came_ms)]
+    hops = [_passed(passed, following, known) for passed, following in pairwise(nodes)]
     hops.append(_last(outcome, came_ms))
     due = outcome.deadline_ms if outcome.deadline_ms is not None else due_ms
     return EventPath(
         destination=outcome.destination,
         took_ms=outcome.took_ms,
+        has_arrived=outcome.outcome in ARRIVED,
         due_ms=due,
         hops=_with_budgets(hops, due),
     )
@@ -134,8 +131,9 @@ def unneeded_copies(known: Sequence[DeliveryOutcome]) -> list[tuple[str, str]]:
 def culprit_of(path: EventPath) -> Culprit | None:
     """The step to blame for the lateness of an event; None if no step took any time.
 
-    A link between nodes is blamed if its hop has no budget, which would include the link's usual
-    latency, or if the links alone take longer than there is time.
+    It is the longest one of the hop that took the most time beyond its budget. A link between nodes
+    is blamed if its hop has no budget, which would include the link's usual latency, or if the
+    links alone take longer than there is time.
     """
     links_ms = sum(
         step.took_ms for hop in path.hops[:-1] for step in hop.steps if step.kind == LINK
@@ -144,16 +142,26 @@ def culprit_of(path: EventPath) -> Culprit | None:
     found: list[tuple[float, Culprit]] = []
     for place, hop in enumerate(path.hops):
         is_last = place == len(path.hops) - 1
-        for step in hop.steps:
-            over_ms = step.over_ms
-            if step.kind == LINK and not is_last:
-                is_planned = hop.budget_ms is not None and not are_links_slow
-                over_ms = 0 if is_planned else step.took_ms
-            elif are_links_slow:
-                over_ms = 0
-            if over_ms > 0:
-                found.append((over_ms, Culprit(hop=hop, step=step, is_last=is_last)))
+        steps = [
+            step
+            for step in hop.steps
+            if step.took_ms > 0 and _may_be_to_blame(step, hop, path, is_last, are_links_slow)
+        ]
+        if steps:
+            longest = max(steps, key=lambda each: each.took_ms)
+            over_ms = longest.took_ms if hop.over_ms is None else hop.over_ms
+            found.append((over_ms, Culprit(hop=hop, step=longest, is_last=is_last)))
     return max(found, key=lambda each: each[0], default=(0, None))[1]
+
+
+def _may_be_to_blame(
+    step: Step, hop: PathHop, path: EventPath, is_last: bool, are_links_slow: bool
+) -> bool:
+    if step.kind == LINK and is_last:
+        return not path.has_arrived  # after its arrival, it is too late to matter
+    if step.kind == LINK:
+        return hop.budget_ms is None or are_links_slow
+    return not are_links_slow
 
 
 def _passed(passed: NodePassed, following: NodePassed, known: Sequence[DeliveryOutcome]) -> PathHop:

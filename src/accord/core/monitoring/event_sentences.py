@@ -8,14 +8,16 @@ from typing import Final
 from msgspec import Struct
 
 from accord.core.monitoring.delivery_lines import OTHER_NODES
-from accord.core.monitoring.event_path import AGAIN, HANDLING, LINK, OUTBOX, Culprit
+from accord.core.monitoring.event_path import AGAIN, HANDLING, LINK, OUTBOX
 from accord.core.monitoring.event_verdict import (
     AWAY,
+    CLIENT_LINK,
     LINK_LOST,
     NOBODY,
     ON_ITS_WAY,
     QUEUE_FULL,
     SLOW_PATH,
+    SLOW_SHAPING,
     WAITING,
     Behind,
     EventFacts,
@@ -51,9 +53,8 @@ class EventVerdict(Struct, frozen=True, kw_only=True):
     over_ms: float = 0
 
 
-def verdict_of(facts: EventFacts, judgement: Judgement | None = None) -> EventVerdict:
-    """The verdict; `judgement` is that of the facts, if it is known already."""
-    judged = judge(facts) if judgement is None else judgement
+def verdict_of(facts: EventFacts) -> EventVerdict:
+    judged = judge(facts)
     worst = judged.worst
     if worst is None:
         return EventVerdict(sentence=_without_outcome(facts, judged.cause), cause=judged.cause)
@@ -79,11 +80,12 @@ def _without_outcome(facts: EventFacts, cause: str) -> str:
     if cause == NOBODY:
         return "Nobody had subscribed to it: it was kept, and went to no client."
     assert cause == ON_ITS_WAY
-    nodes = list(dict.fromkeys(each.hop.to for each in facts.known if each.hop is not None))
-    is_there = any(each.hop is not None and each.hop.to == each.node for each in facts.known)
-    if is_there:
-        return f"It came to {_listed(nodes)}, where it has no outcome at a client yet."
-    return f"It was sent to {_listed(nodes)}; what became of it there is not known here."
+    hops = [(each.node, each.hop.to) for each in facts.known if each.hop is not None]
+    came_to = list(dict.fromkeys(to for node, to in hops if node == to))
+    if came_to:
+        return f"It came to {_listed(came_to)}, where it has no outcome at a client yet."
+    sent_to = list(dict.fromkeys(to for _, to in hops))
+    return f"It was sent to {_listed(sent_to)}; what became of it there is not known here."
 
 
 def _waiting(waiting: Sequence[Waiting]) -> str:
@@ -184,24 +186,34 @@ def _because(facts: EventFacts, judged: Judgement) -> str:
         return f"the links of its path take {total}, longer than there is time"
     match culprit.step.kind:
         case kind if kind == OUTBOX:
-            return _waited(facts.behind, culprit, took, node, to)
+            return _waited(facts.behind, f"it waited {took} at {node}", _link(judged))
         case kind if kind == HANDLING:
-            return f"it took {took} at {node} until it was queued"
+            made = "made smaller and " if judged.cause == SLOW_SHAPING else ""
+            return f"it took {took} at {node} until it was {made}queued"
         case kind if kind == AGAIN:
             return f"{node} sent it again after {took}, as nobody had acknowledged it"
         case kind if kind == LINK and culprit.is_last:
-            rate = rate_text(worst.size * 8_000 / culprit.step.took_ms)
-            return f"its {size_text(worst.size)} take {took} at {rate}"
+            return f"its {size_text(worst.size)} take {took} at {_rate(worst)}"
         case kind if kind == LINK:
             return f"the link from {node} to {to} takes {took}"
     return f"it took {took} at {node} and on the link to {to}"
 
 
-def _waited(behind: Sequence[Behind], culprit: Culprit, took: str, node: str, to: str) -> str:
-    for_link = "" if culprit.is_last else f" for the link to {to}"
-    text = f"it waited {took} at {node}{for_link}"
+def _link(judged: Judgement) -> str:
+    """For which link it waited, if the link is a part of the answer."""
+    culprit, worst = judged.culprit, judged.worst
+    if culprit is not None and not culprit.is_last:
+        return f" for the link to {short_name(culprit.hop.to)}"
+    if judged.cause == CLIENT_LINK and worst is not None:
+        return f" for its link of {_rate(worst)}"
+    return ""
+
+
+def _waited(behind: Sequence[Behind], text: str, link: str) -> str:
+    """What it waited for in an outbox, and behind whom."""
+    text += link
     if not behind:
-        return f"{text}, behind no other event" if culprit.is_last else text
+        return text if link else f"{text} until its client or link took it"
     first = behind[0]
     rest = sum(each.events for each in behind[1:])
     if first.policy:
@@ -210,6 +222,11 @@ def _waited(behind: Sequence[Behind], culprit: Culprit, took: str, node: str, to
     of = f" of {short_name(first.channel)}" if first.channel else ""
     more = f" and {rest:,} more" if rest else ""
     return f"{text} behind {_events(first.events)}{of}, importance {first.importance}{more}"
+
+
+def _rate(outcome: DeliveryOutcome) -> str:
+    """Of the link to its client."""
+    return rate_text(outcome.size * 8_000 / (outcome.sending_ms or 1))
 
 
 def _to(outcome: DeliveryOutcome) -> str:

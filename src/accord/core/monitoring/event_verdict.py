@@ -36,6 +36,7 @@ SLOW_LINK: Final = "slow link between nodes"
 SLOW_PATH: Final = "slow path"
 SLOW_HOP: Final = "slow hop"  # a node whose ledger is not known, or its link
 HANDLED_LATE: Final = "handled late"
+SLOW_SHAPING: Final = "slow shaping"
 SENT_AGAIN: Final = "sent again"
 UNKNOWN: Final = "unknown"
 SHAPED: Final = "shaped"
@@ -53,12 +54,13 @@ ON_ITS_WAY: Final = "on its way"
 NOBODY: Final = "nobody subscribed"
 CAUSES: Final = (
     IN_TIME, DELIVERED, QUEUED, CLIENT_LINK, SLOW_LINK, SLOW_PATH, SLOW_HOP, HANDLED_LATE,
-    SENT_AGAIN, UNKNOWN, SHAPED, REPLACED, QUEUE_FULL, AWAY, OVERLOAD, SHED, REFUSED, LINK_LOST,
-    NO_PATH, LOST, WAITING, ON_ITS_WAY, NOBODY,
+    SLOW_SHAPING, SENT_AGAIN, UNKNOWN, SHAPED, REPLACED, QUEUE_FULL, AWAY, OVERLOAD, SHED,
+    REFUSED, LINK_LOST, NO_PATH, LOST, WAITING, ON_ITS_WAY, NOBODY,
 )  # fmt: skip
 
 _BADNESS: Final = ("delivered", "shaped", "replaced", "late", "expired", "shed", "refused")
 _MAX_GROUPS: Final = 10
+_FULL_SHARE: Final = 0.5  # of a wait, for which the link was busy with others
 _BY_REASON: Final = (  # beginnings of reasons
     ("queue full", QUEUE_FULL),
     ("offline", AWAY),
@@ -120,19 +122,23 @@ def judge(facts: EventFacts) -> Judgement:
     worst = found[0]
     if facts.waiting and _badness(worst, facts)[0] < _BADNESS.index("late"):
         return Judgement(cause=WAITING)
-    bad = sum(is_bad(each, facts.due_ms) for each in found)
+    at_clients = [each for each in found if each.destination != OTHER_NODES] or found
+    bad = sum(is_bad(each, facts.due_ms) for each in at_clients)
     path = path_to(worst, facts.known, facts.due_ms)
     over_ms = overdue_ms(worst, facts.due_ms)
     is_lateness = worst.outcome in {"expired", "late"} or over_ms > 0
+    is_lateness = is_lateness and worst.destination != OTHER_NODES
     culprit = culprit_of(path) if is_lateness else None
     return Judgement(
-        cause=_cause_of_lateness(culprit) if is_lateness else _cause(worst, path),
+        cause=_cause_of_lateness(culprit, worst, facts.behind)
+        if is_lateness
+        else _cause(worst, path),
         worst=worst,
         path=path,
         culprit=culprit,
         over_ms=over_ms,
         bad=bad,
-        destinations=len(found),
+        destinations=len(at_clients),
     )
 
 
@@ -231,12 +237,28 @@ def _cause(worst: DeliveryOutcome, path: EventPath) -> str:
     return REFUSED if worst.outcome == "refused" else SHED
 
 
-def _cause_of_lateness(culprit: Culprit | None) -> str:
+def _cause_of_lateness(
+    culprit: Culprit | None, worst: DeliveryOutcome, behind: Sequence[Behind]
+) -> str:
     if culprit is None:
         return UNKNOWN
+    if culprit.is_last and culprit.step.kind == OUTBOX and _is_link_full(worst, behind):
+        return CLIENT_LINK
+    if culprit.is_last and culprit.step.kind == HANDLING and worst.outcome == "shaped":
+        return SLOW_SHAPING
     if culprit.step.kind != LINK:
         return _BY_STEP.get(culprit.step.kind, UNKNOWN)
     if culprit.is_last:
         return CLIENT_LINK
     is_planned = culprit.hop.budget_ms is not None  # then all links together are too slow
     return SLOW_PATH if is_planned else SLOW_LINK
+
+
+def _is_link_full(worst: DeliveryOutcome, behind: Sequence[Behind]) -> bool:
+    """Whether an event waited for the rate of its link rather than for more important events."""
+    if not worst.sending_ms:
+        return False
+    if any(each.importance > worst.importance for each in behind):
+        return False
+    ahead_ms = sum(each.bytes for each in behind) * worst.sending_ms / max(worst.size, 1)
+    return not behind or ahead_ms >= worst.queueing_ms * _FULL_SHARE

@@ -95,7 +95,7 @@ class DeliveryOutcome(Struct, frozen=True, kw_only=True):
     @property
     def late_ms(self) -> int:
         """How much later than its deadline it arrived; 0 or less if in time or without one."""
-        if self.deadline_ms is None or self.outcome not in _ARRIVED:
+        if self.deadline_ms is None or self.outcome not in ARRIVED:
             return 0
         return self.took_ms - self.deadline_ms
 
@@ -108,7 +108,7 @@ _WAITS_FOR: Final = {
     CONNECTION: "the client to connect again",
     TURN: "its turn",
 }
-_ARRIVED: Final = frozenset(("delivered", "late", "shaped"))
+ARRIVED: Final = frozenset(("delivered", "late", "shaped"))
 
 
 class DeliveryOutcomes(Struct, frozen=True, kw_only=True):

@@ -125,7 +125,8 @@ class NeighbourOutbox:
                 self._queued_keys.discard(_event_key(carried))
             age_us = carried.age_us + waited_us
             if 0 < carried.deadline_us <= age_us:
-                self.dropped.append((carried, EXPIRED))
+                aged = msgspec.structs.replace(carried, age_us=age_us)
+                self.dropped.append((aged, EXPIRED))
                 continue
             self.sent += 1
             self.waited_us += waited_us
@@ -356,7 +357,8 @@ class MulticastOutbox:
         shares = self._recipients.pop(waiting)
         age_us = carried.age_us + now_us - waiting.arrived_us
         if 0 < carried.deadline_us <= age_us:
-            self.dropped.append((carried, EXPIRED))
+            aged = msgspec.structs.replace(carried, age_us=age_us)
+            self.dropped.append((aged, EXPIRED))
             return None
         reached = [
             share for share in shares.by_neighbour.values() if share.neighbour in self._reached
