@@ -207,10 +207,14 @@ class LedgerSearch:
     def is_done(self) -> bool:
         return self.is_full or self.is_over
 
+    def reached(self, taken_ms: int) -> None:
+        """The search went back to a record of that time."""
+        back_ms = taken_ms if self.reaches_back_ms is None else self.reaches_back_ms
+        self.reaches_back_ms = min(back_ms, taken_ms)
+
     def scan(self, record: LedgerRecord) -> None:
         wanted = self.query
-        back_ms = record.taken_ms if self.reaches_back_ms is None else self.reaches_back_ms
-        self.reaches_back_ms = min(back_ms, record.taken_ms)
+        self.reached(record.taken_ms)
         if wanted.number is not None and record.newest < wanted.number:
             self.is_over = True
         if wanted.since_ms is not None and record.taken_ms < wanted.since_ms:
@@ -234,11 +238,17 @@ class LedgerSearch:
 
 
 def search_journal(
-    reader: Reader, search: LedgerSearch, *, max_bytes: int = MAX_BYTES
+    reader: Reader,
+    search: LedgerSearch,
+    *,
+    before: int | None = None,
+    max_bytes: int = MAX_BYTES,
 ) -> LedgerResult:
-    """Search a journal; raises JournalError if there is none to read."""
+    """Search a journal, from its end or from `before`; raises JournalError if it can't be read."""
     left = max_bytes
     end = reader.extent().next_offset
+    if before is not None:
+        end = min(end, before)
     for first in reversed(reader.segments()):
         if search.is_done or left <= 0:
             return search.result(is_complete=False)
