@@ -114,7 +114,7 @@ class EventSources:
                 found, is_archived = [archived, *found], True
         if not found:
             return await self._kept(number, answer)
-        others, silent = await self._gather(number, found)
+        others, silent = await self._gather(number, found, unanswered)
         return _joined([*found, *others], [*unanswered, *silent], is_archived=is_archived)
 
     async def _elsewhere(self, number: int) -> tuple[EventHere | None, list[EventHere], list[str]]:
@@ -125,13 +125,13 @@ class EventSources:
             self._archived(number), self._ask_all(number, names)
         )
         known = [each for each in found if each.outcomes or each.waiting]
-        return archived, known[:1], silent if known else []
+        return archived, known, silent if known or archived else []
 
     async def _gather(
-        self, number: int, found: list[EventHere]
+        self, number: int, found: list[EventHere], asked_in_vain: list[str]
     ) -> tuple[list[EventHere], list[str]]:
         """What the nodes know that the event passed, round by round, and which are silent."""
-        asked = {self.node.view.name, *(each.node for each in found)}
+        asked = {self.node.view.name, *(each.node for each in found), *asked_in_vain}
         gathered: list[EventHere] = []
         silent: list[str] = []
         newest = found

@@ -151,7 +151,12 @@ async def _behind(
     wanted = LedgerQuery(
         client=waited.destination, since_ms=waited.queued_ms, until_ms=waited.done_ms
     )
-    return behind_of(waited, await sources.entries(waited.node, wanted, _MAX_LEFT))
+    left = await sources.entries(waited.node, wanted, _MAX_LEFT)
+    may_see = sources.asker.may_see
+    return behind_of(
+        waited,
+        (each if may_see(each.channel) else replace(each, channel="", policy="") for each in left),
+    )
 
 
 async def _same_fate(sources: EventSources, judged: Judgement, event: str) -> SameFate | None:
