@@ -145,6 +145,7 @@ def test_an_event_that_waits_is_asked_again(site: Site, visitor: Visitor, peers:
     since_ms = str(time.time_ns() // 1_000_000)
     for _ in range(4):
         peers.publish(CHANNEL, bytes(20_000))
+        time.sleep(0.02)  # events of one millisecond are one entry
     newest = eventually(
         lambda: (
             outcomes(site, client=FAST, channel=CHANNEL, since_ms=since_ms)[3:]
