@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accord.operations.outcomes import DeliveryOutcome
+from accord.core.monitoring.outcomes import DeliveryOutcome
 
 
 def ledger_outcome(

@@ -16,14 +16,16 @@ import pytest
 from rich.console import Console
 
 from accord.cli.why import MAX_DESTINATIONS, draw_event, draw_outcomes
+from accord.core.monitoring.event_sentences import EventVerdict
 from accord.core.monitoring.ledger import event_id
+from accord.core.monitoring.outcomes import DeliveryOutcome, DeliveryOutcomes
 from accord.core.monitoring.top import CPU, LINK, NODE_LIMIT, Ahead, Waiting
 from accord.core.mqtt.codec import encode
 from accord.core.mqtt.codes import V5
 from accord.core.mqtt.packets import Connect, Subscribe, TopicFilter
 from accord.core.mqtt.properties import Properties
 from accord.core.mqtt.wire import Framer
-from accord.operations.outcomes import DeliveryOutcome, DeliveryOutcomes, EventOutcomes
+from accord.operations.events import EventOutcomes
 from tests.cli.conftest import Accord, RunningNode
 from tests.cli.ledger_server import run, serving
 from tests.fake_ledger import FIRST, START_MS, FakeLedger
@@ -81,11 +83,14 @@ class TestWaiting:
         assert "behind nothing: it is the next" in told[1]
         lines = words(told[3])
         assert lines[0].startswith(f"{events[3]} {channel} from ")
-        assert re.fullmatch(rf"{client} waiting for [\d.]+ m?s, since 20.*", lines[2])
+        verdict = rf"Still waiting for {client} after .*: the client's limit of 16 kbit/s, .*"
+        assert re.match(verdict, " ".join(lines[2:]))
+        place = next(n for n, line in enumerate(lines) if line.startswith(f"{client} waiting"))
+        assert re.fullmatch(rf"{client} waiting for [\d.]+ m?s, since 20.*", lines[place])
         assert re.fullmatch(
-            r"waits for the client's limit of 16 kbit/s, [\d.]+ s more at least", lines[3]
+            r"waits for the client's limit of 16 kbit/s, [\d.]+ s more at least", lines[place + 1]
         )
-        assert lines[4:] == [
+        assert lines[place + 2 :] == [
             "behind 2 events (100 KB) of importance 3",
             "importance 3, no policy; 50 KB",
         ]
@@ -303,6 +308,7 @@ def test_many_destinations_are_summed_up_and_nothing_obeys() -> None:
         channel="a\x1b[31m",
         publisher="\x1b",
         received_ms=START_MS,
+        verdict=EventVerdict(sentence="Shed \x1b[31m.", cause="shed"),
         outcomes=outcomes,
         is_complete=False,
     )

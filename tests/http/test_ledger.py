@@ -10,23 +10,23 @@ from tests.fake_net import FakeNet
 from tests.fake_node import FakeNode
 
 from accord.core.monitoring.ledger import SHED, event_id
+from accord.core.monitoring.outcomes import (
+    DeliveryOutcomes,
+    rate_text,
+    size_text,
+    time_text,
+)
 from accord.core.monitoring.recent_changes import RecentChange, RecentChanges
 from accord.core.monitoring.top import Top
 from accord.core.router.rights import EVERYTHING, Rights
 from accord.http.app import create_app
 from accord.journal.ledger_records import LedgerQuery
 from accord.operations.channels import CreateChannel
+from accord.operations.event_sources import MAX_OUTCOMES
+from accord.operations.events import EventOutcomes
 from accord.operations.operation import Asker, operation_of
-from accord.operations.outcomes import (
-    DeliveryOutcomes,
-    EventOutcomes,
-    rate_text,
-    size_text,
-    time_text,
-)
 from accord.operations.ports import NodePorts
 from accord.operations.status import (
-    MAX_DESTINATIONS,
     ChangeList,
     ListChanges,
     PointList,
@@ -98,7 +98,7 @@ class TestEvents:
         assert by_name["alpha-1"].policy == "Reports"
         assert by_name["alpha-1"].sending_ms is None
         assert by_name["alpha-1"].queueing_ms == 3
-        assert view.asked == [(LedgerQuery(number=FIRST + 1), MAX_DESTINATIONS)]
+        assert view.asked[0] == (LedgerQuery(number=FIRST + 1), MAX_OUTCOMES)
 
     def test_one_of_several_published_together(self, view: FakeLedger) -> None:
         answer = ask(f"/api/v1/events/{event_id(FIRST + 6)}", view)

@@ -69,6 +69,7 @@ BY_PROGRAMS: Final = {
     "capabilities.register": "a publisher, or `accord agent` for it",
     "capabilities.update": "a publisher, or `accord agent` for it",
     "capabilities.revoke": "a publisher, or `accord agent` for it",
+    "events.get_here": "nodes ask each other; `accord why` shows what all of them know",
     "journal.get": "Spark reads journals",
     "journal.read": "Spark reads journals",
     "series.list": "displays draw series; the last values are in `accord top`",

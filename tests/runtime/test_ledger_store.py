@@ -8,6 +8,7 @@ import pytest
 from accord.core.monitoring.ledger import DELIVERED, SHED, Ledger
 from accord.journal.ledger_records import LedgerQuery, LedgerResult
 from accord.journal.options import JournalOptions
+from accord.journal.reader import Reader
 from accord.journal.writer import AppendRefused, Journal
 from accord.runtime.ledger_store import LedgerStore
 
@@ -103,8 +104,9 @@ def journal(tmp_path: Path) -> Journal:
 
 
 def test_the_journal_remembers_what_memory_does_not(journal: Journal, tmp_path: Path) -> None:
-    def append(record: bytes) -> bool:
-        return not isinstance(journal.append([record]), AppendRefused)
+    def append(record: bytes) -> int | None:
+        end = journal.append([record])
+        return None if isinstance(end, AppendRefused) else end - 1
 
     ledger = Ledger()
     store = LedgerStore(ledger, append=append, journal=tmp_path, keep=2)
@@ -124,9 +126,42 @@ def test_the_journal_remembers_what_memory_does_not(journal: Journal, tmp_path: 
     assert numbers(search(again, LedgerQuery(number=FIRST + 3))) == [3]
 
 
+def test_only_records_that_may_match_are_read(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the journal: the index knows where they are."""
+
+    def append(record: bytes) -> int | None:
+        end = journal.append([b"an event", record])
+        return None if isinstance(end, AppendRefused) else end - 1
+
+    read: list[int] = []
+    find = Reader.read
+
+    def counted(self: Reader, offset: int, **limits: int) -> object:
+        read.append(offset)
+        return find(self, offset, **limits)
+
+    ledger = Ledger()
+    store = LedgerStore(ledger, append=append, journal=tmp_path, keep=1)
+    for number in range(50):
+        add(ledger, number)
+        store.drain(now_ms=2_000 + number)
+    journal.work()
+    monkeypatch.setattr(Reader, "read", counted)
+    answer = search(store, LedgerQuery(number=FIRST + 20))
+    assert numbers(answer) == [20]
+    assert answer.has_older
+    assert read == [41]
+    read.clear()
+    assert numbers(search(store, LedgerQuery(since_ms=9_000))) == []
+    assert read == []
+    assert numbers(search(store, LedgerQuery(), 3)) == [49, 48, 47]
+
+
 def test_a_journal_that_refuses_is_counted() -> None:
     ledger = Ledger(bound=2)
-    store = LedgerStore(ledger, append=lambda _: False)
+    store = LedgerStore(ledger, append=lambda _: None)
     for number in range(3):
         add(ledger, number)
     store.drain(now_ms=2_000)

@@ -19,10 +19,11 @@ from accord.http.app import create_app
 from accord.operations.catalog import OPERATIONS
 from accord.operations.channels import CreateChannel, ListChannels
 from accord.operations.clients import GetClient, ListRetained
+from accord.operations.events import GetEvent
 from accord.operations.http_form import http_form
 from accord.operations.operation import Request, Right
 from accord.operations.quality import GetQuality
-from accord.operations.status import GetEvent, GetTop, ListOutcomes
+from accord.operations.status import GetTop, ListOutcomes
 from accord.runtime.addresses import SocketAddress
 from accord.runtime.node import ListenerSettings, Node, Settings
 from accord.runtime.users import User, Users, hash_password

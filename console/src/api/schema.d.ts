@@ -292,6 +292,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/events/{event}/here": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["events.get_here"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/expectations": {
         parameters: {
             query?: never;
@@ -1018,6 +1034,14 @@ export interface components {
             node: string;
             source: string;
         };
+        /** Behind */
+        Behind: {
+            bytes: number;
+            channel: string;
+            events: number;
+            importance: number;
+            policy: string;
+        };
         /** BinActivity */
         BinActivity: {
             /** @default 0 */
@@ -1684,7 +1708,11 @@ export interface components {
             event: string;
             /** @default null */
             from_size: number | null;
+            /** @default null */
+            hop: components["schemas"]["HopOutcome"] | null;
             importance: number;
+            /** @default  */
+            node: string;
             outcome: string;
             /** @default  */
             policy: string;
@@ -1769,16 +1797,68 @@ export interface components {
             /** @default  */
             node: string;
         };
-        /** EventOutcomes */
-        EventOutcomes: {
-            channel: string;
-            event: string;
+        /** EventHere */
+        EventHere: {
+            /** @default true */
             is_complete: boolean;
+            node: string;
+            /** @default [] */
             outcomes: components["schemas"]["DeliveryOutcome"][];
-            publisher: string;
-            received_ms: number;
             /** @default [] */
             waiting: components["schemas"]["Waiting"][];
+        };
+        /** EventOutcomes */
+        EventOutcomes: {
+            /** @default [] */
+            behind: components["schemas"]["Behind"][];
+            channel: string;
+            /** @default [] */
+            copies: components["schemas"]["UnneededCopy"][];
+            /** @default null */
+            due_ms: number | null;
+            event: string;
+            /** @default false */
+            is_archived: boolean;
+            is_complete: boolean;
+            /** @default [] */
+            nodes: string[];
+            outcomes: components["schemas"]["DeliveryOutcome"][];
+            /** @default null */
+            path: components["schemas"]["EventPath"] | null;
+            publisher: string;
+            received_ms: number;
+            /** @default null */
+            same: components["schemas"]["SameFate"] | null;
+            /** @default [] */
+            unanswered: string[];
+            verdict: components["schemas"]["EventVerdict"];
+            /** @default [] */
+            waiting: components["schemas"]["Waiting"][];
+        };
+        /** EventPath */
+        EventPath: {
+            destination: string;
+            /** @default null */
+            due_ms: number | null;
+            /** @default true */
+            has_arrived: boolean;
+            hops: components["schemas"]["PathHop"][];
+            took_ms: number;
+        };
+        /** EventVerdict */
+        EventVerdict: {
+            cause: string;
+            /** @default  */
+            destination: string;
+            /** @default  */
+            node: string;
+            /** @default  */
+            outcome: string;
+            /** @default 0 */
+            over_ms: number;
+            /** @default  */
+            policy: string;
+            sentence: string;
         };
         /** ExpectationList */
         ExpectationList: {
@@ -1892,6 +1972,14 @@ export interface components {
             /** @default null */
             xpath: string | null;
         };
+        /** FindEventHere */
+        FindEventHere: {
+            /** @enum {unknown} */
+            do: "get here";
+            event: string;
+            /** @default  */
+            node: string;
+        };
         /** FlowStatus */
         FlowStatus: {
             changes: number;
@@ -1945,6 +2033,8 @@ export interface components {
         };
         /** GetEvent */
         GetEvent: {
+            /** @default null */
+            destination: string | null;
             /** @enum {unknown} */
             do: "get";
             event: string;
@@ -2095,6 +2185,14 @@ export interface components {
         /** History */
         History: {
             history: components["schemas"]["Version"][];
+        };
+        /** HopOutcome */
+        HopOutcome: {
+            /** @default null */
+            budget_ms: number | null;
+            /** @default [] */
+            passed: components["schemas"]["NodePassed"][];
+            to: string;
         };
         /** JournalChunk */
         JournalChunk: {
@@ -2306,6 +2404,8 @@ export interface components {
             outcome: string | null;
             /** @default null */
             since_ms: number | null;
+            /** @default null */
+            until_ms: number | null;
         };
         /** ListProfiles */
         ListProfiles: {
@@ -2591,6 +2691,11 @@ export interface components {
             /** @default 0 */
             shed_hz: number;
         };
+        /** NodePassed */
+        NodePassed: {
+            age_ms: number;
+            node: string;
+        };
         /** NodeProblem */
         NodeProblem: {
             /** @default  */
@@ -2750,6 +2855,18 @@ export interface components {
              *     }
              */
             settings: Record<string, never>;
+        };
+        /** PathHop */
+        PathHop: {
+            /** @default null */
+            budget_from_ms: number | null;
+            /** @default null */
+            budget_ms: number | null;
+            node: string;
+            /** @default null */
+            over_ms: number | null;
+            steps: components["schemas"]["Step"][];
+            to: string;
         };
         /** PipelineStatus */
         PipelineStatus: {
@@ -3291,6 +3408,16 @@ export interface components {
             path: string[];
             state: string;
         };
+        /** SameFate */
+        SameFate: {
+            events: number;
+            /** @default false */
+            has_more: boolean;
+            /** @default [] */
+            outcomes: components["schemas"]["DeliveryOutcome"][];
+            since_ms: number;
+            until_ms: number;
+        };
         /** SeriesHistory */
         SeriesHistory: {
             series: {
@@ -3456,6 +3583,16 @@ export interface components {
             unmatched: number;
             uptime_ms: number;
         };
+        /** Step */
+        Step: {
+            /** @default null */
+            allowed_ms: number | null;
+            /** @default false */
+            estimated: boolean;
+            from_ms: number;
+            kind: string;
+            until_ms: number;
+        };
         /** SubscriptionStatus */
         SubscriptionStatus: {
             filter: string;
@@ -3602,6 +3739,11 @@ export interface components {
             condition: string;
             found: string;
             policy: string;
+        };
+        /** UnneededCopy */
+        UnneededCopy: {
+            node: string;
+            to: string;
         };
         /** UpdateExpectation */
         UpdateExpectation: {
@@ -4553,6 +4695,7 @@ export interface operations {
     "events.get": {
         parameters: {
             query?: {
+                destination?: string;
                 node?: string;
             };
             header?: never;
@@ -4569,6 +4712,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EventOutcomes"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "events.get_here": {
+        parameters: {
+            query?: {
+                node?: string;
+            };
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventHere"];
                 };
             };
             default: {
@@ -4866,6 +5040,7 @@ export interface operations {
                 client?: string;
                 outcome?: string;
                 since_ms?: number;
+                until_ms?: number;
                 limit?: number;
                 node?: string;
             };

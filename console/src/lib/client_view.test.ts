@@ -84,6 +84,8 @@ const outcome = (event: string, channel: string, found: string, size = 100): Sch
   reason: '',
   replaced_by: null,
   sending_ms: null,
+  node: '',
+  hop: null,
 });
 
 test('causes count each event once', () => {

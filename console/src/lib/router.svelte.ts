@@ -112,6 +112,13 @@ export function pathOf(
   return `/${page}/${path}${text && `?${text}`}`;
 }
 
+/** The address of the outcomes of a channel, to or from a client, of one kind. */
+export function outcomesPath(query: { channel?: string; client?: string; outcome?: string }): string {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) if (value) search.set(name, value);
+  return `/why?${search}`;
+}
+
 function decode(text: string): string {
   try {
     return decodeURIComponent(text);

@@ -16,8 +16,8 @@ from accord.cli.arguments import read_duration_s
 from accord.cli.http_client import NodeHttpClient
 from accord.cli.options import Every, IsJson, Output, command
 from accord.cli.parameters import flag
+from accord.core.monitoring.outcomes import rate_text
 from accord.core.monitoring.top import ClientActivity, Management, Top
-from accord.operations.outcomes import rate_text
 from accord.operations.status import GetTop
 from accord.terminal.amounts import count_text, duration_text, size_text
 from accord.terminal.amounts import rate_text as number_text

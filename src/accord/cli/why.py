@@ -15,26 +15,18 @@ from accord.cli.http_client import NodeHttpClient
 from accord.cli.options import Output, command, complete_channels
 from accord.cli.parameters import argument, option
 from accord.core.model.errors import InputError
-from accord.core.monitoring.top import (
-    ACKNOWLEDGEMENT,
-    CONNECTION,
-    CPU,
-    JOURNAL,
-    LINK,
-    NODE_LIMIT,
-    SHAPING,
-    TURN,
-    Waiting,
-)
-from accord.operations.outcomes import (
+from accord.core.monitoring.event_path import PathHop
+from accord.core.monitoring.outcomes import (
     DeliveryOutcome,
     DeliveryOutcomes,
-    EventOutcomes,
-    rate_text,
     size_text,
+    span_text,
     time_text,
+    waits_for_text,
 )
-from accord.operations.status import GetEvent, ListOutcomes
+from accord.core.monitoring.top import Waiting
+from accord.operations.events import EventOutcomes, GetEvent
+from accord.operations.status import ListOutcomes
 from accord.terminal.amounts import clock_text, count_text, moment_text
 from accord.terminal.rows import Column, fields, table
 from accord.terminal.screen import safe
@@ -47,13 +39,6 @@ _STYLES: Final = {
     "shaped": "green",
     "late": "yellow",
     "replaced": "cyan",
-}
-_WAITS_FOR: Final = {
-    CPU: "the CPU: it is not matched with subscriptions yet",
-    JOURNAL: "the journal: it is not on disk yet",
-    SHAPING: "its payload to be made smaller",
-    CONNECTION: "the client to connect again",
-    TURN: "its turn",
 }
 _SEVERAL: Final = "(several)"
 
@@ -75,9 +60,10 @@ def why(
     output: Output,
     node: NodeHttpClient,
 ) -> None:
-    """Show the outcome of an event for each destination and its cause.
+    """Say why an event arrived as it did, and show its outcome for each destination.
 
-    An event that still waits is shown with what it waits for.
+    Of an event that crossed nodes, also where its time went. One that still waits is shown with
+    what it waits for.
     Without an ID, list the latest outcomes with the IDs of their events.
     """
     if event is None:
@@ -104,7 +90,10 @@ def draw_event(found: EventOutcomes) -> Group:
     parts: list[RenderableType] = [
         Text.assemble((found.event, "bold"), f"  {channel}{publisher}"),
         Text(f"received {_moment(found.received_ms)}", "dim"),
+        Text(safe(found.verdict.sentence), "bold"),
     ]
+    if found.path is not None and len(found.path.hops) > 1:
+        parts += [Text(), fields((safe(hop.node), _hop_text(hop)) for hop in found.path.hops)]
     for waiting in found.waiting[:MAX_DESTINATIONS]:
         parts += [Text(), _place(waiting), fields(("", line) for line in _waiting_lines(waiting))]
     if unseen := len(found.waiting[MAX_DESTINATIONS:]):
@@ -115,6 +104,9 @@ def draw_event(found: EventOutcomes) -> Group:
         kinds = Counter(each.outcome for each in rest)
         counts = ", ".join(f"{count:,} {safe(name)}" for name, count in kinds.most_common())
         parts += [Text(), Text(f"and {len(rest):,} more: {counts} (--json has all)", "dim")]
+    if found.unanswered:
+        names = ", ".join(safe(each) for each in found.unanswered)
+        parts += [Text(), Text(f"no answer from {names}: what they know is missing", "dim")]
     if not found.is_complete:
         parts += [Text(), Text("older parts of the ledger were not searched", "dim")]
     return Group(*parts)
@@ -126,6 +118,19 @@ def draw_outcomes(found: DeliveryOutcomes) -> RenderableType:
             return Text("the ledger is empty")
         return Text(f"nothing found; searched back to {_moment(found.reaches_back_ms)}")
     return table(OutcomeRow, found.outcomes)
+
+
+def _hop_text(hop: PathHop) -> str:
+    """What took the time at a node on the path."""
+    took_ms = hop.steps[-1].until_ms - hop.steps[0].from_ms
+    parts = [
+        f"{each.kind} {span_text(each.took_ms)}"
+        + (f" of {span_text(each.allowed_ms)}" if each.allowed_ms is not None else "")
+        for each in hop.steps
+        if each.took_ms > 0
+    ]
+    text = f"{span_text(took_ms)} until {safe(hop.to)}" if hop.to else span_text(took_ms)
+    return f"{text}: {', '.join(parts)}" if parts else text
 
 
 def _verdict(outcome: DeliveryOutcome) -> Text:
@@ -169,7 +174,7 @@ def _place(waiting: Waiting) -> Text:
 
 
 def _waiting_lines(waiting: Waiting) -> Iterator[str]:
-    yield f"waits for {_waits_for(waiting)}"
+    yield f"waits for {waits_for_text(waiting)}"
     before = [
         f"{count_text(each.events, 'event')} ({size_text(each.bytes)}) of importance "
         f"{each.importance}"
@@ -178,20 +183,6 @@ def _waiting_lines(waiting: Waiting) -> Iterator[str]:
     yield f"behind {', '.join(before)}" if before else "behind nothing: it is the next"
     policy = f"policy {waiting.policy}" if waiting.policy else "no policy"
     yield f"importance {waiting.importance}, {policy}; {size_text(waiting.size)}"
-
-
-def _waits_for(waiting: Waiting) -> str:
-    if waiting.limit_bps is not None:
-        whose = "node" if waiting.waits_for == NODE_LIMIT else "client"
-        wait = time_text(waiting.wait_ms or 0)
-        return f"the {whose}'s limit of {rate_text(waiting.limit_bps)}, {wait} more at least"
-    if waiting.waits_for == ACKNOWLEDGEMENT:
-        events = count_text(waiting.unacknowledged or 0, "event")
-        return f"the client, which has {events} to acknowledge first"
-    if waiting.waits_for == LINK:
-        size = size_text(waiting.under_way_bytes or 0)
-        return f"the link or the client to read: {size} are not acknowledged yet"
-    return _WAITS_FOR.get(waiting.waits_for, waiting.waits_for)
 
 
 def _event_text(outcome: DeliveryOutcome) -> str:

@@ -20,7 +20,7 @@ import msgspec
 
 from accord.core.model.channels import filter_shows
 from accord.core.model.former_names import current_detail
-from accord.core.monitoring.ledger import MAX_NUMBER, LedgerBatch, Row
+from accord.core.monitoring.ledger import MAX_NUMBER, LedgerBatch, LedgerEntry, Row
 from accord.journal.reader import Reader
 from accord.journal.record import Batch
 
@@ -51,25 +51,6 @@ class LedgerRecord(msgspec.Struct, frozen=True, array_like=True, tag=LEDGER):
         return self.taken_ms, self.first_number, self.first_ms, self.count, len(self.rows)
 
 
-class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of `count` events from `number` on, for one destination."""
-
-    number: int
-    count: int = 1
-    channel: str
-    publisher: str
-    destination: str
-    outcome: int
-    received_ms: int
-    queued_ms: int
-    done_ms: int
-    size: int
-    importance: int
-    policy: str = ""
-    detail: str = ""
-    sending_us: int = 0
-
-
 class LedgerQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which entries to find; fields left out match everything. A client is at either end.
 
@@ -81,6 +62,7 @@ class LedgerQuery(msgspec.Struct, frozen=True, kw_only=True):
     client: str | None = None
     outcome: int | None = None
     since_ms: int | None = None
+    until_ms: int | None = None
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -129,6 +111,9 @@ def select(record: LedgerRecord, wanted: LedgerQuery, most: int) -> list[LedgerE
         return []
     if wanted.number is not None and not record.may_have(wanted.number):
         return []
+    # The first entry came at `first_ms`, and no other was done before it.
+    if wanted.until_ms is not None and record.first_ms > wanted.until_ms:
+        return []
     found: list[LedgerEntry] = []
     for row in reversed(_rows.decode(record.rows)):
         if _is_match(row, record, wanted):
@@ -147,10 +132,11 @@ def _is_match(row: Row, record: LedgerRecord, wanted: LedgerQuery) -> bool:
         return False
     if wanted.client is not None and wanted.client not in (row[4], row[5]):
         return False
-    if wanted.since_ms is not None:
-        done_ms = record.first_ms + row[1] + row[7] + row[8]
-        if done_ms < wanted.since_ms:
-            return False
+    done_ms = record.first_ms + row[1] + row[7] + row[8]
+    if wanted.since_ms is not None and done_ms < wanted.since_ms:
+        return False
+    if wanted.until_ms is not None and done_ms > wanted.until_ms:
+        return False
     # A run over several channels has no channel name, and matches every filter.
     return wanted.number is not None or not row[3] or filter_shows(wanted.channel, row[3])
 
@@ -174,6 +160,13 @@ def entry_of(row: Row, first_number: int, first_ms: int) -> LedgerEntry:
         detail=current_detail(row[12]),
         sending_us=row[13],
     )
+
+
+class ArchivedEntry(msgspec.Struct, frozen=True, array_like=True):
+    """An entry of the archive's table, and the node whose ledger had it."""
+
+    node: str
+    entry: LedgerEntry
 
 
 MAX_BYTES: Final = 256 << 20
@@ -214,10 +207,14 @@ class LedgerSearch:
     def is_done(self) -> bool:
         return self.is_full or self.is_over
 
+    def reached(self, taken_ms: int) -> None:
+        """The search went back to a record of that time."""
+        back_ms = taken_ms if self.reaches_back_ms is None else self.reaches_back_ms
+        self.reaches_back_ms = min(back_ms, taken_ms)
+
     def scan(self, record: LedgerRecord) -> None:
         wanted = self.query
-        back_ms = record.taken_ms if self.reaches_back_ms is None else self.reaches_back_ms
-        self.reaches_back_ms = min(back_ms, record.taken_ms)
+        self.reached(record.taken_ms)
         if wanted.number is not None and record.newest < wanted.number:
             self.is_over = True
         if wanted.since_ms is not None and record.taken_ms < wanted.since_ms:
@@ -241,11 +238,17 @@ class LedgerSearch:
 
 
 def search_journal(
-    reader: Reader, search: LedgerSearch, *, max_bytes: int = MAX_BYTES
+    reader: Reader,
+    search: LedgerSearch,
+    *,
+    before: int | None = None,
+    max_bytes: int = MAX_BYTES,
 ) -> LedgerResult:
-    """Search a journal; raises JournalError if there is none to read."""
+    """Search a journal, from its end or from `before`; raises JournalError if it can't be read."""
     left = max_bytes
     end = reader.extent().next_offset
+    if before is not None:
+        end = min(end, before)
     for first in reversed(reader.segments()):
         if search.is_done or left <= 0:
             return search.result(is_complete=False)

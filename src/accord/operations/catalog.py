@@ -17,6 +17,8 @@ from accord.operations import (
     admission,
     channels,
     clients,
+    event_sources,
+    events,
     policies,
     predicates,
     quality,
@@ -36,6 +38,7 @@ from accord.operations.operation import (
 
 MODULES: Final = (
     admission, channels, activity, clients, policies, predicates, quality, query, status,
+    events, event_sources,
 )  # fmt: skip
 _PLACES: Final = {module.__name__: place for place, module in enumerate(MODULES)}
 # By module: programs import them in different orders.

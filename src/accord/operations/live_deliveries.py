@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from accord.core.model.channels import problem_with_channel, problem_with_filter
 from accord.core.monitoring.ledger import outcome_name
+from accord.core.monitoring.outcomes import DeliveryOutcome, outcome_of
 from accord.core.monitoring.statistics import ClientStatus
 from accord.core.overlay.channel_directory import Channel, channel_of
 from accord.journal.ledger_records import entry_of
@@ -25,7 +26,6 @@ from accord.operations.deliveries import (
 )
 from accord.operations.live_set import Watch, live_set
 from accord.operations.operation import Asker, RequestError
-from accord.operations.outcomes import DeliveryOutcome, outcome_of
 from accord.operations.ports import LedgerPort, NodePorts, need
 from accord.operations.tables import (
     ChannelTableRow,

@@ -226,6 +226,9 @@ class PipelinePort(Protocol):
         self, *, since_ms: int, until_ms: int, channel: str, importance: int
     ) -> bytes: ...
 
+    async def ledger(self, number: int, most: int) -> bytes:
+        """Archived outcomes of an event: `ArchivedEntry`s as msgpack."""
+
 
 class OtherNodes(Protocol):
     """The other nodes of the network, asked over the overlay."""

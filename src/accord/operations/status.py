@@ -1,9 +1,8 @@
-"""The node at a glance; outcomes of events; series of measurements; measured values."""
+"""The node at a glance; the latest outcomes; series of measurements; measured values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
@@ -11,24 +10,24 @@ from msgspec.structs import replace
 
 from accord.core.model.channels import problem_with_filter
 from accord.core.monitoring.delivery import Delivery
-from accord.core.monitoring.ledger import OUTCOMES, event_id, event_number
+from accord.core.monitoring.ledger import OUTCOMES
 from accord.core.monitoring.measurement_registry import MeasuredValue
+from accord.core.monitoring.outcomes import DeliveryOutcomes, outcome_of
 from accord.core.monitoring.recent_changes import RecentChange
 from accord.core.monitoring.series import Summary, channel_of_series
 from accord.core.monitoring.statistics import Statistics
-from accord.core.monitoring.top import Top, Waiting
+from accord.core.monitoring.top import Top
 from accord.core.monitoring.verdict import NodeProblem, verdict
 from accord.core.router.limits import BUILD
-from accord.journal.ledger_records import LedgerQuery, LedgerResult
+from accord.journal.ledger_records import LedgerQuery
 from accord.operations.operation import Asker, Request, RequestError, Right, operation
-from accord.operations.outcomes import DeliveryOutcome, DeliveryOutcomes, EventOutcomes, outcome_of
 from accord.operations.ports import LedgerPort, NodePorts, need
 
-MAX_DESTINATIONS: Final = 10_000
 _MAX_MS: Final = 1 << 53
 
 Rows = Annotated[int, Meta(ge=1, le=1_000, description="How many at most.")]
 Text = Annotated[str, Meta(max_length=65_535)]
+Moment = Annotated[int, Meta(ge=0, le=_MAX_MS, description="Of the outcome, in ms since 1970.")]
 
 
 class NodeSummary(Struct, frozen=True, kw_only=True):
@@ -110,15 +109,12 @@ class ListChanges(Request[ChangeList], frozen=True, kw_only=True, tag="list"):
     limit: Annotated[int, Meta(ge=1, le=200, description="How many at most.")] = 50
 
 
-class GetEvent(Request[EventOutcomes], frozen=True, kw_only=True, tag="get"):
-    event: Annotated[str, Meta(max_length=100, description="The ID of an event.")]
-
-
 class ListOutcomes(Request[DeliveryOutcomes], frozen=True, kw_only=True, tag="list"):
     channel: Annotated[str, Meta(max_length=65_535, examples=["demo/#"])] = "#"
     client: Annotated[Text | None, Meta(description="Publisher or destination.")] = None
     outcome: Annotated[Text | None, Meta(description=f"One of {', '.join(OUTCOMES)}.")] = None
-    since_ms: Annotated[int, Meta(ge=0, le=_MAX_MS, description="In ms since 1970.")] | None = None
+    since_ms: Moment | None = None
+    until_ms: Moment | None = None
     limit: Rows = 100
 
 
@@ -234,29 +230,6 @@ def list_changes(node: NodePorts, ask: ListChanges, asker: Asker) -> ChangeList:
     return ChangeList(changes=tuple(visible_changes(node, ask.limit, asker)))
 
 
-@operation("events", "GET /events/{event}", Right.STATISTICS)
-async def get_event(node: NodePorts, ask: GetEvent, asker: Asker) -> EventOutcomes:
-    """What became of an event for each destination, and where it still waits."""
-    ledger = _ledger(node)
-    number = event_number(ask.event)
-    waiting = tuple((await ledger.waiting(number))[:MAX_DESTINATIONS])
-    answer = await ledger.search(LedgerQuery(number=number), MAX_DESTINATIONS)
-    outcomes = tuple(outcome_of(entry) for entry in answer.entries)
-    found: tuple[DeliveryOutcome | Waiting, ...] = (*outcomes[:1], *waiting[:1])
-    latest = found[0] if found else None
-    if latest is None or not asker.may_see(latest.channel):
-        raise RequestError(404, _unknown(number, answer))
-    return EventOutcomes(
-        event=event_id(number),
-        channel=latest.channel,
-        publisher=latest.publisher,
-        received_ms=latest.received_ms,
-        outcomes=outcomes,
-        waiting=waiting,
-        is_complete=answer.is_complete,
-    )
-
-
 @operation("ledger", "GET /ledger", Right.STATISTICS)
 async def list_outcomes(node: NodePorts, ask: ListOutcomes, asker: Asker) -> DeliveryOutcomes:
     """The latest outcomes: of a channel filter, to or from a client, of one kind.
@@ -273,10 +246,15 @@ async def list_outcomes(node: NodePorts, ask: ListOutcomes, asker: Asker) -> Del
         client=ask.client,
         outcome=None if ask.outcome is None else OUTCOMES.index(ask.outcome),
         since_ms=ask.since_ms,
+        until_ms=ask.until_ms,
     )
     answer = await _ledger(node).search(wanted, ask.limit)
     return DeliveryOutcomes(
-        outcomes=tuple(outcome_of(each) for each in answer.entries if asker.may_see(each.channel)),
+        outcomes=tuple(
+            outcome_of(each, node.view.name)
+            for each in answer.entries
+            if asker.may_see(each.channel)
+        ),
         is_complete=answer.is_complete,
         reaches_back_ms=answer.reaches_back_ms,
     )
@@ -290,20 +268,3 @@ def list_measurements(node: NodePorts, ask: ListMeasurements, _asker: Asker) -> 
     registry = need(node.registry, "measured values")
     found = registry.select(ask.kind, ask.subject, now_ms=node.now_ms())
     return MeasuredValueList(values=tuple(found))
-
-
-def _unknown(number: int, answer: LedgerResult) -> str:
-    event = event_id(number)
-    if answer.reaches_back_ms is None:
-        return f"event {event} is unknown: the ledger is empty"
-    if answer.has_older:
-        return (
-            f"event {event} is unknown, though the ledger has older ones: nobody subscribed to it, "
-            "or there is no such event; `accord why` lists the latest"
-        )
-    back = datetime.fromtimestamp(answer.reaches_back_ms / 1_000, UTC)
-    reach = back.isoformat(timespec="seconds").replace("+00:00", "Z")
-    looked = "reaches back to" if answer.is_complete else "was searched back to"
-    return (
-        f"event {event} is unknown: the ledger {looked} {reach} only; `accord why` lists the latest"
-    )

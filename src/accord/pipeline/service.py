@@ -30,6 +30,8 @@ from accord.core.queries.messages import (
     FromNode,
     FromPipeline,
     Health,
+    LedgerLookup,
+    LedgerReply,
     PageQuery,
     QueryFailure,
     ReportReply,
@@ -47,6 +49,7 @@ from accord.pipeline.archive_lookup import ArchiveLookup
 from accord.pipeline.attributes import TYPES, Declared
 from accord.pipeline.housekeeping import Housekeeping, now_ms
 from accord.pipeline.journal_readers import JournalReader, open_journal
+from accord.pipeline.ledger_lookup import find_outcomes
 from accord.pipeline.manifest import Manifest, Snapshot
 from accord.pipeline.measurement_publisher import MeasurementPublisher
 from accord.pipeline.pruning import select
@@ -229,7 +232,7 @@ class PipelineService:
             self._handle(message)
         except Exception as error:
             _log.exception("message: handling failed")
-            if isinstance(message, PageQuery | ReportRequest):
+            if isinstance(message, PageQuery | ReportRequest | LedgerLookup):
                 self._send(QueryFailure(id=message.id, problem=summary(error)))
 
     def _handle(self, message: FromNode) -> None:
@@ -241,6 +244,10 @@ class PipelineService:
             case ReportRequest():
                 self._scheduler.put(
                     QueryJob(message.id, message.importance, lambda job: self._report(job, message))
+                )
+            case LedgerLookup():
+                self._scheduler.put(
+                    QueryJob(message.id, message.importance, lambda job: self._ledger(job, message))
                 )
             case Cancel(id_):
                 self._scheduler.cancel(id_)
@@ -319,6 +326,14 @@ class PipelineService:
                 declared=self._declared,
             )
         return ReportReply(id=job.id, body=encode_report(report))
+
+    def _ledger(self, job: QueryJob, asked: LedgerLookup) -> FromPipeline:
+        assert self._lookup is not None
+        spark, archive = self._lookup.spark, self._start.archive
+        snapshot = self._manifest.snapshot()
+        with self._lookup.tagged(job.tag):
+            body = find_outcomes(spark, archive, snapshot, asked.number, asked.most)
+        return LedgerReply(id=job.id, body=body)
 
     def _measure(self) -> None:
         now = now_ms()

@@ -133,13 +133,17 @@ class Durability:
             context.state_records = []
         context.overload_cause = self._append_state() or problem
 
-    def append_ledger(self, record: bytes) -> bool:
-        """Append a ledger record to the journal without waiting for the disk; False if refused."""
+    def append_ledger(self, record: bytes) -> int | None:
+        """Append a ledger record to the journal without waiting for the disk.
+
+        Returns its offset, or None if it is refused.
+        """
         try:
-            return not isinstance(self._events.append([record]), AppendRefused)
+            end = self._events.append([record])
         except JournalError as error:
             log.warning("ledger: entries not written", problem=str(error))
-            return False
+            return None
+        return None if isinstance(end, AppendRefused) else end - 1
 
     @property
     def committed_offset(self) -> int:

@@ -24,6 +24,7 @@ from accord.core.monitoring.delivery_lines import (
 from accord.core.monitoring.ledger import Ledger
 from accord.core.monitoring.top import LedgerStatus
 from accord.journal.errors import JournalError
+from accord.journal.ledger_index import LedgerIndex, RecordPlace, search_places
 from accord.journal.ledger_records import (
     LedgerQuery,
     LedgerRecord,
@@ -50,7 +51,7 @@ _Table = TypeVar("_Table", bound=Deliveries)
 
 
 class LedgerStore:
-    """`append` appends a record to the journal and returns whether it was accepted.
+    """`append` appends a record to the journal and returns its offset, None if it is refused.
 
     `flush_deferred` adds deferred entries to the ledger.
     """
@@ -60,7 +61,7 @@ class LedgerStore:
         ledger: Ledger,
         *,
         flush_deferred: Callable[[], None] | None = None,
-        append: Callable[[bytes], bool] | None = None,
+        append: Callable[[bytes], int | None] | None = None,
         journal: Path | None = None,
         keep: int = KEPT,
     ) -> None:
@@ -74,6 +75,7 @@ class LedgerStore:
         self._entries = 0
         self._bytes = 0
         self._newest = 0
+        self._index = LedgerIndex()
         self._lock = asyncio.Lock()
         self._searches = 0
         self._has_evicted = False
@@ -106,8 +108,12 @@ class LedgerStore:
             self._has_evicted = True
             self._entries -= oldest.count
             self._bytes -= len(oldest.rows)
-        if self._append is not None and not self._append(encode_ledger(record)):
-            self.refused += record.count
+        if self._append is not None:
+            offset = self._append(encode_ledger(record))
+            if offset is None:
+                self.refused += record.count
+            else:
+                self._index.add(record, offset)
 
     @property
     def following(self) -> int:
@@ -208,7 +214,9 @@ class LedgerStore:
         self._searches += 1
         try:
             async with self._lock:
-                return await asyncio.to_thread(_search, self._journal, search)
+                until_ms = self._records[0].taken_ms if self._records else None
+                places = self._index.places(until_ms)
+                return await asyncio.to_thread(_search, self._journal, search, places)
         finally:
             self._searches -= 1
 
@@ -225,8 +233,12 @@ class LedgerStore:
                 await asyncio.sleep(0)
 
 
-def _search(journal: Path, search: LedgerSearch) -> LedgerResult:
+def _search(journal: Path, search: LedgerSearch, places: tuple[RecordPlace, ...]) -> LedgerResult:
     try:
-        return search_journal(Reader(journal), search)
+        reader = Reader(journal)
+        before = search_places(reader, places, search) if places else None
+        if search.is_done:
+            return search.result(is_complete=not search.is_full)
+        return search_journal(reader, search, before=before)
     except JournalError:
         return search.result(is_complete=False)

@@ -31,6 +31,8 @@ from accord.core.queries.messages import (
     FromNode,
     FromPipeline,
     Health,
+    LedgerLookup,
+    LedgerReply,
     MeasuredValues,
     Page,
     PageQuery,
@@ -135,16 +137,19 @@ _CHECK_S: Final = 1.0
 
 
 _Key = tuple[str, ...]
+_Asked = PageQuery | ReportRequest | LedgerLookup
 
 
 class _Question:
     """A request without a reply yet."""
 
-    def __init__(self, message: PageQuery | ReportRequest) -> None:
+    def __init__(self, message: _Asked) -> None:
         self.message = message
         self.sends = 0
         self.is_sent = False  # to the current process
-        self.reply: asyncio.Future[Page | ReportReply] = asyncio.get_running_loop().create_future()
+        self.reply: asyncio.Future[Page | ReportReply | LedgerReply] = (
+            asyncio.get_running_loop().create_future()
+        )
 
     def fail(self, error: PipelineError) -> None:
         if not self.reply.done():
@@ -260,6 +265,15 @@ class Pipeline:
             raise PipelineError("failed", "the data pipeline answered with a page, not a report")
         return answer.body
 
+    async def ledger(self, number: int, most: int) -> bytes:
+        """Archived outcomes of an event: `ArchivedEntry`s as msgpack. Raises PipelineError."""
+        answer = await self._request(
+            LedgerLookup(id=next(self._ids), number=number, most=most), None
+        )
+        if not isinstance(answer, LedgerReply):
+            raise PipelineError("failed", "the data pipeline answered with something else")
+        return answer.body
+
     def watch(self, predicates: Sequence[WatchedPredicate]) -> None:
         """Set the predicates whose rates and selectivities are measured."""
         watched = tuple(predicates)
@@ -289,8 +303,8 @@ class Pipeline:
     # Requests.
 
     async def _request(
-        self, message: PageQuery | ReportRequest, timeout_s: float | None
-    ) -> Page | ReportReply:
+        self, message: _Asked, timeout_s: float | None
+    ) -> Page | ReportReply | LedgerReply:
         self._check_possible(message)
         question = _Question(message)
         self._pending[message.id] = question
@@ -308,7 +322,7 @@ class Pipeline:
                 self._send(Cancel(message.id))
             self._send_pending()
 
-    def _check_possible(self, message: PageQuery | ReportRequest) -> None:
+    def _check_possible(self, message: _Asked) -> None:
         if self._is_closed:
             raise _stopping()
         if self.lack:
@@ -365,10 +379,10 @@ class Pipeline:
             case MeasuredValues():
                 if self._on_measured is not None:
                     self._on_measured(message)
-            case Page() | ReportReply() | QueryFailure():
+            case Page() | ReportReply() | LedgerReply() | QueryFailure():
                 self._on_reply(message)
 
-    def _on_reply(self, message: Page | ReportReply | QueryFailure) -> None:
+    def _on_reply(self, message: Page | ReportReply | LedgerReply | QueryFailure) -> None:
         question = self._pending.pop(message.id, None)
         if question is None or question.reply.done():
             return  # the request was cancelled
@@ -551,8 +565,10 @@ def _stopping() -> PipelineError:
     return PipelineError("unavailable", "the node is stopping", retry_s=5)
 
 
-def _key(message: PageQuery | ReportRequest) -> _Key:
+def _key(message: _Asked) -> _Key:
     """Key of a request; requests with the same key are likely to end alike."""
     if isinstance(message, ReportRequest):
         return ("report", message.channel)
+    if isinstance(message, LedgerLookup):
+        return ("ledger",)
     return (message.ask.channel, message.ask.where, message.ask.xpath)

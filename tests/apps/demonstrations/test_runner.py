@@ -14,7 +14,7 @@ from accord.apps.demonstrations.scenario import (
     Sample,
 )
 from accord.operations.operation import Request
-from accord.operations.outcomes import DeliveryOutcomes
+from accord.core.monitoring.outcomes import DeliveryOutcomes
 from accord.operations.policies import Changed, PatchPolicies, PutPolicies
 from accord.operations.status import ListOutcomes
 from accord.testing import MemoryNode

@@ -13,7 +13,7 @@ from math import ceil
 from typing import Final
 
 from accord.apps.demonstrations.scenario import DemoSource
-from accord.operations.outcomes import DeliveryOutcome
+from accord.core.monitoring.outcomes import DeliveryOutcome
 
 HISTORY: Final = 60
 LOSSES: Final = ("expired", "replaced", "shed", "refused")

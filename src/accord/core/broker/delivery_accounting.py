@@ -34,9 +34,8 @@ def count_sent(
     """Count and record an entry being sent as `size` bytes."""
     detail = ""
     is_late = 0 < entry.expires_ms <= context.now_ms
-    outcome = DELIVERED
-    if is_late:
-        outcome = LATE
+    outcome = LATE if is_late else DELIVERED
+    if entry.expires_ms > 0 and context.ledger.is_on:
         detail = deadline_detail(entry.expires_ms - received_ms(entry))
     if isinstance(entry, MessageRun):
         if entry.parts is None:
@@ -49,7 +48,7 @@ def count_sent(
         counts = message.counts
         if message.shaped_from:
             outcome = SHAPED
-            detail = shape_detail(message.shaped_from, detail)
+            detail = shape_detail(message.shaped_from, detail if is_late else "")
         if counts is not None:
             counts.count_delivered(1, size, wait_ms)
             counts.late += is_late

@@ -19,7 +19,7 @@ from accord.core.channels.channels import TEMPLATE, Channels
 from accord.core.model.channels import problem_with_channel
 from accord.core.model.errors import EventError
 from accord.core.model.receipts import Receipt
-from accord.core.monitoring.ledger import DELIVERED, SHED
+from accord.core.monitoring.ledger import DELIVERED, SHED, hop_detail
 from accord.core.monitoring.ledger import EXPIRED as EXPIRED_OUTCOME
 from accord.core.mqtt.wire import string_bytes
 from accord.core.overlay.channel_directory import CHANNEL
@@ -216,9 +216,14 @@ class OverlayBridge:
     def on_sent(self, neighbour: str, event: TransitEvent) -> None:
         """Record a hop: each node's ledger has the hops that start there."""
         came_us = event.trail[-1][1] if event.trail else 0
-        self._record_outcome(
-            event, f"node {neighbour}", DELIVERED, event.age_us - came_us, trail_text(event)
-        )
+        detail = hop_detail(event.trail, event.deadline_us, self._budget_us(event))
+        self._record_outcome(event, f"node {neighbour}", DELIVERED, event.age_us - came_us, detail)
+
+    def _budget_us(self, event: TransitEvent) -> int | None:
+        """How long an event may wait at this node by the tightest of its routes."""
+        if self.channels is None or not event.routes:
+            return None
+        return self.channels.overlay.outboxes.budget_us(event)
 
     def on_dropped(self, event: TransitEvent, cause: str, count: int = 1) -> None:
         """Record that a copy of an event, or of `count` like it, ends at this node."""
@@ -258,7 +263,8 @@ class OverlayBridge:
         """Deliver a remote event, or a local one that now has its position, to local clients."""
         broker = self.broker
         context = broker.context
-        self._record_outcome(event, f"node {context.node}", DELIVERED, 0, trail_text(event))
+        detail = hop_detail(event.trail, event.deadline_us)
+        self._record_outcome(event, f"node {context.node}", DELIVERED, 0, detail)
         if self.children is not None and not self.children.is_new(event):
             # A duplicate by way of another parent of the secondary node that published it.
             if broker.histories is not None:
@@ -311,11 +317,6 @@ def _is_same(known: Message, event: TransitEvent) -> bool:
     return (known.number, known.publisher, known.payload) == (
         event.event, event.publisher, event.payload,
     )  # fmt: skip
-
-
-def trail_text(event: TransitEvent) -> str:
-    """The nodes on the event's path so far, each with the event's age there."""
-    return "by " + ", ".join(f"{node} {age_us / 1_000:.1f} ms" for node, age_us in event.trail)
 
 
 def message_of(event: TransitEvent, now_ms: int) -> MqttMessage | None:

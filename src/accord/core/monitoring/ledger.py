@@ -10,7 +10,11 @@ Operators see an event's number in Crockford's base 32, which avoids letters tha
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Final
+
+from msgspec import Struct
 
 from accord.core.model.errors import EventError
 
@@ -26,6 +30,10 @@ OUTCOMES: Final = ("delivered", "late", "shaped", "replaced", "expired", "shed",
 DEADLINE: Final = "deadline_ms"
 FROM_BYTES: Final = "from_bytes"
 BY: Final = "by"
+BUDGET: Final = "budget_us"
+PASSED: Final = "by "
+_NODE_PASSED: Final = re.compile(r"(?:^|, )(.+?) (\d{1,12}\.\d) ms(?=, |$)")
+_FACTS: Final = (DEADLINE, FROM_BYTES, BY, BUDGET)
 
 MAX_NUMBER: Final = (1 << 64) - 1
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -89,13 +97,37 @@ def replacement_detail(by_number: int) -> str:
     return f"{BY}={event_id(by_number)}"
 
 
+def hop_detail(
+    trail: Sequence[tuple[str, int]], deadline_us: int, budget_us: int | None = None
+) -> str:
+    """Detail of an event sent to a node, or come from one: the nodes it has passed, with its age.
+
+    With its deadline, and the time that it may wait at this hop, if it has them.
+    """
+    facts = f"{BUDGET}={budget_us}; " if budget_us is not None else ""
+    if deadline_us:
+        facts = f"{facts}{deadline_detail(deadline_us // 1_000)}; "
+    nodes = ", ".join([f"{node} {age_us / 1_000:.1f} ms" for node, age_us in trail])
+    return f"{facts}{PASSED}{nodes}"
+
+
+def read_trail(words: str) -> list[tuple[str, float]] | None:
+    """The nodes that an event has passed, with its age in ms; None if `words` are another detail.
+
+    A name may have any characters: what ends like an age is one.
+    """
+    if not words.startswith(PASSED):
+        return None
+    return [(node, float(age)) for node, age in _NODE_PASSED.findall(words[len(PASSED) :])]
+
+
 def read_detail(detail: str) -> tuple[dict[str, str], str]:
     """Return the facts of a detail by name, and the remaining text."""
     facts: dict[str, str] = {}
     words: list[str] = []
     for part in detail.split("; "):
         name, equals, value = part.partition("=")
-        if equals and name in (DEADLINE, FROM_BYTES, BY):
+        if equals and name in _FACTS:
             facts[name] = value
         elif part:
             words.append(part)
@@ -109,6 +141,25 @@ def stored_name(name: str) -> str:
 
 def _short(name: str) -> str:
     return name[: _NAME_LENGTH - 1] + "…"
+
+
+class LedgerEntry(Struct, frozen=True, kw_only=True):
+    """The outcome of `count` events from `number` on, for one destination."""
+
+    number: int
+    count: int = 1
+    channel: str
+    publisher: str
+    destination: str
+    outcome: int
+    received_ms: int
+    queued_ms: int
+    done_ms: int
+    size: int
+    importance: int
+    policy: str = ""
+    detail: str = ""
+    sending_us: int = 0
 
 
 class LedgerBatch:

@@ -125,7 +125,8 @@ class NeighbourOutbox:
                 self._queued_keys.discard(_event_key(carried))
             age_us = carried.age_us + waited_us
             if 0 < carried.deadline_us <= age_us:
-                self.dropped.append((carried, EXPIRED))
+                aged = msgspec.structs.replace(carried, age_us=age_us)
+                self.dropped.append((aged, EXPIRED))
                 continue
             self.sent += 1
             self.waited_us += waited_us
@@ -213,6 +214,11 @@ class NeighbourOutboxes:
                 due_us = self._due_us(event.source, numbers, now_us)
                 if put_shared is None or not put_shared(neighbour, copy, due_us, now_us):
                     transit.put(copy, due_us, now_us, way != TCP)
+
+    def budget_us(self, event: TransitEvent) -> int | None:
+        """This hop's share of the delay margin of the event's routes: of the tightest."""
+        found = [self.budgets.get((event.source, number)) for number in event.routes]
+        return min((each.share_us for each in found if each is not None), default=None)
 
     def _due_us(self, source: str, numbers: list[int], now_us: int) -> int:
         """Due time by the smallest budget of the routes; 0 if none has one."""
@@ -351,7 +357,8 @@ class MulticastOutbox:
         shares = self._recipients.pop(waiting)
         age_us = carried.age_us + now_us - waiting.arrived_us
         if 0 < carried.deadline_us <= age_us:
-            self.dropped.append((carried, EXPIRED))
+            aged = msgspec.structs.replace(carried, age_us=age_us)
+            self.dropped.append((aged, EXPIRED))
             return None
         reached = [
             share for share in shares.by_neighbour.values() if share.neighbour in self._reached

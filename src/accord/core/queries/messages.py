@@ -112,6 +112,15 @@ class ReportRequest(Struct, frozen=True, kw_only=True, tag="report"):
     importance: int = 3
 
 
+class LedgerLookup(Struct, frozen=True, kw_only=True, tag="ledger"):
+    """The archived outcomes of event `number`, at most so many."""
+
+    id: int
+    number: int
+    most: int = 10_000
+    importance: int = 3
+
+
 class WatchedPredicate(Struct, frozen=True, array_like=True):
     """A registered predicate, and the number of clients that registered it."""
 
@@ -168,6 +177,13 @@ class ReportReply(Struct, frozen=True, kw_only=True, tag="report made"):
     body: bytes
 
 
+class LedgerReply(Struct, frozen=True, kw_only=True, tag="ledger found"):
+    """`body` is a list of `journal.ledger_records.ArchivedEntry` as msgpack."""
+
+    id: int
+    body: bytes
+
+
 class Health(Struct, frozen=True, kw_only=True, tag="health"):
     """State of the pipeline, sent every second and on every change."""
 
@@ -205,8 +221,8 @@ class MeasuredValues(Struct, frozen=True, tag="measured"):
     values: tuple[Measure, ...]
 
 
-FromNode = StartPipeline | PageQuery | Cancel | ReportRequest | WatchPredicates
-FromPipeline = Page | QueryFailure | ReportReply | Health | MeasuredValues
+FromNode = StartPipeline | PageQuery | Cancel | ReportRequest | LedgerLookup | WatchPredicates
+FromPipeline = Page | QueryFailure | ReportReply | LedgerReply | Health | MeasuredValues
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _from_node: Final[msgspec.msgpack.Decoder[FromNode]] = msgspec.msgpack.Decoder(FromNode)

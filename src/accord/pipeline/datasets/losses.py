@@ -18,11 +18,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from accord.core.model.channels import RESPONSES, problem_with_filter
 from accord.core.model.former_names import CAUSES
-from accord.core.monitoring.ledger import BY, DEADLINE, FROM_BYTES
+from accord.core.monitoring.ledger import BUDGET, BY, DEADLINE, FROM_BYTES
 from accord.pipeline.datasets.quality import ARRIVED, quality
 
 _LENGTH: Final = 120
-_FACTS: Final = rf"(?:^|; )(?:{DEADLINE}|{FROM_BYTES}|{BY})=[^;]*"
+_FACTS: Final = rf"(?:^|; )(?:{DEADLINE}|{FROM_BYTES}|{BY}|{BUDGET})=[^;]*"
 _VALUES: Final = r"'[^']*'|\"[^\"]*\"|[0-9]+(?:\.[0-9]+)?"
 _USUAL: Final = {
     "late": "arrived after its deadline",
