@@ -404,6 +404,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/net/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["net.history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/policies": {
         parameters: {
             query?: never;
@@ -1849,6 +1865,17 @@ export interface components {
             /** @enum {unknown} */
             do: "get";
         };
+        /** GetNetHistory */
+        GetNetHistory: {
+            /** @default null */
+            after: number | null;
+            /** @enum {unknown} */
+            do: "history";
+            /** @default 1000 */
+            limit: number;
+            /** @default 0 */
+            since_ms: number;
+        };
         /** GetPolicies */
         GetPolicies: {
             /** @enum {unknown} */
@@ -2314,6 +2341,87 @@ export interface components {
             /** @default 0 */
             shed: number;
         };
+        /** NetHistoryPage */
+        NetHistoryPage: {
+            after: number;
+            at_ms: number;
+            from_ms: number;
+            has_more: boolean;
+            node: string;
+            /** @default null */
+            rows: components["schemas"]["NetRows"] | null;
+            steps: components["schemas"]["NetStepRows"][];
+        };
+        /** NetLink */
+        NetLink: {
+            /** @default 0 */
+            failure: number;
+            /** @default true */
+            is_up: boolean;
+            /** @default true */
+            is_used: boolean;
+            latency_us: number;
+            /** @default 0 */
+            loss: number;
+        };
+        /** NetNode */
+        NetNode: {
+            /** @default true */
+            is_reachable: boolean;
+            /** @default null */
+            location: [
+                number,
+                number
+            ] | null;
+            /** @default 0 */
+            processing_us: number;
+            /** @default 0 */
+            started_ms: number;
+        };
+        /** NetRows */
+        NetRows: {
+            arrivals: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["ArrivalStatus"] | null;
+                };
+            };
+            flows: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["FlowStatus"] | null;
+                };
+            };
+            links: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["NetLink"] | null;
+                };
+            };
+            nodes: {
+                [key: string]: components["schemas"]["NetNode"] | null;
+            };
+        };
+        /** NetState */
+        NetState: {
+            arrivals: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["ArrivalStatus"];
+                };
+            };
+            flows: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["FlowStatus"];
+                };
+            };
+            left_out: number;
+            links: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["NetLink"];
+                };
+            };
+            node: string;
+            nodes: {
+                [key: string]: components["schemas"]["NetNode"];
+            };
+        };
         /** NetStatus */
         NetStatus: {
             arrivals: components["schemas"]["ArrivalStatus"][];
@@ -2339,6 +2447,12 @@ export interface components {
             tier: components["schemas"]["TierStatus"] | null;
             /** @default [] */
             transports: components["schemas"]["TransportStatus"][];
+        };
+        /** NetStepRows */
+        NetStepRows: {
+            at_ms: number;
+            number: number;
+            rows: components["schemas"]["NetRows"];
         };
         /** Next */
         Next: {
@@ -2421,6 +2535,11 @@ export interface components {
             /** @default 0 */
             interests: number;
             is_reachable: boolean;
+            /** @default null */
+            location: [
+                number,
+                number
+            ] | null;
             name: string;
             /** @default 0 */
             processing_us: number;
@@ -3484,6 +3603,12 @@ export interface components {
             set: "clients";
             /** @default  */
             sort: string;
+            watch: number;
+        };
+        /** WatchNet */
+        WatchNet: {
+            /** @enum {unknown} */
+            set: "net";
             watch: number;
         };
         /** WatchNode */
@@ -4601,6 +4726,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["NetStatus"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "net.history": {
+        parameters: {
+            query?: {
+                since_ms?: number;
+                after?: number;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NetHistoryPage"];
                 };
             };
             default: {

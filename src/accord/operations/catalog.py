@@ -17,6 +17,7 @@ from accord.operations import (
     admission,
     channels,
     clients,
+    net,
     policies,
     predicates,
     quality,
@@ -35,7 +36,7 @@ from accord.operations.operation import (
 )
 
 MODULES: Final = (
-    admission, channels, activity, clients, policies, predicates, quality, query, status,
+    admission, channels, net, activity, clients, policies, predicates, quality, query, status,
 )  # fmt: skip
 _PLACES: Final = {module.__name__: place for place, module in enumerate(MODULES)}
 # By module: programs import them in different orders.
