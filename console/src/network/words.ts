@@ -1,0 +1,91 @@
+/** What the network page says first. */
+import { count, duration, latency, number, plain } from '$lib/format';
+import { linkName, pathName, type Happening } from './happenings';
+import type { FlowRow, MapLink, MapModel } from './model';
+
+const MOST = 3;
+
+const some = (names: readonly string[]): string =>
+  names.length <= MOST
+    ? names.map((each) => plain(each, 40)).join(', ')
+    : `${names
+        .slice(0, MOST)
+        .map((each) => plain(each, 40))
+        .join(', ')} and ${number(names.length - MOST)} more`;
+
+/** Whether the network does what channels require of it; if not, what is wrong, the worst first. */
+export function verdict(
+  { nodes, links }: MapModel,
+  rows: readonly FlowRow[],
+  happenings: readonly Happening[],
+): string {
+  if (nodes.length <= 1) return 'This node is alone.';
+  const away = nodes.filter((each) => !each.isReachable).map((each) => each.name);
+  const isAway = new Set(away);
+  const isOwn = (each: MapLink) => !isAway.has(each.source) && !isAway.has(each.target);
+  const failed = links.filter((each) => each.state === 'failed' && isOwn(each));
+  const slow = links.filter((each) => each.state === 'slow');
+  const unmet = new Set(rows.filter((each) => !each.flow.is_met).map((each) => each.id)).size;
+  const wrong = [
+    away.length ? `${some(away)} ${away.length === 1 ? 'is' : 'are'} not reachable` : '',
+    failed.length ? `${linksSaid(failed)} failed` : '',
+    slow.length ? `${linksSaid(slow)} ${slow.length === 1 ? 'is' : 'are'} slow` : '',
+  ].filter(Boolean);
+  const flows = new Set(rows.map((each) => each.id)).size;
+  if (!wrong.length && !unmet)
+    return `All ${number(nodes.length)} nodes are reachable${
+      flows
+        ? `; ${flows === 1 ? 'the one flow has' : `all ${number(flows)} flows have`} the paths that are required`
+        : ''
+    }.`;
+  if (unmet)
+    wrong.push(`${number(unmet)} of ${count(flows, 'flow')} ${unmet === 1 ? 'misses' : 'miss'} what is required`);
+  else {
+    const around = wentAround(happenings);
+    if (around) wrong.push(around);
+    else if (flows)
+      wrong.push(flows === 1 ? 'the one flow has its paths' : `all ${number(flows)} flows have their paths`);
+  }
+  return `${wrong.join('; ')}.`;
+}
+
+function linksSaid(links: readonly MapLink[]): string {
+  const first = linkName(links[0]!.source, links[0]!.target);
+  return links.length === 1 ? first : `${first} and ${count(links.length - 1, 'more link', 'more links')}`;
+}
+
+/** Which channel avoided what happened last, and how soon. */
+function wentAround(happenings: readonly Happening[]): string {
+  const causes = happenings.filter((each) => (each.link || each.node) && each.kind !== 'ok');
+  const last = causes.at(-1);
+  if (!last) return '';
+  const begun = causes.find((each) => last.atMs - each.atMs < 5_000)!.atMs;
+  const moved = happenings.filter((each) => each.channel && each.kind === 'ok' && each.atMs >= begun - 1_000);
+  const first = moved[0];
+  if (!first?.channel) return '';
+  const took = Math.max(0, first.atMs - begun);
+  return `${plain(first.channel, 60)} went around it in ${took < 1000 ? latency(Math.max(took, 1)) : duration(took)}`;
+}
+
+/** The map for those who do not see it. */
+export function described(model: MapModel): string {
+  const away = model.nodes.filter((each) => !each.isReachable).length;
+  const failed = model.links.filter((each) => each.state === 'failed').length;
+  const slow = model.links.filter((each) => each.state === 'slow').length;
+  return `Map of ${count(model.nodes.length, 'node')}, ${number(away)} not reachable; ${count(
+    model.links.length,
+    'link',
+  )}, ${number(failed)} failed, ${number(slow)} slow; ${count(model.flows.length, 'flow')}. The tables below say the same.`;
+}
+
+/** Its path and how long it takes, of a bound. */
+export function flowSaid({ flow }: FlowRow): string {
+  const inUse = flow.routes.filter((each) => each.state !== 'setting up');
+  const slowest = Math.max(0, ...inUse.map((each) => each.delay_us / 1000));
+  const ends = `${plain(flow.source, 40)} → ${plain(flow.destination, 40)}`;
+  const within = flow.max_delay_us ? ` of ${latency(flow.max_delay_us / 1000)}` : '';
+  return inUse.length ? `${ends} · ${latency(slowest)}${within}` : `${ends} · no path`;
+}
+
+export const pathsSaid = (paths: readonly (readonly string[])[]): string =>
+  paths.map((each) => pathName(each)).join('; ');
