@@ -45,7 +45,7 @@ export interface MapModel {
   flows: MapFlow[];
 }
 
-const LOSSY = 0.005;
+const LOSSY = 0.02;
 const SEVERITY: Record<LinkState, number> = { failed: 0, slow: 1, lossy: 2, up: 3 };
 
 export type UsualMs = (id: string) => number | undefined;

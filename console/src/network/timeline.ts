@@ -10,6 +10,8 @@ const MAX_CHANGES = 40_000;
 const MAX_HAPPENINGS = 300;
 const MAX_POINTS = 720;
 const USUAL_FRESH_MS = 10_000;
+const MAX_LATENCIES = 120; // of one link
+const USUALS_AT_ONCE = 200; // computed again in one step
 
 export interface Step {
   atMs: number;
@@ -21,12 +23,14 @@ class Points {
   readonly times: number[] = [];
   readonly values: number[][] = [];
 
+  constructor(readonly most = MAX_POINTS) {}
+
   add(atMs: number, value: number[]): void {
     this.times.push(atMs);
     this.values.push(value);
-    if (this.times.length > MAX_POINTS) {
-      this.times.splice(0, MAX_POINTS / 4);
-      this.values.splice(0, MAX_POINTS / 4);
+    if (this.times.length > this.most) {
+      this.times.splice(0, this.most / 4);
+      this.values.splice(0, this.most / 4);
     }
   }
 
@@ -54,6 +58,7 @@ export class Timeline {
   #base = new Snapshot();
   #changes = 0;
   #latencies = new Map<string, Points>();
+  #usualsLeft = USUALS_AT_ONCE;
   #usual = new Map<string, { atMs: number; value: number }>();
   #counts = new Map<string, Points>();
   #cursor: { index: number; snapshot: Snapshot } | undefined;
@@ -72,6 +77,7 @@ export class Timeline {
     if (!changes.length) return;
     const now = Math.max(atMs, this.lastMs);
     this.lastMs = now;
+    this.#usualsLeft = USUALS_AT_ONCE;
     for (const each of happeningsOf(this.current, changes, now, (id) => this.usualMs(id, now))) this.#note(each);
     for (const change of changes) {
       this.current.apply(change);
@@ -112,7 +118,8 @@ export class Timeline {
   /** What a link usually takes: a quarter of the time it took less. */
   usualMs(id: string, now: number): number | undefined {
     const cached = this.#usual.get(id);
-    if (cached && now - cached.atMs < USUAL_FRESH_MS) return cached.value;
+    if (cached && (now - cached.atMs < USUAL_FRESH_MS || this.#usualsLeft <= 0)) return cached.value;
+    this.#usualsLeft -= 1;
     const points = this.#latencies.get(id);
     if (!points) return undefined;
     const spans = points.times.map((at, i) => [points.values[i]![0]!, (points.times[i + 1] ?? now) - at] as const);
@@ -149,16 +156,16 @@ export class Timeline {
     const id = idOf(of, key);
     if (kind === 'link') {
       const link = row as NetLink;
-      if (link.is_used !== false) this.#points(this.#latencies, id).add(atMs, [link.latency_us / 1000]);
+      if (link.is_used !== false) this.#points(this.#latencies, id, MAX_LATENCIES).add(atMs, [link.latency_us / 1000]);
     } else if (kind === 'arrival') {
       const arrival = row as NetArrival;
       this.#points(this.#counts, id).add(atMs, [arrival.delivered, arrival.late]);
     }
   }
 
-  #points(all: Map<string, Points>, id: string): Points {
+  #points(all: Map<string, Points>, id: string, most = MAX_POINTS): Points {
     let found = all.get(id);
-    if (!found) all.set(id, (found = new Points()));
+    if (!found) all.set(id, (found = new Points(most)));
     return found;
   }
 
