@@ -11,6 +11,8 @@ export interface Happening {
   link?: string;
   node?: string;
   channel?: string;
+  /** Paths that were given up. */
+  left?: string[][];
 }
 
 const MOST = 12; // of one step
@@ -111,7 +113,7 @@ function* flowChanges(was: NetFlow, change: Change, atMs: number): Generator<Hap
   const gone = [...old].filter((each) => !now.has(each));
   const come = [...now].filter((each) => !old.has(each));
   const words = (each: string) => pathName(each.split('\u0000'));
-  const common = { atMs, channel };
+  const common = { atMs, channel, left: gone.map((each) => each.split('\u0000')) };
   if (come.length)
     yield {
       ...common,

@@ -16,12 +16,11 @@ export class Layout {
   middle = 0;
   /** Grows when a place changed. */
   version = 0;
-  #located = '';
+  #located = new Map<string, Location>();
 
   update(net: Snapshot): void {
     const located = [...net.nodes].flatMap(([name, node]) => (node.location ? [[name, node.location] as const] : []));
-    const key = located.map(([name, place]) => `${name} ${place[0]} ${place[1]}`).join();
-    if (key !== this.#located) this.#locate(located, key);
+    if (located.some(([name, at]) => !isSame(this.#located.get(name), at))) this.#locate(located);
     const missing = [...net.nodes.keys()].filter((name) => !this.places.has(name));
     if (!missing.length) return;
     this.version += 1;
@@ -30,14 +29,14 @@ export class Layout {
     else for (const name of missing) this.places.set(name, this.#near(name, neighbours.get(name) ?? []));
   }
 
-  /** Take new coordinates: what was arranged for others does not count any more. */
-  #locate(located: (readonly [string, Location])[], key: string): void {
-    this.#located = key;
+  /** Take new coordinates, besides those of before: what was arranged for others does not count any more. */
+  #locate(located: (readonly [string, Location])[]): void {
+    for (const [name, at] of located) this.#located.set(name, at);
     this.version += 1;
     this.places.clear();
-    this.isOnEarth = located.length > 0;
-    this.middle = middleOf(located.map(([, place]) => place[1]));
-    for (const [name, place] of located) this.places.set(name, project(place, this.middle));
+    this.isOnEarth = true;
+    this.middle = middleOf([...this.#located.values()].map((at) => at[1]));
+    for (const [name, at] of this.#located) this.places.set(name, project(at, this.middle));
   }
 
   /** Near those of its neighbours that have a place, in a direction of its own. */
@@ -53,6 +52,9 @@ export class Layout {
     return [mean(xs) + wide * Math.cos(angle), mean(ys) + wide * Math.sin(angle)];
   }
 }
+
+const isSame = (one: Location | undefined, other: Location): boolean =>
+  one !== undefined && one[0] === other[0] && one[1] === other[1];
 
 const mean = (values: readonly number[]): number => values.reduce((sum, each) => sum + each, 0) / (values.length || 1);
 

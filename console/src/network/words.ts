@@ -1,9 +1,10 @@
 /** What the network page says first. */
 import { count, duration, latency, number, plain } from '$lib/format';
-import { linkName, pathName, type Happening } from './happenings';
+import { linkName, pairOf, pathName, type Happening } from './happenings';
 import type { FlowRow, MapLink, MapModel } from './model';
 
 const MOST = 3;
+const CAUSE_MS = 5_000; // what happens in that time has one cause
 
 const some = (names: readonly string[]): string =>
   names.length <= MOST
@@ -59,12 +60,20 @@ function wentAround(happenings: readonly Happening[]): string {
   const causes = happenings.filter((each) => (each.link || each.node) && each.kind !== 'ok');
   const last = causes.at(-1);
   if (!last) return '';
-  const begun = causes.find((each) => last.atMs - each.atMs < 5_000)!.atMs;
-  const moved = happenings.filter((each) => each.channel && each.kind === 'ok' && each.atMs >= begun - 1_000);
-  const first = moved[0];
-  if (!first?.channel) return '';
-  const took = Math.max(0, first.atMs - begun);
-  return `${plain(first.channel, 60)} went around it in ${took < 1000 ? latency(Math.max(took, 1)) : duration(took)}`;
+  const recent = causes.filter((each) => last.atMs - each.atMs < CAUSE_MS);
+  for (const move of happenings) {
+    const cause = recent.find((each) => move.atMs >= each.atMs - 1_000 && isAround(move, each));
+    if (!move.channel || !cause) continue;
+    const took = move.atMs - cause.atMs;
+    const soon = took < 50 ? 'at once' : `in ${took < 1000 ? latency(took) : duration(took)}`;
+    return `${plain(move.channel, 60)} went around it ${soon}`;
+  }
+  return '';
+}
+
+/** Whether a channel gave up a path over a link or node. */
+function isAround({ left = [] }: Happening, { link, node }: Happening): boolean {
+  return left.some((path) => path.some((each, i) => each === node || (i > 0 && pairOf(path[i - 1]!, each) === link)));
 }
 
 /** The map for those who do not see it. */
