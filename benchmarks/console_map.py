@@ -121,7 +121,7 @@ def open_map(page: Any) -> Callable[[float], None]:
 
         route.on_message(on_message)
 
-    empty = {"nodes": {}, "links": {}, "flows": {}, "arrivals": {}}
+    empty: dict[str, Any] = {"nodes": {}, "links": {}, "flows": {}, "arrivals": {}}
     now_ms = round(time.time() * 1_000)
     history = {
         "node": "node-000", "from_ms": now_ms, "at_ms": now_ms, "after": 0, "has_more": False,

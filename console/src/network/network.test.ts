@@ -143,6 +143,8 @@ describe('the time line', () => {
     expect([now?.inTime, now?.rateHz]).toEqual([0.95, 200 / 60]);
     expect(line.arrived(idOf('washington', '0'), T + 30_000)?.late).toBe(0);
     expect(line.arrived(idOf('washington', '0'), T - 1)).toBeUndefined();
+    expect(line.arrived(idOf('washington', '0'), T + 1)).toBeUndefined();
+    expect(line.arrived(idOf('washington', '0'), T + 600_000)?.delivered).toBe(0);
   });
 });
 

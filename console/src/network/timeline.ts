@@ -145,6 +145,7 @@ export class Timeline {
     const last = points?.indexAt(atMs) ?? -1;
     if (!points || last < 0) return undefined;
     const first = Math.max(0, points.indexAt(atMs - windowMs));
+    if (first === last && atMs - points.times[last]! < windowMs) return undefined; // one count says nothing
     const [delivered, late] = points.values[last]!;
     const [before, lateBefore] = points.values[first]!;
     if (delivered! < before!) return undefined; // that node restarted
