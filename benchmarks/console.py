@@ -20,6 +20,8 @@ from urllib.request import urlopen
 
 from benchmarks.aims import Aim, aims_table
 from benchmarks.console_load import HOST, connect_client, steady_load, viewers
+from benchmarks.console_map import CHANNELS as MAP_CHANNELS
+from benchmarks.console_map import LINKS, NODES, map_frames_hz, open_map
 from benchmarks.mqtt import Mqtt
 from benchmarks.options import Options, progress
 from benchmarks.ports import free_ports
@@ -162,6 +164,7 @@ def run(options: Options) -> list[Table]:
             tables += [
                 _loading(options, browser, aims),
                 _drawing(options, browser, aims),
+                _map(options, browser, aims),
                 _many(browser, aims),
             ]
     return [*tables, aims_table(aims)]
@@ -513,6 +516,32 @@ def _open_series(page: Any) -> Callable[[float], None]:
             page.wait_for_timeout(max(1.0, 1_000 * (due - time.monotonic())))
 
     return wait
+
+
+def _map(options: Options, browser: Any, aims: list[Aim]) -> Table:
+    """The map of a large network that changes ten times a second."""
+    progress("console: map")
+    seconds = 10.0 if options.is_quick else 60.0
+    with _node() as node:
+        page = _page(browser, node.url)
+        wait = open_map(page)
+        wait(5)
+        ids = _chromium_ids()
+        cpu, begun = cpu_s(ids), time.monotonic()
+        drawn_hz = map_frames_hz(page, wait, seconds)
+        share = (cpu_s(ids) - cpu) / (time.monotonic() - begun)
+        page.evaluate(f"window.counted = ({_COUNT_FRAMES})(5)")
+        wait(5.5)
+        frames_hz, longest_ms = page.evaluate("window.counted")
+        page.context.close()
+    title = f"Map of {NODES} nodes, {number(LINKS)} links and {MAP_CHANNELS} channels at 10 Hz"
+    table = Table(title, ["what", "measured"])
+    table.add("maps drawn per second", number(drawn_hz, 1))
+    table.add("frames per second", number(frames_hz, 1))
+    table.add("longest frame, ms", number(longest_ms))
+    table.add("CPU, % of a core", number(100 * share))
+    aims.append(Aim("map: frames", "≥ 30 /s", f"{drawn_hz:.0f} /s", drawn_hz >= 30))
+    return table
 
 
 def _now_ms() -> int:

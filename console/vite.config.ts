@@ -22,7 +22,12 @@ const proxied = node
 export default defineConfig({
   plugins: [svelte(), ...(node ? [] : [mockNode()]), licences(), precompress()],
   resolve: {
-    alias: { $lib: source('./src/lib'), $parts: source('./src/parts'), $api: source('./src/api') },
+    alias: {
+      $lib: source('./src/lib'),
+      $parts: source('./src/parts'),
+      $api: source('./src/api'),
+      $network: source('./src/network'),
+    },
   },
   server: { host: '127.0.0.1', proxy: proxied },
   preview: { host: '127.0.0.1', proxy: proxied },

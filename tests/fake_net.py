@@ -7,6 +7,8 @@ from msgspec.structs import replace
 from accord.core.channels.channels import SHIPPED
 from accord.core.channels.template import problem_with_options
 from accord.core.overlay.channel_directory import ChannelDefinition, ChannelDirectory
+from accord.core.overlay.net_history import NetHistory
+from accord.core.overlay.net_map import NetMap
 from accord.core.overlay.state_store import StateStore
 from accord.core.overlay.status import (
     IN_USE,
@@ -121,6 +123,8 @@ class FakeNet:
     """With a real registry; what it shows of channels is what `status` says of flows."""
 
     templates = ["local", "routed"]  # noqa: RUF012
+    net_map: NetMap | None = None
+    net_history: NetHistory | None = None
 
     def __init__(self, status: NetStatus | None = None) -> None:
         self.configured: tuple[str, ...] = ()

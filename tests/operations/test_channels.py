@@ -24,6 +24,7 @@ class View:
 
     templates = ["local", "routed", "total_order"]  # noqa: RUF012
     problem = ""  # with defining anything here
+    net_map = net_history = None
 
     def __init__(self) -> None:
         self.overlay = Overlay("a", 1, OverlayOptions(), lambda: 0.5, lambda *_: None)

@@ -192,14 +192,27 @@ interface PageParameters {
   descending?: boolean;
 }
 
+
 export type AdmissionState = Omit<Schemas['AdmissionState'], 'pools'> & {
   pools: Record<string, Known<Schemas['PoolStatus']>>;
 };
+
+/** The network: nodes by name, links by source and target, flows and arrivals by the node that reports them. */
+export interface NetState {
+  node: string;
+  left_out: number;
+  nodes: Record<string, Partial<Schemas['NetNode']>>;
+  links: Record<string, Record<string, Partial<Schemas['NetLink']> & Pick<Schemas['NetLink'], 'latency_us'>>>;
+  flows: Record<string, Record<string, Schemas['FlowStatus']>>;
+  arrivals: Record<string, Record<string, Schemas['ArrivalStatus']>>;
+}
+
 
 /** The sets: what is asked with, and the state that comes. */
 export interface LiveSets {
   node: { parameters: Record<never, never>; state: NodeState };
   changes: { parameters: { limit?: number }; state: { rows: Record<string, Change> } };
+  net: { parameters: Record<never, never>; state: NetState };
   series: {
     parameters: { prefix?: string; names?: string[]; limit?: number; search?: string };
     state: { total: number; matching: number; rows: Record<string, SeriesRow> };

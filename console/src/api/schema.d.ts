@@ -36,38 +36,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/admission/book": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get: operations["admission.book"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/admission/books": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get: operations["admission.books"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/admission/need": {
         parameters: {
             query?: never;
@@ -292,22 +260,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/events/{event}/here": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get: operations["events.get_here"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/expectations": {
         parameters: {
             query?: never;
@@ -444,6 +396,22 @@ export interface paths {
             cookie?: never;
         };
         get: operations["net.get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/net/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["net.history"];
         put?: never;
         post?: never;
         delete?: never;
@@ -912,35 +880,6 @@ export interface components {
     schemas: {
         /** Acknowledged */
         Acknowledged: Record<string, never>;
-        /** AdmissionState */
-        AdmissionState: {
-            advertisements: number;
-            basis: string;
-            decided: {
-                [key: string]: number;
-            };
-            filters_total: number;
-            filters_version: number;
-            guarantee: string;
-            is_secondary: boolean;
-            lately: {
-                [key: string]: components["schemas"]["RefusalStatus"];
-            };
-            limited: number;
-            mode: string;
-            node: string;
-            pools: {
-                [key: string]: components["schemas"]["PoolStatus"];
-            };
-            pools_total: number;
-            publishers: {
-                [key: string]: components["schemas"]["PublisherStatus"];
-            };
-            refused: {
-                [key: string]: number;
-            };
-            subscriptions: number;
-        };
         /** AdmissionStatus */
         AdmissionStatus: {
             advertisements: number;
@@ -950,8 +889,6 @@ export interface components {
             };
             filters: components["schemas"]["FilterStatus"][];
             filters_total: number;
-            /** @default 0 */
-            filters_version: number;
             guarantee: string;
             /** @default false */
             is_secondary: boolean;
@@ -960,8 +897,6 @@ export interface components {
             mode: string;
             node: string;
             pools: components["schemas"]["PoolStatus"][];
-            /** @default 0 */
-            pools_total: number;
             publishers: components["schemas"]["PublisherStatus"][];
             refused: {
                 [key: string]: number;
@@ -981,8 +916,6 @@ export interface components {
             do: "advertise";
             /** @default  */
             name: string;
-            /** @default  */
-            node: string;
             /** @example 10 */
             rate_hz: number;
             /** @default  */
@@ -1034,14 +967,6 @@ export interface components {
             node: string;
             source: string;
         };
-        /** Behind */
-        Behind: {
-            bytes: number;
-            channel: string;
-            events: number;
-            importance: number;
-            policy: string;
-        };
         /** BinActivity */
         BinActivity: {
             /** @default 0 */
@@ -1060,8 +985,6 @@ export interface components {
         Cancel: {
             /** @enum {unknown} */
             do: "cancel";
-            /** @default  */
-            node: string;
         };
         /** CapabilityStatus */
         CapabilityStatus: {
@@ -1316,8 +1239,6 @@ export interface components {
             channel: string;
             /** @enum {unknown} */
             do: "check";
-            /** @default  */
-            node: string;
             /**
              * @default
              * @example load_mw > 4
@@ -1334,8 +1255,6 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "check";
-            /** @default  */
-            node: string;
             /** @default  */
             where: string;
         };
@@ -1581,8 +1500,6 @@ export interface components {
             max_delay_ms: number;
             /** @example uav/imagery */
             name: string;
-            /** @default  */
-            node: string;
             /** @default {} */
             options: Record<string, never>;
             /** @default 1 */
@@ -1611,8 +1528,6 @@ export interface components {
         DefineProperties: {
             /** @enum {unknown} */
             do: "define";
-            /** @default  */
-            node: string;
             text: string;
         };
         /** Defined */
@@ -1625,8 +1540,6 @@ export interface components {
             do: "delete";
             /** @example uav/imagery */
             name: string;
-            /** @default  */
-            node: string;
         };
         /** Deleted */
         Deleted: {
@@ -1708,11 +1621,7 @@ export interface components {
             event: string;
             /** @default null */
             from_size: number | null;
-            /** @default null */
-            hop: components["schemas"]["HopOutcome"] | null;
             importance: number;
-            /** @default  */
-            node: string;
             outcome: string;
             /** @default  */
             policy: string;
@@ -1748,16 +1657,12 @@ export interface components {
             /** @default false */
             is_secondary: boolean;
             mode: string;
-            /** @default [] */
-            needs: components["schemas"]["NeedStatus"][];
             node: string;
             paper_count: components["schemas"]["ReportedInterval"];
             paper_rate_hz: components["schemas"]["ReportedInterval"];
             problems: string[];
             rate_hz: components["schemas"]["ReportedInterval"];
             share: number;
-            /** @default [] */
-            shortages: components["schemas"]["ShortageStatus"][];
             state: string;
             where: string;
         };
@@ -1767,8 +1672,6 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "disconnect";
-            /** @default  */
-            node: string;
         };
         /** DryRun */
         DryRun: {
@@ -1781,8 +1684,6 @@ export interface components {
         DryRunPolicies: {
             /** @enum {unknown} */
             do: "dry run";
-            /** @default  */
-            node: string;
             /** @default null */
             policy_set: Record<string, never> | null;
             /** @default null */
@@ -1794,71 +1695,17 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "forget";
-            /** @default  */
-            node: string;
-        };
-        /** EventHere */
-        EventHere: {
-            /** @default true */
-            is_complete: boolean;
-            node: string;
-            /** @default [] */
-            outcomes: components["schemas"]["DeliveryOutcome"][];
-            /** @default [] */
-            waiting: components["schemas"]["Waiting"][];
         };
         /** EventOutcomes */
         EventOutcomes: {
-            /** @default [] */
-            behind: components["schemas"]["Behind"][];
             channel: string;
-            /** @default [] */
-            copies: components["schemas"]["UnneededCopy"][];
-            /** @default null */
-            due_ms: number | null;
             event: string;
-            /** @default false */
-            is_archived: boolean;
             is_complete: boolean;
-            /** @default [] */
-            nodes: string[];
             outcomes: components["schemas"]["DeliveryOutcome"][];
-            /** @default null */
-            path: components["schemas"]["EventPath"] | null;
             publisher: string;
             received_ms: number;
-            /** @default null */
-            same: components["schemas"]["SameFate"] | null;
-            /** @default [] */
-            unanswered: string[];
-            verdict: components["schemas"]["EventVerdict"];
             /** @default [] */
             waiting: components["schemas"]["Waiting"][];
-        };
-        /** EventPath */
-        EventPath: {
-            destination: string;
-            /** @default null */
-            due_ms: number | null;
-            /** @default true */
-            has_arrived: boolean;
-            hops: components["schemas"]["PathHop"][];
-            took_ms: number;
-        };
-        /** EventVerdict */
-        EventVerdict: {
-            cause: string;
-            /** @default  */
-            destination: string;
-            /** @default  */
-            node: string;
-            /** @default  */
-            outcome: string;
-            /** @default 0 */
-            over_ms: number;
-            /** @default  */
-            policy: string;
-            sentence: string;
         };
         /** ExpectationList */
         ExpectationList: {
@@ -1893,8 +1740,6 @@ export interface components {
             do: "explain";
             /** @default null */
             groups: string[] | null;
-            /** @default  */
-            node: string;
             /** @example subscribe */
             operation: string;
             /** @default null */
@@ -1951,8 +1796,6 @@ export interface components {
             event: string | null;
             /** @default null */
             limit: number | null;
-            /** @default  */
-            node: string;
             /**
              * @default newest
              * @enum {unknown}
@@ -1971,14 +1814,6 @@ export interface components {
             where: string | null;
             /** @default null */
             xpath: string | null;
-        };
-        /** FindEventHere */
-        FindEventHere: {
-            /** @enum {unknown} */
-            do: "get here";
-            event: string;
-            /** @default  */
-            node: string;
         };
         /** FlowStatus */
         FlowStatus: {
@@ -1999,19 +1834,6 @@ export interface components {
         GetAdmission: {
             /** @enum {unknown} */
             do: "get";
-            /** @default  */
-            node: string;
-        };
-        /** GetBook */
-        GetBook: {
-            /** @enum {unknown} */
-            do: "book";
-            /** @default  */
-            node: string;
-            /** @default 10 */
-            pools: number;
-            /** @default 5 */
-            refusals: number;
         };
         /** GetChannel */
         GetChannel: {
@@ -2019,8 +1841,6 @@ export interface components {
             do: "get";
             /** @example uav/imagery */
             name: string;
-            /** @default  */
-            node: string;
         };
         /** GetClient */
         GetClient: {
@@ -2028,39 +1848,38 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "get";
-            /** @default  */
-            node: string;
         };
         /** GetEvent */
         GetEvent: {
-            /** @default null */
-            destination: string | null;
             /** @enum {unknown} */
             do: "get";
             event: string;
-            /** @default  */
-            node: string;
         };
         /** GetJournal */
         GetJournal: {
             /** @enum {unknown} */
             do: "get";
-            /** @default  */
-            node: string;
         };
         /** GetNet */
         GetNet: {
             /** @enum {unknown} */
             do: "get";
-            /** @default  */
-            node: string;
+        };
+        /** GetNetHistory */
+        GetNetHistory: {
+            /** @default null */
+            after: number | null;
+            /** @enum {unknown} */
+            do: "history";
+            /** @default 1000 */
+            limit: number;
+            /** @default 0 */
+            since_ms: number;
         };
         /** GetPolicies */
         GetPolicies: {
             /** @enum {unknown} */
             do: "get";
-            /** @default  */
-            node: string;
         };
         /** GetPolicy */
         GetPolicy: {
@@ -2068,15 +1887,11 @@ export interface components {
             do: "get policy";
             /** @example Alarms */
             name: string;
-            /** @default  */
-            node: string;
         };
         /** GetPolicyHistory */
         GetPolicyHistory: {
             /** @enum {unknown} */
             do: "history";
-            /** @default  */
-            node: string;
         };
         /** GetQuality */
         GetQuality: {
@@ -2084,8 +1899,6 @@ export interface components {
             channel: string;
             /** @enum {unknown} */
             do: "get";
-            /** @default  */
-            node: string;
         };
         /** GetReport */
         GetReport: {
@@ -2098,8 +1911,6 @@ export interface components {
              * @example 1h
              */
             last: string;
-            /** @default  */
-            node: string;
             /** @default null */
             since: string | null;
             /** @default null */
@@ -2111,8 +1922,6 @@ export interface components {
             do: "get";
             /** @example node/received_hz */
             name: string;
-            /** @default  */
-            node: string;
         };
         /** GetSeriesHistory */
         GetSeriesHistory: {
@@ -2124,8 +1933,6 @@ export interface components {
              *     ]
              */
             name: string[];
-            /** @default  */
-            node: string;
             /** @default 0 */
             since_ms: number;
         };
@@ -2133,8 +1940,6 @@ export interface components {
         GetStatus: {
             /** @enum {unknown} */
             do: "get";
-            /** @default  */
-            node: string;
         };
         /** GetTop */
         GetTop: {
@@ -2142,8 +1947,6 @@ export interface components {
             do: "get";
             /** @default 20 */
             limit: number;
-            /** @default  */
-            node: string;
         };
         /** GetUsage */
         GetUsage: {
@@ -2156,8 +1959,6 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "usage";
-            /** @default  */
-            node: string;
         };
         /** GrantedPreferences */
         GrantedPreferences: {
@@ -2185,14 +1986,6 @@ export interface components {
         /** History */
         History: {
             history: components["schemas"]["Version"][];
-        };
-        /** HopOutcome */
-        HopOutcome: {
-            /** @default null */
-            budget_ms: number | null;
-            /** @default [] */
-            passed: components["schemas"]["NodePassed"][];
-            to: string;
         };
         /** JournalChunk */
         JournalChunk: {
@@ -2261,8 +2054,6 @@ export interface components {
             do: "limit";
             /** @default null */
             if_version: number | null;
-            /** @default  */
-            node: string;
         };
         /** LinkStatus */
         LinkStatus: {
@@ -2285,19 +2076,6 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "list";
-            /** @default  */
-            node: string;
-        };
-        /** ListBooks */
-        ListBooks: {
-            /** @enum {unknown} */
-            do: "books";
-            /** @default  */
-            node: string;
-            /** @default 10 */
-            pools: number;
-            /** @default 5 */
-            refusals: number;
         };
         /** ListChanges */
         ListChanges: {
@@ -2305,8 +2083,6 @@ export interface components {
             do: "list";
             /** @default 50 */
             limit: number;
-            /** @default  */
-            node: string;
         };
         /** ListChannelActivity */
         ListChannelActivity: {
@@ -2316,8 +2092,6 @@ export interface components {
             do: "activity";
             /** @default 100 */
             limit: number;
-            /** @default  */
-            node: string;
             /** @default 0 */
             offset: number;
             /** @default  */
@@ -2332,8 +2106,6 @@ export interface components {
         ListChannels: {
             /** @enum {unknown} */
             do: "list";
-            /** @default  */
-            node: string;
         };
         /** ListClientChannels */
         ListClientChannels: {
@@ -2341,8 +2113,6 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "channels";
-            /** @default  */
-            node: string;
         };
         /** ListClients */
         ListClients: {
@@ -2352,8 +2122,6 @@ export interface components {
             do: "list";
             /** @default 100 */
             limit: number;
-            /** @default  */
-            node: string;
             /** @default 0 */
             offset: number;
             /** @default  */
@@ -2372,16 +2140,12 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "list";
-            /** @default  */
-            node: string;
         };
         /** ListMeasurements */
         ListMeasurements: {
             /** @enum {unknown} */
             do: "list";
             kind: string;
-            /** @default  */
-            node: string;
             /** @default null */
             subject: string | null;
         };
@@ -2398,14 +2162,10 @@ export interface components {
             do: "list";
             /** @default 100 */
             limit: number;
-            /** @default  */
-            node: string;
             /** @default null */
             outcome: string | null;
             /** @default null */
             since_ms: number | null;
-            /** @default null */
-            until_ms: number | null;
         };
         /** ListProfiles */
         ListProfiles: {
@@ -2416,15 +2176,11 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "list";
-            /** @default  */
-            node: string;
         };
         /** ListProperties */
         ListProperties: {
             /** @enum {unknown} */
             do: "list";
-            /** @default  */
-            node: string;
         };
         /** ListRetained */
         ListRetained: {
@@ -2437,8 +2193,6 @@ export interface components {
             do: "list";
             /** @default 100 */
             limit: number;
-            /** @default  */
-            node: string;
         };
         /** ListSeries */
         ListSeries: {
@@ -2446,8 +2200,6 @@ export interface components {
             do: "list";
             /** @default 200 */
             limit: number;
-            /** @default  */
-            node: string;
             /**
              * @default
              * @example node/
@@ -2589,12 +2341,86 @@ export interface components {
             /** @default 0 */
             shed: number;
         };
-        /** NeedStatus */
-        NeedStatus: {
-            asked: number;
-            free: number | null;
-            of: string;
-            resource: string;
+        /** NetHistoryPage */
+        NetHistoryPage: {
+            after: number;
+            at_ms: number;
+            from_ms: number;
+            has_more: boolean;
+            node: string;
+            /** @default null */
+            rows: components["schemas"]["NetRows"] | null;
+            steps: components["schemas"]["NetStepRows"][];
+        };
+        /** NetLink */
+        NetLink: {
+            /** @default 0 */
+            failure: number;
+            /** @default true */
+            is_up: boolean;
+            /** @default true */
+            is_used: boolean;
+            latency_us: number;
+            /** @default 0 */
+            loss: number;
+        };
+        /** NetNode */
+        NetNode: {
+            /** @default true */
+            is_reachable: boolean;
+            /** @default null */
+            location: [
+                number,
+                number
+            ] | null;
+            /** @default 0 */
+            processing_us: number;
+            /** @default 0 */
+            started_ms: number;
+        };
+        /** NetRows */
+        NetRows: {
+            arrivals: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["ArrivalStatus"] | null;
+                };
+            };
+            flows: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["FlowStatus"] | null;
+                };
+            };
+            links: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["NetLink"] | null;
+                };
+            };
+            nodes: {
+                [key: string]: components["schemas"]["NetNode"] | null;
+            };
+        };
+        /** NetState */
+        NetState: {
+            arrivals: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["ArrivalStatus"];
+                };
+            };
+            flows: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["FlowStatus"];
+                };
+            };
+            left_out: number;
+            links: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["NetLink"];
+                };
+            };
+            node: string;
+            nodes: {
+                [key: string]: components["schemas"]["NetNode"];
+            };
         };
         /** NetStatus */
         NetStatus: {
@@ -2622,43 +2448,19 @@ export interface components {
             /** @default [] */
             transports: components["schemas"]["TransportStatus"][];
         };
+        /** NetStepRows */
+        NetStepRows: {
+            at_ms: number;
+            number: number;
+            rows: components["schemas"]["NetRows"];
+        };
         /** Next */
         Next: {
             cursor: string;
             /** @enum {unknown} */
             do: "next";
-            /** @default  */
-            node: string;
             /** @default 100 */
             page: number;
-        };
-        /** NodeBook */
-        NodeBook: {
-            /** @default  */
-            guarantee: string;
-            /** @default [] */
-            lately: components["schemas"]["RefusalStatus"][];
-            /** @default  */
-            mode: string;
-            node: string;
-            /** @default [] */
-            pools: components["schemas"]["PoolStatus"][];
-            /** @default 0 */
-            pools_total: number;
-            /** @default  */
-            problem: string;
-            /** @default {} */
-            refused: {
-                [key: string]: number;
-            };
-            /** @default 0 */
-            subscriptions: number;
-        };
-        /** NodeBookList */
-        NodeBookList: {
-            books: components["schemas"]["NodeBook"][];
-            /** @default 0 */
-            left_out: number;
         };
         /** NodeLoad */
         NodeLoad: {
@@ -2690,11 +2492,6 @@ export interface components {
             };
             /** @default 0 */
             shed_hz: number;
-        };
-        /** NodePassed */
-        NodePassed: {
-            age_ms: number;
-            node: string;
         };
         /** NodeProblem */
         NodeProblem: {
@@ -2738,6 +2535,11 @@ export interface components {
             /** @default 0 */
             interests: number;
             is_reachable: boolean;
+            /** @default null */
+            location: [
+                number,
+                number
+            ] | null;
             name: string;
             /** @default 0 */
             processing_us: number;
@@ -2847,26 +2649,12 @@ export interface components {
             do: "patch";
             /** @default null */
             if_version: number | null;
-            /** @default  */
-            node: string;
             /**
              * @example {
              *       "strategy": "strict"
              *     }
              */
             settings: Record<string, never>;
-        };
-        /** PathHop */
-        PathHop: {
-            /** @default null */
-            budget_from_ms: number | null;
-            /** @default null */
-            budget_ms: number | null;
-            node: string;
-            /** @default null */
-            over_ms: number | null;
-            steps: components["schemas"]["Step"][];
-            to: string;
         };
         /** PipelineStatus */
         PipelineStatus: {
@@ -3050,8 +2838,6 @@ export interface components {
             do: "put";
             /** @default null */
             if_version: number | null;
-            /** @default  */
-            node: string;
             /** @default null */
             policy_set: Record<string, never> | null;
             /** @default null */
@@ -3065,8 +2851,6 @@ export interface components {
             if_version: number | null;
             /** @default null */
             name: string | null;
-            /** @default  */
-            node: string;
             /**
              * @example {
              *       "channel": "grid/+/alarm",
@@ -3154,8 +2938,6 @@ export interface components {
             do: "read";
             /** @default 1048576 */
             max_bytes: number;
-            /** @default  */
-            node: string;
             offset: number;
         };
         /** RecentChange */
@@ -3184,8 +2966,6 @@ export interface components {
             filter: string;
             is_binding: boolean;
             problem: string;
-            /** @default [] */
-            shortages: components["schemas"]["ShortageStatus"][];
             where: string;
         };
         /** RefusedLinkStatus */
@@ -3212,8 +2992,6 @@ export interface components {
             /** @enum {unknown} */
             do: "register";
             expect: Record<string, never> | Record<string, never>[];
-            /** @default  */
-            node: string;
         };
         /** RegisterProfile */
         RegisterProfile: {
@@ -3240,8 +3018,6 @@ export interface components {
             couplings: Record<string, never>[];
             /** @enum {unknown} */
             do: "register";
-            /** @default  */
-            node: string;
             /** @default null */
             source: string | null;
         };
@@ -3253,8 +3029,6 @@ export interface components {
             if_version: number | null;
             /** @example Alarms */
             name: string;
-            /** @default  */
-            node: string;
         };
         /** RemoveRetained */
         RemoveRetained: {
@@ -3262,8 +3036,6 @@ export interface components {
             channel: string;
             /** @enum {unknown} */
             do: "remove";
-            /** @default  */
-            node: string;
         };
         /** Report */
         Report: {
@@ -3340,8 +3112,6 @@ export interface components {
             do: "resume";
             /** @example quick */
             id: string;
-            /** @default  */
-            node: string;
         };
         /** RetainedMessage */
         RetainedMessage: {
@@ -3375,8 +3145,6 @@ export interface components {
             do: "revoke";
             /** @example quick */
             id: string;
-            /** @default  */
-            node: string;
         };
         /** RevokeProfile */
         RevokeProfile: {
@@ -3389,8 +3157,6 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "revoke";
-            /** @default  */
-            node: string;
         };
         /** Rollback */
         Rollback: {
@@ -3398,8 +3164,6 @@ export interface components {
             do: "rollback";
             /** @default null */
             if_version: number | null;
-            /** @default  */
-            node: string;
             version: number;
         };
         /** RouteStatus */
@@ -3407,16 +3171,6 @@ export interface components {
             delay_us: number;
             path: string[];
             state: string;
-        };
-        /** SameFate */
-        SameFate: {
-            events: number;
-            /** @default false */
-            has_more: boolean;
-            /** @default [] */
-            outcomes: components["schemas"]["DeliveryOutcome"][];
-            since_ms: number;
-            until_ms: number;
         };
         /** SeriesHistory */
         SeriesHistory: {
@@ -3516,15 +3270,6 @@ export interface components {
             client: string;
             count: number;
         };
-        /** ShortageStatus */
-        ShortageStatus: {
-            asked: number;
-            free: number;
-            node: string;
-            of: string;
-            remedy: string;
-            resource: string;
-        };
         /** SkylineStatus */
         SkylineStatus: {
             members: string[];
@@ -3583,16 +3328,6 @@ export interface components {
             unmatched: number;
             uptime_ms: number;
         };
-        /** Step */
-        Step: {
-            /** @default null */
-            allowed_ms: number | null;
-            /** @default false */
-            estimated: boolean;
-            from_ms: number;
-            kind: string;
-            until_ms: number;
-        };
         /** SubscriptionStatus */
         SubscriptionStatus: {
             filter: string;
@@ -3627,8 +3362,6 @@ export interface components {
             do: "suspend";
             /** @example quick */
             id: string;
-            /** @default  */
-            node: string;
         };
         /** TierStatus */
         TierStatus: {
@@ -3730,8 +3463,6 @@ export interface components {
             /** @enum {unknown} */
             do: "unadvertise";
             name: string;
-            /** @default  */
-            node: string;
         };
         /** UnmetCondition */
         UnmetCondition: {
@@ -3739,11 +3470,6 @@ export interface components {
             condition: string;
             found: string;
             policy: string;
-        };
-        /** UnneededCopy */
-        UnneededCopy: {
-            node: string;
-            to: string;
         };
         /** UpdateExpectation */
         UpdateExpectation: {
@@ -3767,8 +3493,6 @@ export interface components {
             expect: Record<string, never>;
             /** @example quick */
             id: string;
-            /** @default  */
-            node: string;
         };
         /** UpdateProfile */
         UpdateProfile: {
@@ -3787,8 +3511,6 @@ export interface components {
             };
             /** @enum {unknown} */
             do: "update";
-            /** @default  */
-            node: string;
         };
         /** Version */
         Version: {
@@ -3828,14 +3550,6 @@ export interface components {
         Waits: {
             counts: number[];
             total_ms: number;
-        };
-        /** WatchAdmission */
-        WatchAdmission: {
-            /** @default 100 */
-            limit: number;
-            /** @enum {unknown} */
-            set: "admission";
-            watch: number;
         };
         /** WatchChanges */
         WatchChanges: {
@@ -3891,6 +3605,12 @@ export interface components {
             sort: string;
             watch: number;
         };
+        /** WatchNet */
+        WatchNet: {
+            /** @enum {unknown} */
+            set: "net";
+            watch: number;
+        };
         /** WatchNode */
         WatchNode: {
             /** @enum {unknown} */
@@ -3940,7 +3660,6 @@ export interface operations {
                 search?: string;
                 sort?: "channel" | "delivered" | "delivered_hz" | "delivered_kbps" | "dropped" | "expired_hz" | "late_hz" | "latency_ms" | "latency_p95_ms" | "published" | "published_hz" | "published_kbps" | "refused_hz" | "replaced_hz" | "shaped_hz" | "shed_hz";
                 descending?: boolean;
-                node?: string;
             };
             header?: never;
             path?: never;
@@ -3968,9 +3687,7 @@ export interface operations {
     };
     "admission.get": {
         parameters: {
-            query?: {
-                node?: string;
-            };
+            query?: never;
             header?: never;
             path?: never;
             cookie?: never;
@@ -3995,75 +3712,12 @@ export interface operations {
             };
         };
     };
-    "admission.book": {
-        parameters: {
-            query?: {
-                pools?: number;
-                refusals?: number;
-                node?: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["NodeBook"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    "admission.books": {
-        parameters: {
-            query?: {
-                pools?: number;
-                refusals?: number;
-                node?: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["NodeBookList"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     "admission.check": {
         parameters: {
             query: {
                 channel: string;
                 where?: string;
                 client?: string;
-                node?: string;
             };
             header?: never;
             path?: never;
@@ -4093,7 +3747,6 @@ export interface operations {
         parameters: {
             query?: {
                 client?: string;
-                node?: string;
             };
             header?: never;
             path?: never;
@@ -4194,7 +3847,6 @@ export interface operations {
         parameters: {
             query?: {
                 client?: string;
-                node?: string;
             };
             header?: never;
             path?: never;
@@ -4345,7 +3997,6 @@ export interface operations {
         parameters: {
             query?: {
                 client?: string;
-                node?: string;
             };
             header?: never;
             path: {
@@ -4377,7 +4028,6 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
-                node?: string;
             };
             header?: never;
             path?: never;
@@ -4405,9 +4055,7 @@ export interface operations {
     };
     "channels.list": {
         parameters: {
-            query?: {
-                node?: string;
-            };
+            query?: never;
             header?: never;
             path?: never;
             cookie?: never;
@@ -4434,9 +4082,7 @@ export interface operations {
     };
     "channels.get": {
         parameters: {
-            query?: {
-                node?: string;
-            };
+            query?: never;
             header?: never;
             path: {
                 name: string;
@@ -4542,7 +4188,6 @@ export interface operations {
                 search?: string;
                 sort?: "address" | "client" | "connected_ms" | "is_connected" | "protocol" | "queued_bytes" | "queued_messages" | "received" | "sent" | "shed" | "subscriptions" | "user";
                 descending?: boolean;
-                node?: string;
             };
             header?: never;
             path?: never;
@@ -4570,9 +4215,7 @@ export interface operations {
     };
     "clients.get": {
         parameters: {
-            query?: {
-                node?: string;
-            };
+            query?: never;
             header?: never;
             path: {
                 client: string;
@@ -4630,9 +4273,7 @@ export interface operations {
     };
     "clients.channels": {
         parameters: {
-            query?: {
-                node?: string;
-            };
+            query?: never;
             header?: never;
             path: {
                 client: string;
@@ -4694,10 +4335,7 @@ export interface operations {
     };
     "events.get": {
         parameters: {
-            query?: {
-                destination?: string;
-                node?: string;
-            };
+            query?: never;
             header?: never;
             path: {
                 event: string;
@@ -4724,43 +4362,11 @@ export interface operations {
             };
         };
     };
-    "events.get_here": {
-        parameters: {
-            query?: {
-                node?: string;
-            };
-            header?: never;
-            path: {
-                event: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["EventHere"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     "expectations.list": {
         parameters: {
             query?: {
                 channel?: string;
                 client?: string;
-                node?: string;
             };
             header?: never;
             path?: never;
@@ -4975,9 +4581,7 @@ export interface operations {
     };
     "journal.get": {
         parameters: {
-            query?: {
-                node?: string;
-            };
+            query?: never;
             header?: never;
             path?: never;
             cookie?: never;
@@ -5007,7 +4611,6 @@ export interface operations {
             query: {
                 offset: number;
                 max_bytes?: number;
-                node?: string;
             };
             header?: never;
             path?: never;
@@ -5040,9 +4643,7 @@ export interface operations {
                 client?: string;
                 outcome?: string;
                 since_ms?: number;
-                until_ms?: number;
                 limit?: number;
-                node?: string;
             };
             header?: never;
             path?: never;
@@ -5112,9 +4713,7 @@ export interface operations {
     };
     "net.get": {
         parameters: {
-            query?: {
-                node?: string;
-            };
+            query?: never;
             header?: never;
             path?: never;
             cookie?: never;
@@ -5139,11 +4738,40 @@ export interface operations {
             };
         };
     };
-    "policies.get": {
+    "net.history": {
         parameters: {
             query?: {
-                node?: string;
+                since_ms?: number;
+                after?: number;
+                limit?: number;
             };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NetHistoryPage"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "policies.get": {
+        parameters: {
+            query?: never;
             header?: never;
             path?: never;
             cookie?: never;
@@ -5242,9 +4870,7 @@ export interface operations {
     };
     "policies.dry_run": {
         parameters: {
-            query?: {
-                node?: string;
-            };
+            query?: never;
             header?: never;
             path?: never;
             cookie?: never;
@@ -5291,7 +4917,6 @@ export interface operations {
                 attribute?: string[];
                 payload_bytes?: number;
                 resources?: string[];
-                node?: string;
             };
             header?: never;
             path?: never;
@@ -5320,9 +4945,7 @@ export interface operations {
     };
     "policies.history": {
         parameters: {
-            query?: {
-                node?: string;
-            };
+            query?: never;
             header?: never;
             path?: never;
             cookie?: never;
@@ -5386,9 +5009,7 @@ export interface operations {
     };
     "policies.get_policy": {
         parameters: {
-            query?: {
-                node?: string;
-            };
+            query?: never;
             header?: never;
             path: {
                 name: string;
@@ -5487,9 +5108,7 @@ export interface operations {
     };
     "predicates.check": {
         parameters: {
-            query?: {
-                node?: string;
-            };
+            query?: never;
             header?: never;
             path?: never;
             cookie?: never;
@@ -5527,7 +5146,6 @@ export interface operations {
         parameters: {
             query?: {
                 channel?: string;
-                node?: string;
             };
             header?: never;
             path?: never;
@@ -5555,9 +5173,7 @@ export interface operations {
     };
     "properties.list": {
         parameters: {
-            query?: {
-                node?: string;
-            };
+            query?: never;
             header?: never;
             path?: never;
             cookie?: never;
@@ -5656,7 +5272,6 @@ export interface operations {
             query: {
                 kind: string;
                 subject?: string;
-                node?: string;
             };
             header?: never;
             path?: never;
@@ -5719,7 +5334,6 @@ export interface operations {
             query?: {
                 channel?: string;
                 limit?: number;
-                node?: string;
             };
             header?: never;
             path?: never;
@@ -5779,7 +5393,6 @@ export interface operations {
             query?: {
                 prefix?: string;
                 limit?: number;
-                node?: string;
             };
             header?: never;
             path?: never;
@@ -5810,7 +5423,6 @@ export interface operations {
             query: {
                 name: string[];
                 since_ms?: number;
-                node?: string;
             };
             header?: never;
             path?: never;
@@ -5838,9 +5450,7 @@ export interface operations {
     };
     "series.get": {
         parameters: {
-            query?: {
-                node?: string;
-            };
+            query?: never;
             header?: never;
             path: {
                 name: string;
@@ -5981,9 +5591,7 @@ export interface operations {
     };
     "status.get": {
         parameters: {
-            query?: {
-                node?: string;
-            };
+            query?: never;
             header?: never;
             path?: never;
             cookie?: never;
@@ -6012,7 +5620,6 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
-                node?: string;
             };
             header?: never;
             path?: never;

@@ -13,6 +13,7 @@ from accord.config.settings import AdmissionSettings, ChannelSettings, Config, M
 from accord.core.admission.demand import Basis
 from accord.core.admission.options import AdmissionOptions, Guarantee, Mode
 from accord.core.broker.subscription_admission import guarantee_from
+from accord.core.model.locations import Location
 from accord.core.model.units import BANDWIDTHS_BPS, parse
 from accord.core.overlay.channel_directory import ChannelDefinition
 from accord.core.overlay.discovery import DiscoveryOptions
@@ -39,7 +40,11 @@ def net_options(config: Config) -> NetOptions:
             is_encrypted=net.encrypted,
             proxy=parse_proxy(net.proxy) if net.proxy else None,
         ),
-        overlay=OverlayOptions(ping_us=net.ping_ms * 1_000, ping_bytes_per_s=net.ping_bytes_per_s),
+        overlay=OverlayOptions(
+            ping_us=net.ping_ms * 1_000,
+            ping_bytes_per_s=net.ping_bytes_per_s,
+            location=_location(config.node.location),
+        ),
         channels=tuple(map(definition_of, config.channels)),
         discover=DiscoveryOptions(max_links=net.discover_links) if net.discover else None,
         announce=net.announce,
@@ -49,6 +54,10 @@ def net_options(config: Config) -> NetOptions:
             TransportRule(each.channels, each.transport) for each in net.transports
         ),
     )
+
+
+def _location(setting: tuple[float, ...]) -> Location | None:
+    return (setting[0], setting[1]) if setting else None
 
 
 def definition_of(channel: ChannelSettings) -> ChannelDefinition:

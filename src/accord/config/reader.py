@@ -15,6 +15,7 @@ from accord.config.errors import format_duration, format_size, parse_duration, p
 from accord.config.toml_lines import Path
 from accord.core.model import former_names
 from accord.core.model.channels import problem_with_filter
+from accord.core.model.locations import LOCATION_EXPECTED, is_location
 from accord.core.model.units import BANDWIDTHS_BPS
 from accord.core.model.units import parse as parse_units
 from accord.core.overlay.channel_directory import OPTION_EXPECTED, option_text
@@ -52,6 +53,7 @@ class SettingsReader:
             "link addresses": self._read_link_addresses,
             "proxy": self._read_proxy,
             "group": self._read_group,
+            "location": self._read_location,
             "interface": self._read_interface,
             "origins": self._read_origins,
             "filters": self._read_filters,
@@ -199,6 +201,19 @@ class SettingsReader:
             self._report(path, f"expected {expected}, got {shown(value)}")
             return ()
         return (found,)
+
+    def _read_location(self, value: object, path: Path) -> tuple[float, ...]:
+        found = value if isinstance(value, list) else [None]
+        numbers = [
+            float(each)
+            for each in found
+            if isinstance(each, int | float) and not isinstance(each, bool)
+        ]
+        if value == []:
+            return ()
+        if len(numbers) != len(found) or len(numbers) != 2 or not is_location(*numbers):
+            self._report(path, f"expected {LOCATION_EXPECTED}, got {shown(value)}")
+        return tuple(numbers)
 
     def _read_interface(self, value: object, path: Path) -> object:
         try:

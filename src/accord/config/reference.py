@@ -21,7 +21,7 @@ from accord.runtime.addresses import SocketAddress
 BEGIN: Final = "<!-- settings: made by python -m accord.config.reference, do not edit -->"
 END: Final = "<!-- end of settings -->"
 
-_LISTS: Final = ("publish", "subscribe", "groups", "origins")
+_LISTS: Final = ("publish", "subscribe", "groups", "origins", "location")
 _EXAMPLES: Final = {
     "keep": """\
 # [[keep]]

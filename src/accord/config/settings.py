@@ -46,6 +46,14 @@ class NodeSettings(Struct, frozen=True, kw_only=True):
             extra={"kind": "path"},
         ),
     ] = "accord-data"
+    location: Annotated[
+        tuple[float, ...],
+        Meta(
+            description="Where the node is, for the map of the network: latitude and longitude in "
+            "degrees, such as [47.61, -122.33].",
+            extra={"kind": "location"},
+        ),
+    ] = ()
     statistics_s: Annotated[
         int,
         Meta(ge=0, le=86_400, description="Interval of the statistics on `$SYS/#`; 0: never."),

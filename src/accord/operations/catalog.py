@@ -19,6 +19,7 @@ from accord.operations import (
     clients,
     event_sources,
     events,
+    net,
     policies,
     predicates,
     quality,
@@ -37,7 +38,7 @@ from accord.operations.operation import (
 )
 
 MODULES: Final = (
-    admission, channels, activity, clients, policies, predicates, quality, query, status,
+    admission, channels, net, activity, clients, policies, predicates, quality, query, status,
     events, event_sources,
 )  # fmt: skip
 _PLACES: Final = {module.__name__: place for place, module in enumerate(MODULES)}

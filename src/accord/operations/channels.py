@@ -22,6 +22,7 @@ from accord.core.overlay.channel_directory import (
     channel_of,
 )
 from accord.core.overlay.status import ChannelStatus, NetStatus
+from accord.operations.net_rights import visible_net
 from accord.operations.operation import Asker, Request, RequestError, Right, operation
 from accord.operations.ports import NetPort, NodePorts, need
 
@@ -92,9 +93,9 @@ def _net(node: NodePorts) -> NetPort:
 
 
 @operation("net", "GET /net", Right.STATISTICS)
-def get_net(node: NodePorts, _ask: GetNet, _asker: Asker) -> NetStatus:
+def get_net(node: NodePorts, _ask: GetNet, asker: Asker) -> NetStatus:
     """All nodes, links, channels and routes, and what came in time, as this node knows it."""
-    return _net(node).status()
+    return visible_net(_net(node).status(), asker)
 
 
 @operation("channels", "GET /channels", Right.STATISTICS)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # clients import this module for the requests, without a node
     from accord.core.monitoring.top import ChannelActivity, Top, Waiting
     from accord.core.monitoring.verdict import NodeProblem
     from accord.core.overlay.channel_directory import ChannelDefinition
+    from accord.core.overlay.net_history import NetHistory
+    from accord.core.overlay.net_map import NetMap
     from accord.core.overlay.status import ChannelStatus, NetStatus
     from accord.core.policy.explain import Explanation
     from accord.core.policy.grants import Grant
@@ -155,6 +157,13 @@ class NetPort(Protocol):
 
     @property
     def templates(self) -> list[str]: ...
+
+    @property
+    def net_map(self) -> NetMap | None:
+        """The network as the node knows it; None at a secondary node, which does not."""
+
+    @property
+    def net_history(self) -> NetHistory | None: ...
 
     def status(self) -> NetStatus: ...
 

@@ -27,6 +27,8 @@ from accord.core.model.former_names import current_options
 from accord.core.overlay.channel_directory import ChannelDefinition, is_same
 from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.neighbour_outbox import MulticastEvent
+from accord.core.overlay.net_history import NetHistory
+from accord.core.overlay.net_map import NetMap
 from accord.core.overlay.options import OverlayOptions, TransportRule, TransportSelector
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.signalling import TransitEvent
@@ -54,6 +56,8 @@ _MISSES: Final = 3  # missed pings after which a neighbour of that name may be r
 _SOON_US: Final = 1_000_000
 _LONG_US: Final = 60_000_000
 _TEXT_AT_ONCE: Final = 8_192  # characters of remote predicates parsed in one go, about 0.1 s
+_MAP_US: Final = 50_000  # between two updates of the map
+_MAP_SHARE: Final = 20  # at most one part in so many of the time goes into them
 _PAUSES: Final = 4  # pause after parsing, as a multiple of the time it took
 
 
@@ -105,6 +109,9 @@ class OverlayService:
         self.overlay.outboxes.transport_selector = TransportSelector(
             options.transport_rules, self._repairs
         )
+        self.net_map = NetMap(self.overlay)
+        self.net_history = NetHistory(clock.now_ms())
+        self._map_due_us = 0
         self.tiers = TierLinks()  # links to secondary nodes, for services
         self.after: list[Callable[[], None]] = []  # called when messages may have arrived or be due
         self.on_page: Callable[[TransitEvent], None] | None = None  # receives history pages
@@ -228,6 +235,7 @@ class OverlayService:
         self.overlay.drops.clear()
         for loss in losses:
             self.bridge.on_dropped(*loss)
+        self._update_map(now_us)
         if self.overlay.interests.is_aggregated != self._is_aggregated:
             self._is_aggregated = self.overlay.interests.is_aggregated
             log.warning(
@@ -242,6 +250,8 @@ class OverlayService:
         due_us = self.channels.next_due_us()
         if self.bridge.remote_interests.has_unparsed():
             due_us = min(due_us, self._parse_due_us)
+        if self.net_map.is_changed:
+            due_us = min(due_us, self._map_due_us)
         return due_us if self._children is None else min(due_us, self._children.next_due_us())
 
     def take(self, neighbour: str, bytes_wanted: int) -> list[bytes]:
@@ -277,6 +287,11 @@ class OverlayService:
             for event in events:
                 self.bridge.on_sent(neighbour, event)
         return [self._encode(each) for each in events]
+
+    def _update_map(self, now_us: int) -> None:
+        if self.net_map.is_changed and now_us >= self._map_due_us:
+            self.net_history.add(self.net_map.update(), now_ms=self._clock.now_ms())
+            self._map_due_us = now_us + max(_MAP_US, _MAP_SHARE * (clock_us() - now_us))
 
     def _parse_interests(self, now_us: int) -> None:
         """Parse more of the remote interests, with pauses in between."""

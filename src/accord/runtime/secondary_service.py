@@ -69,6 +69,8 @@ class SecondaryService:
         self._bridge = ParentBridge(broker, clock_us, self.child)
         self.tiers: TierLinks = self.child.tiers
         self.services: list[TierService] = []
+        self.net_map = None  # only nodes of the backbone know the network
+        self.net_history = None
         self._broker = broker
         self._server = server
         self._clock = clock

@@ -23,6 +23,14 @@ WASHINGTON: Final = "Washington"
 ORLANDO: Final = "Orlando"
 CITIES: Final = (SEATTLE, LOS_ANGELES, DENVER, WASHINGTON, ORLANDO)
 
+LOCATIONS: Final[Mapping[str, tuple[float, float]]] = {
+    SEATTLE: (47.61, -122.33),
+    LOS_ANGELES: (34.05, -118.24),
+    DENVER: (39.74, -104.99),
+    WASHINGTON: (38.91, -77.04),
+    ORLANDO: (28.54, -81.38),
+}
+
 Pair = tuple[str, str]
 
 # In milliseconds, one way; the first of each pair dials the second.
@@ -71,6 +79,7 @@ def configuration(
     lines = [
         "[node]",
         f'name = "{city}"',
+        f"location = {list(LOCATIONS[city])}",
         'data = ""',
         "[listen]",
         'mqtt = "127.0.0.1:0"',

@@ -10,7 +10,7 @@ from rich.console import Console, Group
 from rich.status import Status
 from rich.text import Text
 
-from accord.apps.five_cities.cities import CITIES, path_text
+from accord.apps.five_cities.cities import CITIES, WASHINGTON, path_text
 from accord.apps.five_cities.network import FiveCities
 from accord.apps.five_cities.phases import (
     ChannelLatencies,
@@ -25,6 +25,7 @@ from accord.apps.five_cities.scenario import FiveCitiesScenario
 from accord.terminal.rows import NOTHING, Cell, Figure, table
 from accord.terminal.screen import print_line
 
+WATCHED: Final = WASHINGTON  # no fault concerns it
 _STYLES: Final = {"+": "green", "−": "red", " ": ""}
 
 
@@ -156,6 +157,7 @@ async def play_five_cities(console: Console, net: FiveCities, seconds: float) ->
             teller.stop()
             where = (f"  {city:12} {net.nodes[city].http_url}\n" for city in CITIES)
             print_line(console, f"Nodes:\n{''.join(where)}")
+            print_line(console, f"Watch them at {net.nodes[WATCHED].http_url}/network\n")
             play = FiveCitiesScenario(
                 net.urls,
                 net,

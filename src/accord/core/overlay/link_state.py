@@ -119,6 +119,10 @@ class LinkStateMap:
             return [self._changes[-1]]
         return list(dict.fromkeys(islice(reversed(self._changes), count)))
 
+    def reported(self, source: str, target: str) -> DirectedLink | None:
+        """What `source` reports of its link, whether or not it counts."""
+        return self._links.get(source, {}).get(target)
+
     def link(self, source: str, target: str) -> DirectedLink | None:
         """The link, or None if it does not count."""
         ends = self._links.get(source)

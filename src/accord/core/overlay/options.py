@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from accord.core.model.channels import filter_selects
+from accord.core.model.locations import Location
 from accord.core.overlay.signalling import TransitEvent
 from accord.core.overlay.status import TransportStatus
 
@@ -38,6 +39,7 @@ class OverlayOptions(msgspec.Struct, frozen=True, kw_only=True):
     absent_us: int = 86_400_000_000  # records of an unreachable node expire
     publish_flows_us: int = 200_000  # minimum interval between publications of flows; 0: never
     publish_arrivals_us: int = 2_000_000  # the same for arrival counts
+    location: Location | None = None  # where this node is; others learn it
 
 
 TCP: Final = "tcp"

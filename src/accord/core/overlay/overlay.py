@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from accord.core.model.errors import decode_or_none
+from accord.core.model.locations import Location, is_location
 from accord.core.overlay.budgets import Budgets
 from accord.core.overlay.channel_directory import ChannelDirectory
 from accord.core.overlay.duplicate_filter import DuplicateFilter
@@ -89,9 +90,10 @@ _SOURCES: Final = 10_000  # receive windows kept at a time
 
 
 class NodeValue(msgspec.Struct, frozen=True, array_like=True):
-    """State record of a node: the time it takes to hand an event to its clients."""
+    """State record of a node: the time it takes to hand an event to its clients; where it is."""
 
     processing_us: int
+    location: Location | None = None
 
 
 class LinkValue(msgspec.Struct, frozen=True, array_like=True):
@@ -187,6 +189,7 @@ class Overlay:
         )
         self._sent_before: dict[str, int] = {}  # events, by neighbour, at the last plan of pings
         self._random = random
+        self.locations: dict[str, Location] = {}  # by node
         self._on_interest = on_interest
         self._duplicates = DuplicateFilter()
         self._receive_windows: dict[tuple[str, int], ReceiveWindow] = {}
@@ -212,6 +215,8 @@ class Overlay:
         self.store.watch(LINK, self._on_link_record)
         self.store.watch(NODE, self._on_node_record)
         self.store.watch(INTEREST, self._on_interest_record)
+        if options.location is not None:
+            self._announce_node()
 
     # ---------------------------------------------------------------------- called by the driver
 
@@ -483,8 +488,11 @@ class Overlay:
         if has_changed and self.now_us - self._processing_announced_us >= _PROCESSING_INTERVAL_US:
             self._announced_processing_us = self.processing_us
             self._processing_announced_us = self.now_us
-            value = NodeValue(int(self.processing_us))
-            self.store.put(NODE, "", msgspec.msgpack.encode(value))
+            self._announce_node()
+
+    def _announce_node(self) -> None:
+        value = NodeValue(int(self.processing_us), self.options.location)
+        self.store.put(NODE, "", msgspec.msgpack.encode(value))
 
     def drop(self, event: TransitEvent, cause: str, count: int = 1) -> None:
         """Count `count` copies of an event that end here, with their cause."""
@@ -686,6 +694,11 @@ class Overlay:
         self._is_map_changed = True
         with suppress(ValueError):
             self.map.set_node(origin, {"": 0 if found is None else found.processing_us}, 0.0)
+        location = None if found is None else found.location
+        if location is not None and is_location(*location):
+            self.locations[origin] = location
+        else:
+            self.locations.pop(origin, None)
 
     def _on_interest_record(self, origin: str, key: str, value: bytes | None) -> None:
         if origin != self.name:

@@ -6,6 +6,8 @@ from typing import Final
 
 import msgspec
 
+from accord.core.model.locations import Location
+
 
 class ChildStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A secondary node, as its parent sees it; `lost` counts events it did not get, by cause."""
@@ -59,6 +61,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     interests: int = 0
     processing_us: int = 0
     started_ms: int = 0
+    location: Location | None = None
 
 
 class LinkStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -78,6 +78,7 @@ def _nodes(overlay: Overlay) -> Iterator[NodeStatus]:
             interests=len(overlay.store.of(name, INTEREST)),
             processing_us=overlay.map.processing_us(name),
             started_ms=overlay.store.version_of(name)[0],
+            location=overlay.locations.get(name),
         )
 
 
@@ -97,14 +98,15 @@ def _links(overlay: Overlay) -> Iterator[LinkStatus]:
 def _flows(overlay: Overlay) -> Iterator[FlowStatus]:
     """Flows of all nodes, this one first."""
     for value in overlay.status_publisher.flows():
-        yield _flow_status(overlay.name, value)
+        yield flow_status(overlay.name, value)
     for origin, encoded in _remote_records(overlay, FLOW):
         found = decode_or_none(_flow, encoded)
         if found is not None:  # a newer node may use another format
-            yield _flow_status(origin, found)
+            yield flow_status(origin, found)
 
 
-def _flow_status(source: str, value: FlowRecord) -> FlowStatus:
+def flow_status(source: str, value: FlowRecord) -> FlowStatus:
+    """A flow as its source published it."""
     return FlowStatus(
         source=source,
         destination=value.destination,
