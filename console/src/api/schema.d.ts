@@ -532,6 +532,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/quality/convert": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["quality.convert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/quality/properties": {
         parameters: {
             query?: never;
@@ -972,6 +988,8 @@ export interface components {
         };
         /** CapabilityStatus */
         CapabilityStatus: {
+            /** @default 0 */
+            cost: unknown;
             current: number | string;
             /** @default false */
             is_measured: boolean;
@@ -1476,6 +1494,24 @@ export interface components {
             password: string;
             username: string;
         };
+        /** ConvertDocument */
+        ConvertDocument: {
+            /** @enum {unknown} */
+            do: "convert";
+            /** @example {"expectations": []} */
+            text: string;
+            /**
+             * @default json
+             * @enum {unknown}
+             */
+            to: "json" | "xml";
+        };
+        /** ConvertedDocument */
+        ConvertedDocument: {
+            expectations: number;
+            profiles: number;
+            text: string;
+        };
         /** CreateChannel */
         CreateChannel: {
             /** @enum {unknown} */
@@ -1695,6 +1731,20 @@ export interface components {
         ExpectationList: {
             expectations: components["schemas"]["ClientExpectationState"][];
         };
+        /** ExpectationRow */
+        ExpectationRow: {
+            channel: string;
+            client: string;
+            decision: string;
+            expect: Record<string, never>;
+            id: string;
+            nearest: components["schemas"]["NearestProfile"] | null;
+            rank: number;
+            reasons: components["schemas"]["Unmet"][];
+            relies_on: string[];
+            state: string;
+            subscription: string;
+        };
         /** ExpectationStatus */
         ExpectationStatus: {
             client: string;
@@ -1702,6 +1752,8 @@ export interface components {
             decision: string;
             expect: Record<string, never>;
             id: string;
+            /** @default null */
+            nearest: components["schemas"]["NearestProfile"] | null;
             /** @default {} */
             reasons: {
                 [key: string]: number | string | null;
@@ -1709,6 +1761,8 @@ export interface components {
             /** @default [] */
             relies_on: string[];
             state: string;
+            /** @default  */
+            subscription: string;
         };
         /** Explain */
         Explain: {
@@ -2314,6 +2368,14 @@ export interface components {
             /** @default 0 */
             shed: number;
         };
+        /** NearestProfile */
+        NearestProfile: {
+            capabilities: components["schemas"]["CapabilityStatus"][];
+            channel: string;
+            /** @default false */
+            is_remote: boolean;
+            publisher: string;
+        };
         /** NetStatus */
         NetStatus: {
             arrivals: components["schemas"]["ArrivalStatus"][];
@@ -2657,11 +2719,23 @@ export interface components {
         ProfileList: {
             profiles: components["schemas"]["ProfileForm"][];
         };
+        /** ProfileRow */
+        ProfileRow: {
+            capabilities: components["schemas"]["CapabilityStatus"][];
+            channel: string;
+            expectations: number;
+            publisher: string;
+            rank: number;
+            source: string;
+            utility: number;
+        };
         /** ProfileStatus */
         ProfileStatus: {
             capabilities: components["schemas"]["CapabilityStatus"][];
             expectations: number;
             publisher: string;
+            /** @default  */
+            source: string;
             utility: number;
         };
         /** ProfileUsage */
@@ -2740,8 +2814,54 @@ export interface components {
              */
             policy: Record<string, never>;
         };
+        /** QualityAction */
+        QualityAction: {
+            act: string;
+            /** @default null */
+            after: number | string | null;
+            /** @default 0 */
+            after_ms: number;
+            at_ms: number;
+            /** @default null */
+            before: number | string | null;
+            channel: string;
+            /** @default false */
+            is_release: boolean;
+            number: number;
+            /** @default waiting */
+            outcome: string;
+            property: string;
+            publisher: string;
+            /** @default 0 */
+            reached_ms: number;
+            target: number | string;
+        };
+        /** QualityState */
+        QualityState: {
+            actions: {
+                [key: string]: components["schemas"]["QualityAction"];
+            };
+            expectations: {
+                [key: string]: components["schemas"]["ExpectationRow"];
+            };
+            expectations_matching: number;
+            expectations_total: number;
+            node: string;
+            profiles: {
+                [key: string]: components["schemas"]["ProfileRow"];
+            };
+            profiles_matching: number;
+            profiles_total: number;
+            properties: {
+                [key: string]: components["schemas"]["PropertyStatus"];
+            };
+            strategy: string;
+            totals: components["schemas"]["QualityTotals"];
+        };
         /** QualityStatus */
         QualityStatus: {
+            /** @default [] */
+            actions: components["schemas"]["QualityAction"][];
             /** @default [] */
             channels: components["schemas"]["ChannelQuality"][];
             /** @default 0 */
@@ -3345,6 +3465,11 @@ export interface components {
             do: "unadvertise";
             name: string;
         };
+        /** Unmet */
+        Unmet: {
+            now: number | string | null;
+            property: string;
+        };
         /** UnmetCondition */
         UnmetCondition: {
             asked: string;
@@ -3502,6 +3627,18 @@ export interface components {
             limit: number;
             /** @enum {unknown} */
             set: "outcomes";
+            watch: number;
+        };
+        /** WatchQuality */
+        WatchQuality: {
+            /** @default 100 */
+            limit: number;
+            /** @default false */
+            mismatches: boolean;
+            /** @default  */
+            search: string;
+            /** @enum {unknown} */
+            set: "quality";
             watch: number;
         };
         /** WatchSeries */
@@ -5003,6 +5140,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["QualityStatus"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "quality.convert": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @example {"expectations": []} */
+                    text: string;
+                    /** @enum {unknown} */
+                    to?: "json" | "xml";
+                };
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConvertedDocument"];
                 };
             };
             default: {

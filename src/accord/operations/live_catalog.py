@@ -7,11 +7,17 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from accord.operations import live_deliveries, live_node, live_series, live_tables
+from accord.operations import (
+    live_deliveries,
+    live_node,
+    live_quality,
+    live_series,
+    live_tables,
+)
 from accord.operations.live_set import LiveSet, Number, Stop, Watch, WatchError, declared_sets
 from accord.operations.operation import RequestError, decoding_problem
 
-LIVE_MODULES: Final = (live_deliveries, live_node, live_series, live_tables)
+LIVE_MODULES: Final = (live_deliveries, live_node, live_quality, live_series, live_tables)
 SETS: Final[dict[str, LiveSet]] = {each.name: each for each in declared_sets()}
 
 
