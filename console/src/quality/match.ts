@@ -91,7 +91,7 @@ function rowOf(
   return {
     property,
     domain,
-    scale: scaleOf(domain, values, true),
+    scale: scaleOf(domain, values, !!asked),
     state,
     worst,
     best,
@@ -282,8 +282,10 @@ function worstText(worst: ExpectationRow, state: QualityState): string {
   const first = worst.reasons[0]?.property ?? '';
   if (worst.state === 'suspended') return `${who}’s is suspended.`;
   if (!worst.nearest) return `Nobody offers what ${who} asks for.`;
-  const rows = matchRows(worst, state.properties);
-  const bad = rows.find((each) => each.isAsked && each.state !== 'satisfied');
+  const rows = matchRows(worst, state.properties).filter((each) => each.isAsked);
+  const bad =
+    rows.find((each) => each.state === 'missing' || each.state === 'unsatisfied') ??
+    rows.find((each) => each.state === 'satisfiable');
   if (worst.state === 'unsatisfied')
     return `${who} asks for more ${plain(bad?.property ?? first, 40)} than anybody can give.`;
   if (worst.decision === 'adapting')
