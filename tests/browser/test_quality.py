@@ -1,18 +1,19 @@
-"""Quality in the browser: what is asked for, offered and granted; the editor; a real agent that adapts."""
+"""Quality in the browser: what is asked for, offered and granted; the editor; a real agent."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from tests.browser.browsing import DESK, PHONE, Locator, Page, Visitor, eventually, expect
+from tests.browser.test_login import CONFIG, WORD, log_in
 from tests.browser.test_looks import PICTURES, serious
-from tests.browser.traffic import Peer, Site, Stream
+from tests.browser.traffic import Peer, Site, Stream, start_site
 from tests.scenarios.test_quality import agent
 
 PROFILE: Final[dict[str, Any]] = {
@@ -107,20 +108,32 @@ def saved(page: Page, form: str, folder: Path) -> str:
     return file.read_text()
 
 
-def test_looks(desk: Peer, visitor: Visitor) -> None:
+@pytest.mark.parametrize("name", ["match", "profile", "text", "define"])
+def test_looks(desk: Peer, visitor: Visitor, name: str) -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     page = visitor.open("/quality")
     expect(page.get_by_role("heading", name="desk-2 / often")).to_be_visible()
+    if name == "profile":
+        page.get_by_role("button", name="Edit the profile of raven-7").click()
+        expect(editor(page).get_by_role("img", name=re.compile("^Cost by rate"))).to_be_visible()
+    elif name == "text":
+        text = show(page, "JSON")
+        text.fill(text.input_value().replace('"rate"', '"rat"'))
+        expect(editor(page).get_by_role("alert")).to_be_visible()
+        visitor.forgive("400 (Bad Request)")
+    elif name == "define":
+        page.get_by_role("button", name="Define").click()
     found = []
-    for width, size in (("phone", (PHONE[0], 3_400)), ("desk", (DESK[0], 1_700))):
+    for size in ((PHONE[0], 3_400), (DESK[0], 1_700)):
         visitor.resize(size)
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)
-            page.wait_for_timeout(300)
-            page.screenshot(path=PICTURES / f"quality-full-{size[0]}-{theme}.png", full_page=True)
-            assert visitor.overflow() <= 0, f"{width}, {theme}"
+            page.wait_for_timeout(200)
+            page.screenshot(path=PICTURES / f"quality-{name}-{size[0]}-{theme}.png")
+            assert visitor.overflow() <= 0, f"{size}, {theme}"
             found += serious(page)
     assert found == []
+    visitor.forgive("400 (Bad Request)")
 
 
 def test_the_match_says_what_would_have_to_change(site: Site, page: Page) -> None:
@@ -219,23 +232,24 @@ def test_a_change_of_the_fields_is_in_the_text_and_the_other_way_round(page: Pag
     expect(knob).to_have_attribute("aria-valuetext", re.compile("^2000"))
 
 
-@pytest.mark.parametrize(
-    ("form", "old", "new", "problem", "marked"),
-    [
-        ("XML", 'property="rate"', 'property="rat"', "line 3: requirement: 'rat': no such", ""),
-        ("XML", "<quality>", "<quality", "line 2, column", ""),
-        ("XML", "<quality>", '<!DOCTYPE q [<!ENTITY a "b">]><quality>', "DTD", ""),
-        (
-            "JSON", '"rate"', '"rat"',
-            "expectations[0].requirements[0], line 10: requirement: 'rat': no such", "{",
-        ),
-        ("JSON", '"utility": 3.0', '"utility": true', "expectations[0].utility, line 7: ", "true"),
-        ("JSON", '"utility": 3.0', '"utility": 3.0 x', "line 7, column 22: not JSON", "x"),
-    ],
-)  # fmt: skip
-def test_mistakes_are_pointed_at(  # noqa: PLR0913
-    visitor: Visitor, page: Page, form: str, old: str, new: str, problem: str, marked: str
+MISTAKES: Final = [
+    ("XML", 'property="rate"', 'property="rat"', "line 3: requirement: 'rat': no such", ""),
+    ("XML", "<quality>", "<quality", "line 2, column", ""),
+    ("XML", "<quality>", '<!DOCTYPE q [<!ENTITY a "b">]><quality>', "DTD", ""),
+    (
+        "JSON", '"rate"', '"rat"',
+        "expectations[0].requirements[0], line 10: requirement: 'rat': no such", "{",
+    ),
+    ("JSON", '"utility": 3.0', '"utility": true', "expectations[0].utility, line 7: ", "true"),
+    ("JSON", '"utility": 3.0', '"utility": 3.0 x', "line 7, column 22: not JSON", "x"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=str)
+def test_mistakes_are_pointed_at(
+    visitor: Visitor, page: Page, mistake: tuple[str, str, str, str, str]
 ) -> None:
+    form, old, new, problem, marked = mistake
     text = show(page, form)
     was = text.input_value()
     assert old in was
@@ -349,3 +363,84 @@ def test_the_page_expects_and_a_real_agent_adapts(
         fields.get_by_role("button", name="Update").click()
         assert "advised: rate 20" in running.stderr.readline()
         expect(advice).to_contain_text(re.compile("now (19|2\\d)"))
+
+
+def test_another_client_is_registered_for_and_a_draft_is_not_lost(site: Site, page: Page) -> None:
+    fields = editor(page)
+    page.get_by_role("button", name="New expectation").click()
+    fields.get_by_role("textbox", name="Name").fill("third")
+    fields.get_by_role("radio", name="another client").click()
+    fields.get_by_role("textbox", name="Client").fill("desk-2")
+    fields.get_by_role("textbox", name="Client").press("Enter")
+    fields.get_by_role("button", name="Alternative").click()
+    fields.get_by_role("textbox", name="Utility").fill("8")
+    fields.get_by_role("textbox", name="Utility").press("Enter")
+    page.get_by_role("button", name="New profile").click()
+    page.get_by_role("dialog").get_by_role("button", name="Keep the draft").click()
+    fields.get_by_role("button", name="Register").click()
+    expect(fields.get_by_role("status")).to_contain_text("2 expectations registered for desk-2.")
+    assert {"third", "third-2"} <= states(site).keys()
+    # What the node refuses is said, and the draft stays.
+    fields.get_by_role("textbox", name="rate: worst sufficient value").fill("-3")
+    expect(fields.get_by_role("textbox", name="Utility")).to_be_visible()
+    fields.get_by_role("textbox", name="Utility").click()
+    expect(fields.get_by_role("alert")).to_contain_text("expected a number within 0..inf, got -3")
+    expect(fields.get_by_role("button", name="Update")).to_be_disabled()
+
+
+def test_names_and_texts_of_others_are_harmless(
+    site: Site, visitor: Visitor, tmp_path: Path
+) -> None:
+    name = "\u202e<img src=x onerror=alert(1)>" + "x" * 200
+    with Peer(site, name, "evil/#"):
+        register(site, name, "evil/#", {"id": "<script>alert(2)</script>", "rate": 1})
+        register(site, name, "evil/#", {"id": "__proto__", "rate": 2, "trust": "low"})
+        page = visitor.open("/quality")
+        listed = page.get_by_role("list", name="Expectations").get_by_role("button")
+        expect(listed).to_have_count(2)
+        for each in (0, 1):
+            listed.nth(each).click()
+            expect(page.get_by_role("list", name="Requested, offered and granted")).to_be_visible()
+            show(page, "XML")
+            show(page, "Fields")
+        file = tmp_path / "evil.json"
+        file.write_text('{"expectations": [{"id": "</textarea><script>alert(3)</script>"}]}')
+        load(page, file)
+        expect(editor(page).get_by_role("alert")).to_contain_text("line 1")
+        page.keyboard.press("Escape")
+        assert visitor.overflow() <= 0
+        assert "\u202e" not in page.inner_text("main")
+    visitor.forgive("400 (Bad Request)")
+
+
+def test_a_user_expects_what_the_rights_allow(visit: Callable[..., Visitor]) -> None:
+    with (
+        start_site(CONFIG, user=("ann", WORD)) as site,
+        Peer(site, "house", "home/#", user=("ann", WORD)),
+    ):
+        register(site, "house", "home/#", {"id": "all", "rate": 1})
+        visitor = visit(site.url)
+        page = visitor.open("/quality")
+        log_in(page, "bob")
+        expect(page.get_by_role("heading", name="Nobody expects")).to_have_count(0)
+        # What concerns channels of others is not shown, and may not be asked for.
+        expect(page.get_by_text("No expectations.")).to_be_visible()
+        expect(page.get_by_text("house")).to_have_count(0)
+        page.get_by_role("button", name="New expectation").click()
+        fields = editor(page)
+        channel = fields.get_by_role("textbox", name="Channel or filter")
+        for filter_, said in (("home/#", "refused home/#"), ("home/bob/#", "1 expectation")):
+            channel.fill(filter_)
+            channel.press("Enter")
+            fields.get_by_role("button", name="Register").click()
+            expect(fields.get_by_text(re.compile(said))).to_be_visible()
+        expect(page.get_by_role("list", name="Expectations")).to_contain_text("home/bob/#")
+        fields.get_by_role("button", name="Discard").click()
+        page.get_by_role("button", name="New expectation").click()
+        fields.get_by_role("radio", name="another client").click()
+        fields.get_by_role("textbox", name="Client").fill("house")
+        expect(fields.get_by_role("button", name="Register")).to_be_disabled()
+        page.get_by_role("button", name="Suspend").click()
+        expect(page.get_by_role("button", name="Resume")).to_be_visible()
+        assert states(site)["mine"] == "suspended"
+        visitor.forgive("/api/v1/session", "403 (Forbidden)", "401")

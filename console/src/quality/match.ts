@@ -141,7 +141,7 @@ export function changesFor(row: ExpectationRow, rows: readonly MatchRow[]): Chan
       {
         kind: 'bad',
         property: '',
-        text: `No publisher on ${plain(row.channel, 80)} offers ${rows.map((each) => plain(each.property, 40)).join(' and ')}. One would have to register a profile.`,
+        text: `No publisher on ${plain(row.channel, 80)} offers ${names(rows)}. One would have to register a profile.`,
       },
     ];
   if (wanted > 1)
@@ -150,6 +150,8 @@ export function changesFor(row: ExpectationRow, rows: readonly MatchRow[]): Chan
     found.push({ kind: 'warn', property: '', text: `The node has ${decisionText(row.decision)}.` });
   return found;
 }
+
+const names = (rows: readonly MatchRow[]) => rows.map((each) => plain(each.property, 40)).join(' and ');
 
 function decisionText(decision: string): string {
   const said_ = plain(decision, 200);
@@ -250,7 +252,12 @@ export function previewOf(draft: Expectation, state: QualityState, known?: Neare
   const who = plain(nearest?.publisher ?? '', 60);
   const more = draft.publishers > 1 ? ` ${number(draft.publishers)} publishers are asked for.` : '';
   if (!draft.requirements.length) return { kind: 'stale', property: '', text: 'Nothing is asked for yet.' };
-  if (!nearest) return changesFor(row, rows)[0]!;
+  if (!nearest)
+    return {
+      kind: 'bad',
+      property: '',
+      text: `No publisher at this node offers ${names(rows)} on ${plain(draft.channel, 80)}. Other nodes are asked once it is registered.`,
+    };
   if (!unmet.length) return { kind: 'ok', property: '', text: `${who} gives that now.${more}` };
   const bad = unmet.filter((each) => each.state !== 'satisfiable');
   const said_ = (bad.length ? bad : unmet)
@@ -271,10 +278,12 @@ export function verdictOf(state: QualityState): string {
   const total = Object.values(states).reduce((sum, each) => sum + each, 0);
   if (!total) return 'Nobody expects anything yet.';
   const met = states['satisfied'] ?? 0;
-  if (met === total)
-    return total === 1 ? 'The only expectation is satisfied.' : `All ${number(total)} expectations are satisfied.`;
   const worst = expectationsOf(state)[0];
-  return `${number(met)} of ${count(total, 'expectation')} ${met === 1 ? 'is' : 'are'} satisfied.${worst ? ` ${worstText(worst, state)}` : ''}`;
+  const why = met < total && worst ? ` ${worstText(worst, state)}` : '';
+  if (total === 1) return `The only expectation is ${met ? '' : 'not '}satisfied.${why}`;
+  if (met === total) return `All ${number(total)} expectations are satisfied.`;
+  if (!met) return `None of ${number(total)} expectations is satisfied.${why}`;
+  return `${number(met)} of ${number(total)} expectations ${met === 1 ? 'is' : 'are'} satisfied.${why}`;
 }
 
 function worstText(worst: ExpectationRow, state: QualityState): string {
