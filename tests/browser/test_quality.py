@@ -146,7 +146,7 @@ def test_the_match_says_what_would_have_to_change(site: Site, page: Page) -> Non
     expect(match).to_contain_text("medium now, medium at best")
     # What the page proposes becomes the draft, and counts once it is updated.
     page.get_by_role("button", name="Ask for medium").click()
-    expect(editor(page)).to_contain_text("not registered yet")
+    expect(editor(page)).to_contain_text("Not registered yet.")
     assert states(site)["often"] == "unsatisfied"
     editor(page).get_by_role("button", name="Update").click()
     eventually(lambda: states(site)["often"] == "satisfiable", what="a satisfiable one", page=page)
@@ -290,7 +290,9 @@ def test_a_property_is_defined_and_asked_for(visitor: Visitor, page: Page) -> No
     expect(knob).to_have_attribute("aria-valuetext", "full")
     expect(fields).to_contain_text("colour: raven-7 would have to offer it.")
     fields.get_by_role("button", name="Update").click()
-    expect(page.get_by_role("list", name="Expectations")).to_contain_text("no colour")
+    expect(page.get_by_role("list", name="Expectations")).to_contain_text("nobody offers all of it")
+    match = page.get_by_role("list", name="Requested, offered and granted")
+    expect(match).to_contain_text("not offered")
 
 
 def test_the_page_offers_itself_and_follows_advice(site: Site, page: Page) -> None:
@@ -444,3 +446,4 @@ def test_a_user_expects_what_the_rights_allow(visit: Callable[..., Visitor]) -> 
         expect(page.get_by_role("button", name="Resume")).to_be_visible()
         assert states(site)["mine"] == "suspended"
         visitor.forgive("/api/v1/session", "403 (Forbidden)", "401")
+        visitor.page.goto("about:blank")  # before the node ends
