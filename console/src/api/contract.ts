@@ -182,14 +182,14 @@ export type CapabilityRow = Schemas['CapabilityStatus'];
 /** The profile that an expectation depends on, or the one that comes nearest to it. */
 export type NearestProfile = Schemas['NearestProfile'];
 
-export type ExpectationRow = Omit<Schemas['ExpectationRow'], 'expect' | 'nearest' | 'reasons'> & {
+export type ExpectationRow = Omit<Schemas['WatchedExpectation'], 'expect' | 'nearest' | 'reasons'> & {
   /** Bounds by property; utility, publishers, id. */
   expect: Record<string, unknown>;
   nearest?: NearestProfile;
   reasons: { property: string; now?: number | string }[];
 };
 
-export type ProfileRow = Schemas['ProfileRow'];
+export type ProfileRow = Schemas['WatchedProfile'];
 
 /** Advice to a publisher or an act of the node, and what came of it. */
 export type QualityAction = Known<Schemas['QualityAction']>;

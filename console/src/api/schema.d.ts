@@ -1731,20 +1731,6 @@ export interface components {
         ExpectationList: {
             expectations: components["schemas"]["ClientExpectationState"][];
         };
-        /** ExpectationRow */
-        ExpectationRow: {
-            channel: string;
-            client: string;
-            decision: string;
-            expect: Record<string, never>;
-            id: string;
-            nearest: components["schemas"]["NearestProfile"] | null;
-            rank: number;
-            reasons: components["schemas"]["Unmet"][];
-            relies_on: string[];
-            state: string;
-            subscription: string;
-        };
         /** ExpectationStatus */
         ExpectationStatus: {
             client: string;
@@ -2719,16 +2705,6 @@ export interface components {
         ProfileList: {
             profiles: components["schemas"]["ProfileForm"][];
         };
-        /** ProfileRow */
-        ProfileRow: {
-            capabilities: components["schemas"]["CapabilityStatus"][];
-            channel: string;
-            expectations: number;
-            publisher: string;
-            rank: number;
-            source: string;
-            utility: number;
-        };
         /** ProfileStatus */
         ProfileStatus: {
             capabilities: components["schemas"]["CapabilityStatus"][];
@@ -2842,13 +2818,13 @@ export interface components {
                 [key: string]: components["schemas"]["QualityAction"];
             };
             expectations: {
-                [key: string]: components["schemas"]["ExpectationRow"];
+                [key: string]: components["schemas"]["WatchedExpectation"];
             };
             expectations_matching: number;
             expectations_total: number;
             node: string;
             profiles: {
-                [key: string]: components["schemas"]["ProfileRow"];
+                [key: string]: components["schemas"]["WatchedProfile"];
             };
             profiles_matching: number;
             profiles_total: number;
@@ -3654,6 +3630,30 @@ export interface components {
             /** @enum {unknown} */
             set: "series";
             watch: number;
+        };
+        /** WatchedExpectation */
+        WatchedExpectation: {
+            channel: string;
+            client: string;
+            decision: string;
+            expect: Record<string, never>;
+            id: string;
+            nearest: components["schemas"]["NearestProfile"] | null;
+            rank: number;
+            reasons: components["schemas"]["Unmet"][];
+            relies_on: string[];
+            state: string;
+            subscription: string;
+        };
+        /** WatchedProfile */
+        WatchedProfile: {
+            capabilities: components["schemas"]["CapabilityStatus"][];
+            channel: string;
+            expectations: number;
+            publisher: string;
+            rank: number;
+            source: string;
+            utility: number;
         };
     };
     responses: never;

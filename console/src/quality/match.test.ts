@@ -146,7 +146,8 @@ test('decisions, several publishers, suspension and nobody at all are said', () 
   expect(texts(row({ rate: [1, 8] }, { state: 'satisfied', relies_on: ['raven'] }))).toEqual([
     'Nothing. It depends on raven.',
   ]);
-  const { nearest: _, ...alone } = row({ rate: [4, 8], trust: ['low', null] });
+  const alone = row({ rate: [4, 8], trust: ['low', null] });
+  delete alone.nearest;
   expect(texts(alone)).toEqual(['No publisher on lab/# offers rate and trust. One would have to register a profile.']);
 });
 

@@ -36,7 +36,7 @@ class Unmet(Struct, frozen=True, kw_only=True):
     now: Value | None
 
 
-class ExpectationRow(Struct, frozen=True, kw_only=True):
+class WatchedExpectation(Struct, frozen=True, kw_only=True):
     """An expectation; `rank` 0 is the worst. `channel` is a channel or a filter."""
 
     rank: int
@@ -52,7 +52,7 @@ class ExpectationRow(Struct, frozen=True, kw_only=True):
     nearest: NearestProfile | None
 
 
-class ProfileRow(Struct, frozen=True, kw_only=True):
+class WatchedProfile(Struct, frozen=True, kw_only=True):
     """A profile of a publisher at this node."""
 
     rank: int
@@ -75,10 +75,10 @@ class QualityState(Struct, frozen=True, kw_only=True):
     totals: QualityTotals
     expectations_total: int
     expectations_matching: int
-    expectations: dict[str, ExpectationRow]
+    expectations: dict[str, WatchedExpectation]
     profiles_total: int
     profiles_matching: int
-    profiles: dict[str, ProfileRow]
+    profiles: dict[str, WatchedProfile]
     actions: dict[str, QualityAction]
     properties: dict[str, PropertyStatus]
 
@@ -119,8 +119,8 @@ def quality(node: NodePorts, ask: WatchQuality, asker: Asker) -> QualityState:
     )
 
 
-def _expectation(rank: int, channel: str, status: ExpectationStatus) -> ExpectationRow:
-    return ExpectationRow(
+def _expectation(rank: int, channel: str, status: ExpectationStatus) -> WatchedExpectation:
+    return WatchedExpectation(
         rank=rank,
         client=status.client,
         id=status.id,
@@ -135,8 +135,8 @@ def _expectation(rank: int, channel: str, status: ExpectationStatus) -> Expectat
     )
 
 
-def _profile(rank: int, channel: str, status: ProfileStatus) -> ProfileRow:
-    return ProfileRow(
+def _profile(rank: int, channel: str, status: ProfileStatus) -> WatchedProfile:
+    return WatchedProfile(
         rank=rank,
         publisher=status.publisher,
         channel=channel,
