@@ -91,6 +91,7 @@ class TestLiveSet:
         state = watch(table, rights)
         assert [each["id"] for each in state["expectations"].values()] == ["hidden"]
         assert (state["expectations_total"], state["profiles"], state["actions"]) == (1, {}, {})
+        assert (sum(state["totals"]["states"].values()), state["totals"]["profiles"]) == (1, 0)
 
     def test_it_is_searched_and_bounded(self, table: QualityTable) -> None:
         assert [*watch(table, search="DESK much")["expectations"]] == ["desk\nmuch"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
+from accord.core.broker.quality_status import quality_totals
 from accord.core.broker.quality_view import QualityFilter, shown_profiles, worst_expectations
 from accord.core.quality.action_log import QualityAction
 from accord.core.quality.properties import Value
@@ -99,7 +101,7 @@ def quality(node: NodePorts, ask: WatchQuality, asker: Asker) -> QualityState:
     return QualityState(
         node=node.view.name,
         strategy=negotiation.negotiation.engine.strategy.name,
-        totals=port.totals(),
+        totals=replace(quality_totals(negotiation, asker.may_see), profiles=profiles.total),
         expectations_total=expectations.total,
         expectations_matching=expectations.matching,
         expectations={

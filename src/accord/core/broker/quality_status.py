@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
@@ -29,11 +30,15 @@ from accord.core.quality.status import (
 MAX_SHOWN: Final = 1_000  # profiles shown at once, and expectations
 
 
-def quality_totals(quality: ClientNegotiation) -> QualityTotals:
+def quality_totals(
+    quality: ClientNegotiation, may_see: Callable[[str], bool] | None = None
+) -> QualityTotals:
+    """Totals; the states are those of expectations on channels that `may_see`, if given."""
     states = dict.fromkeys(("satisfied", "satisfiable", "unsatisfied", "suspended"), 0)
     for holder in quality.clients.values():
         for each in holder.expected.values():
-            states[state_word(each)] += 1
+            if may_see is None or may_see(each.expectation.channel):
+                states[state_word(each)] += 1
     counts = quality.counts
     return QualityTotals(
         profiles=len(quality.negotiation.profiles),
