@@ -35,6 +35,8 @@ export function stateOf(set: string, parameters: Json, nowMs: number): Json | un
       return channel(String(parameters['channel']), ms);
     case 'client':
       return client(String(parameters['client']), ms);
+    case 'quality':
+      return quality(parameters, ms);
     case 'outcomes':
       return { rows: outcomes(parameters, ms) };
     case 'admission':
@@ -541,4 +543,88 @@ function outcomes(parameters: Json, ms: number): Json {
 
 function round(value: number, digits = 2): number {
   return Number(value.toFixed(digits));
+}
+
+function quality(parameters: Json, ms: number): Json {
+  const offer = (property: string, lower: unknown, upper: unknown, current: unknown, more: Json = {}) => ({
+    property,
+    lower,
+    upper,
+    current,
+    cost: 0,
+    is_measured: false,
+    ...more,
+  });
+  const table = [
+    [1, 0.2],
+    [6, 0.7],
+    [10, 3],
+  ];
+  const capabilities = [
+    offer('rate', 1, 10, 2, { cost: table }),
+    offer('freshness', 100, 1600, 400),
+    offer('reliability', 94.6, 97.2, 96.8, { is_measured: true }),
+  ];
+  const row = (rank: number, id: string, state: string, expect: Json, more: Json = {}) => ({
+    rank,
+    client: 'desk-2',
+    id,
+    channel: 'uav/imagery',
+    subscription: 'uav/imagery',
+    expect: { ...expect, id },
+    state,
+    decision: '',
+    reasons: [],
+    relies_on: [],
+    nearest: { publisher: 'raven-7', channel: 'uav/imagery', capabilities, is_remote: false },
+    ...more,
+  });
+  const asked = { rate: [4, 8], freshness: [null, 500], reliability: [99, null], utility: 3 };
+  const reasons = [
+    { property: 'rate', now: 2 },
+    { property: 'reliability', now: 96.8 },
+  ];
+  const rows = [
+    row(0, 'often', 'unsatisfied', asked, { reasons }),
+    row(1, 'calm', 'satisfied', { rate: [1, null], utility: 1 }, { relies_on: ['raven-7'] }),
+  ].filter((each) => !parameters['mismatches'] || each.state !== 'satisfied');
+  const property = (name: string, unit: string, range: unknown, more: Json = {}) => ({
+    name,
+    better: 'higher',
+    levels: [],
+    range,
+    unit,
+    over_hops: 'keep',
+    measured: false,
+    ...more,
+  });
+  const profile = { rank: 0, publisher: 'raven-7', channel: 'uav/imagery', source: '', capabilities };
+  const advice = { number: 1, at_ms: ms - 90_000, act: 'advise the publisher', publisher: 'raven-7' };
+  const effect = { before: 1, after: 2, after_ms: ms - 80_000, reached_ms: ms - 88_000, outcome: 'reached' };
+  return {
+    node: NODE,
+    strategy: 'pareto',
+    totals: {
+      profiles: 1,
+      states: { satisfied: 1, satisfiable: 0, unsatisfied: 1, suspended: 0 },
+      reactions: 1,
+      advice: 1,
+      told: 2,
+      usages: 1,
+      acts: 0,
+      filtered: 0,
+    },
+    expectations_total: 2,
+    expectations_matching: rows.length,
+    expectations: Object.fromEntries(rows.map((each) => [`${each.client}\n${each.id}`, each])),
+    profiles_total: 1,
+    profiles_matching: 1,
+    profiles: { 'uav/imagery\nraven-7': { ...profile, expectations: 1, utility: 1 } },
+    actions: { 1: { ...advice, channel: 'uav/imagery', property: 'rate', target: 2, is_release: false, ...effect } },
+    properties: {
+      rate: property('rate', 'Hz', [0, null]),
+      freshness: property('freshness', 'ms', [0, null], { better: 'lower', over_hops: 'add' }),
+      reliability: property('reliability', '%', [0, 100], { over_hops: 'multiply', measured: true }),
+    },
+  };
 }

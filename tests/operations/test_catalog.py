@@ -59,7 +59,7 @@ class TestEach:
 
     def test_changes_are_not_made_by_reading(self, operation: Operation) -> None:
         if operation.path:
-            is_tried = operation.name in ("policies.dry_run", "predicates.check")
+            is_tried = operation.name in ("policies.dry_run", "predicates.check", "quality.convert")
             assert (operation.method == "GET") != (operation.changes or is_tried)
 
     def test_without_the_right_it_is_refused(self, operation: Operation) -> None:

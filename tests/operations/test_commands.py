@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "policies.dry_run": "policy apply",
     "policies.explain": "policy explain",
     "quality.get": "quality",
+    "quality.convert": "quality convert",
     "properties.define": "quality define",
     "properties.list": "quality properties",
     "query.find": "query",

@@ -177,6 +177,41 @@ export interface ClientState {
   latencies: [at_ms: number, channel: string, latency_ms: number, outcome: string][];
 }
 
+export type CapabilityRow = Schemas['CapabilityStatus'];
+
+/** The profile that an expectation depends on, or the one that comes nearest to it. */
+export type NearestProfile = Schemas['NearestProfile'];
+
+export type ExpectationRow = Omit<Schemas['WatchedExpectation'], 'expect' | 'nearest' | 'reasons'> & {
+  /** Bounds by property; utility, publishers, id. */
+  expect: Record<string, unknown>;
+  nearest?: NearestProfile;
+  reasons: { property: string; now?: number | string }[];
+};
+
+export type ProfileRow = Schemas['WatchedProfile'];
+
+/** Advice to a publisher or an act of the node, and what came of it. */
+export type QualityAction = Known<Schemas['QualityAction']>;
+
+export type PropertyRow = Known<Schemas['PropertyStatus']>;
+
+export interface QualityState {
+  node: string;
+  strategy: string;
+  totals: Schemas['QualityTotals'];
+  expectations_total: number;
+  expectations_matching: number;
+  /** By client and ID, with a line break between. */
+  expectations: Record<string, ExpectationRow>;
+  profiles_total: number;
+  profiles_matching: number;
+  /** By channel and publisher. */
+  profiles: Record<string, ProfileRow>;
+  actions: Record<string, QualityAction>;
+  properties: Record<string, PropertyRow>;
+}
+
 export interface Page<T> {
   total: number;
   matching: number;
@@ -222,6 +257,7 @@ export interface LiveSets {
   channel: { parameters: { channel: string }; state: ChannelState };
   client: { parameters: { client: string }; state: ClientState };
   admission: { parameters: { limit?: number }; state: AdmissionState };
+  quality: { parameters: { search?: string; mismatches?: boolean; limit?: number }; state: QualityState };
   outcomes: {
     parameters: { channel?: string; client?: string; limit?: number };
     state: { rows: Record<string, Schemas['DeliveryOutcome']> };

@@ -404,22 +404,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/net/history": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get: operations["net.history"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/policies": {
         parameters: {
             query?: never;
@@ -542,6 +526,22 @@ export interface paths {
         get: operations["quality.get"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quality/convert": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["quality.convert"];
         delete?: never;
         options?: never;
         head?: never;
@@ -988,6 +988,8 @@ export interface components {
         };
         /** CapabilityStatus */
         CapabilityStatus: {
+            /** @default 0 */
+            cost: unknown;
             current: number | string;
             /** @default false */
             is_measured: boolean;
@@ -1492,6 +1494,24 @@ export interface components {
             password: string;
             username: string;
         };
+        /** ConvertDocument */
+        ConvertDocument: {
+            /** @enum {unknown} */
+            do: "convert";
+            /** @example {"expectations": []} */
+            text: string;
+            /**
+             * @default json
+             * @enum {unknown}
+             */
+            to: "json" | "xml";
+        };
+        /** ConvertedDocument */
+        ConvertedDocument: {
+            expectations: number;
+            profiles: number;
+            text: string;
+        };
         /** CreateChannel */
         CreateChannel: {
             /** @enum {unknown} */
@@ -1718,6 +1738,8 @@ export interface components {
             decision: string;
             expect: Record<string, never>;
             id: string;
+            /** @default null */
+            nearest: components["schemas"]["NearestProfile"] | null;
             /** @default {} */
             reasons: {
                 [key: string]: number | string | null;
@@ -1725,6 +1747,8 @@ export interface components {
             /** @default [] */
             relies_on: string[];
             state: string;
+            /** @default  */
+            subscription: string;
         };
         /** Explain */
         Explain: {
@@ -1864,17 +1888,6 @@ export interface components {
         GetNet: {
             /** @enum {unknown} */
             do: "get";
-        };
-        /** GetNetHistory */
-        GetNetHistory: {
-            /** @default null */
-            after: number | null;
-            /** @enum {unknown} */
-            do: "history";
-            /** @default 1000 */
-            limit: number;
-            /** @default 0 */
-            since_ms: number;
         };
         /** GetPolicies */
         GetPolicies: {
@@ -2341,86 +2354,13 @@ export interface components {
             /** @default 0 */
             shed: number;
         };
-        /** NetHistoryPage */
-        NetHistoryPage: {
-            after: number;
-            at_ms: number;
-            from_ms: number;
-            has_more: boolean;
-            node: string;
-            /** @default null */
-            rows: components["schemas"]["NetRows"] | null;
-            steps: components["schemas"]["NetStepRows"][];
-        };
-        /** NetLink */
-        NetLink: {
-            /** @default 0 */
-            failure: number;
-            /** @default true */
-            is_up: boolean;
-            /** @default true */
-            is_used: boolean;
-            latency_us: number;
-            /** @default 0 */
-            loss: number;
-        };
-        /** NetNode */
-        NetNode: {
-            /** @default true */
-            is_reachable: boolean;
-            /** @default null */
-            location: [
-                number,
-                number
-            ] | null;
-            /** @default 0 */
-            processing_us: number;
-            /** @default 0 */
-            started_ms: number;
-        };
-        /** NetRows */
-        NetRows: {
-            arrivals: {
-                [key: string]: {
-                    [key: string]: components["schemas"]["ArrivalStatus"] | null;
-                };
-            };
-            flows: {
-                [key: string]: {
-                    [key: string]: components["schemas"]["FlowStatus"] | null;
-                };
-            };
-            links: {
-                [key: string]: {
-                    [key: string]: components["schemas"]["NetLink"] | null;
-                };
-            };
-            nodes: {
-                [key: string]: components["schemas"]["NetNode"] | null;
-            };
-        };
-        /** NetState */
-        NetState: {
-            arrivals: {
-                [key: string]: {
-                    [key: string]: components["schemas"]["ArrivalStatus"];
-                };
-            };
-            flows: {
-                [key: string]: {
-                    [key: string]: components["schemas"]["FlowStatus"];
-                };
-            };
-            left_out: number;
-            links: {
-                [key: string]: {
-                    [key: string]: components["schemas"]["NetLink"];
-                };
-            };
-            node: string;
-            nodes: {
-                [key: string]: components["schemas"]["NetNode"];
-            };
+        /** NearestProfile */
+        NearestProfile: {
+            capabilities: components["schemas"]["CapabilityStatus"][];
+            channel: string;
+            /** @default false */
+            is_remote: boolean;
+            publisher: string;
         };
         /** NetStatus */
         NetStatus: {
@@ -2447,12 +2387,6 @@ export interface components {
             tier: components["schemas"]["TierStatus"] | null;
             /** @default [] */
             transports: components["schemas"]["TransportStatus"][];
-        };
-        /** NetStepRows */
-        NetStepRows: {
-            at_ms: number;
-            number: number;
-            rows: components["schemas"]["NetRows"];
         };
         /** Next */
         Next: {
@@ -2535,11 +2469,6 @@ export interface components {
             /** @default 0 */
             interests: number;
             is_reachable: boolean;
-            /** @default null */
-            location: [
-                number,
-                number
-            ] | null;
             name: string;
             /** @default 0 */
             processing_us: number;
@@ -2781,6 +2710,8 @@ export interface components {
             capabilities: components["schemas"]["CapabilityStatus"][];
             expectations: number;
             publisher: string;
+            /** @default  */
+            source: string;
             utility: number;
         };
         /** ProfileUsage */
@@ -2859,8 +2790,54 @@ export interface components {
              */
             policy: Record<string, never>;
         };
+        /** QualityAction */
+        QualityAction: {
+            act: string;
+            /** @default null */
+            after: number | string | null;
+            /** @default 0 */
+            after_ms: number;
+            at_ms: number;
+            /** @default null */
+            before: number | string | null;
+            channel: string;
+            /** @default false */
+            is_release: boolean;
+            number: number;
+            /** @default waiting */
+            outcome: string;
+            property: string;
+            publisher: string;
+            /** @default 0 */
+            reached_ms: number;
+            target: number | string;
+        };
+        /** QualityState */
+        QualityState: {
+            actions: {
+                [key: string]: components["schemas"]["QualityAction"];
+            };
+            expectations: {
+                [key: string]: components["schemas"]["WatchedExpectation"];
+            };
+            expectations_matching: number;
+            expectations_total: number;
+            node: string;
+            profiles: {
+                [key: string]: components["schemas"]["WatchedProfile"];
+            };
+            profiles_matching: number;
+            profiles_total: number;
+            properties: {
+                [key: string]: components["schemas"]["PropertyStatus"];
+            };
+            strategy: string;
+            totals: components["schemas"]["QualityTotals"];
+        };
         /** QualityStatus */
         QualityStatus: {
+            /** @default [] */
+            actions: components["schemas"]["QualityAction"][];
             /** @default [] */
             channels: components["schemas"]["ChannelQuality"][];
             /** @default 0 */
@@ -3464,6 +3441,11 @@ export interface components {
             do: "unadvertise";
             name: string;
         };
+        /** Unmet */
+        Unmet: {
+            now: number | string | null;
+            property: string;
+        };
         /** UnmetCondition */
         UnmetCondition: {
             asked: string;
@@ -3605,12 +3587,6 @@ export interface components {
             sort: string;
             watch: number;
         };
-        /** WatchNet */
-        WatchNet: {
-            /** @enum {unknown} */
-            set: "net";
-            watch: number;
-        };
         /** WatchNode */
         WatchNode: {
             /** @enum {unknown} */
@@ -3629,6 +3605,18 @@ export interface components {
             set: "outcomes";
             watch: number;
         };
+        /** WatchQuality */
+        WatchQuality: {
+            /** @default 100 */
+            limit: number;
+            /** @default false */
+            mismatches: boolean;
+            /** @default  */
+            search: string;
+            /** @enum {unknown} */
+            set: "quality";
+            watch: number;
+        };
         /** WatchSeries */
         WatchSeries: {
             /** @default 200 */
@@ -3642,6 +3630,30 @@ export interface components {
             /** @enum {unknown} */
             set: "series";
             watch: number;
+        };
+        /** WatchedExpectation */
+        WatchedExpectation: {
+            channel: string;
+            client: string;
+            decision: string;
+            expect: Record<string, never>;
+            id: string;
+            nearest: components["schemas"]["NearestProfile"] | null;
+            rank: number;
+            reasons: components["schemas"]["Unmet"][];
+            relies_on: string[];
+            state: string;
+            subscription: string;
+        };
+        /** WatchedProfile */
+        WatchedProfile: {
+            capabilities: components["schemas"]["CapabilityStatus"][];
+            channel: string;
+            expectations: number;
+            publisher: string;
+            rank: number;
+            source: string;
+            utility: number;
         };
     };
     responses: never;
@@ -4738,37 +4750,6 @@ export interface operations {
             };
         };
     };
-    "net.history": {
-        parameters: {
-            query?: {
-                since_ms?: number;
-                after?: number;
-                limit?: number;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["NetHistoryPage"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     "policies.get": {
         parameters: {
             query?: never;
@@ -5159,6 +5140,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["QualityStatus"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "quality.convert": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @example {"expectations": []} */
+                    text: string;
+                    /** @enum {unknown} */
+                    to?: "json" | "xml";
+                };
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConvertedDocument"];
                 };
             };
             default: {

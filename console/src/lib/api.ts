@@ -63,25 +63,27 @@ export async function request(
   address: string,
   {
     body,
+    text,
     ifMatch,
     signal,
     leadsToLogin = true,
-  }: { body?: unknown; ifMatch?: number; signal?: AbortSignal; leadsToLogin?: boolean } = {},
+  }: { body?: unknown; text?: string; ifMatch?: number; signal?: AbortSignal; leadsToLogin?: boolean } = {},
 ): Promise<unknown> {
   const headers: Record<string, string> = { Accept: 'application/json' };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
+  else if (text !== undefined) headers['Content-Type'] = 'text/plain';
   if (ifMatch !== undefined) headers['If-Match'] = `"${ifMatch}"`;
   const response = await fetch(address, {
     method: method.toUpperCase(),
     headers,
     credentials: 'same-origin',
     cache: 'no-store',
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    ...(body === undefined ? (text === undefined ? {} : { body: text }) : { body: JSON.stringify(body) }),
     ...(signal ? { signal } : {}),
   });
-  const text = await response.text();
+  const answer = await response.text();
   const isJson = /\bjson\b/.test(response.headers.get('content-type') ?? '');
-  const found: unknown = isJson && text ? JSON.parse(text) : text;
+  const found: unknown = isJson && answer ? JSON.parse(answer) : answer;
   if (response.ok) return found;
   if (response.status === 401 && leadsToLogin) session.askLogin();
   const problem = isJson && typeof found === 'object' && found !== null ? found : { title: response.statusText };

@@ -12,6 +12,7 @@ from accord.operations import (
     live_deliveries,
     live_net,
     live_node,
+    live_quality,
     live_series,
     live_tables,
 )
@@ -19,7 +20,8 @@ from accord.operations.live_set import LiveSet, Number, Stop, Watch, WatchError,
 from accord.operations.operation import RequestError, decoding_problem
 
 LIVE_MODULES: Final = (
-    live_admission, live_deliveries, live_net, live_node, live_series, live_tables,
+    live_admission, live_deliveries, live_net, live_node, live_quality, live_series,
+    live_tables,
 )  # fmt: skip
 SETS: Final[dict[str, LiveSet]] = {each.name: each for each in declared_sets()}
 

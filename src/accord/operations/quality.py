@@ -6,7 +6,9 @@ all takes the right to statistics; defining properties takes the right to polici
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -26,8 +28,15 @@ from accord.core.quality.json_forms import (
     render_expectation,
 )
 from accord.core.quality.profiles import Capability, Profile
-from accord.core.quality.properties import QualityError, shown
+from accord.core.quality.properties import PropertyRegistry, QualityError, shown
 from accord.core.quality.property_files import parse_properties
+from accord.core.quality.serialisation import (
+    QualityDocument,
+    read_json,
+    read_xml,
+    write_json,
+    write_xml,
+)
 from accord.core.quality.status import PropertyStatus, QualityStatus
 from accord.operations.clients import client_session
 from accord.operations.operation import (
@@ -42,6 +51,7 @@ from accord.operations.operation import (
 from accord.operations.ports import NodePorts, QualityPort, need
 
 MAX_BYTES: Final = 1_000_000
+MAX_DOCUMENT: Final = 262_144
 
 ExpectationId = Annotated[
     str, Meta(max_length=65_535, description="ID of the expectation.", examples=["quick"])
@@ -114,6 +124,14 @@ class Defined(Struct, frozen=True, kw_only=True):
     """The properties that were defined just now."""
 
     properties: tuple[str, ...]
+
+
+class ConvertedDocument(Struct, frozen=True, kw_only=True):
+    """The document in the format asked for, and how much is in it."""
+
+    text: str
+    expectations: int
+    profiles: int
 
 
 class GetQuality(Request[QualityStatus], frozen=True, kw_only=True, tag="get"):
@@ -198,6 +216,18 @@ class ListProfiles(Request[ProfileList], frozen=True, kw_only=True, tag="list"):
     client: OwnClient = ""
 
 
+class ConvertDocument(Request[ConvertedDocument], frozen=True, kw_only=True, tag="convert"):
+    text: Annotated[
+        str,
+        Meta(
+            max_length=MAX_DOCUMENT,
+            description="Expectations and profiles, as XML if it begins with <, else as JSON.",
+            examples=['{"expectations": []}'],
+        ),
+    ]
+    to: Annotated[Literal["json", "xml"], Meta(description="The format of the answer.")] = "json"
+
+
 class DefineProperties(Request[Defined], frozen=True, kw_only=True, tag="define"):
     text: Annotated[str, Meta(description="As in a definition file: `key = value` lines.")]
 
@@ -217,7 +247,20 @@ def get_quality(node: NodePorts, ask: GetQuality, asker: Asker) -> QualityStatus
         raise RequestError(400, problem, "channel")
     found = _quality(node).status(ask.channel)
     seen = tuple(each for each in found.channels if asker.may_see(each.channel))
-    return msgspec.structs.replace(found, channels=seen)
+    actions = tuple(each for each in found.actions if asker.may_see(each.channel))
+    return msgspec.structs.replace(found, channels=seen, actions=actions)
+
+
+@operation("quality", "POST /quality/convert", max_bytes=MAX_BYTES)
+async def convert_document(
+    node: NodePorts, ask: ConvertDocument, _asker: Asker
+) -> ConvertedDocument:
+    """Check a document of expectations and profiles, and convert it to XML or JSON.
+
+    The problem with it has its line and column, or the path of the field.
+    """
+    registry = PropertyRegistry(tuple(_quality(node).quality.negotiation.registry))
+    return await asyncio.to_thread(_converted, ask, registry)
 
 
 @operation("expectations", "POST /expectations", changes=True, max_bytes=MAX_BYTES)
@@ -377,6 +420,21 @@ def define_properties(node: NodePorts, ask: DefineProperties, _asker: Asker) -> 
 def list_properties(node: NodePorts, _ask: ListProperties, _asker: Asker) -> PropertyList:
     """Everything that can be expected and offered."""
     return PropertyList(properties=tuple(_quality(node).properties()))
+
+
+def _converted(ask: ConvertDocument, registry: PropertyRegistry) -> ConvertedDocument:
+    is_xml = ask.text.lstrip("\ufeff \t\r\n").startswith("<")
+    read: Callable[[bytes, PropertyRegistry], QualityDocument] = read_xml if is_xml else read_json
+    try:
+        found = read(ask.text.encode(), registry)
+    except UnicodeEncodeError:
+        raise QualityError("text", "expected text without lone surrogates") from None
+    text = write_xml(found).decode() if ask.to == "xml" else write_json(found)
+    return ConvertedDocument(
+        text=text.rstrip() + "\n",
+        expectations=len(found.expectations),
+        profiles=len(found.profiles),
+    )
 
 
 def _client(node: NodePorts, client: str, asker: Asker) -> tuple[ClientNegotiation, MqttSession]:

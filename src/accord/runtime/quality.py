@@ -200,9 +200,11 @@ class QualityService:
         """Evaluate measurements once a second."""
         while True:
             await asyncio.sleep(_MEASURE_S)
+            now_ms = self._broker.context.now_ms = self._server.clock.now_ms()
             try:
                 for _ in self.quality.monitor.measure():
                     await asyncio.sleep(0)
+                self.quality.observe_actions(now_ms)
             except Exception as error:  # otherwise measuring would end for good
                 log.failure("quality measurement: failed", error)
             if self.quality.may_be_due:

@@ -147,7 +147,7 @@ def test_what_is_written_is_read_again(found: QualityDocument) -> None:
 @pytest.mark.parametrize(
     ("xml", "problem"),
     [
-        (b"<quality>", "the XML: not well-formed XML at line 1"),
+        (b"<quality>", "line 1, column 10: not well-formed XML: "),
         (b"<other/>", "line 1: expected <quality>, got <other>"),
         (b"<quality>words</quality>", "expected no text in it, got 'words'"),
         (
@@ -221,7 +221,8 @@ def test_mistakes_in_xml_name_their_line_and_what_was_expected(xml: bytes, probl
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{", "the JSON: not JSON"),
+        ("{", "the JSON: not JSON: Input data was truncated"),
+        ('{\n  "é" x}', "line 2, column 7: not JSON: JSON is malformed: expected "),
         ("[]", "the JSON: expected an object, got a list"),
         ('{"expectations": {}}', "expectations: expected a list, got an object"),
         ('{"wishes": []}', "quality: expected expectations, profiles, got 'wishes'"),

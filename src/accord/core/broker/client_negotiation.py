@@ -18,6 +18,7 @@ from accord.core.broker.quality_monitor import QualityMonitor
 from accord.core.broker.session import MqttSession
 from accord.core.model.channels import filter_selects
 from accord.core.mqtt.properties import Properties
+from accord.core.quality.action_log import ActionLog, QualityAction
 from accord.core.quality.client_quality import (
     ClientExpectation,
     ClientProfile,
@@ -45,6 +46,7 @@ from accord.core.quality.matching import MatchState
 from accord.core.quality.messages import (
     Advice,
     ApplyMechanism,
+    MechanismStep,
     Notice,
     StateChanged,
     UsageChanged,
@@ -53,7 +55,7 @@ from accord.core.quality.messages import (
 from accord.core.quality.negotiation import Negotiation
 from accord.core.quality.overlay_negotiation import TierNegotiation
 from accord.core.quality.profiles import Profile, check_profile
-from accord.core.quality.properties import Property, QualityError
+from accord.core.quality.properties import Property, QualityError, Value
 from accord.core.router.rights import ADVICE, EXPECTATIONS
 
 if TYPE_CHECKING:
@@ -104,6 +106,8 @@ class ClientNegotiation:
         self.on_mechanism: Callable[[ApplyMechanism], None] | None = None
         self.on_withdraw: Callable[[int], None] | None = None
         self.may_be_due = False  # whether something may have become due
+        self.version = 0  # rises whenever something may have changed
+        self.actions = ActionLog(negotiation.options.mechanism_timeout_us // 1_000)
         self._broker = broker
         self._clock_us = clock_us
         self._last_number = 0
@@ -363,6 +367,7 @@ class ClientNegotiation:
     def handle_notices(self, notices: list[Notice]) -> None:
         """Execute the notices of a negotiation: notify clients, apply mechanisms."""
         self.may_be_due = True
+        self.version += 1
         if self.tier_negotiation is not None:
             self.tier_negotiation.dispatch(notices)
             notices = self.tier_negotiation.take_notices()
@@ -371,12 +376,14 @@ class ClientNegotiation:
                 self._notify_state(notice)
             elif isinstance(notice, Advice):
                 self.counts.advice += 1
+                self._log_action(notice, MechanismStep.ADVISE.value, is_release=notice.is_release)
                 notify_client(self._broker, notice.publisher, ADVICE, advice_form(notice))
             elif isinstance(notice, UsageChanged):
                 self.counts.usages += 1
                 notify_client(self._broker, notice.publisher, ADVICE, usage_form(notice))
             elif isinstance(notice, ApplyMechanism):
                 self.counts.mechanisms += 1
+                self._log_action(notice, notice.step.value)
                 act = self._redirect_to_source(notice)
                 if not self.monitor.mechanisms.apply(act) and self.on_mechanism is not None:
                     self.on_mechanism(act)
@@ -384,6 +391,11 @@ class ClientNegotiation:
                 self.monitor.mechanisms.withdraw(notice.reaction)
                 if self.on_withdraw is not None:
                     self.on_withdraw(notice.reaction)
+
+    def observe_actions(self, now_ms: int) -> None:
+        """Observe what the newest actions led to."""
+        if self.actions.observe(self._look_at, now_ms):
+            self.version += 1
 
     def resend_states(self, session: MqttSession, pattern: str) -> None:
         """Send the states of its expectations to a client that has just subscribed to them."""
@@ -418,6 +430,31 @@ class ClientNegotiation:
             assert holder.client in self._broker.sessions
 
     # Internal
+
+    def _log_action(
+        self, notice: Advice | ApplyMechanism, act: str, *, is_release: bool = False
+    ) -> None:
+        offer = self.negotiation.offer(notice.publisher, notice.channel, notice.property)
+        self.actions.add(
+            at_ms=self._broker.context.now_ms,
+            act=act,
+            publisher=notice.publisher,
+            channel=notice.channel,
+            property_=notice.property,
+            target=notice.target,
+            before=None if offer is None else offer.capability.current,
+            is_release=is_release,
+        )
+
+    def _look_at(self, action: QualityAction) -> tuple[Value, bool] | None:
+        offer = self.negotiation.offer(action.publisher, action.channel, action.property)
+        if offer is None:
+            return None
+        target = offer.property.score(action.target)
+        is_reached = offer.current <= target if action.is_release else offer.current >= target
+        # A filter acts on what subscribers get; the publisher goes on as before.
+        is_filter = action.act == MechanismStep.FILTER_RATE.value
+        return offer.capability.current, is_filter or is_reached
 
     def _client(self, session: MqttSession) -> ClientQuality:
         holder = self.clients.get(session.name)

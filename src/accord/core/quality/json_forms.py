@@ -132,7 +132,7 @@ def capabilities_form(capabilities: tuple[Capability, ...]) -> Json:
     for each in capabilities:
         form[each.property] = {"range": [each.lower, each.upper], "current": each.current}
         if each.cost != FREE:
-            form[each.property]["cost"] = _cost_form(each.cost)
+            form[each.property]["cost"] = cost_form(each.cost)
     return form
 
 
@@ -176,7 +176,7 @@ def read_cost(found: object, place: str) -> Cost:
     return ConstantCost(cost) if cost else FREE
 
 
-def _cost_form(cost: Cost) -> object:
+def cost_form(cost: Cost) -> object:
     if isinstance(cost, ConstantCost):
         return cost.cost
     if isinstance(cost, LinearCost):

@@ -48,6 +48,9 @@ class LocalProfiles:
     def get(self, source: str) -> LocalProfile | None:
         return self._locals.get(source)
 
+    def look_up(self, publisher: str, channel: str) -> LocalProfile | None:
+        return self._locals.get(self._numbers.get(channel, {}).get(publisher, ""))
+
     def find(self, publisher: str, channel: str) -> LocalProfile:
         source = self._numbers.get(channel, {}).get(publisher)
         if source is None:

@@ -39,7 +39,7 @@ from accord.core.quality.messages import (
     UsageChanged,
 )
 from accord.core.quality.neighbour_protocol import NeighbourProtocol
-from accord.core.quality.profiles import Profile
+from accord.core.quality.profiles import Profile, ScoredCapabilities, ScoredCapability
 from accord.core.quality.properties import (
     MAX_PROPERTIES,
     Property,
@@ -298,6 +298,22 @@ class Negotiation:
         """Number of expectations that depend on a profile, and the sum of their utilities."""
         source = self.profiles.find(publisher, channel).subject.source
         return self.engine.dependencies.usage((source, ()))
+
+    def nearest(self, id_: str) -> tuple[ProfileCopy, ScoredCapabilities] | None:
+        """The copy that an active expectation depends on, else the nearest one; None if none is."""
+        party = self.engine.demands.get(id_)
+        if party is None or party.group is None:
+            return None
+        for copy in self.engine.dependencies.copies(id_) or party.group.nearest(party.least, 1):
+            offers = self.engine.offers(party, copy)
+            if offers is not None:
+                return copy, offers
+        return None
+
+    def offer(self, publisher: str, channel: str, name: str) -> ScoredCapability | None:
+        """A capability of a local profile."""
+        local = self.profiles.look_up(publisher, channel)
+        return None if local is None else local.offers.get(name)
 
     def check_invariants(self) -> None:
         for part in (

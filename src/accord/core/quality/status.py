@@ -8,17 +8,22 @@ from typing import Any
 
 from msgspec import Struct
 
+from accord.core.quality.action_log import QualityAction
 from accord.core.quality.properties import Property, Value
 
 
 class CapabilityStatus(Struct, frozen=True, kw_only=True):
-    """One capability of a profile; `is_measured`: the node determines it."""
+    """One capability of a profile; `is_measured`: the node determines it.
+
+    `cost` of operating at a value: a number, a line (`base`, `slope`) or a list of [value, cost].
+    """
 
     property: str
     lower: Value
     upper: Value
     current: Value
     is_measured: bool = False
+    cost: Any = 0.0
 
 
 class ProfileStatus(Struct, frozen=True, kw_only=True):
@@ -28,6 +33,19 @@ class ProfileStatus(Struct, frozen=True, kw_only=True):
     capabilities: tuple[CapabilityStatus, ...]
     expectations: int
     utility: float
+    source: str = ""  # the client whose events are measured for it, if it is another one
+
+
+class NearestProfile(Struct, frozen=True, kw_only=True):
+    """The profile that an expectation depends on, or else the one that comes nearest to it.
+
+    Of a profile at another node, `publisher` names the node and the way there.
+    """
+
+    publisher: str
+    channel: str
+    capabilities: tuple[CapabilityStatus, ...]
+    is_remote: bool = False
 
 
 class SkylineStatus(Struct, frozen=True, kw_only=True):
@@ -38,7 +56,10 @@ class SkylineStatus(Struct, frozen=True, kw_only=True):
 
 
 class ExpectationStatus(Struct, frozen=True, kw_only=True):
-    """One expectation; `reasons` are the insufficient properties with their current values."""
+    """One expectation; `reasons` are the insufficient properties with their current values.
+
+    `subscription` is the filter as its client subscribed to it.
+    """
 
     client: str
     id: str
@@ -47,6 +68,8 @@ class ExpectationStatus(Struct, frozen=True, kw_only=True):
     decision: str = ""
     reasons: dict[str, Value | None] = {}
     relies_on: tuple[str, ...] = ()
+    subscription: str = ""
+    nearest: NearestProfile | None = None
 
 
 class ChannelQuality(Struct, frozen=True, kw_only=True):
@@ -72,13 +95,17 @@ class QualityTotals(Struct, frozen=True, kw_only=True):
 
 
 class QualityStatus(Struct, frozen=True, kw_only=True):
-    """Quality at the node; `left_off` counts profiles and expectations beyond the display limit."""
+    """Quality at the node; `left_off` counts profiles and expectations beyond the display limit.
+
+    `actions` are the newest advice to publishers and acts of the node, with what came of them.
+    """
 
     node: str
     strategy: str
     totals: QualityTotals
     channels: tuple[ChannelQuality, ...] = ()
     left_off: int = 0
+    actions: tuple[QualityAction, ...] = ()
 
 
 class PropertyStatus(Struct, frozen=True, kw_only=True):

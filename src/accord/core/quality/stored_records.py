@@ -14,6 +14,7 @@ JSON:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -27,6 +28,8 @@ from accord.core.quality.properties import QualityError, shown
 MAX_CHARACTERS: Final = 2**20
 MAX_RECORDS: Final = 10_000
 ROOT: Final = "quality"
+_SYNTAX: Final = re.compile(r"(.*) at (line \d+, column \d+): (.*)", re.DOTALL)
+_AT_BYTE: Final = re.compile(r" \(byte (\d+)\)$")
 
 # By field: its elements, and the fields of their records.
 LISTS: Final = {
@@ -102,7 +105,10 @@ def from_xml(source: bytes) -> StoredRecord:
     try:
         root = parse_xml(source, MAX_CHARACTERS)
     except EventError as error:
-        raise QualityError("the XML", error.problem) from None
+        found = _SYNTAX.fullmatch(error.problem)
+        if found is None:
+            raise QualityError("the XML", error.problem) from None
+        raise QualityError(found[2], f"{found[1]}: {found[3]}") from None
     if root.tag != ROOT:
         raise QualityError(_line(root), f"expected <{ROOT}>, got <{root.tag!s}>")
     return _element(root, ROOT, _Counter())
@@ -179,9 +185,19 @@ def from_json(text: str | bytes) -> StoredRecord:
     try:
         document = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        problem = f"not JSON: {str(error).partition(chr(10))[0]}"
-        raise QualityError("the JSON", problem) from None
+        problem = str(error).partition("\n")[0]
+        place, at = "the JSON", _AT_BYTE.search(problem)
+        if at is not None:
+            place, problem = _line_and_column(text, int(at[1])), problem[: at.start()]
+        raise QualityError(place, f"not JSON: {problem}") from None
     return _object(document, ROOT, "the JSON", _Counter())
+
+
+def _line_and_column(text: str | bytes, at: int) -> str:
+    """Of the byte `at`; the column counts characters, from 1."""
+    whole = text.encode() if isinstance(text, str) else text
+    before = whole[:at].decode(errors="replace")
+    return f"line {before.count(chr(10)) + 1}, column {len(before.rpartition(chr(10))[2]) + 1}"
 
 
 def to_json(record: StoredRecord) -> str:
