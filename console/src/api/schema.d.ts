@@ -564,6 +564,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/query/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["export.export"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/query/histogram": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["histogram.count"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/registry": {
         parameters: {
             query?: never;
@@ -1476,6 +1508,33 @@ export interface components {
             password: string;
             username: string;
         };
+        /** CountEvents */
+        CountEvents: {
+            /** @default 120 */
+            buckets: number;
+            /**
+             * @default null
+             * @example demo/feeder/+
+             */
+            channel: string | null;
+            /** @default  */
+            cursor: string;
+            /** @enum {unknown} */
+            do: "count";
+            /** @default null */
+            since: string | null;
+            /** @default null */
+            until: string | null;
+            /**
+             * @default null
+             * @example load_mw > 4
+             */
+            where: string | null;
+            /** @default 1000 */
+            within_ms: number;
+            /** @default null */
+            xpath: string | null;
+        };
         /** CreateChannel */
         CreateChannel: {
             /** @enum {unknown} */
@@ -1680,6 +1739,14 @@ export interface components {
             /** @enum {unknown} */
             do: "forget";
         };
+        /** EventFile */
+        EventFile: {
+            body: string;
+            events: number;
+            /** @enum {unknown} */
+            format: "csv" | "json" | "parquet";
+            is_complete: boolean;
+        };
         /** EventOutcomes */
         EventOutcomes: {
             channel: string;
@@ -1754,6 +1821,36 @@ export interface components {
             user: string;
             version: number;
         };
+        /** ExportEvents */
+        ExportEvents: {
+            /** @example demo/feeder/+ */
+            channel: string;
+            /** @enum {unknown} */
+            do: "export";
+            /**
+             * @default json
+             * @enum {unknown}
+             */
+            format: "csv" | "json" | "parquet";
+            /** @default 10000 */
+            limit: number;
+            /**
+             * @default newest
+             * @enum {unknown}
+             */
+            order: "newest" | "oldest";
+            /** @default null */
+            since: string | null;
+            /** @default null */
+            until: string | null;
+            /**
+             * @default null
+             * @example load_mw > 4
+             */
+            where: string | null;
+            /** @default null */
+            xpath: string | null;
+        };
         /** FilterStatus */
         FilterStatus: {
             /** @default [] */
@@ -1796,6 +1893,8 @@ export interface components {
              * @example load_mw > 4
              */
             where: string | null;
+            /** @default 10000 */
+            within_ms: number;
             /** @default null */
             xpath: string | null;
         };
@@ -1955,6 +2054,19 @@ export interface components {
             max_pixels: number;
             policy: string;
             shaping: string;
+        };
+        /** Histogram */
+        Histogram: {
+            bytes: number;
+            counts: number[];
+            cursor: string | null;
+            files: number;
+            files_known: number;
+            first: string;
+            read: string;
+            tail: number;
+            took_ms: number;
+            width_ms: number;
         };
         /** History */
         History: {
@@ -2803,6 +2915,8 @@ export interface components {
             events: components["schemas"]["QueryEvent"][];
             files: number;
             files_skipped: number;
+            /** @default null */
+            reached: string | null;
             tail: number;
             took_ms: number;
         };
@@ -5086,6 +5200,7 @@ export interface operations {
                 event?: string;
                 cursor?: string;
                 page?: number;
+                within_ms?: number;
             };
             header?: never;
             path?: never;
@@ -5099,6 +5214,78 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["QueryPage"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "export.export": {
+        parameters: {
+            query: {
+                channel: string;
+                where?: string;
+                xpath?: string;
+                since?: string;
+                until?: string;
+                limit?: number;
+                order?: "newest" | "oldest";
+                format?: "csv" | "json" | "parquet";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventFile"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "histogram.count": {
+        parameters: {
+            query?: {
+                channel?: string;
+                where?: string;
+                xpath?: string;
+                since?: string;
+                until?: string;
+                buckets?: number;
+                cursor?: string;
+                within_ms?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Histogram"];
                 };
             };
             default: {

@@ -21,6 +21,7 @@ from accord.operations import (
     predicates,
     quality,
     query,
+    query_overviews,
     status,
 )
 from accord.operations.operation import (
@@ -35,7 +36,8 @@ from accord.operations.operation import (
 )
 
 MODULES: Final = (
-    admission, channels, activity, clients, policies, predicates, quality, query, status,
+    admission, channels, activity, clients, policies, predicates, quality, query,
+    query_overviews, status,
 )  # fmt: skip
 _PLACES: Final = {module.__name__: place for place, module in enumerate(MODULES)}
 # By module: programs import them in different orders.
