@@ -88,6 +88,15 @@ class FakePipeline:
                 "importance": importance,
             }
         )
+        await self._hang()
+        if self.fails is not None:
+            raise self.fails
+        start = int(cursor or 0)
+        shown = self.events[start : start + rows]
+        more = str(start + rows) if start + rows < len(self.events) else ""
+        return Page(id=1, events=shown, cursor=more, files=3, files_skipped=12, tail=1, took_ms=4)
+
+    async def _hang(self) -> None:
         if self.hangs is not None:
             self.hangs.set()
             try:
@@ -95,12 +104,6 @@ class FakePipeline:
             except asyncio.CancelledError:
                 self.was_cancelled = True
                 raise
-        if self.fails is not None:
-            raise self.fails
-        start = int(cursor or 0)
-        shown = self.events[start : start + rows]
-        more = str(start + rows) if start + rows < len(self.events) else ""
-        return Page(id=1, events=shown, cursor=more, files=3, files_skipped=12, tail=1, took_ms=4)
 
     async def histogram(
         self,
@@ -112,6 +115,7 @@ class FakePipeline:
         within_ms: int,
         importance: int,
     ) -> HistogramPart:
+        await self._hang()
         self.asked.append({"ask": ask, "cursor": cursor, "buckets": buckets, "within": within_ms})
         assert (until_ms, importance) == (ask.until_ms, 3)
         half_ms = until_ms - 30_000
@@ -130,6 +134,7 @@ class FakePipeline:
     async def export(
         self, ask: EventQuery, *, format_: ExportFormat, rows: int, bytes_: int, importance: int
     ) -> ExportReply:
+        await self._hang()
         assert (bytes_, importance) == (EXPORT_BYTES, 3)
         self.asked.append({"ask": ask, "format": format_, "rows": rows})
         return ExportReply(id=1, body=b"a,b\r\n", events=7, is_complete=False)
@@ -345,7 +350,8 @@ def test_policies_say_how_much_a_query_matters() -> None:
     assert [asked["importance"] for asked in pipeline.asked] == [6, 6, 3, 3]
 
 
-def test_who_goes_away_is_not_worked_for() -> None:
+@pytest.mark.parametrize("path", ["query", "query/histogram", "query/export"])
+def test_who_goes_away_is_not_worked_for(path: str) -> None:
     async def main() -> bool:
         pipeline = FakePipeline()
         pipeline.hangs = asyncio.Event()
@@ -353,7 +359,7 @@ def test_who_goes_away_is_not_worked_for() -> None:
         scope = {
             "type": "http",
             "method": "GET",
-            "path": "/api/v1/query",
+            "path": f"/api/v1/{path}",
             "query_string": b"channel=a",
             "headers": [],
             "http_version": "1.1",

@@ -67,8 +67,8 @@ export class HistoryQuestion {
     this.#abort = new AbortController();
     this.isStopped = false;
     this.startedMs = live.nowMs();
-    if (this.hasMore && this.known < PAGE) await this.#read(PAGE);
-    if (!this.#abort.signal.aborted && !this.counts?.isComplete) await this.#count();
+    if (!this.answeredMs || (this.hasMore && this.known < PAGE)) await this.#read(PAGE);
+    if (this.answeredMs && !this.#abort.signal.aborted && !this.counts?.isComplete) await this.#count();
   }
 
   end(): void {
