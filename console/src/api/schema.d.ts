@@ -1739,6 +1739,19 @@ export interface components {
             /** @enum {unknown} */
             do: "forget";
         };
+        /** EventCounts */
+        EventCounts: {
+            bytes: number;
+            counts: number[];
+            cursor: string | null;
+            files: number;
+            files_known: number;
+            first: string;
+            read: string;
+            tail: number;
+            took_ms: number;
+            width_ms: number;
+        };
         /** EventFile */
         EventFile: {
             body: string;
@@ -2054,19 +2067,6 @@ export interface components {
             max_pixels: number;
             policy: string;
             shaping: string;
-        };
-        /** Histogram */
-        Histogram: {
-            bytes: number;
-            counts: number[];
-            cursor: string | null;
-            files: number;
-            files_known: number;
-            first: string;
-            read: string;
-            tail: number;
-            took_ms: number;
-            width_ms: number;
         };
         /** History */
         History: {
@@ -5285,7 +5285,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Histogram"];
+                    "application/json": components["schemas"]["EventCounts"];
                 };
             };
             default: {

@@ -36,7 +36,7 @@ MAX_EXPORT: Final = 50_000
 EXPORT_BYTES: Final = 16 << 20
 
 
-class Histogram(Struct, frozen=True, kw_only=True):
+class EventCounts(Struct, frozen=True, kw_only=True):
     """How many events there are from `first` on, in buckets of `width_ms`; a part of the answer.
 
     Events from `read` on are counted now. With a `cursor` there are more: it asks for the next part
@@ -65,7 +65,7 @@ class EventFile(Struct, frozen=True, kw_only=True):
     body: bytes
 
 
-class CountEvents(Request[Histogram], frozen=True, kw_only=True, tag="count"):
+class CountEvents(Request[EventCounts], frozen=True, kw_only=True, tag="count"):
     """Selects events as a query does; or by the cursor of a part."""
 
     channel: Annotated[
@@ -98,7 +98,7 @@ class ExportEvents(Request[EventFile], frozen=True, kw_only=True, tag="export"):
 
 
 @operation("histogram", "GET /query/histogram", long=True, max_bytes=MAX_BODY)
-async def count_events(node: NodePorts, ask: CountEvents, asker: Asker) -> Histogram:
+async def count_events(node: NodePorts, ask: CountEvents, asker: Asker) -> EventCounts:
     """How many kept events a query has over time: in parts, the newest time first."""
     if not 1 <= ask.buckets <= MAX_BUCKETS:
         raise RequestError(400, f"expected 1 to {MAX_BUCKETS}, got {ask.buckets}", "buckets")
@@ -155,8 +155,8 @@ async def export_events(node: NodePorts, ask: ExportEvents, asker: Asker) -> Eve
     )
 
 
-def _histogram(query: EventQuery, found: HistogramPart) -> Histogram:
-    return Histogram(
+def _histogram(query: EventQuery, found: HistogramPart) -> EventCounts:
+    return EventCounts(
         first=iso_time(found.first_ms),
         width_ms=found.width_ms,
         counts=found.counts,

@@ -202,7 +202,7 @@ export class HistoryQuestion {
         // Without an end, what came up to now; a round time at the end would hide the newest.
         const first = { ...this.#question(), until: iso(this.span.untilMs ?? live.nowMs() + 1), buckets: BUCKETS };
         const query: Record<string, string | number> = cursor ? { cursor } : first;
-        const part: Schemas['Histogram'] = await patiently(
+        const part: Schemas['EventCounts'] = await patiently(
           () => api.get('/api/v1/query/histogram', { query: { ...query, within_ms: WITHIN_MS }, signal }),
           signal,
         );

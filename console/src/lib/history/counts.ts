@@ -14,7 +14,7 @@ export interface Counts {
 }
 
 /** With one part more. */
-export function withPart(before: Counts | undefined, part: Schemas['Histogram']): Counts {
+export function withPart(before: Counts | undefined, part: Schemas['EventCounts']): Counts {
   const values = part.counts.map((value, i) => value + (before?.values[i] ?? 0));
   return {
     firstMs: Date.parse(part.first),

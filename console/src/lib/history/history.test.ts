@@ -1,8 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { readShare, timeOf, withPart } from './counts';
 import { historyEvent } from './events';
+import { newest, Seen } from './seen';
+import { lanes, nearest, rangeOf } from './lanes';
 import { PageWindow } from './page_window';
-import { longer, queryCommand, readView, spanOf } from './view';
+import { reportSentence } from './report';
+import { longer, queryCommand, readView, spanOf, widest } from './view';
 
 const part = (counts: number[], read: number, cursor: string | null) => ({
   first: '1970-01-01T00:00:00.000Z',
@@ -28,6 +31,13 @@ describe('the view', () => {
   it('has everything of the last hour by default, whatever else is there', () => {
     const view = readView(new URLSearchParams('last=forever&from=yesterday&to=2026-01-01T00:00:00Z'));
     expect(view).toEqual({ channel: '#', where: '', xpath: '', last: '1h', fromMs: undefined, toMs: undefined });
+  });
+
+  it('is of what the user may see', () => {
+    expect(widest(['a/b', '#'], 'ann')).toBe('#');
+    expect(widest(['home/%u/#', 'a/b'], 'ann')).toBe('home/ann/#');
+    expect(widest([], '')).toBe('#');
+    expect(readView(new URLSearchParams(), 'home/ann/#').channel).toBe('home/ann/#');
   });
 
   it('is a command', () => {
@@ -66,6 +76,74 @@ describe('events', () => {
     expect([...made({ payload_base64: '/wA=' }).payload!]).toEqual([255, 0]);
     expect(made({})).toMatchObject({ size: 0, kind: 'empty', atMs: Date.parse(base.received) });
     expect(made({ attributes: { __proto__: 'x', n: 1, up: true } }).attributes).toMatchObject({ n: '1', up: 'true' });
+  });
+});
+
+describe('going on live', () => {
+  const row = (id: string, atMs: number, text: string, channel = 'a') => ({
+    ...historyEvent({ id, channel, received: new Date(atMs).toISOString(), publisher: '', payload: text } as never),
+  });
+
+  it('leaves out what came in the millisecond of the newest row, and nothing else', () => {
+    const seen = new Seen(5, [row('3', 5, 'three'), row('2', 5, 'two'), row('1', 4, 'one')]);
+    expect(seen.isNew(row('2', 5, 'two'), 5)).toBe(false);
+    expect(seen.isNew(row('other name', 5, 'three'), 5)).toBe(false); // of another node
+    expect(seen.isNew(row('4', 5, 'two'), 5)).toBe(true); // the same once more
+    expect(seen.isNew(row('5', 6, 'two'), 6)).toBe(true);
+    expect(seen.isNew(row('5', 6, 'two'), 6)).toBe(false); // after a lost connection
+    expect(seen.isNew(row('6', 7, 'live'), undefined)).toBe(true);
+  });
+
+  it('keeps the newest, in number and bytes', () => {
+    const rows = Array.from({ length: 10 }, (_, i) => row(String(9 - i), 9 - i, 'x'.repeat(1_000)));
+    expect(newest(rows, 3).map((each) => each.id)).toEqual(['9', '8', '7']);
+    expect(newest(rows, 10, 3_500).length).toBe(2);
+    expect(newest(rows, 10, 1).length).toBe(1);
+  });
+});
+
+describe('a time line', () => {
+  it('has the busiest channels first, and the others together', () => {
+    const events = ['a', 'b', 'b', 'c', 'd', 'd', 'd'].map((channel, i) =>
+      historyEvent({
+        id: String(i),
+        channel,
+        received: new Date(i * 1_000).toISOString(),
+        publisher: '',
+        payload: '',
+      } as never),
+    );
+    expect(lanes(events, 3).map((lane) => [lane.channel, lane.events.length])).toEqual([
+      ['d', 3],
+      ['b', 2],
+      [undefined, 2],
+    ]);
+    expect(lanes(events).map((lane) => lane.channel)).toEqual(['d', 'b', 'a', 'c']);
+    expect(nearest(events, 2_400)?.id).toBe('2');
+    const [from, to] = rangeOf(events);
+    expect(from).toBeLessThan(0);
+    expect(to).toBeGreaterThan(6_000);
+    expect(rangeOf([])).toEqual([0, 1]);
+  });
+});
+
+describe('the report', () => {
+  const none = { events: 0, delivered: 0, late: 0, shaped: 0, replaced: 0, expired: 0, shed: 0, refused: 0 };
+  const made = (totals: object, losses: object[] = []) =>
+    ({ totals: { ...none, in_time: null, ...totals }, losses, series: [], bucket_ms: 1 }) as never;
+
+  it('is a sentence', () => {
+    expect(reportSentence(made({}))).toBe('Nothing was delivered in this time.');
+    expect(reportSentence(made({ events: 10, delivered: 10, in_time: 1 }))).toBe(
+      '100\u00a0% arrived in time: 10 deliveries, none late or lost.',
+    );
+    const losses = [
+      { outcome: 'shaped', channel: 'x', cause: 'y' },
+      { outcome: 'late', channel: 'a/b', cause: 'after its deadline' },
+    ];
+    expect(reportSentence(made({ events: 10, delivered: 8, late: 1, shed: 1, in_time: 0.8 }, losses))).toBe(
+      '80.0\u00a0% arrived in time: 1 late and 1 lost of 10, most late on a/b: after its deadline.',
+    );
   });
 });
 

@@ -32,13 +32,19 @@ export interface HistoryView {
 
 export const DEFAULT_LAST: TimeName = '1h';
 
-export function readView(query: URLSearchParams): HistoryView {
+/** What is shown where no channel is named: all, or the first filter that a user may subscribe to. */
+export function widest(subscribe: readonly string[], user: string): string {
+  if (!subscribe.length || subscribe.includes('#')) return '#';
+  return subscribe[0]!.replaceAll('%u', user);
+}
+
+export function readView(query: URLSearchParams, all = '#'): HistoryView {
   const last = query.get('last');
   const fromMs = moment(query.get('from'));
   const toMs = moment(query.get('to'));
   const isRange = fromMs !== undefined && toMs !== undefined && fromMs < toMs;
   return {
-    channel: query.get('channel') || '#',
+    channel: query.get('channel') || all,
     where: query.get('xpath') ? '' : (query.get('where') ?? ''),
     xpath: query.get('xpath') ?? '',
     last: TIMES.find(([name]) => name === last)?.[0] ?? DEFAULT_LAST,
