@@ -125,7 +125,7 @@ def test_rows_are_those_of_the_command(kept: Site, ask: Callable[..., Page]) -> 
 
 def test_it_pages(ask: Callable[..., Page]) -> None:
     page = ask(channel="kept/#")
-    expect(page.get_by_text(f"100 read of {EVENTS + 6}")).to_be_visible()
+    expect(page.get_by_text(f"100 of {EVENTS + 6} read")).to_be_visible()
 
     def is_at_the_end() -> bool:
         page.locator("[data-scrolls]").evaluate("(box) => box.scrollTo(0, 1e6)")
