@@ -41,6 +41,7 @@ NAMES: Final = (
     "recovery",
     "startup",
     "console",
+    "console_history",
 )
 
 CASES: Final = (

@@ -38,9 +38,16 @@ from typing import Any, NoReturn
 import msgspec
 
 from accord.core.queries.messages import (
+    Answerable,
+    ExportReply,
+    ExportRequest,
     FromNode,
     FromPipeline,
     Health,
+    HistogramPart,
+    HistogramRequest,
+    LedgerLookup,
+    LedgerReply,
     Measure,
     MeasuredValues,
     Page,
@@ -110,7 +117,7 @@ class FakePipeline:
             self._say(Health(state="ready", spark="fake", events=10))
             rows = does.get("measured", ())
             self._say(MeasuredValues(tuple(msgspec.convert(row, Measure) for row in rows)))
-        if isinstance(message, PageQuery | ReportRequest) and does.get("mute_on") != kind:
+        if isinstance(message, Answerable) and does.get("mute_on") != kind:
             if later_s := does.get("later_s"):
                 threading.Timer(later_s, self._say, [self._answer(message)]).start()
             else:
@@ -139,7 +146,7 @@ class FakePipeline:
             state = "starting" if self._does.get("starting") else "ready"
             self._say(Health(state=state, spark="fake", events=10))
 
-    def _answer(self, message: PageQuery | ReportRequest) -> FromPipeline:
+    def _answer(self, message: Answerable) -> FromPipeline:
         if fails := self._does.get("fails"):
             if fails[1]:
                 return QueryFailure(
@@ -149,6 +156,16 @@ class FakePipeline:
         if isinstance(message, ReportRequest):
             asked = {"since_ms": message.since_ms, "channel": message.channel}
             return ReportReply(id=message.id, body=json.dumps(asked).encode())
+        if isinstance(message, HistogramRequest):
+            counts = (self._does.get("events", 0),)
+            return HistogramPart(
+                id=message.id, first_ms=0, width_ms=message.until_ms, counts=counts, read_ms=0
+            )
+        if isinstance(message, ExportRequest):
+            body = f"{message.format} of {message.ask.channel}".encode()
+            return ExportReply(id=message.id, body=body, events=message.rows, is_complete=True)
+        if isinstance(message, LedgerLookup):
+            return LedgerReply(id=message.id, body=msgspec.msgpack.encode([]))
         numbers = range(self._does.get("events", 0))
         if message.ask.is_newest_first:
             numbers = numbers[::-1]

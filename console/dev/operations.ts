@@ -124,7 +124,7 @@ function operation(
   if (is('GET net')) return net(now);
   if (is('GET quality')) return quality();
   if (is('GET admission')) return admissionAnswer(name, query, now);
-  if (is('GET query')) return find(query, now);
+  if (is('GET query')) return name === 'histogram' ? countEvents(query, now) : find(query, now);
   if (is('GET report')) return report(now);
   if (is('GET events')) {
     const at = Math.floor(eventNumber(name) / 100) * 1000;
@@ -396,6 +396,26 @@ function find(query: URLSearchParams, now: number): Json {
     bytes: 1_204_113,
     tail: 12,
     took_ms: 84,
+    reached: new Date(now - count * 3_000).toISOString(),
+  };
+}
+
+/** In two parts, as of a long time. */
+function countEvents(query: URLSearchParams, now: number): Json {
+  const width = 60_000;
+  const until = Math.ceil(now / width) * width;
+  const isRest = query.get('cursor') === 'cmVzdA';
+  return {
+    first: new Date(until - 60 * width).toISOString(),
+    width_ms: width,
+    counts: Array.from({ length: 60 }, (_, i) => (i < 30 === isRest ? Math.round(40 * hash(`h${i}`)) : 0)),
+    read: new Date(until - (isRest ? 60 : 30) * width).toISOString(),
+    cursor: isRest ? null : 'cmVzdA',
+    files: 2,
+    files_known: 39,
+    bytes: 504_113,
+    tail: 12,
+    took_ms: 31,
   };
 }
 

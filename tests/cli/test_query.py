@@ -14,9 +14,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from accord.apps.event_files.parquet import to_table
 from accord.cli import query as query_runner
 from accord.cli.main import app
+from accord.client.event_table import to_table
 from accord.client.messages import ReceivedEvent
 from accord.client.query import QueryStats
 from accord.core.model.document import Document

@@ -19,7 +19,14 @@ from accord.core.monitoring.measurement_registry import MeasurementRegistry
 from accord.core.mqtt.properties import Properties, encode_properties
 from accord.core.policy.policy_set import parse_policy_set
 from accord.core.queries.journal_http import MSGPACK, decode_part
-from accord.core.queries.messages import EventQuery, Page, QueryHit
+from accord.core.queries.messages import (
+    EventQuery,
+    ExportFormat,
+    ExportReply,
+    HistogramPart,
+    Page,
+    QueryHit,
+)
 from accord.core.queries.report import Report
 from accord.core.router.rights import Rights
 from accord.http.app import create_app
@@ -29,6 +36,7 @@ from accord.journal.retention import Retention
 from accord.journal.writer import Journal
 from accord.operations.ports import NodePorts
 from accord.operations.query_events import shown_event
+from accord.operations.query_overviews import EXPORT_BYTES
 from accord.runtime.pipeline import Kind, PipelineError
 from accord.runtime.policy_admin import PolicyAdmin, wall_ms
 from accord.runtime.policy_store import PolicyStore
@@ -61,10 +69,37 @@ class FakePipeline:
         self.was_cancelled = False
 
     async def page(
-        self, ask: EventQuery, *, cursor: str, rows: int, bytes_: int, importance: int
+        self,
+        ask: EventQuery,
+        *,
+        cursor: str,
+        rows: int,
+        bytes_: int,
+        within_ms: int,
+        importance: int,
     ) -> Page:
         assert bytes_ > 0
-        self.asked.append({"ask": ask, "cursor": cursor, "rows": rows, "importance": importance})
+        self.asked.append(
+            {
+                "ask": ask,
+                "cursor": cursor,
+                "rows": rows,
+                "within_ms": within_ms,
+                "importance": importance,
+            }
+        )
+        await self._hang()
+        if self.fails is not None:
+            raise self.fails
+        start = int(cursor or 0)
+        shown = self.events[start : start + rows]
+        more = str(start + rows) if start + rows < len(self.events) else ""
+        return Page(id=1, events=shown, cursor=more, files=3, files_skipped=12, tail=1, took_ms=4)
+
+    async def ledger(self, number: int, most: int) -> bytes:
+        raise NotImplementedError
+
+    async def _hang(self) -> None:
         if self.hangs is not None:
             self.hangs.set()
             try:
@@ -72,12 +107,40 @@ class FakePipeline:
             except asyncio.CancelledError:
                 self.was_cancelled = True
                 raise
-        if self.fails is not None:
-            raise self.fails
-        start = int(cursor or 0)
-        shown = self.events[start : start + rows]
-        more = str(start + rows) if start + rows < len(self.events) else ""
-        return Page(id=1, events=shown, cursor=more, files=3, files_skipped=12, tail=1, took_ms=4)
+
+    async def histogram(
+        self,
+        ask: EventQuery,
+        *,
+        until_ms: int,
+        cursor: str,
+        buckets: int,
+        within_ms: int,
+        importance: int,
+    ) -> HistogramPart:
+        await self._hang()
+        self.asked.append({"ask": ask, "cursor": cursor, "buckets": buckets, "within": within_ms})
+        assert (until_ms, importance) == (ask.until_ms, 3)
+        half_ms = until_ms - 30_000
+        counts, read_ms, more = ((0, 3), half_ms, "half") if not cursor else ((2, 0), 0, "")
+        return HistogramPart(
+            id=1,
+            first_ms=until_ms - 60_000,
+            width_ms=30_000,
+            counts=counts,
+            read_ms=read_ms,
+            cursor=more,
+            files=1,
+            files_known=2,
+        )
+
+    async def export(
+        self, ask: EventQuery, *, format_: ExportFormat, rows: int, bytes_: int, importance: int
+    ) -> ExportReply:
+        await self._hang()
+        assert (bytes_, importance) == (EXPORT_BYTES, 3)
+        self.asked.append({"ask": ask, "format": format_, "rows": rows})
+        return ExportReply(id=1, body=b"a,b\r\n", events=7, is_complete=False)
 
     async def report(self, *, since_ms: int, until_ms: int, channel: str, importance: int) -> bytes:
         if self.fails is not None:
@@ -157,6 +220,7 @@ def test_a_page_of_events() -> None:
         "bytes": 0,
         "tail": 1,
         "took_ms": 4,
+        "reached": None,
     }
     (asked,) = pipeline.asked
     assert asked["ask"] == EventQuery(
@@ -289,7 +353,8 @@ def test_policies_say_how_much_a_query_matters() -> None:
     assert [asked["importance"] for asked in pipeline.asked] == [6, 6, 3, 3]
 
 
-def test_who_goes_away_is_not_worked_for() -> None:
+@pytest.mark.parametrize("path", ["query", "query/histogram", "query/export"])
+def test_who_goes_away_is_not_worked_for(path: str) -> None:
     async def main() -> bool:
         pipeline = FakePipeline()
         pipeline.hangs = asyncio.Event()
@@ -297,7 +362,7 @@ def test_who_goes_away_is_not_worked_for() -> None:
         scope = {
             "type": "http",
             "method": "GET",
-            "path": "/api/v1/query",
+            "path": f"/api/v1/{path}",
             "query_string": b"channel=a",
             "headers": [],
             "http_version": "1.1",
@@ -423,3 +488,52 @@ def test_openapi_describes_them(tmp_path: Path) -> None:
     assert list(part["content"]) == [MSGPACK]
     for reference in re.findall(r'"#/components/schemas/(\w+)"', answer.text):
         assert reference in document["components"]["schemas"]
+
+
+def test_a_histogram_comes_in_parts() -> None:
+    pipeline = FakePipeline()
+    path = "/api/v1/query/histogram?channel=uav/%23&where=a>1&since=-1min&buckets=2"
+    first = ask(path, pipeline, user="ann", users=(ANN,)).json()
+    assert (first["counts"], first["width_ms"], first["files_known"]) == ([0, 3], 30_000, 2)
+    again = f"/api/v1/query/histogram?buckets=2&within_ms=200&cursor={first['cursor']}"
+    last = ask(again, pipeline, user="ann", users=(ANN,)).json()
+    assert (last["counts"], last["cursor"], last["first"]) == ([2, 0], None, first["first"])
+    asked = [each["ask"] for each in pipeline.asked]
+    assert asked[0] == asked[1]  # -1min is as it was
+    assert asked[0].until_ms - asked[0].since_ms == 60_000
+    assert [(each["cursor"], each["within"]) for each in pipeline.asked] == [
+        ("", 1_000),
+        ("half", 200),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "place"),
+    [
+        ("query/histogram", 400, "channel"),
+        ("query/histogram?channel=sea/%23", 403, "channel"),
+        ("query/histogram?channel=uav/1&where=a>", 400, "where"),
+        ("query/histogram?channel=uav/1&buckets=501", 400, "buckets"),
+        ("query/histogram?channel=uav/1&within_ms=1", 400, "within_ms"),
+        ("query/histogram?cursor=nonsense", 400, "cursor"),
+        ("query?channel=uav/1&within_ms=20000", 400, "within_ms"),
+        ("query/export?channel=sea/%23", 403, "channel"),
+        ("query/export?channel=uav/1&format=xls", 400, "format"),
+        ("query/export?channel=uav/1&limit=0", 400, "limit"),
+        ("query/export?channel=uav/1&limit=50001", 400, "limit"),
+    ],
+)
+def test_overviews_that_are_refused(path: str, status: int, place: str) -> None:
+    answer = ask(f"/api/v1/{path}", user="ann", users=(ANN,))
+    assert (answer.status_code, answer.json()["place"]) == (status, place)
+
+
+def test_a_file_of_events() -> None:
+    pipeline = FakePipeline()
+    path = "/api/v1/query/export?channel=uav/%23&format=csv&since=-1h&order=oldest"
+    body = ask(path, pipeline, user="ann", users=(ANN,)).json()
+    assert (body["format"], body["events"], body["is_complete"]) == ("csv", 7, False)
+    assert msgspec.json.decode(msgspec.json.encode(body["body"]), type=bytes) == b"a,b\r\n"
+    (asked,) = pipeline.asked
+    assert (asked["format"], asked["rows"]) == ("csv", 10_000)
+    assert not asked["ask"].is_newest_first

@@ -45,6 +45,7 @@ COMMANDS: Final = {
     "query.find": "query",
     "query.next": "query",
     "query.cancel": "query",
+    "export.export": "query",  # --output
     "report.get": "report",
     "status.get": "status",
     "top.get": "top",
@@ -75,6 +76,7 @@ BY_PROGRAMS: Final = {
     "journal.read": "Spark reads journals",
     "series.list": "displays draw series; the last values are in `accord top`",
     "series.history": "displays draw series; the last values are in `accord top`",
+    "histogram.count": "displays draw it",
     "changes.list": "displays list them; the log and `accord policy history` have them",
     "net.history": "the console draws its time line of it; `accord net` shows the network of now",
     "series.get": "displays draw series; the last values are in `accord top`",

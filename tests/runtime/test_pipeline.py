@@ -17,7 +17,14 @@ import pytest
 from tests import fake_pipeline
 
 from accord.core.monitoring.statistics import PipelineStatus
-from accord.core.queries.messages import EventQuery, Measure, MeasuredValues, WatchedPredicate
+from accord.core.queries.messages import (
+    EventQuery,
+    ExportReply,
+    HistogramPart,
+    Measure,
+    MeasuredValues,
+    WatchedPredicate,
+)
 from accord.runtime import pipeline as pipeline_module
 from accord.runtime import pipeline_process
 from accord.runtime.logs import FIELDS
@@ -117,6 +124,31 @@ def test_many_questions_at_a_time(tmp_path: Path) -> None:
     counts, report = asyncio.run(scenario())
     assert counts == [1 + number % 3 for number in range(50)]
     assert report == b'{"since_ms": 5, "channel": "b/#"}'
+
+
+def test_histograms_and_files(tmp_path: Path) -> None:
+    async def scenario() -> tuple[HistogramPart, ExportReply]:
+        async with a_pipeline(tmp_path, {"events": 3}) as pipeline:
+            return await asyncio.gather(
+                pipeline.histogram(A, until_ms=9, buckets=1),
+                pipeline.export(A, format_="csv", rows=7, bytes_=100),
+            )
+
+    part, file = asyncio.run(scenario())
+    assert (part.counts, part.width_ms, part.cursor) == ((3,), 9, "")
+    assert (file.body, file.events, file.is_complete) == (b"csv of a", 7, True)
+
+
+def test_who_goes_away_cancels_a_histogram(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with a_pipeline(tmp_path, {"mute_on": "histogram"}) as pipeline:
+            asking = asyncio.ensure_future(pipeline.histogram(A, until_ms=9))
+            await until(lambda: told(tmp_path, "histogram"))
+            asking.cancel()
+            await until(lambda: told(tmp_path, "cancel"))
+
+    asyncio.run(scenario())
+    assert told(tmp_path, "cancel")[0]["id"] == told(tmp_path, "histogram")[0]["id"]
 
 
 @pytest.mark.parametrize(

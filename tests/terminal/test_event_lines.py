@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from accord.apps.event_files.json_lines import parse_event, to_fields
+from accord.apps.event_files.json_lines import parse_event
+from accord.client.event_json import to_fields
 from accord.client.messages import ReceivedEvent
 from accord.core.model.document import Document
 from accord.core.model.event import Event

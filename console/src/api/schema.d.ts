@@ -532,22 +532,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/quality/convert": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post: operations["quality.convert"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/quality/properties": {
         parameters: {
             query?: never;
@@ -572,6 +556,38 @@ export interface paths {
             cookie?: never;
         };
         get: operations["query.find"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/query/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["export.export"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/query/histogram": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["histogram.count"];
         put?: never;
         post?: never;
         delete?: never;
@@ -988,8 +1004,6 @@ export interface components {
         };
         /** CapabilityStatus */
         CapabilityStatus: {
-            /** @default 0 */
-            cost: unknown;
             current: number | string;
             /** @default false */
             is_measured: boolean;
@@ -1494,23 +1508,32 @@ export interface components {
             password: string;
             username: string;
         };
-        /** ConvertDocument */
-        ConvertDocument: {
-            /** @enum {unknown} */
-            do: "convert";
-            /** @example {"expectations": []} */
-            text: string;
+        /** CountEvents */
+        CountEvents: {
+            /** @default 120 */
+            buckets: number;
             /**
-             * @default json
-             * @enum {unknown}
+             * @default null
+             * @example demo/feeder/+
              */
-            to: "json" | "xml";
-        };
-        /** ConvertedDocument */
-        ConvertedDocument: {
-            expectations: number;
-            profiles: number;
-            text: string;
+            channel: string | null;
+            /** @default  */
+            cursor: string;
+            /** @enum {unknown} */
+            do: "count";
+            /** @default null */
+            since: string | null;
+            /** @default null */
+            until: string | null;
+            /**
+             * @default null
+             * @example load_mw > 4
+             */
+            where: string | null;
+            /** @default 1000 */
+            within_ms: number;
+            /** @default null */
+            xpath: string | null;
         };
         /** CreateChannel */
         CreateChannel: {
@@ -1716,6 +1739,27 @@ export interface components {
             /** @enum {unknown} */
             do: "forget";
         };
+        /** EventCounts */
+        EventCounts: {
+            bytes: number;
+            counts: number[];
+            cursor: string | null;
+            files: number;
+            files_known: number;
+            first: string;
+            read: string;
+            tail: number;
+            took_ms: number;
+            width_ms: number;
+        };
+        /** EventFile */
+        EventFile: {
+            body: string;
+            events: number;
+            /** @enum {unknown} */
+            format: "csv" | "json" | "parquet";
+            is_complete: boolean;
+        };
         /** EventOutcomes */
         EventOutcomes: {
             channel: string;
@@ -1738,8 +1782,6 @@ export interface components {
             decision: string;
             expect: Record<string, never>;
             id: string;
-            /** @default null */
-            nearest: components["schemas"]["NearestProfile"] | null;
             /** @default {} */
             reasons: {
                 [key: string]: number | string | null;
@@ -1747,8 +1789,6 @@ export interface components {
             /** @default [] */
             relies_on: string[];
             state: string;
-            /** @default  */
-            subscription: string;
         };
         /** Explain */
         Explain: {
@@ -1794,6 +1834,36 @@ export interface components {
             user: string;
             version: number;
         };
+        /** ExportEvents */
+        ExportEvents: {
+            /** @example demo/feeder/+ */
+            channel: string;
+            /** @enum {unknown} */
+            do: "export";
+            /**
+             * @default json
+             * @enum {unknown}
+             */
+            format: "csv" | "json" | "parquet";
+            /** @default 10000 */
+            limit: number;
+            /**
+             * @default newest
+             * @enum {unknown}
+             */
+            order: "newest" | "oldest";
+            /** @default null */
+            since: string | null;
+            /** @default null */
+            until: string | null;
+            /**
+             * @default null
+             * @example load_mw > 4
+             */
+            where: string | null;
+            /** @default null */
+            xpath: string | null;
+        };
         /** FilterStatus */
         FilterStatus: {
             /** @default [] */
@@ -1836,6 +1906,8 @@ export interface components {
              * @example load_mw > 4
              */
             where: string | null;
+            /** @default 10000 */
+            within_ms: number;
             /** @default null */
             xpath: string | null;
         };
@@ -2354,14 +2426,6 @@ export interface components {
             /** @default 0 */
             shed: number;
         };
-        /** NearestProfile */
-        NearestProfile: {
-            capabilities: components["schemas"]["CapabilityStatus"][];
-            channel: string;
-            /** @default false */
-            is_remote: boolean;
-            publisher: string;
-        };
         /** NetStatus */
         NetStatus: {
             arrivals: components["schemas"]["ArrivalStatus"][];
@@ -2710,8 +2774,6 @@ export interface components {
             capabilities: components["schemas"]["CapabilityStatus"][];
             expectations: number;
             publisher: string;
-            /** @default  */
-            source: string;
             utility: number;
         };
         /** ProfileUsage */
@@ -2790,54 +2852,8 @@ export interface components {
              */
             policy: Record<string, never>;
         };
-        /** QualityAction */
-        QualityAction: {
-            act: string;
-            /** @default null */
-            after: number | string | null;
-            /** @default 0 */
-            after_ms: number;
-            at_ms: number;
-            /** @default null */
-            before: number | string | null;
-            channel: string;
-            /** @default false */
-            is_release: boolean;
-            number: number;
-            /** @default waiting */
-            outcome: string;
-            property: string;
-            publisher: string;
-            /** @default 0 */
-            reached_ms: number;
-            target: number | string;
-        };
-        /** QualityState */
-        QualityState: {
-            actions: {
-                [key: string]: components["schemas"]["QualityAction"];
-            };
-            expectations: {
-                [key: string]: components["schemas"]["WatchedExpectation"];
-            };
-            expectations_matching: number;
-            expectations_total: number;
-            node: string;
-            profiles: {
-                [key: string]: components["schemas"]["WatchedProfile"];
-            };
-            profiles_matching: number;
-            profiles_total: number;
-            properties: {
-                [key: string]: components["schemas"]["PropertyStatus"];
-            };
-            strategy: string;
-            totals: components["schemas"]["QualityTotals"];
-        };
         /** QualityStatus */
         QualityStatus: {
-            /** @default [] */
-            actions: components["schemas"]["QualityAction"][];
             /** @default [] */
             channels: components["schemas"]["ChannelQuality"][];
             /** @default 0 */
@@ -2899,6 +2915,8 @@ export interface components {
             events: components["schemas"]["QueryEvent"][];
             files: number;
             files_skipped: number;
+            /** @default null */
+            reached: string | null;
             tail: number;
             took_ms: number;
         };
@@ -3441,11 +3459,6 @@ export interface components {
             do: "unadvertise";
             name: string;
         };
-        /** Unmet */
-        Unmet: {
-            now: number | string | null;
-            property: string;
-        };
         /** UnmetCondition */
         UnmetCondition: {
             asked: string;
@@ -3605,18 +3618,6 @@ export interface components {
             set: "outcomes";
             watch: number;
         };
-        /** WatchQuality */
-        WatchQuality: {
-            /** @default 100 */
-            limit: number;
-            /** @default false */
-            mismatches: boolean;
-            /** @default  */
-            search: string;
-            /** @enum {unknown} */
-            set: "quality";
-            watch: number;
-        };
         /** WatchSeries */
         WatchSeries: {
             /** @default 200 */
@@ -3630,30 +3631,6 @@ export interface components {
             /** @enum {unknown} */
             set: "series";
             watch: number;
-        };
-        /** WatchedExpectation */
-        WatchedExpectation: {
-            channel: string;
-            client: string;
-            decision: string;
-            expect: Record<string, never>;
-            id: string;
-            nearest: components["schemas"]["NearestProfile"] | null;
-            rank: number;
-            reasons: components["schemas"]["Unmet"][];
-            relies_on: string[];
-            state: string;
-            subscription: string;
-        };
-        /** WatchedProfile */
-        WatchedProfile: {
-            capabilities: components["schemas"]["CapabilityStatus"][];
-            channel: string;
-            expectations: number;
-            publisher: string;
-            rank: number;
-            source: string;
-            utility: number;
         };
     };
     responses: never;
@@ -5152,42 +5129,6 @@ export interface operations {
             };
         };
     };
-    "quality.convert": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    /** @example {"expectations": []} */
-                    text: string;
-                    /** @enum {unknown} */
-                    to?: "json" | "xml";
-                };
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ConvertedDocument"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     "properties.list": {
         parameters: {
             query?: never;
@@ -5259,6 +5200,7 @@ export interface operations {
                 event?: string;
                 cursor?: string;
                 page?: number;
+                within_ms?: number;
             };
             header?: never;
             path?: never;
@@ -5272,6 +5214,78 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["QueryPage"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "export.export": {
+        parameters: {
+            query: {
+                channel: string;
+                where?: string;
+                xpath?: string;
+                since?: string;
+                until?: string;
+                limit?: number;
+                order?: "newest" | "oldest";
+                format?: "csv" | "json" | "parquet";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventFile"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "histogram.count": {
+        parameters: {
+            query?: {
+                channel?: string;
+                where?: string;
+                xpath?: string;
+                since?: string;
+                until?: string;
+                buckets?: number;
+                cursor?: string;
+                within_ms?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventCounts"];
                 };
             };
             default: {

@@ -12,11 +12,11 @@ from typing import Any, Final
 import typer
 from rich.text import Text
 
-from accord.apps.event_files.json_lines import json_line
 from accord.cli.arguments import check_predicate, read_duration_s, read_since
 from accord.cli.connection import ConnectionTarget, open_session, run_client
 from accord.cli.options import Where, XPathCondition, command
 from accord.cli.parameters import argument, flag, option
+from accord.client.event_json import json_line
 from accord.client.messages import ReceivedEvent
 from accord.client.quality import Expectation, ExpectationState, read_expectation_form
 from accord.client.subscription import Subscription

@@ -24,6 +24,7 @@ from accord.operations import (
     predicates,
     quality,
     query,
+    query_overviews,
     status,
 )
 from accord.operations.operation import (
@@ -38,8 +39,8 @@ from accord.operations.operation import (
 )
 
 MODULES: Final = (
-    admission, channels, net, activity, clients, policies, predicates, quality, query, status,
-    events, event_sources,
+    admission, channels, net, activity, clients, policies, predicates, quality, query,
+    query_overviews, status, events, event_sources,
 )  # fmt: skip
 _PLACES: Final = {module.__name__: place for place, module in enumerate(MODULES)}
 # By module: programs import them in different orders.

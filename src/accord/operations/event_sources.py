@@ -7,7 +7,7 @@ knows counts if channel and publisher are the same. Each node answers with what 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Final, TypeVar
 
@@ -23,6 +23,7 @@ from accord.journal.ledger_records import ArchivedEntry, LedgerQuery, LedgerResu
 from accord.operations.operation import Asker, Request, RequestError, Right, operation
 from accord.operations.other_nodes import ask_node
 from accord.operations.ports import LedgerPort, NodePorts, need
+from accord.operations.query import MOST_WITHIN_MS
 from accord.operations.status import ListOutcomes
 from accord.operations.tables import definitions_of
 
@@ -151,7 +152,7 @@ class EventSources:
     ) -> tuple[list[EventHere], list[str]]:
         names = list(names)
         request = FindEventHere(event=event_id(number))
-        asking: list[Awaitable[EventHere | None]] = [self._ask(each, request) for each in names]
+        asking = [self._ask(each, request) for each in names]
         answers = await asyncio.gather(*asking)
         pairs = list(zip(names, answers, strict=True))
         found = [each for _, each in pairs if each is not None]
@@ -188,7 +189,9 @@ class EventSources:
             raise RequestError(404, _unknown(number, answer))
         query = EventQuery(channel="#", number=number)
         try:
-            page = await self.node.pipeline.page(query, cursor="", rows=1, bytes_=1, importance=3)
+            page = await self.node.pipeline.page(
+                query, cursor="", rows=1, bytes_=1, within_ms=MOST_WITHIN_MS, importance=3
+            )
         except AccordError:
             raise RequestError(404, _unknown(number, answer)) from None
         for each in page.events:

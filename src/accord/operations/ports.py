@@ -41,7 +41,13 @@ if TYPE_CHECKING:  # clients import this module for the requests, without a node
     from accord.core.policy.policy_set import PolicySet
     from accord.core.quality.properties import Property
     from accord.core.quality.status import PropertyStatus, QualityStatus, QualityTotals
-    from accord.core.queries.messages import EventQuery, Page
+    from accord.core.queries.messages import (
+        EventQuery,
+        ExportFormat,
+        ExportReply,
+        HistogramPart,
+        Page,
+    )
     from accord.journal.ledger_records import LedgerQuery, LedgerResult
     from accord.operations.policies import DryRun, Explain, Version
 
@@ -227,9 +233,31 @@ class QualityPort(Protocol):
 class PipelinePort(Protocol):
     """The queries of the data pipeline."""
 
-    async def page(
-        self, ask: EventQuery, *, cursor: str, rows: int, bytes_: int, importance: int
+    async def page(  # noqa: PLR0913 (by keyword)
+        self,
+        ask: EventQuery,
+        *,
+        cursor: str,
+        rows: int,
+        bytes_: int,
+        within_ms: int,
+        importance: int,
     ) -> Page: ...
+
+    async def histogram(  # noqa: PLR0913 (by keyword)
+        self,
+        ask: EventQuery,
+        *,
+        until_ms: int,
+        cursor: str,
+        buckets: int,
+        within_ms: int,
+        importance: int,
+    ) -> HistogramPart: ...
+
+    async def export(
+        self, ask: EventQuery, *, format_: ExportFormat, rows: int, bytes_: int, importance: int
+    ) -> ExportReply: ...
 
     async def report(
         self, *, since_ms: int, until_ms: int, channel: str, importance: int

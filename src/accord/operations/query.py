@@ -41,7 +41,7 @@ from accord.core.router.rights import Rights
 from accord.operations.operation import Acknowledged, Asker, Request, RequestError, Right, operation
 from accord.operations.ports import NodePorts, PipelinePort, need
 from accord.operations.predicates import predicate_problem
-from accord.operations.query_events import QueryEvent, shown_events
+from accord.operations.query_events import QueryEvent, iso_time, shown_events
 
 ANY: Final = "#"
 MAX_LIMIT: Final = 1 << 40
@@ -56,13 +56,23 @@ Moment = Annotated[
     str, Meta(max_length=100, description="Such as -24h, now, 2026-11-16T07:30Z.", examples=["-1h"])
 ]
 PageSize = Annotated[int, Meta(description=f"Events of a page, 1 to {MAX_PAGE}.")]
+LEAST_WITHIN_MS: Final = 100
+MOST_WITHIN_MS: Final = 10_000
+Within = Annotated[
+    int,
+    Meta(
+        description="A part that takes longer ends early, with a cursor; "
+        f"{LEAST_WITHIN_MS} to {MOST_WITHIN_MS}."
+    ),
+]
 
 
 class QueryPage(Struct, frozen=True, kw_only=True):
     """A page of events; with a `cursor` there are more, which it asks for.
 
     The rest says what finding them took: files of the archive opened, files passed over, bytes of
-    those opened, records of the journal that were not archived yet, milliseconds.
+    those opened, records of the journal that were not archived yet, milliseconds. All events up to
+    `reached` were looked at; the cursor continues from there.
     """
 
     events: tuple[QueryEvent, ...]
@@ -72,6 +82,7 @@ class QueryPage(Struct, frozen=True, kw_only=True):
     bytes: int
     tail: int
     took_ms: int
+    reached: str | None = None
 
 
 class PageEnd(Struct, frozen=True, kw_only=True):
@@ -103,6 +114,7 @@ class Find(Request[QueryPage], frozen=True, kw_only=True, tag="find"):
         str, Meta(max_length=MAX_TOKEN, description="Of the page before; other fields are ignored.")
     ] = ""
     page: PageSize = 100
+    within_ms: Within = MOST_WITHIN_MS
 
 
 class Next(Request[QueryPage], frozen=True, kw_only=True, tag="next"):
@@ -134,7 +146,7 @@ class ReadJournal(Request[JournalChunk], frozen=True, kw_only=True, tag="read"):
     ] = 1 << 20
 
 
-def _pipeline(node: NodePorts) -> PipelinePort:
+def pipeline_of(node: NodePorts) -> PipelinePort:
     return need(node.pipeline, "data pipeline")
 
 
@@ -143,12 +155,13 @@ async def find(node: NodePorts, ask: Find, asker: Asker) -> QueryPage:
     """Kept events of a channel filter, by content and time; or the one of this ID."""
     query, cursor = await read_question(ask, now_ms=node.now_ms())
     query = permitted(query, asker.rights, asker.user or "an anonymous client")
-    found = await _pipeline(node).page(
+    found = await pipeline_of(node).page(
         query,
         cursor=cursor,
         rows=ask.page,
         bytes_=PAGE_BYTES,
-        importance=_importance(node, asker, query.channel),
+        within_ms=ask.within_ms,
+        importance=query_importance(node, asker, query.channel),
     )
     # In a thread: a page may have a thousand events with XML.
     return await asyncio.to_thread(_page, query, found, asker.rights)
@@ -180,11 +193,11 @@ async def get_report(node: NodePorts, ask: GetReport, asker: Asker) -> Report:
         since_ms = _required_moment(ask.since, "since", now_ms)
     if since_ms >= until_ms:
         raise RequestError(400, "expected a time before the end of the report", "since")
-    body = await _pipeline(node).report(
+    body = await pipeline_of(node).report(
         since_ms=since_ms,
         until_ms=until_ms,
         channel=ask.channel,
-        importance=_importance(node, asker, ask.channel),
+        importance=query_importance(node, asker, ask.channel),
     )
     return await asyncio.to_thread(msgspec.json.decode, body, type=Report)
 
@@ -222,11 +235,19 @@ async def read_question(ask: Find | Next, *, now_ms: int) -> tuple[EventQuery, s
     """The query, and the position of its cursor. In a thread: a predicate may be long."""
     if not 1 <= ask.page <= MAX_PAGE:
         raise RequestError(400, f"expected 1 to {MAX_PAGE}, got {ask.page}", "page")
+    if isinstance(ask, Find):
+        check_within(ask.within_ms)
     if ask.cursor:
         return await asyncio.to_thread(read_cursor, ask.cursor)
     if isinstance(ask, Next):
         raise RequestError(400, "expected the cursor of a page", "cursor")
     return await asyncio.to_thread(parse_query, ask, now_ms=now_ms), ""
+
+
+def check_within(within_ms: int) -> None:
+    if not LEAST_WITHIN_MS <= within_ms <= MOST_WITHIN_MS:
+        problem = f"expected {LEAST_WITHIN_MS} to {MOST_WITHIN_MS}, got {within_ms}"
+        raise RequestError(400, problem, "within_ms")
 
 
 def permitted(query: EventQuery, rights: Rights | None, who: str) -> EventQuery:
@@ -334,7 +355,7 @@ def _number(event: str | None) -> int | None:
         raise RequestError(400, error.problem, "event") from None
 
 
-def _importance(node: NodePorts, asker: Asker, channel: str) -> int:
+def query_importance(node: NodePorts, asker: Asker, channel: str) -> int:
     """The importance that policies grant to the asker's queries."""
     if node.policies is None:
         return DEFAULT_IMPORTANCE
@@ -357,6 +378,7 @@ def _page(ask: EventQuery, page: Page, rights: Rights) -> QueryPage:
         bytes=page.bytes,
         tail=page.tail,
         took_ms=page.took_ms,
+        reached=None if page.reached_ms is None else iso_time(page.reached_ms),
     )
 
 

@@ -78,7 +78,8 @@ class ArchiveLookup:
         Small results are sorted here, which spares Spark a stage. Spark sorts only large ones; a
         query that once had a large result uses Spark's sort from the start.
         """
-        frame = self._select(question, part, stretch, _CONTENT_BYTES // most)
+        columns = (*_COLUMNS, *_contents(_CONTENT_BYTES // most))
+        frame = self._select(question, part, stretch, columns)
         ask = question.query
         wanted = (ask.channel, ask.where, ask.xpath)  # whatever the time range
         is_selective = question.has_predicate or ask.number is not None
@@ -93,11 +94,24 @@ class ArchiveLookup:
         ascending = not question.is_newest_first
         return _collect(frame.orderBy(*_POSITION, ascending=ascending).limit(most))
 
+    def counts(
+        self, question: CheckedQuery, part: RemainingQuery, stretch: ScanRange, width_ms: int
+    ) -> list[tuple[int, int]]:
+        """How many rows of the scan range match, by time of receipt divided by `width_ms`."""
+        frame = self._select(
+            question, part, stretch, [f"unix_millis(received) div {width_ms} AS at"]
+        )
+        found = _collect(frame.groupBy("at").count())
+        return list(zip(found["at"].to_pylist(), found["count"].to_pylist(), strict=True))
+
     def _select(
-        self, question: CheckedQuery, part: RemainingQuery, stretch: ScanRange, limit: int
+        self,
+        question: CheckedQuery,
+        part: RemainingQuery,
+        stretch: ScanRange,
+        columns: Sequence[str],
     ) -> DataFrame:
         place = conditions(question, part, stretch)
-        columns = (*_COLUMNS, *_contents(limit))
         frames = []
         for declared, files in by_declared(stretch.files):
             named = _named_channels(question, files)

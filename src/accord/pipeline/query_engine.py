@@ -130,7 +130,7 @@ class QueryEngine:
     def page(self, query: PageQuery, check_on: Callable[[], object] = lambda: None) -> Page:
         """Return a page, or raise InvalidQueryError; `check_on` may raise to stop it."""
         began_s = time.monotonic()
-        asked = self._context(query, check_on, began_s + SOFT_S)
+        asked = self._context(query, check_on, began_s + min(SOFT_S, query.within_ms / 1_000))
         pile, chunk, events = self._find_page(asked)
         return Page(
             id=query.id,
@@ -141,6 +141,7 @@ class QueryEngine:
             bytes=sum(file.bytes for file in asked.opened.values()),
             tail=asked.tail,
             took_ms=round((time.monotonic() - began_s) * 1000),
+            reached_ms=None if pile.reached is None else abs(pile.reached[0]),
         )
 
     def _context(

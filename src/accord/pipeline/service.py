@@ -25,11 +25,14 @@ from pyspark.sql import SparkSession
 
 from accord.core.model.errors import AccordError
 from accord.core.queries.messages import (
+    Answerable,
     Cancel,
     EventQuery,
+    ExportRequest,
     FromNode,
     FromPipeline,
     Health,
+    HistogramRequest,
     LedgerLookup,
     LedgerReply,
     PageQuery,
@@ -47,6 +50,8 @@ from accord.pipeline import tables
 from accord.pipeline.archive_job import ArchiveJob, BatchDone
 from accord.pipeline.archive_lookup import ArchiveLookup
 from accord.pipeline.attributes import TYPES, Declared
+from accord.pipeline.exports import export
+from accord.pipeline.histogram import HistogramEngine
 from accord.pipeline.housekeeping import Housekeeping, now_ms
 from accord.pipeline.journal_readers import JournalReader, open_journal
 from accord.pipeline.ledger_lookup import find_outcomes
@@ -195,6 +200,7 @@ class PipelineService:
         self._spark: SparkSession | None = None
         self._lookup: ArchiveLookup | None = None
         self._engine: QueryEngine | None = None
+        self._histograms: HistogramEngine | None = None
         self._archive: ArchiveJob | None = None
         self._housekeeping: Housekeeping | None = None
         self._scheduler = QueryScheduler(send, self._interrupt, limit_s=start.timeout_s)
@@ -206,10 +212,9 @@ class PipelineService:
         spark = open_session(start)
         self._spark = spark
         self._lookup = ArchiveLookup(spark, start.archive)
-        tail = Tail(start.journal, start.declared)
-        self._engine = QueryEngine(
-            self._lookup, self._manifest, tail, node=start.node, journal=start.journal
-        )
+        sources = (self._lookup, self._manifest, Tail(start.journal, start.declared))
+        self._engine = QueryEngine(*sources, node=start.node, journal=start.journal)
+        self._histograms = HistogramEngine(*sources, node=start.node, journal=start.journal)
         self._archive = ArchiveJob(spark, start, self._manifest, self._on_batch)
         self._archive.start()
         warm_up(spark, start.work)
@@ -232,22 +237,20 @@ class PipelineService:
             self._handle(message)
         except Exception as error:
             _log.exception("message: handling failed")
-            if isinstance(message, PageQuery | ReportRequest | LedgerLookup):
+            if isinstance(message, Answerable):
                 self._send(QueryFailure(id=message.id, problem=summary(error)))
 
     def _handle(self, message: FromNode) -> None:
         match message:
-            case PageQuery():
+            case (
+                PageQuery()
+                | HistogramRequest()
+                | ExportRequest()
+                | ReportRequest()
+                | LedgerLookup()
+            ):
                 self._scheduler.put(
-                    QueryJob(message.id, message.importance, lambda job: self._page(job, message))
-                )
-            case ReportRequest():
-                self._scheduler.put(
-                    QueryJob(message.id, message.importance, lambda job: self._report(job, message))
-                )
-            case LedgerLookup():
-                self._scheduler.put(
-                    QueryJob(message.id, message.importance, lambda job: self._ledger(job, message))
+                    QueryJob(message.id, message.importance, lambda job: self._answer(job, message))
                 )
             case Cancel(id_):
                 self._scheduler.cancel(id_)
@@ -299,11 +302,22 @@ class PipelineService:
 
     # Run in threads of `QueryScheduler` and `Housekeeping`.
 
-    def _page(self, job: QueryJob, query: PageQuery) -> FromPipeline:
+    def _answer(self, job: QueryJob, message: Answerable) -> FromPipeline:
+        if isinstance(message, ReportRequest):
+            return self._report(job, message)
+        if isinstance(message, LedgerLookup):
+            return self._ledger(job, message)
         assert self._engine is not None
+        assert self._histograms is not None
         assert self._lookup is not None
         with self._lookup.tagged(job.tag):
-            return self._engine.page(query, job.check)
+            match message:
+                case PageQuery():
+                    return self._engine.page(message, job.check)
+                case HistogramRequest():
+                    return self._histograms.part(message, job.check)
+                case ExportRequest():
+                    return export(self._engine, message, job.check)
 
     def _report(self, job: QueryJob, asked: ReportRequest) -> FromPipeline:
         if asked.since_ms >= asked.until_ms:

@@ -171,6 +171,28 @@ class Tail:
         hits.sort(key=_rank)
         return hits[:most]
 
+    def times(
+        self,
+        question: CheckedQuery,
+        part: RemainingQuery,
+        *,
+        is_final: bool = False,
+        check: Callable[[], object] = lambda: None,
+    ) -> Iterator[int]:
+        """When the events of this part that match the query were received, in any order.
+
+        StaleError as in `find`.
+        """
+        if part.first >= part.before:
+            return
+        blocks = self._load(part, check)
+        if not is_final and any(block.is_retired for block in blocks):
+            raise StaleError
+        for block in self._ordered(question, blocks):
+            check()
+            for hit in self._search(block, question, part, check):
+                yield abs(hit.rank[0])
+
     def fetch(self, offsets: Sequence[int]) -> list[QueryHit]:
         """Return the events at these offsets, which were found before."""
         found: list[QueryHit] = []

@@ -26,11 +26,18 @@ from msgspec import Struct, structs
 from accord.core.model.errors import AccordError
 from accord.core.monitoring.statistics import PipelineStatus
 from accord.core.queries.messages import (
+    Answerable,
+    Answers,
     Cancel,
     EventQuery,
+    ExportFormat,
+    ExportReply,
+    ExportRequest,
     FromNode,
     FromPipeline,
     Health,
+    HistogramPart,
+    HistogramRequest,
     LedgerLookup,
     LedgerReply,
     MeasuredValues,
@@ -137,19 +144,16 @@ _CHECK_S: Final = 1.0
 
 
 _Key = tuple[str, ...]
-_Asked = PageQuery | ReportRequest | LedgerLookup
 
 
 class _Question:
     """A request without a reply yet."""
 
-    def __init__(self, message: _Asked) -> None:
+    def __init__(self, message: Answerable) -> None:
         self.message = message
         self.sends = 0
         self.is_sent = False  # to the current process
-        self.reply: asyncio.Future[Page | ReportReply | LedgerReply] = (
-            asyncio.get_running_loop().create_future()
-        )
+        self.reply: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
 
     def fail(self, error: PipelineError) -> None:
         if not self.reply.done():
@@ -226,6 +230,7 @@ class Pipeline:
         cursor: str = "",
         rows: int = 1_000,
         bytes_: int = 1 << 20,
+        within_ms: int = 10_000,
         importance: int = 3,
         timeout_s: float | None = None,
     ) -> Page:
@@ -236,11 +241,54 @@ class Pipeline:
             cursor=cursor,
             rows=rows,
             bytes=bytes_,
+            within_ms=within_ms,
             importance=importance,
         )
         answer = await self._request(question, timeout_s)
         if not isinstance(answer, Page):
-            raise PipelineError("failed", "the data pipeline answered with a report, not a page")
+            raise _unexpected("a page")
+        return answer
+
+    async def histogram(  # noqa: PLR0913 (by keyword)
+        self,
+        ask: EventQuery,
+        *,
+        until_ms: int,
+        cursor: str = "",
+        buckets: int = 120,
+        within_ms: int = 1_000,
+        importance: int = 3,
+    ) -> HistogramPart:
+        """The first part of a histogram, or the one after `cursor`. Raises PipelineError."""
+        question = HistogramRequest(
+            id=next(self._ids),
+            ask=ask,
+            until_ms=until_ms,
+            cursor=cursor,
+            buckets=buckets,
+            within_ms=within_ms,
+            importance=importance,
+        )
+        answer = await self._request(question, None)
+        if not isinstance(answer, HistogramPart):
+            raise _unexpected("a histogram")
+        return answer
+
+    async def export(
+        self, ask: EventQuery, *, format_: ExportFormat, rows: int, bytes_: int, importance: int = 3
+    ) -> ExportReply:
+        """Events as a file. Raises PipelineError."""
+        question = ExportRequest(
+            id=next(self._ids),
+            ask=ask,
+            format=format_,
+            rows=rows,
+            bytes=bytes_,
+            importance=importance,
+        )
+        answer = await self._request(question, None)
+        if not isinstance(answer, ExportReply):
+            raise _unexpected("a file")
         return answer
 
     async def report(
@@ -262,7 +310,7 @@ class Pipeline:
         )
         answer = await self._request(question, timeout_s)
         if not isinstance(answer, ReportReply):
-            raise PipelineError("failed", "the data pipeline answered with a page, not a report")
+            raise _unexpected("a report")
         return answer.body
 
     async def ledger(self, number: int, most: int) -> bytes:
@@ -271,7 +319,7 @@ class Pipeline:
             LedgerLookup(id=next(self._ids), number=number, most=most), None
         )
         if not isinstance(answer, LedgerReply):
-            raise PipelineError("failed", "the data pipeline answered with something else")
+            raise _unexpected("outcomes")
         return answer.body
 
     def watch(self, predicates: Sequence[WatchedPredicate]) -> None:
@@ -302,9 +350,7 @@ class Pipeline:
 
     # Requests.
 
-    async def _request(
-        self, message: _Asked, timeout_s: float | None
-    ) -> Page | ReportReply | LedgerReply:
+    async def _request(self, message: Answerable, timeout_s: float | None) -> Answers:
         self._check_possible(message)
         question = _Question(message)
         self._pending[message.id] = question
@@ -322,7 +368,7 @@ class Pipeline:
                 self._send(Cancel(message.id))
             self._send_pending()
 
-    def _check_possible(self, message: _Asked) -> None:
+    def _check_possible(self, message: Answerable) -> None:
         if self._is_closed:
             raise _stopping()
         if self.lack:
@@ -379,10 +425,10 @@ class Pipeline:
             case MeasuredValues():
                 if self._on_measured is not None:
                     self._on_measured(message)
-            case Page() | ReportReply() | LedgerReply() | QueryFailure():
+            case _:
                 self._on_reply(message)
 
-    def _on_reply(self, message: Page | ReportReply | LedgerReply | QueryFailure) -> None:
+    def _on_reply(self, message: Answers | QueryFailure) -> None:
         question = self._pending.pop(message.id, None)
         if question is None or question.reply.done():
             return  # the request was cancelled
@@ -565,10 +611,21 @@ def _stopping() -> PipelineError:
     return PipelineError("unavailable", "the node is stopping", retry_s=5)
 
 
-def _key(message: _Asked) -> _Key:
+def _unexpected(wanted: str) -> PipelineError:
+    return PipelineError("failed", f"the data pipeline answered with something else than {wanted}")
+
+
+def _key(message: Answerable) -> _Key:
     """Key of a request; requests with the same key are likely to end alike."""
-    if isinstance(message, ReportRequest):
-        return ("report", message.channel)
-    if isinstance(message, LedgerLookup):
-        return ("ledger",)
-    return (message.ask.channel, message.ask.where, message.ask.xpath)
+    match message:
+        case ReportRequest():
+            return ("report", message.channel)
+        case HistogramRequest():
+            kind: _Key = ("histogram",)
+        case ExportRequest():
+            kind = ("export", message.format)
+        case LedgerLookup():
+            return ("ledger",)
+        case _:
+            kind = ()
+    return (*kind, message.ask.channel, message.ask.where, message.ask.xpath)

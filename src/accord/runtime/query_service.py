@@ -30,6 +30,7 @@ from accord.core.scheduling.lanes import bin_of
 from accord.operations.catalog import encode_answer, encode_error, encode_problem
 from accord.operations.operation import FAILED, Request, RequestError
 from accord.operations.query import (
+    MOST_WITHIN_MS,
     Find,
     Next,
     PageEnd,
@@ -253,6 +254,7 @@ class QueryService:
         request = reply.request
         ask, cursor = await read_question(question, now_ms=self._clock.now_ms())
         ask = permitted(ask, request.rights, "you")
+        within_ms = question.within_ms if isinstance(question, Find) else MOST_WITHIN_MS
         count = files = skipped = size = tail = took_ms = 0
         while True:
             session, rows, bytes_ = await self._room(reply)
@@ -262,6 +264,7 @@ class QueryService:
                 cursor=cursor,
                 rows=min(rows, question.page - count),
                 bytes_=bytes_,
+                within_ms=within_ms,
                 importance=importance,
             )
             events = page.events
@@ -277,7 +280,8 @@ class QueryService:
             size, tail = max(size, page.bytes), max(tail, page.tail)
             took_ms += page.took_ms
             cursor = page.cursor
-            if not cursor or count >= question.page:
+            is_late = within_ms < MOST_WITHIN_MS and took_ms >= within_ms
+            if not cursor or count >= question.page or is_late:
                 break
         await reply.until_shaped()
         return PageEnd(

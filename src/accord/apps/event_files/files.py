@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from accord.apps.event_files.json_lines import json_line
+from accord.client.event_json import json_line
 from accord.client.messages import ReceivedEvent
 
 

@@ -17,16 +17,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from importlib.resources import files
 from typing import IO, Any, Final, NoReturn
 
-from accord.client.messages import ReceivedEvent
 from accord.core.model.document import Document
 from accord.core.model.errors import EventError, InputError, file_problem
 from accord.core.model.event import Event
 from accord.core.model.values import Value, parse_timestamp
-from accord.terminal.event_lines import written
 from accord.terminal.stdin import MAX_LINE_BYTES
 
 STDIN: Final = "-"
@@ -214,36 +211,3 @@ def _encoded(name: str, fields: Mapping[str, Any]) -> bytes:
 
 def _json_name(value: object) -> str:
     return _JSON_NAMES[type(value)]
-
-
-def json_line(event: ReceivedEvent) -> bytes:
-    """The event as a line, without its end."""
-    return json.dumps(to_fields(event), ensure_ascii=False).encode()
-
-
-def to_fields(event: ReceivedEvent) -> dict[str, Any]:
-    """The object that `accord.apps.event_files.json_lines` parses as this event."""
-    fields: dict[str, Any] = {
-        "channel": event.channel,
-        "attributes": {name: _json_value(value) for name, value in event.attributes.items()},
-    }
-    try:
-        fields["payload"] = event.payload.decode()
-    except UnicodeDecodeError:
-        fields["payload_base64"] = base64.b64encode(event.payload).decode()
-    if event.metadata is not None:
-        fields["metadata"] = event.metadata.source.decode()
-    if event.key is not None:
-        fields["key"] = event.key
-    if event.deadline_ms is not None:
-        fields["deadline_ms"] = event.deadline_ms
-    fields["published_ms"] = event.published_ms
-    if event.is_kept:
-        fields |= {"received_ms": event.received_ms, "id": event.id}
-        if event.source:
-            fields["source"] = event.source
-    return fields
-
-
-def _json_value(value: Value) -> object:
-    return {"timestamp": written(value)} if isinstance(value, datetime) else value

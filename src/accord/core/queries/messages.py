@@ -24,6 +24,7 @@ from msgspec import Struct
 
 MAX_FRAME: Final = 128 << 20
 _LENGTH: Final = 4
+ExportFormat = Literal["csv", "json", "parquet"]
 
 
 class FrameError(Exception):
@@ -93,6 +94,34 @@ class PageQuery(Struct, frozen=True, kw_only=True, tag="query"):
     cursor: str = ""
     rows: int = 1_000
     bytes: int = 1 << 20
+    within_ms: int = 10_000  # after which the page ends early
+    importance: int = 3
+
+
+class HistogramRequest(Struct, frozen=True, kw_only=True, tag="histogram"):
+    """Requests how many events there are over time, in at most `buckets` of the same width.
+
+    The answer comes in parts, the newest time first; each takes about `within_ms`. With a `cursor`
+    it is the part after that one, with the same `ask` as for the first.
+    """
+
+    id: int
+    ask: EventQuery
+    until_ms: int
+    cursor: str = ""
+    buckets: int = 120
+    within_ms: int = 1_000
+    importance: int = 3
+
+
+class ExportRequest(Struct, frozen=True, kw_only=True, tag="export"):
+    """Requests events as a file: so many, and about so many bytes of them, at most."""
+
+    id: int
+    ask: EventQuery
+    format: ExportFormat
+    rows: int
+    bytes: int
     importance: int = 3
 
 
@@ -144,7 +173,7 @@ class Page(Struct, frozen=True, kw_only=True, tag="page"):
 
     The other fields are the cost of the query: archive files opened, files skipped because of their
     statistics, bytes of the opened files, and records scanned at the end of the journal because
-    they were not archived yet.
+    they were not archived yet. All events up to `reached_ms` have been looked at.
     """
 
     id: int
@@ -155,6 +184,37 @@ class Page(Struct, frozen=True, kw_only=True, tag="page"):
     bytes: int = 0
     tail: int = 0
     took_ms: int = 0
+    reached_ms: int | None = None
+
+
+class HistogramPart(Struct, frozen=True, kw_only=True, tag="histogram part"):
+    """How many events of each bucket this part found; all parts together have all of them.
+
+    Buckets are as wide as `width_ms`, the first begins at `first_ms`. What was received from
+    `read_ms` on has been counted now. `files` were opened, `files_known` counted by what the
+    archive knows of them. Without a cursor it is the last part.
+    """
+
+    id: int
+    first_ms: int
+    width_ms: int
+    counts: tuple[int, ...]
+    read_ms: int
+    cursor: str = ""
+    files: int = 0
+    files_known: int = 0
+    bytes: int = 0
+    tail: int = 0
+    took_ms: int = 0
+
+
+class ExportReply(Struct, frozen=True, kw_only=True, tag="exported"):
+    """A file with this many events; not complete if there were more than fit."""
+
+    id: int
+    body: bytes
+    events: int
+    is_complete: bool
 
 
 class QueryFailure(Struct, frozen=True, kw_only=True, tag="failed"):
@@ -221,8 +281,10 @@ class MeasuredValues(Struct, frozen=True, tag="measured"):
     values: tuple[Measure, ...]
 
 
-FromNode = StartPipeline | PageQuery | Cancel | ReportRequest | LedgerLookup | WatchPredicates
-FromPipeline = Page | QueryFailure | ReportReply | LedgerReply | Health | MeasuredValues
+Answerable = PageQuery | ReportRequest | HistogramRequest | ExportRequest | LedgerLookup
+Answers = Page | ReportReply | HistogramPart | ExportReply | LedgerReply
+FromNode = StartPipeline | Answerable | Cancel | WatchPredicates
+FromPipeline = Answers | QueryFailure | Health | MeasuredValues
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _from_node: Final[msgspec.msgpack.Decoder[FromNode]] = msgspec.msgpack.Decoder(FromNode)

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import csv
+import io
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from pyspark.sql import SparkSession
+from tests.pipeline.asking import NODE, World, made, random_ask, random_event
+from tests.pipeline.journals import START_MS
+
+from accord.core.queries.messages import (
+    EventQuery,
+    ExportFormat,
+    ExportRequest,
+    HistogramPart,
+    HistogramRequest,
+)
+from accord.pipeline.archive_lookup import ArchiveLookup
+from accord.pipeline.exports import export
+from accord.pipeline.histogram import HistogramEngine
+from accord.pipeline.manifest import Manifest
+from accord.pipeline.query_checks import InvalidQueryError
+from accord.pipeline.query_scheduler import QueryStoppedError
+from accord.pipeline.tail import Tail
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def lookup(spark: SparkSession, world: World) -> ArchiveLookup:
+    return ArchiveLookup(spark, world.archive)
+
+
+def engine(world: World, lookup: ArchiveLookup) -> HistogramEngine:
+    tail = Tail(world.journal, {"altitude_m": "integer", "speed": "float"})
+    return HistogramEngine(lookup, Manifest(world.archive), tail, node=NODE, journal=world.journal)
+
+
+def parts(
+    found: HistogramEngine, ask: EventQuery, until_ms: int, *, buckets: int, within_ms: int = 1_000
+) -> Iterator[HistogramPart]:
+    cursor = ""
+    while True:
+        part = found.part(
+            HistogramRequest(
+                id=1,
+                ask=ask,
+                until_ms=until_ms,
+                cursor=cursor,
+                buckets=buckets,
+                within_ms=within_ms,
+            )
+        )
+        yield part
+        cursor = part.cursor
+        if not cursor:
+            return
+
+
+def total(found: list[HistogramPart]) -> dict[int, int]:
+    """Events by the time at which their bucket begins."""
+    sums: dict[int, int] = {}
+    for part in found:
+        for place, count in enumerate(part.counts):
+            if count:
+                at = part.first_ms + place * part.width_ms
+                sums[at] = sums.get(at, 0) + count
+    return sums
+
+
+def expected(world: World, ask: EventQuery, until_ms: int, width_ms: int) -> dict[int, int]:
+    sums: dict[int, int] = {}
+    for event in world.expected(ask):
+        if event.received_ms < until_ms:
+            at = event.received_ms // width_ms * width_ms
+            sums[at] = sums.get(at, 0) + 1
+    return sums
+
+
+def fill(world: World, count: int) -> None:
+    first = len(world.events)
+    world.publish(
+        [
+            made(n + 1, START_MS + 1_000 * n, f"uav/{n % 2}", (("altitude_m", str(n)),))
+            for n in range(first, first + count)
+        ]
+    )
+
+
+def test_short_files_are_counted_without_being_opened(world: World, lookup: ArchiveLookup) -> None:
+    for _ in range(4):
+        fill(world, 10)
+        world.follow(world.next)
+    fill(world, 5)
+    until_ms = START_MS + 45_000
+    found = list(parts(engine(world, lookup), EventQuery(channel="#"), until_ms, buckets=5))
+    (part,) = found
+    assert part.width_ms == 10_000
+    assert (part.files, part.files_known, part.tail) == (0, 4, 5)
+    assert part.counts == (10, 10, 10, 10, 5)
+    assert part.read_ms == START_MS
+
+
+def test_a_predicate_opens_what_may_match(world: World, lookup: ArchiveLookup) -> None:
+    for _ in range(4):
+        fill(world, 10)
+        world.follow(world.next)
+    ask = EventQuery(channel="uav/1", where="altitude_m >= 25", since_ms=START_MS)
+    (part,) = parts(engine(world, lookup), ask, START_MS + 40_000, buckets=4)
+    assert part.counts == (0, 0, 3, 5)
+    assert (part.files, part.files_known) == (2, 0)
+
+
+def test_parts_add_up_while_the_archive_follows(
+    world: World, lookup: ArchiveLookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accord.pipeline.histogram.SELECTIVE_ROWS", 10)
+    monkeypatch.setattr("accord.pipeline.histogram.GROWTH", 1)
+    fill(world, 60)
+    world.follow(50)
+    ask = EventQuery(channel="#", where="altitude_m >= 3")
+    until_ms = START_MS + 60_000
+    counting = parts(engine(world, lookup), ask, until_ms, buckets=6, within_ms=0)
+    found = [next(counting)]
+    fill(world, 10)
+    world.follow(65)  # what was in the tail, and newer ones
+    found += counting
+    assert len(found) > 3
+    assert [part.read_ms for part in found] == sorted(
+        (part.read_ms for part in found), reverse=True
+    )
+    assert total(found) == expected(world, ask, until_ms, 10_000)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_counts_are_those_of_the_query(world: World, lookup: ArchiveLookup, seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311
+    world.publish([random_event(rng, number + 1) for number in range(120)])
+    for upto in sorted(rng.sample(range(100), 3)):
+        world.follow(upto)
+    counting = engine(world, lookup)
+    for _ in range(6):
+        ask = random_ask(rng, world.next)
+        ask = EventQuery(
+            channel=ask.channel,
+            without=ask.without,
+            where=ask.where,
+            xpath=ask.xpath,
+            since_ms=ask.since_ms,
+            from_offset=ask.from_offset,
+            before_offset=ask.before_offset,
+        )
+        until_ms = max(event.received_ms for event in world.events.values()) + 1
+        found = list(parts(counting, ask, until_ms, buckets=rng.choice((1, 7, 120))))
+        assert total(found) == expected(world, ask, until_ms, found[0].width_ms), ask
+
+
+def test_nothing_kept(world: World, lookup: ArchiveLookup) -> None:
+    (part,) = parts(engine(world, lookup), EventQuery(channel="#"), START_MS, buckets=10)
+    assert sum(part.counts) == 0
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "é", "lQ", "x" * 300])
+def test_a_strange_cursor_is_refused(world: World, lookup: ArchiveLookup, cursor: str) -> None:
+    request = HistogramRequest(id=1, ask=EventQuery(channel="#"), until_ms=START_MS, cursor=cursor)
+    with pytest.raises(InvalidQueryError, match="cursor"):
+        engine(world, lookup).part(request)
+
+
+def test_it_stops_when_it_is_told_to(world: World, lookup: ArchiveLookup) -> None:
+    fill(world, 10)
+    world.follow(10)
+
+    def stop() -> None:
+        raise QueryStoppedError
+
+    request = HistogramRequest(id=1, ask=EventQuery(channel="#"), until_ms=START_MS + 60_000)
+    with pytest.raises(QueryStoppedError):
+        engine(world, lookup).part(request, stop)
+
+
+def exported(
+    world: World, lookup: ArchiveLookup, format_: ExportFormat, **limits: int
+) -> tuple[bytes, int, bool]:
+    bounds = {"rows": 100, "bytes": 1 << 20} | limits
+    asked = ExportRequest(
+        id=1,
+        ask=EventQuery(channel="a/#"),
+        format=format_,
+        rows=bounds["rows"],
+        bytes=bounds["bytes"],
+    )
+    reply = export(world.queries(lookup), asked)
+    return reply.body, reply.events, reply.is_complete
+
+
+def test_files_of_events(world: World, lookup: ArchiveLookup) -> None:
+    world.publish(
+        [
+            made(1, START_MS, "a/b", (("n", "1"), ("note", "=1+1")), b"text"),
+            made(2, START_MS + 5, "a/c", (("n", "2.5"), ("site", "north")), b"\xff\x00"),
+            made(3, START_MS + 9, "other", (), b"not asked for"),
+        ]
+    )
+    world.follow(1)
+    body, events, is_complete = exported(world, lookup, "parquet")
+    assert (events, is_complete) == (2, True)
+    table = pyarrow.parquet.read_table(pa.BufferReader(body))
+    assert table["id"].to_pylist() == ["1", "2"]
+    assert table["payload"].to_pylist() == [b"text", b"\xff\x00"]
+    assert table["n"].to_pylist() == [1.0, 2.5]
+    assert table["site"].to_pylist() == [None, "north"]
+
+    body, *_ = exported(world, lookup, "csv")
+    first, second = csv.DictReader(io.StringIO(body.decode()))
+    assert (first["channel"], first["payload"], first["n"]) == ("a/b", "text", "1.0")
+    assert first["note"] == "'=1+1"  # no formula
+    assert (second["payload"], second["payload_base64"]) == ("", "/wA=")
+
+    body, *_ = exported(world, lookup, "json")
+    assert body.count(b"\n") == 2
+    assert b'"payload": "text"' in body
+
+
+def test_files_are_bounded(world: World, lookup: ArchiveLookup) -> None:
+    world.publish([made(n + 1, START_MS + n, "a/b", (), b"x" * 100) for n in range(20)])
+    world.follow(10)
+    assert exported(world, lookup, "json", rows=7)[1:] == (7, False)
+    assert exported(world, lookup, "json", bytes=1_000)[1:] == (10, False)
+    assert exported(world, lookup, "json", rows=20)[1:] == (20, True)
+    with pytest.raises(InvalidQueryError, match="limit"):
+        exported(world, lookup, "json", rows=0)
