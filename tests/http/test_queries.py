@@ -60,6 +60,9 @@ class FakePipeline:
         self.hangs: asyncio.Event | None = None
         self.was_cancelled = False
 
+    async def ledger(self, number: int, most: int) -> bytes:
+        raise NotImplementedError(number, most)
+
     async def page(
         self, ask: EventQuery, *, cursor: str, rows: int, bytes_: int, importance: int
     ) -> Page:

@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.model.channels import is_internal
-from accord.core.monitoring.ledger import DELIVERED, EXPIRED, SHED, Ledger, LedgerBatch
+from accord.core.monitoring.ledger import DELIVERED, EXPIRED, SHED, Ledger, LedgerBatch, LedgerEntry
 from accord.journal.disk import OsDisk
 from accord.journal.events import KeptEvent, decode_event
 from accord.journal.faults import FaultDisk
 from accord.journal.ledger_records import (
     MAX_BYTES,
-    LedgerEntry,
     LedgerQuery,
     LedgerRecord,
     LedgerResult,

@@ -1759,7 +1759,7 @@ export interface components {
             publisher: string;
             received_ms: number;
             /** @default null */
-            same: components["schemas"]["SameFate"] | null;
+            same: components["schemas"]["SimilarOutcomes"] | null;
             /** @default [] */
             unanswered: string[];
             verdict: components["schemas"]["EventVerdict"];
@@ -2739,8 +2739,18 @@ export interface components {
             node: string;
             /** @default null */
             over_ms: number | null;
-            steps: components["schemas"]["Step"][];
+            steps: components["schemas"]["PathStep"][];
             to: string;
+        };
+        /** PathStep */
+        PathStep: {
+            /** @default null */
+            allowed_ms: number | null;
+            /** @default false */
+            estimated: boolean;
+            from_ms: number;
+            kind: string;
+            until_ms: number;
         };
         /** PipelineStatus */
         PipelineStatus: {
@@ -3280,16 +3290,6 @@ export interface components {
             path: string[];
             state: string;
         };
-        /** SameFate */
-        SameFate: {
-            events: number;
-            /** @default false */
-            has_more: boolean;
-            /** @default [] */
-            outcomes: components["schemas"]["DeliveryOutcome"][];
-            since_ms: number;
-            until_ms: number;
-        };
         /** SeriesHistory */
         SeriesHistory: {
             series: {
@@ -3388,6 +3388,16 @@ export interface components {
             client: string;
             count: number;
         };
+        /** SimilarOutcomes */
+        SimilarOutcomes: {
+            events: number;
+            /** @default false */
+            has_more: boolean;
+            /** @default [] */
+            outcomes: components["schemas"]["DeliveryOutcome"][];
+            since_ms: number;
+            until_ms: number;
+        };
         /** SkylineStatus */
         SkylineStatus: {
             members: string[];
@@ -3445,16 +3455,6 @@ export interface components {
             taken_ms: number;
             unmatched: number;
             uptime_ms: number;
-        };
-        /** Step */
-        Step: {
-            /** @default null */
-            allowed_ms: number | null;
-            /** @default false */
-            estimated: boolean;
-            from_ms: number;
-            kind: string;
-            until_ms: number;
         };
         /** SubscriptionStatus */
         SubscriptionStatus: {

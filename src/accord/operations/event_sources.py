@@ -7,7 +7,7 @@ knows counts if channel and publisher are the same. Each node answers with what 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Final, TypeVar
 
@@ -109,7 +109,7 @@ class EventSources:
         unanswered: list[str] = []
         is_archived = False
         if not found:
-            archived, found, unanswered = await self._elsewhere(number)
+            archived, found, unanswered = await self._from_others(number)
             if archived is not None:
                 found, is_archived = [archived, *found], True
         if not found:
@@ -117,7 +117,9 @@ class EventSources:
         others, silent = await self._gather(number, found, unanswered)
         return _joined([*found, *others], [*unanswered, *silent], is_archived=is_archived)
 
-    async def _elsewhere(self, number: int) -> tuple[EventHere | None, list[EventHere], list[str]]:
+    async def _from_others(
+        self, number: int
+    ) -> tuple[EventHere | None, list[EventHere], list[str]]:
         """What the archive and other nodes know of an event that this node's ledger has not."""
         others = self.node.others
         names = [] if others is None else others.nodes()[:MAX_NODES]
@@ -151,7 +153,7 @@ class EventSources:
     ) -> tuple[list[EventHere], list[str]]:
         names = list(names)
         request = FindEventHere(event=event_id(number))
-        asking: list[Awaitable[EventHere | None]] = [self._ask(each, request) for each in names]
+        asking = [self._ask(each, request) for each in names]
         answers = await asyncio.gather(*asking)
         pairs = list(zip(names, answers, strict=True))
         found = [each for _, each in pairs if each is not None]

@@ -13,8 +13,8 @@ from accord.apps.demonstrations.scenario import (
     PhasePlan,
     Sample,
 )
-from accord.operations.operation import Request
 from accord.core.monitoring.outcomes import DeliveryOutcomes
+from accord.operations.operation import Request
 from accord.operations.policies import Changed, PatchPolicies, PutPolicies
 from accord.operations.status import ListOutcomes
 from accord.testing import MemoryNode
