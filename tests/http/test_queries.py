@@ -68,6 +68,9 @@ class FakePipeline:
         self.hangs: asyncio.Event | None = None
         self.was_cancelled = False
 
+    async def ledger(self, number: int, most: int) -> bytes:
+        raise NotImplementedError(number, most)
+
     async def page(
         self,
         ask: EventQuery,

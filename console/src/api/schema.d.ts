@@ -260,6 +260,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/events/{event}/here": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["events.get_here"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/expectations": {
         parameters: {
             query?: never;
@@ -556,38 +572,6 @@ export interface paths {
             cookie?: never;
         };
         get: operations["query.find"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/query/export": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get: operations["export.export"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/query/histogram": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get: operations["histogram.count"];
         put?: never;
         post?: never;
         delete?: never;
@@ -932,6 +916,8 @@ export interface components {
             do: "advertise";
             /** @default  */
             name: string;
+            /** @default  */
+            node: string;
             /** @example 10 */
             rate_hz: number;
             /** @default  */
@@ -983,6 +969,14 @@ export interface components {
             node: string;
             source: string;
         };
+        /** Behind */
+        Behind: {
+            bytes: number;
+            channel: string;
+            events: number;
+            importance: number;
+            policy: string;
+        };
         /** BinActivity */
         BinActivity: {
             /** @default 0 */
@@ -1001,6 +995,8 @@ export interface components {
         Cancel: {
             /** @enum {unknown} */
             do: "cancel";
+            /** @default  */
+            node: string;
         };
         /** CapabilityStatus */
         CapabilityStatus: {
@@ -1255,6 +1251,8 @@ export interface components {
             channel: string;
             /** @enum {unknown} */
             do: "check";
+            /** @default  */
+            node: string;
             /**
              * @default
              * @example load_mw > 4
@@ -1271,6 +1269,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "check";
+            /** @default  */
+            node: string;
             /** @default  */
             where: string;
         };
@@ -1508,33 +1508,6 @@ export interface components {
             password: string;
             username: string;
         };
-        /** CountEvents */
-        CountEvents: {
-            /** @default 120 */
-            buckets: number;
-            /**
-             * @default null
-             * @example demo/feeder/+
-             */
-            channel: string | null;
-            /** @default  */
-            cursor: string;
-            /** @enum {unknown} */
-            do: "count";
-            /** @default null */
-            since: string | null;
-            /** @default null */
-            until: string | null;
-            /**
-             * @default null
-             * @example load_mw > 4
-             */
-            where: string | null;
-            /** @default 1000 */
-            within_ms: number;
-            /** @default null */
-            xpath: string | null;
-        };
         /** CreateChannel */
         CreateChannel: {
             /** @enum {unknown} */
@@ -1543,6 +1516,8 @@ export interface components {
             max_delay_ms: number;
             /** @example uav/imagery */
             name: string;
+            /** @default  */
+            node: string;
             /** @default {} */
             options: Record<string, never>;
             /** @default 1 */
@@ -1571,6 +1546,8 @@ export interface components {
         DefineProperties: {
             /** @enum {unknown} */
             do: "define";
+            /** @default  */
+            node: string;
             text: string;
         };
         /** Defined */
@@ -1583,6 +1560,8 @@ export interface components {
             do: "delete";
             /** @example uav/imagery */
             name: string;
+            /** @default  */
+            node: string;
         };
         /** Deleted */
         Deleted: {
@@ -1664,7 +1643,11 @@ export interface components {
             event: string;
             /** @default null */
             from_size: number | null;
+            /** @default null */
+            hop: components["schemas"]["HopOutcome"] | null;
             importance: number;
+            /** @default  */
+            node: string;
             outcome: string;
             /** @default  */
             policy: string;
@@ -1715,6 +1698,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "disconnect";
+            /** @default  */
+            node: string;
         };
         /** DryRun */
         DryRun: {
@@ -1727,6 +1712,8 @@ export interface components {
         DryRunPolicies: {
             /** @enum {unknown} */
             do: "dry run";
+            /** @default  */
+            node: string;
             /** @default null */
             policy_set: Record<string, never> | null;
             /** @default null */
@@ -1738,38 +1725,71 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "forget";
+            /** @default  */
+            node: string;
         };
-        /** EventCounts */
-        EventCounts: {
-            bytes: number;
-            counts: number[];
-            cursor: string | null;
-            files: number;
-            files_known: number;
-            first: string;
-            read: string;
-            tail: number;
-            took_ms: number;
-            width_ms: number;
-        };
-        /** EventFile */
-        EventFile: {
-            body: string;
-            events: number;
-            /** @enum {unknown} */
-            format: "csv" | "json" | "parquet";
+        /** EventHere */
+        EventHere: {
+            /** @default true */
             is_complete: boolean;
+            node: string;
+            /** @default [] */
+            outcomes: components["schemas"]["DeliveryOutcome"][];
+            /** @default [] */
+            waiting: components["schemas"]["Waiting"][];
         };
         /** EventOutcomes */
         EventOutcomes: {
+            /** @default [] */
+            behind: components["schemas"]["Behind"][];
             channel: string;
+            /** @default [] */
+            copies: components["schemas"]["UnneededCopy"][];
+            /** @default null */
+            due_ms: number | null;
             event: string;
+            /** @default false */
+            is_archived: boolean;
             is_complete: boolean;
+            /** @default [] */
+            nodes: string[];
             outcomes: components["schemas"]["DeliveryOutcome"][];
+            /** @default null */
+            path: components["schemas"]["EventPath"] | null;
             publisher: string;
             received_ms: number;
+            /** @default null */
+            same: components["schemas"]["SimilarOutcomes"] | null;
+            /** @default [] */
+            unanswered: string[];
+            verdict: components["schemas"]["EventVerdict"];
             /** @default [] */
             waiting: components["schemas"]["Waiting"][];
+        };
+        /** EventPath */
+        EventPath: {
+            destination: string;
+            /** @default null */
+            due_ms: number | null;
+            /** @default true */
+            has_arrived: boolean;
+            hops: components["schemas"]["PathHop"][];
+            took_ms: number;
+        };
+        /** EventVerdict */
+        EventVerdict: {
+            cause: string;
+            /** @default  */
+            destination: string;
+            /** @default  */
+            node: string;
+            /** @default  */
+            outcome: string;
+            /** @default 0 */
+            over_ms: number;
+            /** @default  */
+            policy: string;
+            sentence: string;
         };
         /** ExpectationList */
         ExpectationList: {
@@ -1804,6 +1824,8 @@ export interface components {
             do: "explain";
             /** @default null */
             groups: string[] | null;
+            /** @default  */
+            node: string;
             /** @example subscribe */
             operation: string;
             /** @default null */
@@ -1834,36 +1856,6 @@ export interface components {
             user: string;
             version: number;
         };
-        /** ExportEvents */
-        ExportEvents: {
-            /** @example demo/feeder/+ */
-            channel: string;
-            /** @enum {unknown} */
-            do: "export";
-            /**
-             * @default json
-             * @enum {unknown}
-             */
-            format: "csv" | "json" | "parquet";
-            /** @default 10000 */
-            limit: number;
-            /**
-             * @default newest
-             * @enum {unknown}
-             */
-            order: "newest" | "oldest";
-            /** @default null */
-            since: string | null;
-            /** @default null */
-            until: string | null;
-            /**
-             * @default null
-             * @example load_mw > 4
-             */
-            where: string | null;
-            /** @default null */
-            xpath: string | null;
-        };
         /** FilterStatus */
         FilterStatus: {
             /** @default [] */
@@ -1890,6 +1882,8 @@ export interface components {
             event: string | null;
             /** @default null */
             limit: number | null;
+            /** @default  */
+            node: string;
             /**
              * @default newest
              * @enum {unknown}
@@ -1906,10 +1900,16 @@ export interface components {
              * @example load_mw > 4
              */
             where: string | null;
-            /** @default 10000 */
-            within_ms: number;
             /** @default null */
             xpath: string | null;
+        };
+        /** FindEventHere */
+        FindEventHere: {
+            /** @enum {unknown} */
+            do: "get here";
+            event: string;
+            /** @default  */
+            node: string;
         };
         /** FlowStatus */
         FlowStatus: {
@@ -1930,6 +1930,8 @@ export interface components {
         GetAdmission: {
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetChannel */
         GetChannel: {
@@ -1937,6 +1939,8 @@ export interface components {
             do: "get";
             /** @example uav/imagery */
             name: string;
+            /** @default  */
+            node: string;
         };
         /** GetClient */
         GetClient: {
@@ -1944,27 +1948,39 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetEvent */
         GetEvent: {
+            /** @default null */
+            destination: string | null;
             /** @enum {unknown} */
             do: "get";
             event: string;
+            /** @default  */
+            node: string;
         };
         /** GetJournal */
         GetJournal: {
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetNet */
         GetNet: {
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetPolicies */
         GetPolicies: {
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetPolicy */
         GetPolicy: {
@@ -1972,11 +1988,15 @@ export interface components {
             do: "get policy";
             /** @example Alarms */
             name: string;
+            /** @default  */
+            node: string;
         };
         /** GetPolicyHistory */
         GetPolicyHistory: {
             /** @enum {unknown} */
             do: "history";
+            /** @default  */
+            node: string;
         };
         /** GetQuality */
         GetQuality: {
@@ -1984,6 +2004,8 @@ export interface components {
             channel: string;
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetReport */
         GetReport: {
@@ -1996,6 +2018,8 @@ export interface components {
              * @example 1h
              */
             last: string;
+            /** @default  */
+            node: string;
             /** @default null */
             since: string | null;
             /** @default null */
@@ -2007,6 +2031,8 @@ export interface components {
             do: "get";
             /** @example node/received_hz */
             name: string;
+            /** @default  */
+            node: string;
         };
         /** GetSeriesHistory */
         GetSeriesHistory: {
@@ -2018,6 +2044,8 @@ export interface components {
              *     ]
              */
             name: string[];
+            /** @default  */
+            node: string;
             /** @default 0 */
             since_ms: number;
         };
@@ -2025,6 +2053,8 @@ export interface components {
         GetStatus: {
             /** @enum {unknown} */
             do: "get";
+            /** @default  */
+            node: string;
         };
         /** GetTop */
         GetTop: {
@@ -2032,6 +2062,8 @@ export interface components {
             do: "get";
             /** @default 20 */
             limit: number;
+            /** @default  */
+            node: string;
         };
         /** GetUsage */
         GetUsage: {
@@ -2044,6 +2076,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "usage";
+            /** @default  */
+            node: string;
         };
         /** GrantedPreferences */
         GrantedPreferences: {
@@ -2071,6 +2105,14 @@ export interface components {
         /** History */
         History: {
             history: components["schemas"]["Version"][];
+        };
+        /** HopOutcome */
+        HopOutcome: {
+            /** @default null */
+            budget_ms: number | null;
+            /** @default [] */
+            passed: components["schemas"]["NodePassed"][];
+            to: string;
         };
         /** JournalChunk */
         JournalChunk: {
@@ -2139,6 +2181,8 @@ export interface components {
             do: "limit";
             /** @default null */
             if_version: number | null;
+            /** @default  */
+            node: string;
         };
         /** LinkStatus */
         LinkStatus: {
@@ -2161,6 +2205,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "list";
+            /** @default  */
+            node: string;
         };
         /** ListChanges */
         ListChanges: {
@@ -2168,6 +2214,8 @@ export interface components {
             do: "list";
             /** @default 50 */
             limit: number;
+            /** @default  */
+            node: string;
         };
         /** ListChannelActivity */
         ListChannelActivity: {
@@ -2177,6 +2225,8 @@ export interface components {
             do: "activity";
             /** @default 100 */
             limit: number;
+            /** @default  */
+            node: string;
             /** @default 0 */
             offset: number;
             /** @default  */
@@ -2191,6 +2241,8 @@ export interface components {
         ListChannels: {
             /** @enum {unknown} */
             do: "list";
+            /** @default  */
+            node: string;
         };
         /** ListClientChannels */
         ListClientChannels: {
@@ -2198,6 +2250,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "channels";
+            /** @default  */
+            node: string;
         };
         /** ListClients */
         ListClients: {
@@ -2207,6 +2261,8 @@ export interface components {
             do: "list";
             /** @default 100 */
             limit: number;
+            /** @default  */
+            node: string;
             /** @default 0 */
             offset: number;
             /** @default  */
@@ -2225,12 +2281,16 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "list";
+            /** @default  */
+            node: string;
         };
         /** ListMeasurements */
         ListMeasurements: {
             /** @enum {unknown} */
             do: "list";
             kind: string;
+            /** @default  */
+            node: string;
             /** @default null */
             subject: string | null;
         };
@@ -2247,10 +2307,14 @@ export interface components {
             do: "list";
             /** @default 100 */
             limit: number;
+            /** @default  */
+            node: string;
             /** @default null */
             outcome: string | null;
             /** @default null */
             since_ms: number | null;
+            /** @default null */
+            until_ms: number | null;
         };
         /** ListProfiles */
         ListProfiles: {
@@ -2261,11 +2325,15 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "list";
+            /** @default  */
+            node: string;
         };
         /** ListProperties */
         ListProperties: {
             /** @enum {unknown} */
             do: "list";
+            /** @default  */
+            node: string;
         };
         /** ListRetained */
         ListRetained: {
@@ -2278,6 +2346,8 @@ export interface components {
             do: "list";
             /** @default 100 */
             limit: number;
+            /** @default  */
+            node: string;
         };
         /** ListSeries */
         ListSeries: {
@@ -2285,6 +2355,8 @@ export interface components {
             do: "list";
             /** @default 200 */
             limit: number;
+            /** @default  */
+            node: string;
             /**
              * @default
              * @example node/
@@ -2457,6 +2529,8 @@ export interface components {
             cursor: string;
             /** @enum {unknown} */
             do: "next";
+            /** @default  */
+            node: string;
             /** @default 100 */
             page: number;
         };
@@ -2490,6 +2564,11 @@ export interface components {
             };
             /** @default 0 */
             shed_hz: number;
+        };
+        /** NodePassed */
+        NodePassed: {
+            age_ms: number;
+            node: string;
         };
         /** NodeProblem */
         NodeProblem: {
@@ -2642,12 +2721,36 @@ export interface components {
             do: "patch";
             /** @default null */
             if_version: number | null;
+            /** @default  */
+            node: string;
             /**
              * @example {
              *       "strategy": "strict"
              *     }
              */
             settings: Record<string, never>;
+        };
+        /** PathHop */
+        PathHop: {
+            /** @default null */
+            budget_from_ms: number | null;
+            /** @default null */
+            budget_ms: number | null;
+            node: string;
+            /** @default null */
+            over_ms: number | null;
+            steps: components["schemas"]["PathStep"][];
+            to: string;
+        };
+        /** PathStep */
+        PathStep: {
+            /** @default null */
+            allowed_ms: number | null;
+            /** @default false */
+            estimated: boolean;
+            from_ms: number;
+            kind: string;
+            until_ms: number;
         };
         /** PipelineStatus */
         PipelineStatus: {
@@ -2831,6 +2934,8 @@ export interface components {
             do: "put";
             /** @default null */
             if_version: number | null;
+            /** @default  */
+            node: string;
             /** @default null */
             policy_set: Record<string, never> | null;
             /** @default null */
@@ -2844,6 +2949,8 @@ export interface components {
             if_version: number | null;
             /** @default null */
             name: string | null;
+            /** @default  */
+            node: string;
             /**
              * @example {
              *       "channel": "grid/+/alarm",
@@ -2915,8 +3022,6 @@ export interface components {
             events: components["schemas"]["QueryEvent"][];
             files: number;
             files_skipped: number;
-            /** @default null */
-            reached: string | null;
             tail: number;
             took_ms: number;
         };
@@ -2933,6 +3038,8 @@ export interface components {
             do: "read";
             /** @default 1048576 */
             max_bytes: number;
+            /** @default  */
+            node: string;
             offset: number;
         };
         /** RecentChange */
@@ -2987,6 +3094,8 @@ export interface components {
             /** @enum {unknown} */
             do: "register";
             expect: Record<string, never> | Record<string, never>[];
+            /** @default  */
+            node: string;
         };
         /** RegisterProfile */
         RegisterProfile: {
@@ -3013,6 +3122,8 @@ export interface components {
             couplings: Record<string, never>[];
             /** @enum {unknown} */
             do: "register";
+            /** @default  */
+            node: string;
             /** @default null */
             source: string | null;
         };
@@ -3024,6 +3135,8 @@ export interface components {
             if_version: number | null;
             /** @example Alarms */
             name: string;
+            /** @default  */
+            node: string;
         };
         /** RemoveRetained */
         RemoveRetained: {
@@ -3031,6 +3144,8 @@ export interface components {
             channel: string;
             /** @enum {unknown} */
             do: "remove";
+            /** @default  */
+            node: string;
         };
         /** Report */
         Report: {
@@ -3107,6 +3222,8 @@ export interface components {
             do: "resume";
             /** @example quick */
             id: string;
+            /** @default  */
+            node: string;
         };
         /** RetainedMessage */
         RetainedMessage: {
@@ -3140,6 +3257,8 @@ export interface components {
             do: "revoke";
             /** @example quick */
             id: string;
+            /** @default  */
+            node: string;
         };
         /** RevokeProfile */
         RevokeProfile: {
@@ -3152,6 +3271,8 @@ export interface components {
             client: string;
             /** @enum {unknown} */
             do: "revoke";
+            /** @default  */
+            node: string;
         };
         /** Rollback */
         Rollback: {
@@ -3159,6 +3280,8 @@ export interface components {
             do: "rollback";
             /** @default null */
             if_version: number | null;
+            /** @default  */
+            node: string;
             version: number;
         };
         /** RouteStatus */
@@ -3265,6 +3388,16 @@ export interface components {
             client: string;
             count: number;
         };
+        /** SimilarOutcomes */
+        SimilarOutcomes: {
+            events: number;
+            /** @default false */
+            has_more: boolean;
+            /** @default [] */
+            outcomes: components["schemas"]["DeliveryOutcome"][];
+            since_ms: number;
+            until_ms: number;
+        };
         /** SkylineStatus */
         SkylineStatus: {
             members: string[];
@@ -3357,6 +3490,8 @@ export interface components {
             do: "suspend";
             /** @example quick */
             id: string;
+            /** @default  */
+            node: string;
         };
         /** TierStatus */
         TierStatus: {
@@ -3458,6 +3593,8 @@ export interface components {
             /** @enum {unknown} */
             do: "unadvertise";
             name: string;
+            /** @default  */
+            node: string;
         };
         /** UnmetCondition */
         UnmetCondition: {
@@ -3465,6 +3602,11 @@ export interface components {
             condition: string;
             found: string;
             policy: string;
+        };
+        /** UnneededCopy */
+        UnneededCopy: {
+            node: string;
+            to: string;
         };
         /** UpdateExpectation */
         UpdateExpectation: {
@@ -3488,6 +3630,8 @@ export interface components {
             expect: Record<string, never>;
             /** @example quick */
             id: string;
+            /** @default  */
+            node: string;
         };
         /** UpdateProfile */
         UpdateProfile: {
@@ -3506,6 +3650,8 @@ export interface components {
             };
             /** @enum {unknown} */
             do: "update";
+            /** @default  */
+            node: string;
         };
         /** Version */
         Version: {
@@ -3649,6 +3795,7 @@ export interface operations {
                 search?: string;
                 sort?: "channel" | "delivered" | "delivered_hz" | "delivered_kbps" | "dropped" | "expired_hz" | "late_hz" | "latency_ms" | "latency_p95_ms" | "published" | "published_hz" | "published_kbps" | "refused_hz" | "replaced_hz" | "shaped_hz" | "shed_hz";
                 descending?: boolean;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -3676,7 +3823,9 @@ export interface operations {
     };
     "admission.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3707,6 +3856,7 @@ export interface operations {
                 channel: string;
                 where?: string;
                 client?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -3736,6 +3886,7 @@ export interface operations {
         parameters: {
             query?: {
                 client?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -3836,6 +3987,7 @@ export interface operations {
         parameters: {
             query?: {
                 client?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -3986,6 +4138,7 @@ export interface operations {
         parameters: {
             query?: {
                 client?: string;
+                node?: string;
             };
             header?: never;
             path: {
@@ -4017,6 +4170,7 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -4044,7 +4198,9 @@ export interface operations {
     };
     "channels.list": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4071,7 +4227,9 @@ export interface operations {
     };
     "channels.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path: {
                 name: string;
@@ -4177,6 +4335,7 @@ export interface operations {
                 search?: string;
                 sort?: "address" | "client" | "connected_ms" | "is_connected" | "protocol" | "queued_bytes" | "queued_messages" | "received" | "sent" | "shed" | "subscriptions" | "user";
                 descending?: boolean;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -4204,7 +4363,9 @@ export interface operations {
     };
     "clients.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path: {
                 client: string;
@@ -4262,7 +4423,9 @@ export interface operations {
     };
     "clients.channels": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path: {
                 client: string;
@@ -4324,7 +4487,10 @@ export interface operations {
     };
     "events.get": {
         parameters: {
-            query?: never;
+            query?: {
+                destination?: string;
+                node?: string;
+            };
             header?: never;
             path: {
                 event: string;
@@ -4351,11 +4517,43 @@ export interface operations {
             };
         };
     };
+    "events.get_here": {
+        parameters: {
+            query?: {
+                node?: string;
+            };
+            header?: never;
+            path: {
+                event: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventHere"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "expectations.list": {
         parameters: {
             query?: {
                 channel?: string;
                 client?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -4570,7 +4768,9 @@ export interface operations {
     };
     "journal.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4600,6 +4800,7 @@ export interface operations {
             query: {
                 offset: number;
                 max_bytes?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -4632,7 +4833,9 @@ export interface operations {
                 client?: string;
                 outcome?: string;
                 since_ms?: number;
+                until_ms?: number;
                 limit?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -4702,7 +4905,9 @@ export interface operations {
     };
     "net.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4729,7 +4934,9 @@ export interface operations {
     };
     "policies.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4828,7 +5035,9 @@ export interface operations {
     };
     "policies.dry_run": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4875,6 +5084,7 @@ export interface operations {
                 attribute?: string[];
                 payload_bytes?: number;
                 resources?: string[];
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -4903,7 +5113,9 @@ export interface operations {
     };
     "policies.history": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4967,7 +5179,9 @@ export interface operations {
     };
     "policies.get_policy": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path: {
                 name: string;
@@ -5066,7 +5280,9 @@ export interface operations {
     };
     "predicates.check": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -5104,6 +5320,7 @@ export interface operations {
         parameters: {
             query?: {
                 channel?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -5131,7 +5348,9 @@ export interface operations {
     };
     "properties.list": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -5200,7 +5419,6 @@ export interface operations {
                 event?: string;
                 cursor?: string;
                 page?: number;
-                within_ms?: number;
             };
             header?: never;
             path?: never;
@@ -5226,83 +5444,12 @@ export interface operations {
             };
         };
     };
-    "export.export": {
-        parameters: {
-            query: {
-                channel: string;
-                where?: string;
-                xpath?: string;
-                since?: string;
-                until?: string;
-                limit?: number;
-                order?: "newest" | "oldest";
-                format?: "csv" | "json" | "parquet";
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["EventFile"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    "histogram.count": {
-        parameters: {
-            query?: {
-                channel?: string;
-                where?: string;
-                xpath?: string;
-                since?: string;
-                until?: string;
-                buckets?: number;
-                cursor?: string;
-                within_ms?: number;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["EventCounts"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     "registry.list": {
         parameters: {
             query: {
                 kind: string;
                 subject?: string;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -5365,6 +5512,7 @@ export interface operations {
             query?: {
                 channel?: string;
                 limit?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -5424,6 +5572,7 @@ export interface operations {
             query?: {
                 prefix?: string;
                 limit?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -5454,6 +5603,7 @@ export interface operations {
             query: {
                 name: string[];
                 since_ms?: number;
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -5481,7 +5631,9 @@ export interface operations {
     };
     "series.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path: {
                 name: string;
@@ -5622,7 +5774,9 @@ export interface operations {
     };
     "status.get": {
         parameters: {
-            query?: never;
+            query?: {
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -5651,6 +5805,7 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
+                node?: string;
             };
             header?: never;
             path?: never;

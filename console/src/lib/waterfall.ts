@@ -4,7 +4,7 @@ import { latency } from './format';
 
 type Path = Schemas['EventPath'];
 type Hop = Schemas['PathHop'];
-type Step = Schemas['Step'];
+type Step = Schemas['PathStep'];
 
 export type BarKind = 'handling' | 'outbox' | 'link' | 'again' | 'transit';
 

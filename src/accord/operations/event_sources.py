@@ -110,7 +110,7 @@ class EventSources:
         unanswered: list[str] = []
         is_archived = False
         if not found:
-            archived, found, unanswered = await self._elsewhere(number)
+            archived, found, unanswered = await self._from_others(number)
             if archived is not None:
                 found, is_archived = [archived, *found], True
         if not found:
@@ -118,7 +118,9 @@ class EventSources:
         others, silent = await self._gather(number, found, unanswered)
         return _joined([*found, *others], [*unanswered, *silent], is_archived=is_archived)
 
-    async def _elsewhere(self, number: int) -> tuple[EventHere | None, list[EventHere], list[str]]:
+    async def _from_others(
+        self, number: int
+    ) -> tuple[EventHere | None, list[EventHere], list[str]]:
         """What the archive and other nodes know of an event that this node's ledger has not."""
         others = self.node.others
         names = [] if others is None else others.nodes()[:MAX_NODES]

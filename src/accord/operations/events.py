@@ -48,7 +48,7 @@ class UnneededCopy(Struct, frozen=True, kw_only=True):
     to: str
 
 
-class SameFate(Struct, frozen=True, kw_only=True):
+class SimilarOutcomes(Struct, frozen=True, kw_only=True):
     """Other events with the same outcome in the same seconds, and the worst of them."""
 
     since_ms: int
@@ -75,7 +75,7 @@ class EventOutcomes(Struct, frozen=True, kw_only=True):
     waiting: tuple[Waiting, ...] = ()
     path: EventPath | None = None
     behind: tuple[Behind, ...] = ()
-    same: SameFate | None = None
+    same: SimilarOutcomes | None = None
     copies: tuple[UnneededCopy, ...] = ()
     due_ms: float | None = None
     nodes: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ async def get_event(node: NodePorts, ask: GetEvent, asker: Asker) -> EventOutcom
         waiting=found.waiting,
         path=None if chosen is None else path_to(chosen, outcomes, due_ms),
         behind=behind,
-        same=await _same_fate(sources, judged, event_id(number)),
+        same=await _similar_outcomes(sources, judged, event_id(number)),
         copies=tuple(UnneededCopy(node=a, to=b) for a, b in unneeded_copies(outcomes)),
         due_ms=due_ms,
         nodes=found.nodes,
@@ -159,7 +159,9 @@ async def _behind(
     )
 
 
-async def _same_fate(sources: EventSources, judged: Judgement, event: str) -> SameFate | None:
+async def _similar_outcomes(
+    sources: EventSources, judged: Judgement, event: str
+) -> SimilarOutcomes | None:
     """Other events with the same outcome, at the same destination if the cause lies there."""
     worst = judged.worst
     if worst is None or not is_bad(worst) or worst.outcome not in OUTCOMES:
@@ -177,7 +179,7 @@ async def _same_fate(sources: EventSources, judged: Judgement, event: str) -> Sa
     others = [each for each in entries if each.event != event]
     shown = [each for each in others if sources.asker.may_see(each.channel)]
     shown.sort(key=lambda each: (-each.late_ms, abs(each.done_ms - worst.done_ms)))
-    return SameFate(
+    return SimilarOutcomes(
         since_ms=since_ms,
         until_ms=until_ms,
         events=sum(each.count for each in shown),

@@ -29,7 +29,7 @@ TRANSIT: Final = "transit"  # outbox and link together: that node's ledger is no
 _NEAR_MS: Final = 0.2  # ages are written with one decimal
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class PathStep(Struct, frozen=True, kw_only=True):
     """A part of an event's time, at one age after the other.
 
     It might take `allowed_ms` if a budget says so; what is `estimated` was not measured.
@@ -55,7 +55,7 @@ class PathHop(Struct, frozen=True, kw_only=True):
 
     node: str
     to: str
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
     budget_from_ms: float | None = None
     budget_ms: float | None = None
     over_ms: float | None = None
@@ -78,7 +78,7 @@ class Culprit(Struct, frozen=True, kw_only=True):
     """The step that took the most time beyond what it was allowed."""
 
     hop: PathHop
-    step: Step
+    step: PathStep
     is_last: bool
 
 
@@ -155,7 +155,7 @@ def culprit_of(path: EventPath) -> Culprit | None:
 
 
 def _may_be_to_blame(
-    step: Step, hop: PathHop, path: EventPath, is_last: bool, are_links_slow: bool
+    step: PathStep, hop: PathHop, path: EventPath, is_last: bool, are_links_slow: bool
 ) -> bool:
     if step.kind == LINK and is_last:
         return not path.has_arrived  # after its arrival, it is too late to matter
@@ -166,24 +166,26 @@ def _may_be_to_blame(
 
 def _passed(passed: NodePassed, following: NodePassed, known: Sequence[DeliveryOutcome]) -> PathHop:
     """A node before the last one."""
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     sent = _hop_from(passed, following.node, known)
     first_ms = _first_age_ms(passed.node, known)
     if first_ms is None:  # at any other node, it is queued for the next at once
         first_ms = passed.age_ms
     elif passed.age_ms > first_ms:
-        steps.append(Step(kind=HANDLING, from_ms=0, until_ms=first_ms))
-        steps.append(Step(kind=AGAIN, from_ms=first_ms, until_ms=passed.age_ms))
+        steps.append(PathStep(kind=HANDLING, from_ms=0, until_ms=first_ms))
+        steps.append(PathStep(kind=AGAIN, from_ms=first_ms, until_ms=passed.age_ms))
     elif first_ms:
-        steps.append(Step(kind=HANDLING, from_ms=0, until_ms=first_ms))
+        steps.append(PathStep(kind=HANDLING, from_ms=0, until_ms=first_ms))
     until_ms = max(following.age_ms, passed.age_ms)
     if sent is None:
-        steps.append(Step(kind=TRANSIT, from_ms=passed.age_ms, until_ms=until_ms))
+        steps.append(PathStep(kind=TRANSIT, from_ms=passed.age_ms, until_ms=until_ms))
         return PathHop(node=passed.node, to=following.node, steps=tuple(steps))
     left_ms = min(passed.age_ms + sent.queueing_ms, until_ms)
     budget_ms = None if sent.hop is None else sent.hop.budget_ms
-    steps.append(Step(kind=OUTBOX, from_ms=passed.age_ms, until_ms=left_ms, allowed_ms=budget_ms))
-    steps.append(Step(kind=LINK, from_ms=left_ms, until_ms=until_ms, estimated=True))
+    steps.append(
+        PathStep(kind=OUTBOX, from_ms=passed.age_ms, until_ms=left_ms, allowed_ms=budget_ms)
+    )
+    steps.append(PathStep(kind=LINK, from_ms=left_ms, until_ms=until_ms, estimated=True))
     if budget_ms is not None:
         budget_ms = max(budget_ms, 0) + until_ms - left_ms
     return PathHop(node=passed.node, to=following.node, steps=tuple(steps), budget_ms=budget_ms)
@@ -217,12 +219,12 @@ def _last(outcome: DeliveryOutcome, came_ms: float) -> PathHop:
     queued_ms = max(outcome.queued_ms - outcome.received_ms, came_ms)
     done_ms = max(outcome.took_ms, queued_ms)
     steps = [
-        Step(kind=HANDLING, from_ms=came_ms, until_ms=queued_ms),
-        Step(kind=OUTBOX, from_ms=queued_ms, until_ms=done_ms),
+        PathStep(kind=HANDLING, from_ms=came_ms, until_ms=queued_ms),
+        PathStep(kind=OUTBOX, from_ms=queued_ms, until_ms=done_ms),
     ]
     if outcome.sending_ms:
         until_ms = done_ms + outcome.sending_ms
-        steps.append(Step(kind=LINK, from_ms=done_ms, until_ms=until_ms, estimated=True))
+        steps.append(PathStep(kind=LINK, from_ms=done_ms, until_ms=until_ms, estimated=True))
     to = "" if outcome.destination == OTHER_NODES else outcome.destination
     return PathHop(node=outcome.node, to=to, steps=tuple(steps))
 
