@@ -147,3 +147,14 @@ def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     known.update()
     known.check_invariants()
     assert known.left_out == 2
+    net.cut("c", "d")
+    net.join("c", "d", 5)
+    net.run_for(2 * S)
+    known.update()
+    assert known.left_out == 2
+    del known.rows[NODE, "a", ""]
+    known._counts[NODE] -= 1
+    known._fill(NODE)
+    assert len(known.update()) == 1
+    known.check_invariants()
+    assert known.left_out == 1

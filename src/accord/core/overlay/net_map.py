@@ -2,7 +2,7 @@
 
 It follows the records of the state store, so a change costs what it concerns, however large the
 network is. Flows and arrivals of nodes that are not reachable are left out: their state is unknown.
-So is what exceeds the bounds; `left_out` counts the nodes, links, flows and arrivals.
+So is what exceeds the bounds, until there is room.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class NetMap:
 
     def __init__(self, overlay: Overlay) -> None:
         self.rows: dict[Key, Row] = {}
-        self.left_out = 0
+        self._left_out: dict[Key, None] = {}
         self.version = 0  # grows whenever a row changes
         self._overlay = overlay
         self._changed: dict[Key, None] = {(NODE, overlay.name, ""): None}
@@ -76,6 +76,11 @@ class NetMap:
     @property
     def is_changed(self) -> bool:
         return bool(self._changed)
+
+    @property
+    def left_out(self) -> int:
+        """How many rows are beyond the bounds."""
+        return len(self._left_out)
 
     def update(self) -> list[Change]:
         """Bring the rows up to date; returns those that changed."""
@@ -111,20 +116,29 @@ class NetMap:
 
     def _put(self, key: Key, row: Row | None) -> bool:
         """Take a row; returns whether it differs from the one before."""
+        kind = key[0]
         before = self.rows.get(key)
+        if before is None and row is not None and self._counts[kind] >= _BOUNDS[kind]:
+            self._left_out[key] = None
+            return False
+        self._left_out.pop(key, None)
         if before == row:
             return False
         if row is None:
             del self.rows[key]
-            self._counts[key[0]] -= 1
+            self._counts[kind] -= 1
+            self._fill(kind)
             return True
-        if before is None:
-            if self._counts[key[0]] >= _BOUNDS[key[0]]:
-                self.left_out += 1
-                return False
-            self._counts[key[0]] += 1
+        self._counts[kind] += before is None
         self.rows[key] = row
         return True
+
+    def _fill(self, kind: str) -> None:
+        """Have a row that was left out examined again, as there is room for one."""
+        for key in self._left_out:
+            if key[0] == kind:
+                self._changed[key] = None
+                return
 
     def _node(self, name: str, is_reachable: bool) -> NetNode:
         overlay = self._overlay
