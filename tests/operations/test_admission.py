@@ -48,6 +48,9 @@ class OtherNodes:
     """Two nodes: one answers, the other does not."""
 
     def nodes(self) -> list[str]:
+        return ["beta"]
+
+    def known_nodes(self) -> list[str]:
         return ["beta", "gamma"]
 
     async def ask(self, name: str, request: Request[Any], asker: Asker) -> Any:

@@ -336,6 +336,8 @@ class OtherNodes:
     def nodes(self) -> list[str]:
         return ["beta"]
 
+    known_nodes = nodes
+
     async def ask(self, name: str, request: Request[Any], asker: Asker) -> Any:
         self.asked.append((name, request, asker.rights))
         if name != "beta":

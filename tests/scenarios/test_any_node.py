@@ -69,3 +69,6 @@ def test_a_node_answers_through_others_until_it_is_killed() -> None:
         wait_until(lambda: "reached" in get(a, "status", node="c")[1]["detail"])
         assert "can't be reached" in a.accord("status", "--node", "c").output
         assert get(a, "status", node="b")[1]["name"] == "b"
+        books = {each["node"]: each["problem"] for each in get(a, "admission/books")[1]["books"]}
+        assert books == {"a": "", "b": "", "c": books["c"]}
+        assert "can't be reached" in books["c"]

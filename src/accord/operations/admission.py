@@ -140,7 +140,7 @@ def get_book(node: NodePorts, ask: GetBook, asker: Asker) -> NodeBook:
 async def list_books(node: NodePorts, ask: ListBooks, asker: Asker) -> NodeBookList:
     """What all nodes of the network have promised and refused; this node asks them."""
     own = node.view.name
-    names = [own, *(node.others.nodes() if node.others is not None else ())]
+    names = [own, *(node.others.known_nodes() if node.others is not None else ())]
     request = GetBook(pools=ask.pools, refusals=ask.refusals)
     found = await ask_nodes(node, names[:MAX_NODES], request, asker)
     return NodeBookList(

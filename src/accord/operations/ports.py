@@ -273,6 +273,9 @@ class OtherNodes(Protocol):
     def nodes(self) -> list[str]:
         """Those that can be asked now."""
 
+    def known_nodes(self) -> list[str]:
+        """Also those that can't be reached now."""
+
     async def ask(self, name: str, request: Request[Any], asker: Asker) -> Any:
         """The answer of another node; raises RequestError if it refuses, or does not answer."""
 

@@ -96,6 +96,9 @@ class NodeRequestService:
     def nodes(self) -> list[str]:
         return self.exchange.nodes()
 
+    def known_nodes(self) -> list[str]:
+        return self.exchange.known_nodes()
+
     async def ask(self, name: str, request: Request[Any], asker: Asker) -> Any:
         """The answer of another node; raises RequestError if it refuses, or does not answer."""
         operation = operation_of(type(request))

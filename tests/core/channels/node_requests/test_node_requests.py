@@ -65,6 +65,10 @@ class StoreView:
     def get(self, origin: str, kind: str, key: str) -> bytes | None:  # noqa: ARG002
         return b"" if origin in self._shared.answering else None
 
+    def all(self, kind: str) -> list[tuple[str, str, bytes]]:
+        assert kind == REQUESTS
+        return [(name, "", b"") for name in self._shared.answering]
+
     def version_of(self, origin: str) -> tuple[int, int]:
         return (1, 1) if origin in self._shared.seen else (0, 0)
 
@@ -187,6 +191,7 @@ def test_a_partition_ends_in_a_clear_outcome() -> None:
     assert isinstance(refused, RequestOutcome)
     assert refused.result is RequestResult.UNREACHABLE
     assert at(net, "a").nodes() == ["b"]
+    assert at(net, "a").known_nodes() == ["b", "c"]
 
 
 def test_after_a_short_partition_the_request_is_answered() -> None:

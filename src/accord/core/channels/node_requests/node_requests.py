@@ -103,7 +103,12 @@ class NodeRequests(Template):
     def nodes(self) -> list[str]:
         """Reachable nodes that answer requests, without this one."""
         reached = self.context.map.distances(self.context.name).costs
-        return sorted(name for name in reached if name != self.context.name and self._answers(name))
+        return [name for name in self.known_nodes() if name in reached]
+
+    def known_nodes(self) -> list[str]:
+        """Nodes that answer requests while they are reachable, without this one."""
+        found = {origin for origin, _, _ in self._store.all(REQUESTS)}
+        return sorted(found - {self.context.name})
 
     def request(
         self, node: str, topic: str, body: bytes, rights: bytes, now_us: int
