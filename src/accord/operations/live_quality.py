@@ -28,7 +28,7 @@ from accord.operations.ports import NodePorts, need
 class WatchQuality(Watch, frozen=True, kw_only=True, tag="quality"):
     search: Search = ""
     mismatches: Annotated[bool, Meta(description="Without satisfied expectations.")] = False
-    limit: Annotated[int, Meta(ge=1, le=300, description="How many of each at most.")] = 100
+    limit: Annotated[int, Meta(ge=1, le=200, description="How many of each at most.")] = 100
 
 
 class Unmet(Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ def _version(node: NodePorts) -> object:
     return sampled(node), None if node.quality is None else node.quality.quality.version
 
 
-@live_set(changes_with=_version, every_ms=250)
+@live_set(changes_with=_version, every_ms=500)
 def quality(node: NodePorts, ask: WatchQuality, asker: Asker) -> QualityState:
     """Expectations with state, reason and the profile nearest to each; profiles; advice."""
     port = need(node.quality, "negotiated quality")
