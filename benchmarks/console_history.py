@@ -17,7 +17,8 @@ from urllib.request import urlopen
 import accord
 from benchmarks.aims import Aim, aims_table
 from benchmarks.archive_queries import NODE, made
-from benchmarks.console import CHROMIUM, FLAGS, HOST
+from benchmarks.console import CHROMIUM, FLAGS
+from benchmarks.console_load import HOST
 from benchmarks.options import Options, progress
 from benchmarks.ports import free_ports
 from benchmarks.processes import started
