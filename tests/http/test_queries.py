@@ -99,9 +99,6 @@ class FakePipeline:
         more = str(start + rows) if start + rows < len(self.events) else ""
         return Page(id=1, events=shown, cursor=more, files=3, files_skipped=12, tail=1, took_ms=4)
 
-    async def ledger(self, number: int, most: int) -> bytes:
-        raise NotImplementedError
-
     async def _hang(self) -> None:
         if self.hangs is not None:
             self.hangs.set()

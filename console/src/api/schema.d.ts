@@ -36,6 +36,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/admission/book": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["admission.book"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/admission/books": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["admission.books"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/admission/need": {
         parameters: {
             query?: never;
@@ -420,6 +452,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/net/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["net.history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/policies": {
         parameters: {
             query?: never;
@@ -548,6 +596,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/quality/convert": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["quality.convert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/quality/properties": {
         parameters: {
             query?: never;
@@ -572,6 +636,38 @@ export interface paths {
             cookie?: never;
         };
         get: operations["query.find"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/query/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["export.export"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/query/histogram": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["histogram.count"];
         put?: never;
         post?: never;
         delete?: never;
@@ -880,6 +976,35 @@ export interface components {
     schemas: {
         /** Acknowledged */
         Acknowledged: Record<string, never>;
+        /** AdmissionState */
+        AdmissionState: {
+            advertisements: number;
+            basis: string;
+            decided: {
+                [key: string]: number;
+            };
+            filters_total: number;
+            filters_version: number;
+            guarantee: string;
+            is_secondary: boolean;
+            lately: {
+                [key: string]: components["schemas"]["RefusalStatus"];
+            };
+            limited: number;
+            mode: string;
+            node: string;
+            pools: {
+                [key: string]: components["schemas"]["PoolStatus"];
+            };
+            pools_total: number;
+            publishers: {
+                [key: string]: components["schemas"]["PublisherStatus"];
+            };
+            refused: {
+                [key: string]: number;
+            };
+            subscriptions: number;
+        };
         /** AdmissionStatus */
         AdmissionStatus: {
             advertisements: number;
@@ -889,6 +1014,8 @@ export interface components {
             };
             filters: components["schemas"]["FilterStatus"][];
             filters_total: number;
+            /** @default 0 */
+            filters_version: number;
             guarantee: string;
             /** @default false */
             is_secondary: boolean;
@@ -897,6 +1024,8 @@ export interface components {
             mode: string;
             node: string;
             pools: components["schemas"]["PoolStatus"][];
+            /** @default 0 */
+            pools_total: number;
             publishers: components["schemas"]["PublisherStatus"][];
             refused: {
                 [key: string]: number;
@@ -1000,6 +1129,8 @@ export interface components {
         };
         /** CapabilityStatus */
         CapabilityStatus: {
+            /** @default 0 */
+            cost: unknown;
             current: number | string;
             /** @default false */
             is_measured: boolean;
@@ -1508,6 +1639,55 @@ export interface components {
             password: string;
             username: string;
         };
+        /** ConvertDocument */
+        ConvertDocument: {
+            /** @enum {unknown} */
+            do: "convert";
+            /** @default  */
+            node: string;
+            /** @example {"expectations": []} */
+            text: string;
+            /**
+             * @default json
+             * @enum {unknown}
+             */
+            to: "json" | "xml";
+        };
+        /** ConvertedDocument */
+        ConvertedDocument: {
+            expectations: number;
+            profiles: number;
+            text: string;
+        };
+        /** CountEvents */
+        CountEvents: {
+            /** @default 120 */
+            buckets: number;
+            /**
+             * @default null
+             * @example demo/feeder/+
+             */
+            channel: string | null;
+            /** @default  */
+            cursor: string;
+            /** @enum {unknown} */
+            do: "count";
+            /** @default  */
+            node: string;
+            /** @default null */
+            since: string | null;
+            /** @default null */
+            until: string | null;
+            /**
+             * @default null
+             * @example load_mw > 4
+             */
+            where: string | null;
+            /** @default 1000 */
+            within_ms: number;
+            /** @default null */
+            xpath: string | null;
+        };
         /** CreateChannel */
         CreateChannel: {
             /** @enum {unknown} */
@@ -1683,12 +1863,16 @@ export interface components {
             /** @default false */
             is_secondary: boolean;
             mode: string;
+            /** @default [] */
+            needs: components["schemas"]["NeedStatus"][];
             node: string;
             paper_count: components["schemas"]["ReportedInterval"];
             paper_rate_hz: components["schemas"]["ReportedInterval"];
             problems: string[];
             rate_hz: components["schemas"]["ReportedInterval"];
             share: number;
+            /** @default [] */
+            shortages: components["schemas"]["ShortageStatus"][];
             state: string;
             where: string;
         };
@@ -1727,6 +1911,27 @@ export interface components {
             do: "forget";
             /** @default  */
             node: string;
+        };
+        /** EventCounts */
+        EventCounts: {
+            bytes: number;
+            counts: number[];
+            cursor: string | null;
+            files: number;
+            files_known: number;
+            first: string;
+            read: string;
+            tail: number;
+            took_ms: number;
+            width_ms: number;
+        };
+        /** EventFile */
+        EventFile: {
+            body: string;
+            events: number;
+            /** @enum {unknown} */
+            format: "csv" | "json" | "parquet";
+            is_complete: boolean;
         };
         /** EventHere */
         EventHere: {
@@ -1802,6 +2007,8 @@ export interface components {
             decision: string;
             expect: Record<string, never>;
             id: string;
+            /** @default null */
+            nearest: components["schemas"]["NearestProfile"] | null;
             /** @default {} */
             reasons: {
                 [key: string]: number | string | null;
@@ -1809,6 +2016,8 @@ export interface components {
             /** @default [] */
             relies_on: string[];
             state: string;
+            /** @default  */
+            subscription: string;
         };
         /** Explain */
         Explain: {
@@ -1856,6 +2065,38 @@ export interface components {
             user: string;
             version: number;
         };
+        /** ExportEvents */
+        ExportEvents: {
+            /** @example demo/feeder/+ */
+            channel: string;
+            /** @enum {unknown} */
+            do: "export";
+            /**
+             * @default json
+             * @enum {unknown}
+             */
+            format: "csv" | "json" | "parquet";
+            /** @default 10000 */
+            limit: number;
+            /** @default  */
+            node: string;
+            /**
+             * @default newest
+             * @enum {unknown}
+             */
+            order: "newest" | "oldest";
+            /** @default null */
+            since: string | null;
+            /** @default null */
+            until: string | null;
+            /**
+             * @default null
+             * @example load_mw > 4
+             */
+            where: string | null;
+            /** @default null */
+            xpath: string | null;
+        };
         /** FilterStatus */
         FilterStatus: {
             /** @default [] */
@@ -1900,6 +2141,8 @@ export interface components {
              * @example load_mw > 4
              */
             where: string | null;
+            /** @default 10000 */
+            within_ms: number;
             /** @default null */
             xpath: string | null;
         };
@@ -1932,6 +2175,17 @@ export interface components {
             do: "get";
             /** @default  */
             node: string;
+        };
+        /** GetBook */
+        GetBook: {
+            /** @enum {unknown} */
+            do: "book";
+            /** @default  */
+            node: string;
+            /** @default 10 */
+            pools: number;
+            /** @default 5 */
+            refusals: number;
         };
         /** GetChannel */
         GetChannel: {
@@ -1974,6 +2228,19 @@ export interface components {
             do: "get";
             /** @default  */
             node: string;
+        };
+        /** GetNetHistory */
+        GetNetHistory: {
+            /** @default null */
+            after: number | null;
+            /** @enum {unknown} */
+            do: "history";
+            /** @default 1000 */
+            limit: number;
+            /** @default  */
+            node: string;
+            /** @default 0 */
+            since_ms: number;
         };
         /** GetPolicies */
         GetPolicies: {
@@ -2207,6 +2474,17 @@ export interface components {
             do: "list";
             /** @default  */
             node: string;
+        };
+        /** ListBooks */
+        ListBooks: {
+            /** @enum {unknown} */
+            do: "books";
+            /** @default  */
+            node: string;
+            /** @default 10 */
+            pools: number;
+            /** @default 5 */
+            refusals: number;
         };
         /** ListChanges */
         ListChanges: {
@@ -2498,6 +2776,102 @@ export interface components {
             /** @default 0 */
             shed: number;
         };
+        /** NearestProfile */
+        NearestProfile: {
+            capabilities: components["schemas"]["CapabilityStatus"][];
+            channel: string;
+            /** @default false */
+            is_remote: boolean;
+            publisher: string;
+        };
+        /** NeedStatus */
+        NeedStatus: {
+            asked: number;
+            free: number | null;
+            of: string;
+            resource: string;
+        };
+        /** NetHistoryPage */
+        NetHistoryPage: {
+            after: number;
+            at_ms: number;
+            from_ms: number;
+            has_more: boolean;
+            node: string;
+            /** @default null */
+            rows: components["schemas"]["NetRows"] | null;
+            steps: components["schemas"]["NetStepRows"][];
+        };
+        /** NetLink */
+        NetLink: {
+            /** @default 0 */
+            failure: number;
+            /** @default true */
+            is_up: boolean;
+            /** @default true */
+            is_used: boolean;
+            latency_us: number;
+            /** @default 0 */
+            loss: number;
+        };
+        /** NetNode */
+        NetNode: {
+            /** @default true */
+            is_reachable: boolean;
+            /** @default null */
+            location: [
+                number,
+                number
+            ] | null;
+            /** @default 0 */
+            processing_us: number;
+            /** @default 0 */
+            started_ms: number;
+        };
+        /** NetRows */
+        NetRows: {
+            arrivals: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["ArrivalStatus"] | null;
+                };
+            };
+            flows: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["FlowStatus"] | null;
+                };
+            };
+            links: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["NetLink"] | null;
+                };
+            };
+            nodes: {
+                [key: string]: components["schemas"]["NetNode"] | null;
+            };
+        };
+        /** NetState */
+        NetState: {
+            arrivals: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["ArrivalStatus"];
+                };
+            };
+            flows: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["FlowStatus"];
+                };
+            };
+            left_out: number;
+            links: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["NetLink"];
+                };
+            };
+            node: string;
+            nodes: {
+                [key: string]: components["schemas"]["NetNode"];
+            };
+        };
         /** NetStatus */
         NetStatus: {
             arrivals: components["schemas"]["ArrivalStatus"][];
@@ -2524,6 +2898,12 @@ export interface components {
             /** @default [] */
             transports: components["schemas"]["TransportStatus"][];
         };
+        /** NetStepRows */
+        NetStepRows: {
+            at_ms: number;
+            number: number;
+            rows: components["schemas"]["NetRows"];
+        };
         /** Next */
         Next: {
             cursor: string;
@@ -2533,6 +2913,34 @@ export interface components {
             node: string;
             /** @default 100 */
             page: number;
+        };
+        /** NodeBook */
+        NodeBook: {
+            /** @default  */
+            guarantee: string;
+            /** @default [] */
+            lately: components["schemas"]["RefusalStatus"][];
+            /** @default  */
+            mode: string;
+            node: string;
+            /** @default [] */
+            pools: components["schemas"]["PoolStatus"][];
+            /** @default 0 */
+            pools_total: number;
+            /** @default  */
+            problem: string;
+            /** @default {} */
+            refused: {
+                [key: string]: number;
+            };
+            /** @default 0 */
+            subscriptions: number;
+        };
+        /** NodeBookList */
+        NodeBookList: {
+            books: components["schemas"]["NodeBook"][];
+            /** @default 0 */
+            left_out: number;
         };
         /** NodeLoad */
         NodeLoad: {
@@ -2612,6 +3020,11 @@ export interface components {
             /** @default 0 */
             interests: number;
             is_reachable: boolean;
+            /** @default null */
+            location: [
+                number,
+                number
+            ] | null;
             name: string;
             /** @default 0 */
             processing_us: number;
@@ -2877,6 +3290,8 @@ export interface components {
             capabilities: components["schemas"]["CapabilityStatus"][];
             expectations: number;
             publisher: string;
+            /** @default  */
+            source: string;
             utility: number;
         };
         /** ProfileUsage */
@@ -2959,8 +3374,54 @@ export interface components {
              */
             policy: Record<string, never>;
         };
+        /** QualityAction */
+        QualityAction: {
+            act: string;
+            /** @default null */
+            after: number | string | null;
+            /** @default 0 */
+            after_ms: number;
+            at_ms: number;
+            /** @default null */
+            before: number | string | null;
+            channel: string;
+            /** @default false */
+            is_release: boolean;
+            number: number;
+            /** @default waiting */
+            outcome: string;
+            property: string;
+            publisher: string;
+            /** @default 0 */
+            reached_ms: number;
+            target: number | string;
+        };
+        /** QualityState */
+        QualityState: {
+            actions: {
+                [key: string]: components["schemas"]["QualityAction"];
+            };
+            expectations: {
+                [key: string]: components["schemas"]["WatchedExpectation"];
+            };
+            expectations_matching: number;
+            expectations_total: number;
+            node: string;
+            profiles: {
+                [key: string]: components["schemas"]["WatchedProfile"];
+            };
+            profiles_matching: number;
+            profiles_total: number;
+            properties: {
+                [key: string]: components["schemas"]["PropertyStatus"];
+            };
+            strategy: string;
+            totals: components["schemas"]["QualityTotals"];
+        };
         /** QualityStatus */
         QualityStatus: {
+            /** @default [] */
+            actions: components["schemas"]["QualityAction"][];
             /** @default [] */
             channels: components["schemas"]["ChannelQuality"][];
             /** @default 0 */
@@ -3022,6 +3483,8 @@ export interface components {
             events: components["schemas"]["QueryEvent"][];
             files: number;
             files_skipped: number;
+            /** @default null */
+            reached: string | null;
             tail: number;
             took_ms: number;
         };
@@ -3068,6 +3531,8 @@ export interface components {
             filter: string;
             is_binding: boolean;
             problem: string;
+            /** @default [] */
+            shortages: components["schemas"]["ShortageStatus"][];
             where: string;
         };
         /** RefusedLinkStatus */
@@ -3388,6 +3853,15 @@ export interface components {
             client: string;
             count: number;
         };
+        /** ShortageStatus */
+        ShortageStatus: {
+            asked: number;
+            free: number;
+            node: string;
+            of: string;
+            remedy: string;
+            resource: string;
+        };
         /** SimilarOutcomes */
         SimilarOutcomes: {
             events: number;
@@ -3596,6 +4070,11 @@ export interface components {
             /** @default  */
             node: string;
         };
+        /** Unmet */
+        Unmet: {
+            now: number | string | null;
+            property: string;
+        };
         /** UnmetCondition */
         UnmetCondition: {
             asked: string;
@@ -3692,6 +4171,14 @@ export interface components {
             counts: number[];
             total_ms: number;
         };
+        /** WatchAdmission */
+        WatchAdmission: {
+            /** @default 100 */
+            limit: number;
+            /** @enum {unknown} */
+            set: "admission";
+            watch: number;
+        };
         /** WatchChanges */
         WatchChanges: {
             /** @default 50 */
@@ -3746,6 +4233,12 @@ export interface components {
             sort: string;
             watch: number;
         };
+        /** WatchNet */
+        WatchNet: {
+            /** @enum {unknown} */
+            set: "net";
+            watch: number;
+        };
         /** WatchNode */
         WatchNode: {
             /** @enum {unknown} */
@@ -3764,6 +4257,18 @@ export interface components {
             set: "outcomes";
             watch: number;
         };
+        /** WatchQuality */
+        WatchQuality: {
+            /** @default 100 */
+            limit: number;
+            /** @default false */
+            mismatches: boolean;
+            /** @default  */
+            search: string;
+            /** @enum {unknown} */
+            set: "quality";
+            watch: number;
+        };
         /** WatchSeries */
         WatchSeries: {
             /** @default 200 */
@@ -3777,6 +4282,30 @@ export interface components {
             /** @enum {unknown} */
             set: "series";
             watch: number;
+        };
+        /** WatchedExpectation */
+        WatchedExpectation: {
+            channel: string;
+            client: string;
+            decision: string;
+            expect: Record<string, never>;
+            id: string;
+            nearest: components["schemas"]["NearestProfile"] | null;
+            rank: number;
+            reasons: components["schemas"]["Unmet"][];
+            relies_on: string[];
+            state: string;
+            subscription: string;
+        };
+        /** WatchedProfile */
+        WatchedProfile: {
+            capabilities: components["schemas"]["CapabilityStatus"][];
+            channel: string;
+            expectations: number;
+            publisher: string;
+            rank: number;
+            source: string;
+            utility: number;
         };
     };
     responses: never;
@@ -3838,6 +4367,68 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AdmissionStatus"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "admission.book": {
+        parameters: {
+            query?: {
+                pools?: number;
+                refusals?: number;
+                node?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeBook"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "admission.books": {
+        parameters: {
+            query?: {
+                pools?: number;
+                refusals?: number;
+                node?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeBookList"];
                 };
             };
             default: {
@@ -4932,6 +5523,38 @@ export interface operations {
             };
         };
     };
+    "net.history": {
+        parameters: {
+            query?: {
+                since_ms?: number;
+                after?: number;
+                limit?: number;
+                node?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NetHistoryPage"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "policies.get": {
         parameters: {
             query?: {
@@ -5346,6 +5969,44 @@ export interface operations {
             };
         };
     };
+    "quality.convert": {
+        parameters: {
+            query?: {
+                node?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @example {"expectations": []} */
+                    text: string;
+                    /** @enum {unknown} */
+                    to?: "json" | "xml";
+                };
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConvertedDocument"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "properties.list": {
         parameters: {
             query?: {
@@ -5419,6 +6080,7 @@ export interface operations {
                 event?: string;
                 cursor?: string;
                 page?: number;
+                within_ms?: number;
             };
             header?: never;
             path?: never;
@@ -5432,6 +6094,78 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["QueryPage"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "export.export": {
+        parameters: {
+            query: {
+                channel: string;
+                where?: string;
+                xpath?: string;
+                since?: string;
+                until?: string;
+                limit?: number;
+                order?: "newest" | "oldest";
+                format?: "csv" | "json" | "parquet";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventFile"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "histogram.count": {
+        parameters: {
+            query?: {
+                channel?: string;
+                where?: string;
+                xpath?: string;
+                since?: string;
+                until?: string;
+                buckets?: number;
+                cursor?: string;
+                within_ms?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventCounts"];
                 };
             };
             default: {

@@ -152,11 +152,13 @@ class EventSources:
     async def _ask_all(
         self, number: int, names: Iterable[str]
     ) -> tuple[list[EventHere], list[str]]:
-        names = list(names)
         request = FindEventHere(event=event_id(number))
-        asking = [self._ask(each, request) for each in names]
-        answers = await asyncio.gather(*asking)
-        pairs = list(zip(names, answers, strict=True))
+
+        async def ask(name: str) -> tuple[str, EventHere | None]:
+            found = await self._ask(name, request)
+            return name, found
+
+        pairs = await asyncio.gather(*map(ask, names))
         found = [each for _, each in pairs if each is not None]
         return found, [name for name, each in pairs if each is None]
 
