@@ -98,7 +98,7 @@ class EventSources:
             node=at,
         )
         found = await self._ask(at, request)
-        return () if found is None else found.outcomes
+        return found[0].outcomes if found else ()
 
     async def event(self, number: int) -> KnownEvent:
         """All that is known of an event; raises RequestError if that is nothing."""
@@ -156,16 +156,16 @@ class EventSources:
         asking = [self._ask(each, request) for each in names]
         answers = await asyncio.gather(*asking)
         pairs = list(zip(names, answers, strict=True))
-        found = [each for _, each in pairs if each is not None]
-        return found, [name for name, each in pairs if each is None]
+        found = [each for _, answer in pairs for each in answer]
+        return found, [name for name, answer in pairs if not answer]
 
-    async def _ask(self, name: str, request: Request[_Found]) -> _Found | None:
-        """The answer of another node; None if there is none in time."""
+    async def _ask(self, name: str, request: Request[_Found]) -> tuple[_Found, ...]:
+        """The answer of another node; nothing if there is none in time."""
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                return await ask_node(self.node, name, request, self.asker)
+                return (await ask_node(self.node, name, request, self.asker),)
         except (AccordError, TimeoutError):
-            return None
+            return ()
 
     async def _archived(self, number: int) -> EventHere | None:
         """What the archive's table of outcomes has of an event."""
