@@ -227,7 +227,6 @@ interface PageParameters {
   descending?: boolean;
 }
 
-
 export type AdmissionState = Omit<Schemas['AdmissionState'], 'pools'> & {
   pools: Record<string, Known<Schemas['PoolStatus']>>;
 };
@@ -241,7 +240,6 @@ export interface NetState {
   flows: Record<string, Record<string, Schemas['FlowStatus']>>;
   arrivals: Record<string, Record<string, Schemas['ArrivalStatus']>>;
 }
-
 
 /** The sets: what is asked with, and the state that comes. */
 export interface LiveSets {

@@ -99,7 +99,7 @@ class EventSources:
             node=at,
         )
         found = await self._ask(at, request)
-        return () if found is None else found.outcomes
+        return found[0].outcomes if found else ()
 
     async def event(self, number: int) -> KnownEvent:
         """All that is known of an event; raises RequestError if that is nothing."""
@@ -152,23 +152,21 @@ class EventSources:
     async def _ask_all(
         self, number: int, names: Iterable[str]
     ) -> tuple[list[EventHere], list[str]]:
+        names = list(names)
         request = FindEventHere(event=event_id(number))
+        asking = [self._ask(each, request) for each in names]
+        answers = await asyncio.gather(*asking)
+        pairs = list(zip(names, answers, strict=True))
+        found = [each for _, answer in pairs for each in answer]
+        return found, [name for name, answer in pairs if not answer]
 
-        async def ask(name: str) -> tuple[str, EventHere | None]:
-            found = await self._ask(name, request)
-            return name, found
-
-        pairs = await asyncio.gather(*map(ask, names))
-        found = [each for _, each in pairs if each is not None]
-        return found, [name for name, each in pairs if each is None]
-
-    async def _ask(self, name: str, request: Request[_Found]) -> _Found | None:
-        """The answer of another node; None if there is none in time."""
+    async def _ask(self, name: str, request: Request[_Found]) -> tuple[_Found, ...]:
+        """The answer of another node; nothing if there is none in time."""
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                return await ask_node(self.node, name, request, self.asker)
+                return (await ask_node(self.node, name, request, self.asker),)
         except (AccordError, TimeoutError):
-            return None
+            return ()
 
     async def _archived(self, number: int) -> EventHere | None:
         """What the archive's table of outcomes has of an event."""
