@@ -27,6 +27,17 @@ PICTURES: Final = {
     "internals": ("/internals?series=sent_hz", "dark"),
 }
 
+# Left by tests/browser, which make what there is to see.
+SCREENSHOTS: Final = Path(__file__).parents[1] / "build" / "console-screenshots"
+BY_TESTS: Final = {
+    "network": "network-cities-1440-light.png",
+    "quality": "quality-match-1440-light.png",
+    "admission": "admission-1440-light.png",
+    "history": "history-timeline-1440-light.png",
+    "why": "why-event-1440-light.png",
+}
+MAX_HEIGHT: Final = 1_000
+
 
 @contextmanager
 def demonstration() -> Iterator[str]:
@@ -59,10 +70,18 @@ def main() -> None:
             )
             page.goto(path)
             page.wait_for_timeout(6_000)
-            taken = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-            taken.quantize(255).save(FOLDER / f"{name}.png", optimize=True)
+            save(name, page.screenshot())
             page.close()
         browser.close()
+    for name, taken in BY_TESTS.items():
+        save(name, (SCREENSHOTS / taken).read_bytes())
+
+
+def save(name: str, picture: bytes) -> None:
+    """Keep it in 255 colours, at most as wide as a page of documentation shows it."""
+    taken = Image.open(io.BytesIO(picture)).convert("RGB")
+    taken = taken.crop((0, 0, taken.width, min(taken.height, MAX_HEIGHT)))
+    taken.quantize(255).save(FOLDER / f"{name}.png", optimize=True)
 
 
 if __name__ == "__main__":
