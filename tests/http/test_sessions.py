@@ -273,10 +273,12 @@ def test_ten_thousand_attempts() -> None:
         nonlocal verified
         verify = site.sessions.users.verify
 
-        async def count(name: str | None, password: bytes | None) -> Rights | None:
+        async def count(
+            name: str | None, password: bytes | None, address: str = ""
+        ) -> Rights | None:
             nonlocal verified
             verified += 1
-            return await verify(name, password)
+            return await verify(name, password, address)
 
         site.sessions.users.verify = count  # type: ignore[method-assign]
         refused = 0

@@ -29,7 +29,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from accord.core.router.rights import EVERYTHING, NO_RIGHTS, Rights
 from accord.operations.operation import API, PROBLEM, Asker, Problem
 from accord.operations.session import SESSION_PATH
-from accord.runtime.users import BusyError, Users
+from accord.runtime.password_queue import BusyError
+from accord.runtime.users import Users
 from accord.runtime.websocket import is_local_host, is_named, is_same_origin
 
 OPEN: Final = frozenset({"/health"})

@@ -8,11 +8,11 @@ limited in number: in all, and for each user, so that nobody displaces those of 
 from __future__ import annotations
 
 from hashlib import sha256
-from ipaddress import IPv6Address, ip_address
 from typing import Final, TypeVar
 
 from accord.core.admission.rate_enforcement import TokenBucket
 from accord.core.model.bounded import LruMap
+from accord.runtime.addresses import network_of
 
 _K = TypeVar("_K")
 
@@ -99,7 +99,7 @@ class LoginLimiter:
     def accept(self, address: str, user: str, *, now_s: float) -> int:
         """0 if an attempt may be made now, otherwise the seconds to wait."""
         now_us = int(now_s * 1e6)
-        by_address = _bucket(self._addresses, _network(address), ATTEMPTS_PER_ADDRESS, now_us)
+        by_address = _bucket(self._addresses, network_of(address), ATTEMPTS_PER_ADDRESS, now_us)
         if not by_address.take(now_us):
             return _pause_s(ATTEMPTS_PER_ADDRESS)
         if not _bucket(self._users, _key(user), ATTEMPTS, now_us).take(now_us):
@@ -130,18 +130,6 @@ def _new_bucket(most: int, now_us: int) -> TokenBucket:
 
 def _pause_s(most: int) -> int:
     return -(-ATTEMPT_WINDOW_S // most)
-
-
-def _network(address: str) -> str:
-    """What one attacker has: an address, or the 64 bits of a network of IPv6."""
-    try:
-        found = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if not isinstance(found, IPv6Address):
-        return address
-    mapped = found.ipv4_mapped
-    return str(int(found) >> 64) if mapped is None else str(mapped)
 
 
 def _key(text: str) -> bytes:

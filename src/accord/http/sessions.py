@@ -39,7 +39,8 @@ from accord.operations.session import (
 )
 from accord.runtime.connect_tokens import CLIENT_PREFIX, TOKEN_TIMEOUT_S
 from accord.runtime.logs import get_log
-from accord.runtime.users import BusyError, Users
+from accord.runtime.password_queue import BusyError
+from accord.runtime.users import Users
 
 log = get_log(__name__)
 
@@ -75,8 +76,9 @@ class Sessions:
             remedy = f"try again in {wait_s} s"
             raise RequestError(429, "too many attempts", remedy=remedy, retry_s=wait_s)
         try:
-            rights = await self.users.verify(user, password.encode())
+            rights = await self.users.verify(user, password.encode(), address)
         except BusyError as error:
+            log.warning("session: verification queue full", address=address)
             raise RequestError(503, str(error), retry_s=1) from None
         if rights is None:
             log.warning("session: login refused", user=user, address=address)
