@@ -8,6 +8,7 @@ limited in number: in all, and for each user, so that nobody displaces those of 
 from __future__ import annotations
 
 from hashlib import sha256
+from hmac import compare_digest
 from typing import Final, TypeVar
 
 from accord.core.admission.rate_enforcement import TokenBucket
@@ -89,30 +90,61 @@ class SessionTable:
             del self._sessions[key]
 
 
+class _RightLogin:
+    """Credentials that were right at an address, and how many others may be tried there."""
+
+    __slots__ = ("digest", "tries_left")
+
+    def __init__(self, digest: bytes) -> None:
+        self.digest = digest
+        self.tries_left = ATTEMPTS
+
+
 class LoginLimiter:
-    """Limits attempts to log in, per address and per user; networks of IPv6 count as one."""
+    """Limits attempts to log in, per address and per user; networks of IPv6 count as one.
+
+    Credentials that were right at an address are free there, for clients that send them with each
+    request. Not so after some others of the same user: who may try any number of passwords, and
+    learns which one is free, has found the right one.
+    """
 
     def __init__(self) -> None:
         self._addresses: LruMap[str, TokenBucket] = LruMap(MAX_COUNTED)
         self._users: LruMap[bytes, TokenBucket] = LruMap(MAX_COUNTED)
+        self._right: LruMap[tuple[str, bytes], _RightLogin] = LruMap(MAX_COUNTED)
+
+    def is_free(self, address: str, user: str, digest: bytes) -> bool:
+        """Whether these credentials were right at this address; others count as a try."""
+        found = self._right.get((network_of(address), _key(user)))
+        if found is None or not found.tries_left:
+            return False
+        if compare_digest(found.digest, digest):
+            return True
+        found.tries_left -= 1
+        return False
 
     def accept(self, address: str, user: str, *, now_s: float) -> int:
         """0 if an attempt may be made now, otherwise the seconds to wait."""
         now_us = int(now_s * 1e6)
-        by_address = _bucket(self._addresses, network_of(address), ATTEMPTS_PER_ADDRESS, now_us)
+        by_address = self._by_address(address, now_us)
         if not by_address.take(now_us):
             return _pause_s(ATTEMPTS_PER_ADDRESS)
         if not _bucket(self._users, _key(user), ATTEMPTS, now_us).take(now_us):
             return _pause_s(ATTEMPTS)
         return 0
 
-    def reset(self, user: str, *, now_s: float) -> None:
-        """The user has logged in: earlier attempts were its own mistakes."""
+    def succeeded(self, address: str, user: str, digest: bytes, *, now_s: float) -> None:
+        """An accepted attempt was right: earlier ones were the user's own mistakes."""
         now_us = int(now_s * 1e6)
+        self._by_address(address, now_us).give_back()
         self._users.put(_key(user), _new_bucket(ATTEMPTS, now_us))
+        self._right.put((network_of(address), _key(user)), _RightLogin(digest))
+
+    def _by_address(self, address: str, now_us: int) -> TokenBucket:
+        return _bucket(self._addresses, network_of(address), ATTEMPTS_PER_ADDRESS, now_us)
 
     def __len__(self) -> int:
-        return len(self._addresses) + len(self._users)
+        return len(self._addresses) + len(self._users) + len(self._right)
 
 
 def _bucket(buckets: LruMap[_K, TokenBucket], key: _K, most: int, now_us: int) -> TokenBucket:
