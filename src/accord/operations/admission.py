@@ -22,6 +22,7 @@ from accord.core.model.errors import AccordError, AdmissionError
 from accord.operations.clients import client_session
 from accord.operations.operation import Asker, Request, RequestError, Right, operation
 from accord.operations.ports import AdmissionPort, NodePorts, need
+from accord.operations.visibility import check_channel, check_client
 
 if TYPE_CHECKING:
     from accord.core.broker.session import MqttSession
@@ -100,10 +101,10 @@ async def get_admission(node: NodePorts, _ask: GetAdmission, _asker: Asker) -> A
 
 
 @operation("admission", "GET /admission/need", Right.STATISTICS)
-async def check_subscription(
-    node: NodePorts, ask: CheckSubscription, _asker: Asker
-) -> DemandStatus:
+async def check_subscription(node: NodePorts, ask: CheckSubscription, asker: Asker) -> DemandStatus:
     """What a subscription would need, and whether it would be admitted now."""
+    check_channel(ask.channel, asker)
+    check_client(ask.client or asker.client, asker)
     try:
         return await _admission(node).dry_run(ask.channel, ask.where, ask.client)
     except AdmissionError:
