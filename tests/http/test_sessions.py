@@ -451,6 +451,30 @@ def test_tokens_need_a_login() -> None:
     run(scenario)
 
 
+def test_tokens_end_with_their_session() -> None:
+    async def scenario(site: Site) -> None:
+        tokens = site.sessions.users.tokens
+
+        async def token(**options: Any) -> bytes:
+            answer = (await site.http.post(TOKEN, **options)).json()
+            return str(answer["password"]).encode()
+
+        await site.log_in()
+        closed, kept = await token(), await token()
+        assert tokens.redeem("ann", kept, "console-x")
+        with_basic = await token(auth=("bob", WORD))
+        await site.http.delete(SESSION)
+        assert not tokens.redeem("ann", closed, "console-x")
+        assert tokens.redeem("bob", with_basic, "console-x")
+
+        await site.log_in()
+        idle = await token()
+        site.clock.now_s += IDLE_S
+        assert not tokens.redeem("ann", idle, "console-x")
+
+    run(scenario)
+
+
 def test_sessions_are_bounded_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_table, "MAX_SESSIONS_PER_USER", 3)
 

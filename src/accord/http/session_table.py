@@ -61,14 +61,14 @@ class SessionTable:
             del self._sessions[own[0]]
         elif len(self._sessions) >= MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
-        session = self._sessions[_key(session_id)] = UserSession(user, now_s)
+        session = self._sessions[key_of(session_id)] = UserSession(user, now_s)
         return session
 
     def use(self, session_id: str, *, now_s: float) -> UserSession | None:
         """The session with this ID, which counts as a use; None if there is none, or it ended."""
         if len(session_id) != ID_LENGTH:
             return None
-        key = _key(session_id)
+        key = key_of(session_id)
         session = self._sessions.pop(key, None)
         if session is None or session.left_s(now_s) <= 0:
             return None
@@ -78,11 +78,15 @@ class SessionTable:
 
     def has(self, session_id: str, *, now_s: float) -> bool:
         """Whether there is a session with this ID; this is no use of it."""
-        session = self._sessions.get(_key(session_id))
+        return self.has_key(key_of(session_id), now_s=now_s)
+
+    def has_key(self, key: bytes, *, now_s: float) -> bool:
+        """The same for the hash of an ID, by `key_of`."""
+        session = self._sessions.get(key)
         return session is not None and session.left_s(now_s) > 0
 
     def close(self, session_id: str) -> UserSession | None:
-        return self._sessions.pop(_key(session_id), None)
+        return self._sessions.pop(key_of(session_id), None)
 
     def _expire(self, now_s: float) -> None:
         ended = [key for key, each in self._sessions.items() if each.left_s(now_s) <= 0]
@@ -115,7 +119,7 @@ class LoginLimiter:
 
     def is_free(self, address: str, user: str, digest: bytes) -> bool:
         """Whether these credentials were right at this address; others count as a try."""
-        found = self._right.get((network_of(address), _key(user)))
+        found = self._right.get((network_of(address), key_of(user)))
         if found is None or not found.tries_left:
             return False
         if compare_digest(found.digest, digest):
@@ -129,7 +133,7 @@ class LoginLimiter:
         by_address = self._by_address(address, now_us)
         if not by_address.take(now_us):
             return _pause_s(ATTEMPTS_PER_ADDRESS)
-        if not _bucket(self._users, _key(user), ATTEMPTS, now_us).take(now_us):
+        if not _bucket(self._users, key_of(user), ATTEMPTS, now_us).take(now_us):
             return _pause_s(ATTEMPTS)
         return 0
 
@@ -137,8 +141,8 @@ class LoginLimiter:
         """An accepted attempt was right: earlier ones were the user's own mistakes."""
         now_us = int(now_s * 1e6)
         self._by_address(address, now_us).give_back()
-        self._users.put(_key(user), _new_bucket(ATTEMPTS, now_us))
-        self._right.put((network_of(address), _key(user)), _RightLogin(digest))
+        self._users.put(key_of(user), _new_bucket(ATTEMPTS, now_us))
+        self._right.put((network_of(address), key_of(user)), _RightLogin(digest))
 
     def _by_address(self, address: str, now_us: int) -> TokenBucket:
         return _bucket(self._addresses, network_of(address), ATTEMPTS_PER_ADDRESS, now_us)
@@ -164,5 +168,5 @@ def _pause_s(most: int) -> int:
     return -(-ATTEMPT_WINDOW_S // most)
 
 
-def _key(text: str) -> bytes:
+def key_of(text: str) -> bytes:
     return sha256(text.encode("utf-8", "surrogatepass")).digest()

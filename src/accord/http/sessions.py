@@ -21,7 +21,7 @@ from accord.core.model.errors import AccordError
 from accord.core.router.rights import Rights
 from accord.http.guard import asker_of
 from accord.http.routes import NOT_STORED, problem_response, read_body
-from accord.http.session_table import LoginLimiter, SessionTable, UserSession
+from accord.http.session_table import LoginLimiter, SessionTable, UserSession, key_of
 from accord.operations.operation import (
     API,
     JSON,
@@ -120,6 +120,14 @@ class Sessions:
         if session := self.table.close(id_of(cookies)):
             log.info("session: closed", user=session.user, address=address)
 
+    def issue_token(self, user: str, cookies: str) -> str:
+        """A token for MQTT, which ends with the user's session if there is one."""
+        session = self.find(cookies)
+        if session is None or session.user != user:
+            return self.users.tokens.issue(user)
+        key = key_of(id_of(cookies))
+        return self.users.tokens.issue(user, lambda: self.table.has_key(key, now_s=self._clock()))
+
     def ends_ms(self, session: UserSession) -> int:
         """When the session ends unless it is used, in ms since 1970."""
         return round((time.time() + session.left_s(self._clock())) * 1_000)
@@ -208,7 +216,8 @@ class _SessionPages:
 
     async def issue_token(self, request: HttpRequest) -> Response:
         user = asker_of(request.scope).user
-        token = self._sessions.users.tokens.issue(user) if user else ""
+        cookies = request.headers.get("cookie", "")
+        token = self._sessions.issue_token(user, cookies) if user else ""
         expires_ms = round((time.time() + TOKEN_TIMEOUT_S) * 1_000)
         return _json(
             ConnectToken(
