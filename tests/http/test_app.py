@@ -16,7 +16,8 @@ from accord.http.app import create_app
 from accord.operations.clients import ClientPage
 from accord.operations.ports import NodePorts
 from accord.operations.status import NodeSummary
-from accord.runtime.users import BusyError, User, Users
+from accord.runtime.password_queue import BusyError
+from accord.runtime.users import User, Users
 
 QUICK = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 PASSWORD = QUICK.hash("día:x")

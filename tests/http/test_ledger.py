@@ -34,6 +34,7 @@ from accord.operations.status import (
     SeriesList,
     SeriesPoints,
 )
+from accord.runtime.logs import FIELDS
 from accord.runtime.requests import ChangeAudit
 
 
@@ -273,6 +274,20 @@ class TestChanges:
         assert listed(node, Rights(subscribe=("uav/#",))) == ()  # it may not see the channel
         (shown,) = listed(node, Rights(subscribe=("#",)))
         assert shown.detail == ""  # nor what was asked, without the right to policies
+
+    def test_the_log_names_what_was_changed_whatever_the_request(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        audit = ChangeAudit(RecentChanges(), lambda: 7)
+        node = NodePorts(view=FakeNode(), net=FakeNet(), audit=audit)
+        name = "cas/" + "x" * 500
+        request = CreateChannel(name=name)
+        with caplog.at_level("INFO"):
+            operation_of(CreateChannel).perform(node, request, Asker(user="ann", rights=EVERYTHING))
+        (record,) = (each for each in caplog.records if each.getMessage() == "operation: done")
+        fields = getattr(record, FIELDS)
+        assert fields["request"].endswith("…")  # too long to be logged
+        assert (fields["subject"], fields["who"]) == (name, "ann")
 
 
 def listed(node: NodePorts, rights: Rights, limit: int = 50) -> tuple[RecentChange, ...]:

@@ -94,8 +94,25 @@ class TestAttempts:
         limiter = LoginLimiter()
         for _ in range(ATTEMPTS):
             limiter.accept("a", "ann", now_s=0)
-        limiter.reset("ann", now_s=0)
+        limiter.succeeded("a", "ann", b"digest", now_s=0)
         assert limiter.accept("b", "ann", now_s=0) == 0
+
+    def test_what_was_right_does_not_count_for_its_address(self) -> None:
+        limiter = LoginLimiter()
+        for number in range(2 * ATTEMPTS_PER_ADDRESS):
+            assert limiter.accept("a", f"u{number}", now_s=0) == 0
+            limiter.succeeded("a", f"u{number}", b"digest", now_s=0)
+
+    def test_what_was_right_is_free_at_its_address(self) -> None:
+        limiter = LoginLimiter()
+        limiter.succeeded("2001:db8::1", "ann", b"digest", now_s=0)
+        assert limiter.is_free("2001:db8::2", "ann", b"digest")
+        assert not limiter.is_free("2001:db8:0:1::1", "ann", b"digest")
+        assert not limiter.is_free("2001:db8::2", "bob", b"digest")
+        for _ in range(ATTEMPTS):
+            assert limiter.is_free("2001:db8::2", "ann", b"digest")
+            assert not limiter.is_free("2001:db8::2", "ann", b"other")
+        assert not limiter.is_free("2001:db8::2", "ann", b"digest")
 
     def test_a_network_of_ipv6_is_one_address(self) -> None:
         limiter = LoginLimiter()
@@ -115,7 +132,8 @@ class TestAttempts:
         limiter = LoginLimiter()
         for number in range(MAX_COUNTED + 500):
             limiter.accept(f"address {number}", f"user-{number}", now_s=0)
-        assert len(limiter) == 2 * MAX_COUNTED
+            limiter.succeeded(f"address {number}", f"user-{number}", b"digest", now_s=0)
+        assert len(limiter) == 3 * MAX_COUNTED
 
     @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 30)), max_size=60))
     def test_no_user_gets_more_than_the_rate(self, steps: list[tuple[int, float]]) -> None:

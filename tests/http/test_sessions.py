@@ -23,6 +23,7 @@ from accord.http.app import create_app
 from accord.http.server import serve
 from accord.http.session_table import ATTEMPTS, ATTEMPTS_PER_ADDRESS, IDLE_S
 from accord.http.sessions import COOKIE, Sessions
+from accord.operations.operation import RequestError
 from accord.operations.ports import NodePorts
 from accord.runtime.addresses import SocketAddress
 from accord.runtime.tls import TlsFiles, server_context
@@ -266,6 +267,62 @@ def test_attempts_are_limited_per_user() -> None:
     run(scenario)
 
 
+def test_basic_authentication_counts_among_the_attempts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(site: Site) -> None:
+        async def ask(password: str, user: str = "ann") -> httpx.Response:
+            return await site.http.get(STATUS, auth=(user, password))
+
+        for _ in range(ATTEMPTS):
+            assert (await ask("wrong")).status_code == 401
+        refused = await ask(WORD)  # even the right password
+        assert refused.status_code == 429
+        assert refused.headers["retry-after"] == "6"
+        assert (await site.log_in("ann")).status_code == 429
+        assert (await ask(WORD, "bob")).status_code == 403  # of the same address: it may log in
+        site.clock.now_s += 6
+        assert (await ask(WORD)).status_code == 200
+
+    run(scenario)
+    said = [each.getMessage() for each in caplog.records]
+    assert said.count("login: refused") == ATTEMPTS
+    assert said.count("login: too many attempts") == 2
+
+
+def test_a_client_with_basic_authentication_is_not_limited() -> None:
+    async def scenario(site: Site) -> None:
+        async def ask(password: str = WORD) -> int:
+            return (await site.http.get(STATUS, auth=("ann", password))).status_code
+
+        together = await asyncio.gather(*(ask() for _ in range(3 * ATTEMPTS)))
+        assert together == [200] * (3 * ATTEMPTS)  # the first ones, too
+        for _ in range(100):
+            assert await ask() == 200
+        # Guesses from elsewhere do not lock it out.
+        for _ in range(ATTEMPTS + 1):
+            with pytest.raises(RequestError):
+                await site.sessions.open("ann", "wrong", "10.0.0.1")
+        with pytest.raises(RequestError, match="too many attempts"):
+            await site.sessions.open("ann", WORD, "10.0.0.1")
+        assert await ask() == 200
+
+    run(scenario)
+
+
+def test_a_free_password_can_not_be_guessed_at_its_own_address() -> None:
+    async def scenario(site: Site) -> None:
+        async def ask(password: str) -> int:
+            return (await site.http.get(STATUS, auth=("ann", password))).status_code
+
+        assert await ask(WORD) == 200
+        guesses = [await ask(f"wrong {number}") for number in range(3 * ATTEMPTS)]
+        assert guesses == [401] * ATTEMPTS + [429] * (2 * ATTEMPTS)
+        assert await ask(WORD) == 429
+
+    run(scenario)
+
+
 def test_ten_thousand_attempts() -> None:
     verified = 0
 
@@ -273,10 +330,12 @@ def test_ten_thousand_attempts() -> None:
         nonlocal verified
         verify = site.sessions.users.verify
 
-        async def count(name: str | None, password: bytes | None) -> Rights | None:
+        async def count(
+            name: str | None, password: bytes | None, address: str = ""
+        ) -> Rights | None:
             nonlocal verified
             verified += 1
-            return await verify(name, password)
+            return await verify(name, password, address)
 
         site.sessions.users.verify = count  # type: ignore[method-assign]
         refused = 0
@@ -392,6 +451,30 @@ def test_tokens_need_a_login() -> None:
     run(scenario)
 
 
+def test_tokens_end_with_their_session() -> None:
+    async def scenario(site: Site) -> None:
+        tokens = site.sessions.users.tokens
+
+        async def token(**options: Any) -> bytes:
+            answer = (await site.http.post(TOKEN, **options)).json()
+            return str(answer["password"]).encode()
+
+        await site.log_in()
+        closed, kept = await token(), await token()
+        assert tokens.redeem("ann", kept, "console-x")
+        with_basic = await token(auth=("bob", WORD))
+        await site.http.delete(SESSION)
+        assert not tokens.redeem("ann", closed, "console-x")
+        assert tokens.redeem("bob", with_basic, "console-x")
+
+        await site.log_in()
+        idle = await token()
+        site.clock.now_s += IDLE_S
+        assert not tokens.redeem("ann", idle, "console-x")
+
+    run(scenario)
+
+
 def test_sessions_are_bounded_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_table, "MAX_SESSIONS_PER_USER", 3)
 
@@ -444,6 +527,7 @@ def test_web_sockets_pass_the_guard(origin: str | None, cookie: bool, outcome: s
         guard = Guard(
             app,
             users=users,
+            verify=sessions.verify,
             is_loopback=True,
             origins=("https://ops.example",),
             find_session=sessions.find,

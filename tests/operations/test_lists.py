@@ -11,7 +11,7 @@ import pytest
 
 from accord.core.monitoring.statistics import ClientStatus
 from accord.core.monitoring.top import ChannelActivity
-from accord.core.router.rights import Rights
+from accord.core.router.rights import EVERYTHING, Rights
 from accord.http.app import create_app
 from accord.operations.activity import ChannelField, ListChannelActivity
 from accord.operations.clients import ClientField, ListClients
@@ -205,6 +205,24 @@ class TestPredicates:
         checking = operation_of(CheckPredicate)
         asker = Asker(user="bob", rights=Rights(subscribe=("a/#",)))
         node = NodePorts(view=FakeNode())
-        checking.perform(node, CheckPredicate(channel="a/b"), asker)
+        asyncio.run(checking.perform(node, CheckPredicate(channel="a/b"), asker))
         with pytest.raises(RequestError, match="may not subscribe"):
-            checking.perform(node, CheckPredicate(channel="b/#"), asker)
+            asyncio.run(checking.perform(node, CheckPredicate(channel="b/#"), asker))
+
+    def test_a_long_one_leaves_the_event_loop_free(self) -> None:
+        checking = operation_of(CheckPredicate)
+        node = NodePorts(view=FakeNode())
+        where = " OR ".join(f"a{number} = {number}" for number in range(1_000))
+
+        async def main() -> int:
+            turns = 0
+            found = asyncio.ensure_future(
+                checking.perform(node, CheckPredicate(where=where), Asker(rights=EVERYTHING))
+            )
+            while not found.done():
+                await asyncio.sleep(0)
+                turns += 1
+            assert len(found.result().attributes) == 1_000
+            return turns
+
+        assert asyncio.run(main()) > 10

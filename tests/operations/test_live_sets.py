@@ -65,7 +65,11 @@ def test_the_limits_are_those_of_the_page() -> None:
     said = {name.strip(): value.strip() for name, value in (row for row in rows if len(row) == 2)}
     assert said["watches of a viewer"] == str(viewers.MAX_WATCHES)
     assert said["viewers"] == str(live.MAX_VIEWERS)
+    assert said["viewers of one user; without users, of one address"] == str(live.MAX_USER_VIEWERS)
     assert said["different sets and parameters watched at once"] == str(live.MAX_FEEDS)
+    assert said["different sets and parameters of one user; their states"] == (
+        f"{live.MAX_USER_FEEDS}; {live.MAX_USER_FEEDS_BYTES >> 20} MB"
+    )
     assert said["a request; a state"] == (
         f"{server.MAX_MESSAGE_BYTES >> 10} KB; {viewers.MAX_STATE_BYTES >> 10} KB"
     )

@@ -10,14 +10,8 @@ import pytest
 
 from accord.core.router.rights import EVERYTHING, Rights
 from accord.runtime import users as users_module
-from accord.runtime.users import (
-    BusyError,
-    User,
-    Users,
-    VerificationLimits,
-    hash_password,
-    problem_with_hash,
-)
+from accord.runtime.password_queue import BusyError, VerificationLimits
+from accord.runtime.users import User, Users, hash_password, problem_with_hash
 
 QUICK = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 READER = Rights(subscribe=("#",))
@@ -29,9 +23,13 @@ class Verifications:
     """Counts argon2 verifications, and holds them back while `gate` is closed."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.passwords: list[bytes] = []
         self.gate = threading.Event()
         self.gate.set()
+
+    @property
+    def count(self) -> int:
+        return len(self.passwords)
 
 
 @pytest.fixture
@@ -40,7 +38,7 @@ def verifications(monkeypatch: pytest.MonkeyPatch) -> Verifications:
     matches: Callable[[str, bytes], bool] = users_module._matches
 
     def counted(stored: str, password: bytes) -> bool:
-        seen.count += 1
+        seen.passwords.append(password)
         seen.gate.wait()
         return matches(stored, password)
 
@@ -202,6 +200,70 @@ def test_only_so_many_wait(verifications: Verifications) -> None:
             assert await users.verify("ann", b"secret") == READER  # known, so it need not wait
         assert await asyncio.gather(*waiting) == [None] * 3
         assert await users.verify("ann", b"one more") is None
+
+    run(users, work)
+
+
+def test_addresses_are_verified_in_turn(verifications: Verifications) -> None:
+    """Whoever sends one password waits for one of each address, however many others send."""
+    users = Users([ANN], limits=VerificationLimits(threads=1, waiting=30))
+
+    async def work() -> None:
+        verifications.gate.clear()
+        with released(verifications):
+            flood = [
+                asyncio.ensure_future(users.verify("ann", b"%d" % number, "10.0.0.1"))
+                for number in range(30)
+            ]
+            await asyncio.sleep(0)
+            with pytest.raises(BusyError, match="30 passwords are waiting"):
+                await users.verify("ann", b"one more", "10.0.0.1")
+            own = asyncio.ensure_future(users.verify("ann", b"secret", "10.0.0.2"))
+            await asyncio.sleep(0)
+        assert await own == READER
+        assert await asyncio.gather(*flood) == [None] * 30
+        assert verifications.passwords.index(b"secret") == 2  # one ran, one was next
+
+    run(users, work)
+
+
+def test_a_full_queue_loses_the_newest_of_the_longest_share(verifications: Verifications) -> None:
+    limits = VerificationLimits(threads=1, waiting=4, waiting_in_all=6)
+    users = Users([ANN], limits=limits)
+
+    async def work() -> None:
+        verifications.gate.clear()
+        with released(verifications):
+            flood = [
+                asyncio.ensure_future(users.verify("eve", b"%d" % number, f"10.0.0.{number // 4}"))
+                for number in range(6)
+            ]
+            await asyncio.sleep(0)
+            own = asyncio.ensure_future(users.verify("ann", b"secret", "10.0.0.9"))
+            await asyncio.sleep(0)
+            assert len(users._queue) == 6
+        assert await own == READER
+        results = await asyncio.gather(*flood, return_exceptions=True)
+        assert [isinstance(each, BusyError) for each in results] == [False] * 3 + [True] + [
+            False
+        ] * 2
+        assert len(users._queue) == 0
+        assert not users._queue._held
+
+    run(users, work)
+
+
+def test_networks_of_ipv6_have_one_share(verifications: Verifications) -> None:
+    users = Users([ANN], limits=VerificationLimits(threads=1, waiting=1))
+
+    async def work() -> None:
+        verifications.gate.clear()
+        with released(verifications):
+            first = asyncio.ensure_future(users.verify("ann", b"1", "2001:db8::1"))
+            await asyncio.sleep(0)
+            with pytest.raises(BusyError):
+                await users.verify("ann", b"2", "2001:db8::2")
+        assert await first is None
 
     run(users, work)
 

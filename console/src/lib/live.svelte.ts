@@ -75,8 +75,12 @@ class Live {
   #retry: ReturnType<typeof setTimeout> | undefined;
   #isStarted = false;
 
+  /** Connect, if it is not done yet, and the user may watch at all. */
   start(): void {
-    if (this.#isStarted) return;
+    if (this.#isStarted) {
+      if (!this.#socket && !this.retryAtMs) this.#open();
+      return;
+    }
     this.#isStarted = true;
     setInterval(() => this.#tick(), 1_000);
     addEventListener('online', () => this.reconnect());
@@ -134,6 +138,10 @@ class Live {
   }
 
   #open(): void {
+    if (!session.may('statistics')) {
+      this.#refuse();
+      return;
+    }
     if (this.status !== 'live') this.status = 'connecting';
     this.retryAtMs = 0;
     const scheme = location.protocol === 'https:' ? 'wss' : 'ws';
@@ -155,7 +163,20 @@ class Live {
     };
   }
 
+  /** The node would refuse the connection: say so where something is watched, instead of trying for ever. */
+  #refuse(): void {
+    this.status = 'live';
+    this.staleSince = 0;
+    this.retryAtMs = 0;
+    for (const entry of this.#entries.values()) this.#ask(entry);
+  }
+
   #ask(entry: Entry): void {
+    if (!session.may('statistics')) {
+      const who = session.user || 'an anonymous client';
+      entry.problem = { status: 403, detail: `${who} may not read statistics`, remedy: 'takes may.statistics' };
+      return;
+    }
     this.#send({ watch: entry.id, ...entry.request });
   }
 

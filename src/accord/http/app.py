@@ -56,6 +56,7 @@ def create_app(  # noqa: PLR0913 (a parameter per part)
         origins=origins,
         find_session=sessions.find,
         is_open=files.has,
+        verify=sessions.verify,
     )
     middleware = [guard]
     if origins:

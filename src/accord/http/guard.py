@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final, Protocol
 
@@ -27,9 +27,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from accord.core.router.rights import EVERYTHING, NO_RIGHTS, Rights
-from accord.operations.operation import API, PROBLEM, Asker, Problem
+from accord.operations.operation import API, PROBLEM, Asker, Problem, RequestError
 from accord.operations.session import SESSION_PATH
-from accord.runtime.users import BusyError, Users
+from accord.runtime.users import Users
 from accord.runtime.websocket import is_local_host, is_named, is_same_origin
 
 OPEN: Final = frozenset({"/health"})
@@ -51,11 +51,15 @@ class FoundSession(Protocol):
     user: str
 
 
+Verify = Callable[[str, bytes, str], Awaitable[Rights | None]]
+
+
 class Guard:
     """ASGI middleware that passes authenticated requests on, and refuses the rest.
 
     Each operation checks the right it takes; other pages take the right to statistics.
-    `find_session` finds the session of a `Cookie` header, `is_open` says which paths need no login.
+    `find_session` finds the session of a `Cookie` header, `is_open` says which paths need no login,
+    `verify` returns the rights for a name and password that an address sent, None if wrong.
     """
 
     def __init__(  # noqa: PLR0913
@@ -63,6 +67,7 @@ class Guard:
         app: ASGIApp,
         *,
         users: Users | None,
+        verify: Verify,
         is_loopback: bool,
         origins: tuple[str, ...] = (),
         find_session: Callable[[str], FoundSession | None] = lambda _cookies: None,
@@ -73,6 +78,7 @@ class Guard:
         self._find_session = find_session
         self._is_open = is_open
         self._users = users if users is not None and users.are_configured else None
+        self._verify = verify
         anonymous = EVERYTHING if users is None else users.anonymous
         self._anonymous = anonymous or Rights()
         self._is_loopback = is_loopback
@@ -93,18 +99,19 @@ class Guard:
         if not is_reading and not self._is_welcome(headers):
             problem = "pages of other sites may not change or watch anything here"
             return _refuse(403, f"{problem}, unless [listen] origins has them")
+        client = scope.get("client")
+        address = client[0] if client else ""
         user, rights = "", self._anonymous
         if self._users is not None:
             is_login = scope["type"] == "http" and path == _LOGIN
             found = await self._find_user(
-                self._users, headers, is_reading=is_reading, is_login=is_login
+                self._users, headers, address, is_reading=is_reading, is_login=is_login
             )
             if isinstance(found, Response):
                 return found
             user, rights = found
         rights = rights.for_client(user=user, client="")
-        client = scope.get("client")
-        asker = Asker(user=user, address=client[0] if client else "", rights=rights)
+        asker = Asker(user=user, address=address, rights=rights)
         if not rights.statistics and not path.startswith(f"{API}/"):
             return _refuse(403, f"{user or 'an anonymous client'} may not read statistics")
         scope[_ASKER] = asker
@@ -118,11 +125,11 @@ class Guard:
         return _is_own(headers)
 
     async def _find_user(
-        self, users: Users, headers: Headers, *, is_reading: bool, is_login: bool
+        self, users: Users, headers: Headers, address: str, *, is_reading: bool, is_login: bool
     ) -> tuple[str, Rights] | Response:
         """The user of Basic authentication, else of the session; with no rights to log in."""
         if "authorization" in headers:
-            return await _verified_user(users, headers)
+            return await self._verified_user(headers, address)
         session = self._find_session(headers.get("cookie", ""))
         rights = None if session is None else users.rights_of(session.user)
         if session is not None and rights is not None:
@@ -131,16 +138,16 @@ class Guard:
             return session.user, rights
         return ("", NO_RIGHTS) if is_login else _ask_for_login(headers)
 
-
-async def _verified_user(users: Users, headers: Headers) -> tuple[str, Rights] | Response:
-    given = _credentials(headers["authorization"])
-    try:
-        rights = None if given is None else await users.verify(*given)
-    except BusyError as error:
-        return _refuse(503, str(error), {"Retry-After": "1"})
-    if given is None or rights is None:
-        return _ask_for_login(headers)
-    return given[0], rights
+    async def _verified_user(self, headers: Headers, address: str) -> tuple[str, Rights] | Response:
+        given = _credentials(headers["authorization"])
+        try:
+            rights = None if given is None else await self._verify(*given, address)
+        except RequestError as error:
+            detail = f"{error}; {error.remedy}" if error.remedy else str(error)
+            return _refuse(error.status, detail, {"Retry-After": str(error.retry_s)})
+        if given is None or rights is None:
+            return _ask_for_login(headers)
+        return given[0], rights
 
 
 def _ask_for_login(headers: Headers) -> Response:

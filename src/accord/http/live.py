@@ -22,7 +22,7 @@ from accord.core.model.errors import AccordError
 from accord.core.monitoring.viewers import Feed, StateTooLargeError, Viewer
 from accord.core.router.rights import Rights
 from accord.http.guard import asker_of
-from accord.operations.live_catalog import read_request
+from accord.operations.live_catalog import SETS, read_request
 from accord.operations.live_set import LiveSet, Stop, Watch, WatchError, sharing_key
 from accord.operations.operation import (
     API,
@@ -34,6 +34,7 @@ from accord.operations.operation import (
     problem_of,
 )
 from accord.operations.ports import NodePorts
+from accord.runtime.addresses import network_of
 from accord.runtime.fault_isolation import FaultIsolation
 from accord.runtime.logs import get_log
 
@@ -43,6 +44,10 @@ PATH: Final = f"{API}/live"
 MAX_VIEWERS: Final = 200
 MAX_FEEDS: Final = 256
 MAX_FEEDS_BYTES: Final = 33_554_432
+# Of one user, or of one address if there are no users: others have room, too.
+MAX_USER_VIEWERS: Final = 32
+MAX_USER_FEEDS: Final = 64
+MAX_USER_FEEDS_BYTES: Final = 8_388_608
 SESSION_ENDED: Final = 4_401  # code of the close frame
 _TICK_S: Final = 0.1
 _COMPUTE_S: Final = 0.005  # of each tick
@@ -123,10 +128,10 @@ class LiveStream:
 
         `is_open` tells whether the session of a `Cookie` header is open, if there are users.
         """
-        if len(self._connections) >= MAX_VIEWERS:
-            await _deny(socket, "too many viewers")
-            return
         connection = _Connection(self, socket, self._node.now_ms(), is_open)
+        if refusal := self._refusal(connection.asker):
+            await _deny(socket, problem_of(refusal), refusal.retry_s)
+            return
         self._connections.add(connection)
         self._schedule()
         try:
@@ -139,6 +144,23 @@ class LiveStream:
             for feed in connection.viewer.feeds:
                 feed.watches -= 1
                 self._drop_unwatched(feed)
+
+    def _refusal(self, asker: Asker) -> RequestError | None:
+        """Why this viewer may not connect."""
+        if not any(asker.has(each.right) for each in SETS.values()):
+            problem = f"{asker.user or 'an anonymous client'} may not watch anything here"
+            return RequestError(403, problem, remedy="takes may.statistics")
+        if len(self._connections) >= MAX_VIEWERS:
+            return RequestError(503, "too many viewers", retry_s=10)
+        if len(self._connections_of(asker)) >= MAX_USER_VIEWERS:
+            problem = f"{MAX_USER_VIEWERS} viewers of this user are connected"
+            return RequestError(429, problem, remedy="close one", retry_s=10)
+        return None
+
+    def _connections_of(self, asker: Asker) -> list[_Connection]:
+        """The viewers of the same user; of the same address, where there are no users."""
+        who = _owner(asker)
+        return [each for each in self._connections if _owner(each.asker) == who]
 
     def request(self, viewer: Viewer, asker: Asker, text: str) -> None:
         """Perform a viewer's request; what is wrong with it is sent to the viewer."""
@@ -171,9 +193,18 @@ class LiveStream:
             if len(self._feeds) >= MAX_FEEDS or size >= MAX_FEEDS_BYTES:
                 problem = "too many different sets are watched at this node"
                 raise RequestError(503, problem, retry_s=10)
+            self._check_share(asker)
             feed = self._feeds[key] = _SharedFeed(key, set_, ask)
             self._compute_soon()
         return feed
+
+    def _check_share(self, asker: Asker) -> None:
+        """Raises RequestError if a user watches too much to watch one more set."""
+        own = {each for found in self._connections_of(asker) for each in found.viewer.feeds}
+        size = sum(each.size for each in own)
+        if len(own) >= MAX_USER_FEEDS or size >= MAX_USER_FEEDS_BYTES:
+            problem = "this user watches too many different sets at this node"
+            raise RequestError(429, problem, remedy="stop one")
 
     def _drop_unwatched(self, feed: Feed | None) -> None:
         if isinstance(feed, _SharedFeed) and not feed.watches:
@@ -226,7 +257,7 @@ class _Connection:
         self.viewer = Viewer(now_ms=now_ms)
         self._stream = stream
         self._socket = socket
-        self._asker = asker_of(socket.scope)
+        self.asker = asker_of(socket.scope)
         self._is_open = None if "authorization" in socket.headers else is_open
         self._cookies = socket.headers.get("cookie", "")
         self._has_message = asyncio.Event()
@@ -249,7 +280,7 @@ class _Connection:
             message = await self._socket.receive()
             if message["type"] == "websocket.disconnect":
                 return
-            self._stream.request(self.viewer, self._asker, _text_of(message))
+            self._stream.request(self.viewer, self.asker, _text_of(message))
             self.wake(self._stream.now_ms())
             asked += 1
             if asked % _BURST == 0:
@@ -274,10 +305,13 @@ def _text_of(message: Message) -> str:
     return text if isinstance(text, str) else ""
 
 
-async def _deny(socket: WebSocket, detail: str) -> None:
+def _owner(asker: Asker) -> tuple[str, str]:
+    return (asker.user, "" if asker.user else network_of(asker.address))
+
+
+async def _deny(socket: WebSocket, problem: Problem, retry_s: int) -> None:
     """Refuse the handshake."""
-    problem = Problem(status=503, title="Service Unavailable", detail=detail)
-    response = Response(
-        msgspec.json.encode(problem), 503, headers={"Retry-After": "10"}, media_type=PROBLEM
-    )
+    headers = {"Retry-After": str(retry_s)} if retry_s else {}
+    body = msgspec.json.encode(problem)
+    response = Response(body, problem.status, headers=headers, media_type=PROBLEM)
     await socket.send_denial_response(response)

@@ -18,9 +18,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from accord.core.model.errors import AccordError
+from accord.core.router.rights import Rights
 from accord.http.guard import asker_of
 from accord.http.routes import NOT_STORED, problem_response, read_body
-from accord.http.session_table import LoginLimiter, SessionTable, UserSession
+from accord.http.session_table import LoginLimiter, SessionTable, UserSession, key_of
 from accord.operations.operation import (
     API,
     JSON,
@@ -37,9 +38,11 @@ from accord.operations.session import (
     SessionRights,
     SessionStatus,
 )
+from accord.runtime.addresses import network_of
 from accord.runtime.connect_tokens import CLIENT_PREFIX, TOKEN_TIMEOUT_S
 from accord.runtime.logs import get_log
-from accord.runtime.users import BusyError, Users
+from accord.runtime.password_queue import BusyError
+from accord.runtime.users import Users
 
 log = get_log(__name__)
 
@@ -56,6 +59,7 @@ class Sessions:
         self.table = SessionTable()
         self.limiter = LoginLimiter()
         self._clock = clock
+        self._under_way: set[tuple[str, bytes]] = set()  # attempts, at most one per connection
 
     def find(self, cookies: str) -> UserSession | None:
         """The open session of a request's `Cookie` header."""
@@ -70,27 +74,59 @@ class Sessions:
         """A new session's ID; raises RequestError for wrong credentials or too many attempts."""
         if not self.users.are_configured:
             raise RequestError(404, "this node has no users", remedy="no login is needed")
-        if wait_s := self.limiter.accept(address, user, now_s=self._clock()):
-            log.warning("session: too many attempts", user=user, address=address)
-            remedy = f"try again in {wait_s} s"
-            raise RequestError(429, "too many attempts", remedy=remedy, retry_s=wait_s)
-        try:
-            rights = await self.users.verify(user, password.encode())
-        except BusyError as error:
-            raise RequestError(503, str(error), retry_s=1) from None
-        if rights is None:
-            log.warning("session: login refused", user=user, address=address)
+        if await self.verify(user, password.encode(), address) is None:
             raise RequestError(401, "wrong name or password")
         now_s = self._clock()
-        self.limiter.reset(user, now_s=now_s)
         session_id = secrets.token_urlsafe(32)
         self.table.open(session_id, user, now_s=now_s)
         log.info("session: opened", user=user, address=address)
         return session_id
 
+    async def verify(self, user: str, password: bytes, address: str) -> Rights | None:
+        """The rights for these credentials, of a form or of Basic authentication; None if wrong.
+
+        Raises RequestError for too many attempts, which are not verified.
+        """
+        digest = self.users.digest(user, password)
+        attempt = (network_of(address), digest)
+        # The first requests of a client come together: the same password again is no guess.
+        is_free = attempt in self._under_way or self.limiter.is_free(address, user, digest)
+        if is_free:
+            return await self._verify_now(user, password, address)
+        if wait_s := self.limiter.accept(address, user, now_s=self._clock()):
+            log.warning("login: too many attempts", user=user, address=address)
+            remedy = f"try again in {wait_s} s"
+            raise RequestError(429, "too many attempts", remedy=remedy, retry_s=wait_s)
+        self._under_way.add(attempt)
+        try:
+            rights = await self._verify_now(user, password, address)
+        finally:
+            self._under_way.discard(attempt)
+        if rights is not None:
+            self.limiter.succeeded(address, user, digest, now_s=self._clock())
+        return rights
+
+    async def _verify_now(self, user: str, password: bytes, address: str) -> Rights | None:
+        try:
+            rights = await self.users.verify(user, password, address)
+        except BusyError as error:
+            log.warning("login: too many passwords wait to be verified", address=address)
+            raise RequestError(503, str(error), retry_s=1) from None
+        if rights is None:
+            log.warning("login: refused", user=user, address=address)
+        return rights
+
     def close(self, cookies: str, address: str) -> None:
         if session := self.table.close(id_of(cookies)):
             log.info("session: closed", user=session.user, address=address)
+
+    def issue_token(self, user: str, cookies: str) -> str:
+        """A token for MQTT, which ends with the user's session if there is one."""
+        session = self.find(cookies)
+        if session is None or session.user != user:
+            return self.users.tokens.issue(user)
+        key = key_of(id_of(cookies))
+        return self.users.tokens.issue(user, lambda: self.table.has_key(key, now_s=self._clock()))
 
     def ends_ms(self, session: UserSession) -> int:
         """When the session ends unless it is used, in ms since 1970."""
@@ -180,7 +216,8 @@ class _SessionPages:
 
     async def issue_token(self, request: HttpRequest) -> Response:
         user = asker_of(request.scope).user
-        token = self._sessions.users.tokens.issue(user) if user else ""
+        cookies = request.headers.get("cookie", "")
+        token = self._sessions.issue_token(user, cookies) if user else ""
         expires_ms = round((time.time() + TOKEN_TIMEOUT_S) * 1_000)
         return _json(
             ConnectToken(

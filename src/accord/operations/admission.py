@@ -27,6 +27,7 @@ from accord.operations.operation import Asker, Problem, Request, RequestError, R
 from accord.operations.other_nodes import ask_nodes
 from accord.operations.ports import AdmissionPort, NodePorts, need
 from accord.operations.predicates import predicate_problem
+from accord.operations.visibility import check_channel, check_client
 
 if TYPE_CHECKING:
     from accord.core.broker.session import MqttSession
@@ -162,10 +163,10 @@ def visible_status(found: AdmissionStatus, asker: Asker) -> AdmissionStatus:
 
 
 @operation("admission", "GET /admission/need", Right.STATISTICS)
-async def check_subscription(
-    node: NodePorts, ask: CheckSubscription, _asker: Asker
-) -> DemandStatus:
+async def check_subscription(node: NodePorts, ask: CheckSubscription, asker: Asker) -> DemandStatus:
     """What a subscription would need, and whether it would be admitted now."""
+    check_channel(ask.channel, asker)
+    check_client(ask.client or asker.client, asker)
     try:
         return await _admission(node).dry_run(ask.channel, ask.where, ask.client)
     except PredicateError as error:

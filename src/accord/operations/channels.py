@@ -22,9 +22,9 @@ from accord.core.overlay.channel_directory import (
     channel_of,
 )
 from accord.core.overlay.status import ChannelStatus, NetStatus
-from accord.operations.net_rights import visible_net
 from accord.operations.operation import Asker, Request, RequestError, Right, operation
 from accord.operations.ports import NetPort, NodePorts, need
+from accord.operations.visibility import visible_net
 
 ChannelName = Annotated[
     str, Meta(max_length=65_535, description="A channel or a filter.", examples=["uav/imagery"])

@@ -20,6 +20,7 @@ from accord.operations.deliveries import ClientChannel, client_channels
 from accord.operations.operation import Asker, Request, RequestError, Right, operation
 from accord.operations.pages import Descending, Offset, Rows, select
 from accord.operations.ports import NodePorts, need
+from accord.operations.visibility import check_client
 
 if TYPE_CHECKING:
     from accord.core.broker.broker import Broker
@@ -262,13 +263,7 @@ def client_session(node: NodePorts, client: str, asker: Asker) -> MqttSession:
     client = client or asker.client
     if not client:
         raise RequestError(400, "expected the client to act for", "client")
-    if client != asker.client and not asker.rights.policies:
-        raise RequestError(
-            403,
-            "you may not act for another client",
-            "client",
-            remedy="it takes the right may.policies",
-        )
+    check_client(client, asker)
     broker = _broker(node)
     broker.context.now_ms = node.now_ms()
     return _session(broker, client)

@@ -12,9 +12,9 @@ from accord.core.overlay.net_map import Key, NetLink, NetMap, NetNode, Row
 from accord.core.overlay.overlay import LINK, NODE
 from accord.core.overlay.status import ArrivalStatus, FlowStatus
 from accord.core.overlay.status_publisher import ARRIVED, FLOW
-from accord.operations.net_rights import visible_row
 from accord.operations.operation import Asker, Request, RequestError, Right, operation
 from accord.operations.ports import NodePorts, need
+from accord.operations.visibility import visible_row
 
 Part = TypeVar("Part")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -35,17 +36,12 @@ class CheckPredicate(Request[CheckedPredicate], frozen=True, kw_only=True, tag="
 
 
 @operation("predicates", "POST /predicates/check", Right.ANY)
-def check_predicate(_node: NodePorts, ask: CheckPredicate, asker: Asker) -> CheckedPredicate:
+async def check_predicate(_node: NodePorts, ask: CheckPredicate, asker: Asker) -> CheckedPredicate:
     """Check a predicate, and the filter it is for.
 
     A problem says where: `at` is a position in the text, counted from 0; `expected` is what was
     expected there, `repair` the whole predicate as it may have been meant.
     """
-    from accord.core.predicates.predicate import parse, parse_xpath  # noqa: PLC0415 (it is slow)
-    from accord.core.predicates.repair import suggest_repair  # noqa: PLC0415
-    from accord.core.predicates.terms import to_terms  # noqa: PLC0415
-    from accord.core.predicates.tree import TRUE, Attribute, PathTest, walk  # noqa: PLC0415
-
     if ask.where and ask.xpath:
         raise RequestError(400, "expected either where or xpath, got both", "xpath")
     if ask.channel:
@@ -53,6 +49,15 @@ def check_predicate(_node: NodePorts, ask: CheckPredicate, asker: Asker) -> Chec
             raise RequestError(400, problem, "channel")
         if not asker.rights.may_subscribe(ask.channel):
             raise RequestError(403, "you may not subscribe to these channels", "channel")
+    return await asyncio.to_thread(_checked, ask)  # a long one takes a while
+
+
+def _checked(ask: CheckPredicate) -> CheckedPredicate:
+    from accord.core.predicates.predicate import parse, parse_xpath  # noqa: PLC0415 (it is slow)
+    from accord.core.predicates.repair import suggest_repair  # noqa: PLC0415
+    from accord.core.predicates.terms import to_terms  # noqa: PLC0415
+    from accord.core.predicates.tree import TRUE, Attribute, PathTest, walk  # noqa: PLC0415
+
     try:
         predicate = parse_xpath(ask.xpath) if ask.xpath else parse(ask.where)
     except PredicateError as error:

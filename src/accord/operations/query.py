@@ -42,6 +42,7 @@ from accord.operations.operation import Acknowledged, Asker, Request, RequestErr
 from accord.operations.ports import NodePorts, PipelinePort, need
 from accord.operations.predicates import predicate_problem
 from accord.operations.query_events import QueryEvent, iso_time, shown_events
+from accord.operations.visibility import check_report, visible_report
 
 ANY: Final = "#"
 MAX_LIMIT: Final = 1 << 40
@@ -185,6 +186,7 @@ async def get_report(node: NodePorts, ask: GetReport, asker: Asker) -> Report:
     """Delivered quality per channel, client and node; of the `last` hour, or since … until."""
     if problem := problem_with_filter(ask.channel):
         raise RequestError(400, problem, "channel")
+    check_report(ask.channel, asker)
     now_ms = node.now_ms()
     until_ms = _required_moment(ask.until or NOW, "until", now_ms)
     if ask.since is None:
@@ -199,7 +201,7 @@ async def get_report(node: NodePorts, ask: GetReport, asker: Asker) -> Report:
         channel=ask.channel,
         importance=query_importance(node, asker, ask.channel),
     )
-    return await asyncio.to_thread(msgspec.json.decode, body, type=Report)
+    return visible_report(await asyncio.to_thread(msgspec.json.decode, body, type=Report), asker)
 
 
 @operation("journal", "GET /journal", Right.EVERYTHING)

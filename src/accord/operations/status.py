@@ -22,6 +22,7 @@ from accord.core.router.limits import BUILD
 from accord.journal.ledger_records import LedgerQuery
 from accord.operations.operation import Asker, Request, RequestError, Right, operation
 from accord.operations.ports import LedgerPort, NodePorts, need
+from accord.operations.visibility import visible_values
 
 _MAX_MS: Final = 1 << 53
 
@@ -261,10 +262,10 @@ async def list_outcomes(node: NodePorts, ask: ListOutcomes, asker: Asker) -> Del
 
 
 @operation("registry", "GET /registry", Right.STATISTICS)
-def list_measurements(node: NodePorts, ask: ListMeasurements, _asker: Asker) -> MeasuredValueList:
+def list_measurements(node: NodePorts, ask: ListMeasurements, asker: Asker) -> MeasuredValueList:
     """Measured values of a kind: of channels, predicates, publishers, nodes or links."""
     if ask.subject is not None and (problem := problem_with_filter(ask.subject)):
         raise RequestError(400, problem, "subject")
     registry = need(node.registry, "measured values")
     found = registry.select(ask.kind, ask.subject, now_ms=node.now_ms())
-    return MeasuredValueList(values=tuple(found))
+    return MeasuredValueList(values=visible_values(found, asker))

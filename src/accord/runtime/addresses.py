@@ -85,6 +85,18 @@ def parse_link_address(text: str) -> SocketAddress | None:
     return SocketAddress(address.host, address.port, scheme, slash + path if path else "")
 
 
+def network_of(address: str) -> str:
+    """What one client has: an address, or the 64 bits of a network of IPv6."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if not isinstance(found, ipaddress.IPv6Address):
+        return address
+    mapped = found.ipv4_mapped
+    return str(int(found) >> 64) if mapped is None else str(mapped)
+
+
 def listen_on(address: SocketAddress) -> socket.socket:
     """A listening socket. Raises `ListenError` with the problem."""
     try:

@@ -2,8 +2,9 @@
 
 A page has no password: its session is in a cookie that scripts can't read. It asks for a token over
 HTTP and presents it as the password of CONNECT. A token is good for one connection of one user,
-within a minute, under a client ID that begins with `console-`. Only its hash is stored, and tokens
-are limited in number: in all, and for each user, so that nobody displaces those of others.
+within a minute and while the session lasts, under a client ID that begins with `console-`. Only its
+hash is stored, and tokens are limited in number: in all, and for each user, so that nobody
+displaces those of others.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ TOKEN_LENGTH: Final = 43  # 256 bits in base64
 class _IssuedToken(Struct, frozen=True):
     user: str
     until_s: float
+    is_valid: Callable[[], bool]
 
 
 class ConnectTokens:
@@ -38,8 +40,8 @@ class ConnectTokens:
     def __len__(self) -> int:
         return len(self._tokens)
 
-    def issue(self, user: str) -> str:
-        """A token for one connection of `user`."""
+    def issue(self, user: str, is_valid: Callable[[], bool] = lambda: True) -> str:
+        """A token for one connection of `user`, while `is_valid`: its session may end before."""
         now_s = self._clock()
         self._expire(now_s)
         own = [key for key, each in self._tokens.items() if each.user == user]
@@ -48,7 +50,7 @@ class ConnectTokens:
         elif len(self._tokens) >= MAX_TOKENS:
             del self._tokens[next(iter(self._tokens))]
         token = secrets.token_urlsafe(32)
-        self._tokens[_key(token.encode())] = _IssuedToken(user, now_s + TOKEN_TIMEOUT_S)
+        self._tokens[_key(token.encode())] = _IssuedToken(user, now_s + TOKEN_TIMEOUT_S, is_valid)
         return token
 
     def redeem(self, user: str, password: bytes | None, client: str) -> bool:
@@ -62,7 +64,7 @@ class ConnectTokens:
         if issued is None or issued.user != user:
             return False
         del self._tokens[key]
-        return self._clock() < issued.until_s
+        return self._clock() < issued.until_s and issued.is_valid()
 
     def _expire(self, now_s: float) -> None:
         for key, each in list(self._tokens.items()):

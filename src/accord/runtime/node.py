@@ -414,7 +414,7 @@ class Node:
             return None, ""
         name = connect.username if self.users.are_configured else None
         client = connection.client_id
-        rights = await self.users.verify_client(name, connect.password, client)
+        rights = await self.users.verify_client(name, connect.password, client, connection.address)
         if rights is not None and not self.users.may_connect_as(name or "", client):
             log.warning("client ID not allowed for user", client=client, user=name)
             rights = None

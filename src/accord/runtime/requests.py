@@ -53,6 +53,8 @@ class ChangeAudit:
             who=asker.who,
             client=asker.client,
             address=asker.address,
+            subject=subject,
+            channel=channel,
             request=request,
         )
         self._changes.audited(

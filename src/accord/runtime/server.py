@@ -31,9 +31,9 @@ from accord.core.router.rights import Rights
 from accord.runtime.connection_writer import WRITE_BYTES, ConnectionWriter, NodeBandwidth
 from accord.runtime.fault_isolation import FaultIsolation
 from accord.runtime.logs import get_log
+from accord.runtime.password_queue import BusyError
 from accord.runtime.process import Clock
 from accord.runtime.socket_gauge import BandwidthLimits
-from accord.runtime.users import BusyError
 
 _REMEMBERED: Final = 10_000
 
@@ -349,6 +349,7 @@ class Server:
             log.warning(
                 "login rejected: verification queue full",
                 client=connection.client_id,
+                address=connection.address,
                 problem=str(error),
             )
         connection.admit(rights, now_ms=self.clock.now_ms(), user=user, is_busy=is_busy)

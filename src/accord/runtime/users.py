@@ -2,7 +2,8 @@
 
 Passwords are stored as argon2 hashes, slow to verify by design: about 30 ms and 19 MB each. So
 
-- verification runs in a few threads, never on the event loop, with a bounded queue;
+- verification runs in a few threads, never on the event loop, with a bounded queue of which each
+  address has its share (`password_queue`);
 - credentials that were verified recently are recognised by a keyed hash of both, and clients that
   present the same ones at the same time are verified once: when a network recovers, all its
   clients reconnect;
@@ -18,17 +19,18 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Annotated, Final
 
 import argon2
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from accord.core.model.errors import AccordError
 from accord.core.router.rights import EVERYTHING, NOTHING_DENIED, Allowed, Denied, Rights
+from accord.runtime.addresses import network_of
 from accord.runtime.connect_tokens import ConnectTokens
+from accord.runtime.password_queue import PasswordQueue, VerificationLimits
 
 MAX_MEMORY_KIB: Final = 1_048_576
 _HASHER: Final = argon2.PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
@@ -74,23 +76,6 @@ class User(Struct, frozen=True):
         return Rights.combine(self.may, self.may_not)
 
 
-class VerificationLimits(Struct, frozen=True, kw_only=True):
-    """How many verifications run and wait at a time, and how many successes are cached."""
-
-    threads: int = 2
-    waiting: int = 64
-    remembered: int = 10_000
-    remembered_s: float = 600.0
-
-
-class BusyError(AccordError):
-    """Too many verifications are queued: the client should retry later."""
-
-    def __init__(self, waiting: int) -> None:
-        self.waiting = waiting
-        super().__init__(f"{waiting} passwords are waiting to be verified, try again later")
-
-
 def hash_password(password: str) -> str:
     return _HASHER.hash(password)
 
@@ -122,11 +107,10 @@ class Users:
         self.anonymous = None if anonymous is None else _without_names(anonymous)
         self.tokens = ConnectTokens(clock)
         self._limits = limits
-        self._waiting: dict[bytes, asyncio.Future[bool]] = {}
+        self._queue = PasswordQueue(limits)
         self._recent: OrderedDict[bytes, float] = OrderedDict()
         self._clock = clock
         self._key = os.urandom(32)
-        self._pool = ThreadPoolExecutor(limits.threads, thread_name_prefix="accord-password")
 
     @property
     def are_configured(self) -> bool:
@@ -158,47 +142,52 @@ class Users:
         return any(fnmatchcase(client, _literal(pattern)) for pattern in user.clients)
 
     async def verify_client(
-        self, name: str | None, password: bytes | None, client: str
+        self, name: str | None, password: bytes | None, client: str, address: str = ""
     ) -> Rights | None:
         """The rights of an MQTT client, which may present a token instead of the password."""
         if name is not None and self.tokens.redeem(name, password, client):
             return self.rights_of(name)
-        return await self.verify(name, password)
+        return await self.verify(name, password, address)
 
-    async def verify(self, name: str | None, password: bytes | None) -> Rights | None:
+    async def verify(
+        self, name: str | None, password: bytes | None, address: str = ""
+    ) -> Rights | None:
         """The rights for these credentials, or None if they are wrong.
 
-        Placeholders in the rights are not substituted yet. Raises `BusyError` if the queue is full.
+        Placeholders in the rights are not substituted yet. Raises `BusyError` if the queue, or the
+        share of this address, is full.
         """
         if name is None or not self._users:
             return self.anonymous
         user = self._users.get(name)
         given = password or b""
-        key = self._digest(name, given)
-        if not self._is_recent(key) and not await self._is_right(key, user or self._nobody, given):
-            return None
+        key = self.digest(name, given)
+        if not self._is_recent(key):
+            stored = (user or self._nobody).password
+            if not await self._is_right(key, stored, given, address):
+                return None
         return None if user is None else user.rights
+
+    def digest(self, name: str, password: bytes) -> bytes:
+        """Identifies credentials without storing them."""
+        encoded = name.encode("utf-8", "surrogatepass")
+        size = len(encoded).to_bytes(4, "big")
+        return hashlib.blake2b(size + encoded + password, key=self._key).digest()
 
     async def close(self) -> None:
         """Abandon queued verifications; running ones end by themselves."""
-        for waiting in list(self._waiting.values()):
-            waiting.cancel()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._queue.close()
 
-    async def _is_right(self, key: bytes, user: User, password: bytes) -> bool:
-        result = self._waiting.get(key)
+    async def _is_right(self, key: bytes, stored: str, password: bytes, address: str) -> bool:
+        result = self._queue.find(key)
         if result is None:
-            if len(self._waiting) >= self._limits.waiting:
-                raise BusyError(len(self._waiting))
-            loop = asyncio.get_running_loop()
-            result = loop.run_in_executor(self._pool, _matches, user.password, password)
-            self._waiting[key] = result
-            result.add_done_callback(lambda done: self._finish(key, done))
+            work = partial(_matches, stored, password)
+            result = self._queue.put(key, network_of(address), work)
+            result.add_done_callback(partial(self._remember, key))
         # Other clients may wait for the same result when this one disconnects.
         return await asyncio.shield(result)
 
-    def _finish(self, key: bytes, result: asyncio.Future[bool]) -> None:
-        self._waiting.pop(key, None)
+    def _remember(self, key: bytes, result: asyncio.Future[bool]) -> None:
         if result.cancelled() or result.exception() or not result.result():
             return
         self._recent[key] = self._clock() + self._limits.remembered_s
@@ -212,12 +201,6 @@ class Users:
             del self._recent[key]
             return False
         return until is not None
-
-    def _digest(self, name: str, password: bytes) -> bytes:
-        """Identifies credentials without storing them."""
-        encoded = name.encode("utf-8", "surrogatepass")
-        size = len(encoded).to_bytes(4, "big")
-        return hashlib.blake2b(size + encoded + password, key=self._key).digest()
 
 
 def _matches(stored: str, password: bytes) -> bool:

@@ -78,6 +78,10 @@ class TokenBucket:
         self._credit -= _EVENT
         return True
 
+    def give_back(self) -> None:
+        """Return a token that was taken."""
+        self._credit = min(self._credit + _EVENT, self.capacity)
+
     def check_invariants(self) -> None:
         assert 0 <= self._credit <= self.capacity
 
