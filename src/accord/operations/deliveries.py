@@ -6,14 +6,14 @@ grant comes from the policies as they are now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Iterable, Mapping
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from accord.core.model.channels import is_internal
-from accord.core.monitoring.delivery_lines import DeliverySummary
+from accord.core.monitoring.delivery_lines import Backlog, DeliverySummary
 from accord.core.monitoring.ledger import stored_name
 from accord.operations.operation import Asker
 from accord.operations.ports import NodePorts
@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # clients import this for the answers, without the broker
 
 MAX_LINES: Final = 200
 _NOTHING: Final = DeliverySummary()
+_NONE_WAIT: Final = Backlog()
 
 
 class GrantedPreferences(Struct, frozen=True, kw_only=True):
@@ -44,7 +45,8 @@ class ClientChannel(Struct, frozen=True, kw_only=True):
     """What a client got on one channel since `since_ms`: see `DeliverySummary`.
 
     `policy` decided the importance of the latest event. `preset` names the preferences, if one
-    policy decided them all and has a preset.
+    policy decided them all and has a preset. `waiting` events are queued, and the
+    oldest came `waiting_ms` ago.
     """
 
     sources: tuple[str, ...] = ()
@@ -63,6 +65,9 @@ class ClientChannel(Struct, frozen=True, kw_only=True):
     p50_ms: float | None = None
     p95_ms: float | None = None
     in_time: float | None = None
+    waiting: int = 0
+    waiting_bytes: int = 0
+    waiting_ms: int = 0
 
 
 class ChannelPublisher(Struct, frozen=True, kw_only=True):
@@ -106,16 +111,30 @@ def client_channels(
     session = None if broker is None else broker.sessions.get(client)
     since_ms = deliveries.since_ms(now_ms)
     lines = deliveries.worst(now_ms, MAX_LINES, asker.may_see)
+    backlog = _backlog(session, now_ms)
     found = {}
     for channel, line in lines.items():
-        summary = line.summary(now_ms, since_ms)
-        found[channel] = _client_channel(node, channel, session, summary, line.newest_source())
-    for channel in _idle_channels(session, asker):
+        waiting = backlog.get(channel)
+        summary = line.summary(now_ms, since_ms, waiting)
+        source = line.newest_source()
+        found[channel] = _client_channel(node, channel, session, summary, source, waiting)
+    silent = (channel for channel in backlog if asker.may_see(channel) and not is_internal(channel))
+    for channel in chain(silent, _idle_channels(session, asker)):
         if len(found) >= MAX_LINES:
             break
         if channel not in found:
-            found[channel] = _client_channel(node, channel, session, None, "")
+            waiting = backlog.get(channel)
+            found[channel] = _client_channel(node, channel, session, None, "", waiting)
     return found
+
+
+def _backlog(session: MqttSession | None, now_ms: int) -> Mapping[str, Backlog]:
+    """What waits for a client, by channel."""
+    from accord.core.broker.backlog import backlog_by_channel  # noqa: PLC0415
+
+    if session is None:
+        return {}
+    return backlog_by_channel(session.outbox, now_ms)
 
 
 def _idle_channels(session: MqttSession | None, asker: Asker) -> Iterable[str]:
@@ -136,10 +155,12 @@ def _client_channel(
     session: MqttSession | None,
     summary: DeliverySummary | None,
     source: str,
+    backlog: Backlog | None,
 ) -> ClientChannel:
     grant = None if session is None else _grant(node, channel, session, source)
     importance, policy = _decision(summary, grant)
     known = summary or _NOTHING
+    waiting = backlog or _NONE_WAIT
     return ClientChannel(
         sources=known.sources,
         sources_total=known.sources_total,
@@ -157,6 +178,9 @@ def _client_channel(
         p50_ms=known.p50_ms,
         p95_ms=known.p95_ms,
         in_time=known.in_time,
+        waiting=waiting.events,
+        waiting_bytes=waiting.bytes,
+        waiting_ms=waiting.oldest_ms,
     )
 
 
