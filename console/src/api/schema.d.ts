@@ -1283,6 +1283,10 @@ export interface components {
             queued_bytes: number;
             /** @default 0 */
             queued_messages: number;
+            /** @default 0 */
+            replaced: number;
+            /** @default 0 */
+            replaced_hz: number;
             /** @default null */
             rtt_ms: number | null;
             /** @default 0 */
@@ -1295,6 +1299,8 @@ export interface components {
             shed_hz: number;
             /** @default  */
             user: string;
+            /** @default 0 */
+            waiting_ms: number;
         };
         /** ClientChannel */
         ClientChannel: {
@@ -1330,6 +1336,12 @@ export interface components {
             sources: string[];
             /** @default 0 */
             sources_total: number;
+            /** @default 0 */
+            waiting: number;
+            /** @default 0 */
+            waiting_bytes: number;
+            /** @default 0 */
+            waiting_ms: number;
         };
         /** ClientChannels */
         ClientChannels: {
@@ -1387,6 +1399,8 @@ export interface components {
             /** @default 0 */
             received: number;
             /** @default 0 */
+            replaced: number;
+            /** @default 0 */
             sent: number;
             /** @default 0 */
             shed: number;
@@ -1416,6 +1430,10 @@ export interface components {
             queued_messages: number;
             /** @default 0 */
             received: number;
+            /** @default 0 */
+            replaced: number;
+            /** @default 0 */
+            replaced_hz: number;
             /** @default null */
             rtt_ms: number | null;
             /** @default 0 */
@@ -1432,6 +1450,8 @@ export interface components {
             subscriptions: number;
             /** @default  */
             user: string;
+            /** @default 0 */
+            waiting_ms: number;
         };
         /** ClientViewState */
         ClientViewState: {
@@ -2100,7 +2120,7 @@ export interface components {
             /** @default  */
             search: string;
             /** @default null */
-            sort: ("address" | "client" | "connected_ms" | "is_connected" | "protocol" | "queued_bytes" | "queued_messages" | "received" | "sent" | "shed" | "subscriptions" | "user") | null;
+            sort: ("address" | "client" | "connected_ms" | "is_connected" | "protocol" | "queued_bytes" | "queued_messages" | "received" | "replaced" | "sent" | "shed" | "subscriptions" | "user") | null;
         };
         /** ListExpectations */
         ListExpectations: {
@@ -2366,6 +2386,8 @@ export interface components {
             received_hz: number;
             /** @default 0 */
             received_kbps: number;
+            /** @default 0 */
+            replaced_hz: number;
             /** @default 0 */
             sent_hz: number;
             /** @default 0 */
@@ -4061,7 +4083,7 @@ export interface operations {
                 limit?: number;
                 offset?: number;
                 search?: string;
-                sort?: "address" | "client" | "connected_ms" | "is_connected" | "protocol" | "queued_bytes" | "queued_messages" | "received" | "sent" | "shed" | "subscriptions" | "user";
+                sort?: "address" | "client" | "connected_ms" | "is_connected" | "protocol" | "queued_bytes" | "queued_messages" | "received" | "replaced" | "sent" | "shed" | "subscriptions" | "user";
                 descending?: boolean;
             };
             header?: never;

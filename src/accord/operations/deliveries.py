@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from accord.core.model.channels import is_internal
-from accord.core.monitoring.delivery_lines import Backlog, DeliverySummary
+from accord.core.monitoring.delivery_lines import DeliverySummary
 from accord.core.monitoring.ledger import stored_name
 from accord.operations.operation import Asker
 from accord.operations.ports import NodePorts
@@ -21,14 +21,13 @@ from accord.operations.ports import NodePorts
 if TYPE_CHECKING:  # clients import this for the answers, without the broker
     from accord.core.broker.broker import Broker
     from accord.core.broker.session import MqttSession
-    from accord.core.monitoring.delivery_lines import ChannelDeliveries, ClientDeliveries
+    from accord.core.monitoring.delivery_lines import Backlog, ChannelDeliveries, ClientDeliveries
     from accord.core.policy.entity import Entity
     from accord.core.policy.grants import Grant
     from accord.core.router.fan_out import RouterSubscription
 
 MAX_LINES: Final = 200
 _NOTHING: Final = DeliverySummary()
-_NONE_WAIT: Final = Backlog()
 
 
 class GrantedPreferences(Struct, frozen=True, kw_only=True):
@@ -116,16 +115,27 @@ def client_channels(
     for channel, line in lines.items():
         waiting = backlog.get(channel)
         summary = line.summary(now_ms, since_ms, waiting)
-        source = line.newest_source()
-        found[channel] = _client_channel(node, channel, session, summary, source, waiting)
+        row = _client_channel(node, channel, session, summary, line.newest_source())
+        found[channel] = _with_backlog(row, waiting)
     silent = (channel for channel in backlog if asker.may_see(channel) and not is_internal(channel))
     for channel in chain(silent, _idle_channels(session, asker)):
         if len(found) >= MAX_LINES:
             break
         if channel not in found:
-            waiting = backlog.get(channel)
-            found[channel] = _client_channel(node, channel, session, None, "", waiting)
+            row = _client_channel(node, channel, session, None, "")
+            found[channel] = _with_backlog(row, backlog.get(channel))
     return found
+
+
+def _with_backlog(row: ClientChannel, backlog: Backlog | None) -> ClientChannel:
+    if backlog is None:
+        return row
+    return structs.replace(
+        row,
+        waiting=backlog.events,
+        waiting_bytes=backlog.bytes,
+        waiting_ms=backlog.oldest_ms,
+    )
 
 
 def _backlog(session: MqttSession | None, now_ms: int) -> Mapping[str, Backlog]:
@@ -155,12 +165,10 @@ def _client_channel(
     session: MqttSession | None,
     summary: DeliverySummary | None,
     source: str,
-    backlog: Backlog | None,
 ) -> ClientChannel:
     grant = None if session is None else _grant(node, channel, session, source)
     importance, policy = _decision(summary, grant)
     known = summary or _NOTHING
-    waiting = backlog or _NONE_WAIT
     return ClientChannel(
         sources=known.sources,
         sources_total=known.sources_total,
@@ -178,9 +186,6 @@ def _client_channel(
         p50_ms=known.p50_ms,
         p95_ms=known.p95_ms,
         in_time=known.in_time,
-        waiting=waiting.events,
-        waiting_bytes=waiting.bytes,
-        waiting_ms=waiting.oldest_ms,
     )
 
 
