@@ -71,9 +71,9 @@ def choose(page: Page, policy: str, value: int) -> None:
     page.get_by_role("menuitemradio", name=re.compile(f"^{value}\\b")).click()
 
 
-def make_it_count(page: Page) -> None:
-    page.get_by_role("button", name="Make it count").click()
-    expect(page.get_by_text(re.compile(r"Version \d+ counts\.")).first).to_be_visible()
+def apply(page: Page) -> None:
+    page.get_by_role("button", name="Apply", exact=True).click()
+    expect(page.get_by_text(re.compile(r"Version \d+ is in effect\.")).first).to_be_visible()
 
 
 def gets_mostly(patrol: Peer, channel: str) -> Callable[[], bool]:
@@ -99,11 +99,11 @@ def test_nothing_counts_until_it_is_said_and_then_it_does_on_the_link(
     affected = page.get_by_role("list", name="Who would be affected")
     expect(affected).to_contain_text("patrol-1")
     expect(affected).to_contain_text("alarm/")
-    expect(page.get_by_text("Nothing below counts until you say so.")).to_be_visible()
+    expect(page.get_by_text("Nothing below is in effect until you apply it.")).to_be_visible()
     assert version(site) == before
     assert importance(site, "Alarms") == 2
 
-    make_it_count(page)
+    apply(page)
     assert version(site) == before + 1
     assert importance(site, "Alarms") == 7
     assert importance(site, "Imagery") == 5
@@ -122,7 +122,7 @@ def test_a_draft_survives_a_reload_and_can_be_discarded(site: Site, page: Page) 
     expect(page.get_by_text("Your draft of before is still here.")).to_be_visible()
     page.get_by_role("button", name="Discard").click()
     page.get_by_role("dialog").get_by_role("button", name=re.compile("^Discard")).click()
-    expect(page.get_by_role("button", name="Make it count")).to_have_count(0)
+    expect(page.get_by_role("button", name="Apply", exact=True)).to_have_count(0)
     assert version(site) == before
 
 
@@ -132,12 +132,12 @@ def test_a_conflict_is_shown_and_both_changes_count(site: Site, page: Page) -> N
     assert site.http.put("/api/v1/policies/Imagery", json=theirs).status_code == 200
     alert = page.get_by_role("alert")
     expect(alert).to_contain_text("is no longer current")
-    expect(page.get_by_role("button", name="Make it count")).to_be_disabled()
+    expect(page.get_by_role("button", name="Apply", exact=True)).to_be_disabled()
     alert.get_by_role("button", name="Compare").click()
     expect(alert).to_contain_text("Imagery")
     alert.get_by_role("button", name="Put mine on top").click()
     expect(alert).to_have_count(0)
-    make_it_count(page)
+    apply(page)
     assert importance(site, "Alarms") == 6
     assert importance(site, "Imagery") == 1
 
@@ -151,7 +151,7 @@ def test_roll_back_restores_what_counted(site: Site, patrol: Peer, page: Page) -
     expect(dialog).to_contain_text(str(good))
     dialog.get_by_text(re.compile(f"^{good}$")).first.click()
     dialog.get_by_role("button", name=f"Make a draft of version {good}").click()
-    make_it_count(page)
+    apply(page)
     assert version(site) == good + 2
     assert importance(site, "Imagery") == 5
     expect(page.get_by_role("link", name="Imagery")).to_be_visible()
@@ -165,6 +165,30 @@ def test_a_mistake_is_refused_before_it_counts(site: Site, visitor: Visitor) -> 
     field.fill("priority > > 3")
     field.press("Enter")
     expect(page.get_by_text(re.compile("character 12", re.I)).first).to_be_visible()
-    expect(page.get_by_role("button", name="Make it count")).to_have_count(0)
+    expect(page.get_by_role("button", name="Apply", exact=True)).to_have_count(0)
     assert version(site) == before
     visitor.forgive("/api/v1/predicates/check")
+
+
+def test_what_is_typed_is_previewed_and_no_click_is_lost(site: Site, visitor: Visitor) -> None:
+    page = visitor.open("/policies/Alarms")
+    name = page.get_by_role("textbox", name="Name")
+    name.fill("Gate alarms")
+    # The first click elsewhere counts, although leaving the field renames the policy.
+    page.get_by_role("button", name=re.compile("^Importance of")).click()
+    page.get_by_role("menuitemradio", name=re.compile(r"^7\b")).click()
+    expect(page).to_have_url(re.compile("/policies/Gate%20alarms$"))
+    expect(
+        page.get_by_role("button", name="Importance of Gate alarms", exact=False)
+    ).to_be_visible()
+    apply_button = page.get_by_role("button", name="Apply", exact=True)
+    expect(apply_button).to_be_enabled()
+    channel = page.get_by_role("combobox", name="Channel")
+    channel.press_sequentially("nothing/here")
+    expect(apply_button).to_be_disabled()
+    expect(page.get_by_text("nothing/here").first).to_be_visible()  # in the draft, still typed
+    expect(apply_button).to_be_enabled()
+    apply_button.click()
+    expect(page.get_by_text(re.compile(r"Version \d+ is in effect\.")).first).to_be_visible()
+    found = site.get("/api/v1/policies/Gate%20alarms")
+    assert (found["importance"], found["channel"]) == (7, ["alarm/#", "nothing/here"])

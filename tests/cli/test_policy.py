@@ -302,7 +302,7 @@ class TestChanging:
         run("strategy", "strict")
         run("strategy", "laxity")
         heard = lines(run("history"))
-        assert heard[-2].endswith("HTTP from 127.0.0.1 strategy = laxity")
+        assert heard[-2].endswith("accord command from 127.0.0.1 strategy = laxity")
         assert json.loads(run("history", "--json").stdout.splitlines()[0])["version"] == 2
         assert run("rollback", "1").stdout == "back to version 1 (policies version 3)\n"
         assert site.book.strategy == "strict"

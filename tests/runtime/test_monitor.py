@@ -85,6 +85,7 @@ def test_a_node_as_a_whole() -> None:
     counters.bytes_sent = 4_000
     counters.queued_messages[3], counters.queued_bytes[3] = 7, 700
     counters.count_shed("queue full", "bob", 6)
+    counters.count_shed("replaced", "bob", 4)  # newer values came: not shed
     node.process.cpu = 0.5
     node.tasks = [0, 0, 0, 4, 0, 0, 0, 1]
     node.look(2_000)
@@ -93,7 +94,7 @@ def test_a_node_as_a_whole() -> None:
     assert (load.connections, load.sessions) == (1, 5)
     assert (load.received_hz, load.received_kbps) == (5, 4)
     assert (load.sent_hz, load.sent_kbps) == (10, 16)
-    assert (load.shed_hz, load.shed) == (3, {"queue full": 3})
+    assert (load.shed_hz, load.shed, load.replaced_hz) == (3, {"queue full": 3}, 2)
     assert node.monitor.resources() == {
         "cpu_percent": 25, "memory_mb": 85, "backlog": 5, "queued_bytes": 700, "sent_kbps": 16,
     }  # fmt: skip

@@ -165,6 +165,10 @@ export interface ClientChannel {
   p50_ms?: number;
   p95_ms?: number;
   in_time?: number;
+  /** Queued events, their bytes, and how long ago the oldest came. */
+  waiting?: number;
+  waiting_bytes?: number;
+  waiting_ms?: number;
 }
 
 export interface ClientState {

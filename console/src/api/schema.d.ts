@@ -1446,6 +1446,10 @@ export interface components {
             queued_bytes: number;
             /** @default 0 */
             queued_messages: number;
+            /** @default 0 */
+            replaced: number;
+            /** @default 0 */
+            replaced_hz: number;
             /** @default null */
             rtt_ms: number | null;
             /** @default 0 */
@@ -1458,6 +1462,8 @@ export interface components {
             shed_hz: number;
             /** @default  */
             user: string;
+            /** @default 0 */
+            waiting_ms: number;
         };
         /** ClientChannel */
         ClientChannel: {
@@ -1493,6 +1499,12 @@ export interface components {
             sources: string[];
             /** @default 0 */
             sources_total: number;
+            /** @default 0 */
+            waiting: number;
+            /** @default 0 */
+            waiting_bytes: number;
+            /** @default 0 */
+            waiting_ms: number;
         };
         /** ClientChannels */
         ClientChannels: {
@@ -1550,6 +1562,8 @@ export interface components {
             /** @default 0 */
             received: number;
             /** @default 0 */
+            replaced: number;
+            /** @default 0 */
             sent: number;
             /** @default 0 */
             shed: number;
@@ -1579,6 +1593,10 @@ export interface components {
             queued_messages: number;
             /** @default 0 */
             received: number;
+            /** @default 0 */
+            replaced: number;
+            /** @default 0 */
+            replaced_hz: number;
             /** @default null */
             rtt_ms: number | null;
             /** @default 0 */
@@ -1595,6 +1613,8 @@ export interface components {
             subscriptions: number;
             /** @default  */
             user: string;
+            /** @default 0 */
+            waiting_ms: number;
         };
         /** ClientViewState */
         ClientViewState: {
@@ -2546,7 +2566,7 @@ export interface components {
             /** @default  */
             search: string;
             /** @default null */
-            sort: ("address" | "client" | "connected_ms" | "is_connected" | "protocol" | "queued_bytes" | "queued_messages" | "received" | "sent" | "shed" | "subscriptions" | "user") | null;
+            sort: ("address" | "client" | "connected_ms" | "is_connected" | "protocol" | "queued_bytes" | "queued_messages" | "received" | "replaced" | "sent" | "shed" | "subscriptions" | "user") | null;
         };
         /** ListExpectations */
         ListExpectations: {
@@ -2960,6 +2980,8 @@ export interface components {
             received_hz: number;
             /** @default 0 */
             received_kbps: number;
+            /** @default 0 */
+            replaced_hz: number;
             /** @default 0 */
             sent_hz: number;
             /** @default 0 */
@@ -4924,7 +4946,7 @@ export interface operations {
                 limit?: number;
                 offset?: number;
                 search?: string;
-                sort?: "address" | "client" | "connected_ms" | "is_connected" | "protocol" | "queued_bytes" | "queued_messages" | "received" | "sent" | "shed" | "subscriptions" | "user";
+                sort?: "address" | "client" | "connected_ms" | "is_connected" | "protocol" | "queued_bytes" | "queued_messages" | "received" | "replaced" | "sent" | "shed" | "subscriptions" | "user";
                 descending?: boolean;
                 node?: string;
             };

@@ -11,6 +11,7 @@ export function stateOf(inTime: number | undefined | null): State {
   return inTime >= 0.9 ? 'warn' : 'bad';
 }
 
+const SLOW_MS = 1_000;
 const worth = (each: ChannelSubscriber): number => each.in_time ?? 2;
 
 /** Subscribers, worst first: the least in time, then the slowest, then by name. Those who left come last. */
@@ -79,7 +80,9 @@ export function channelVerdict(name: string, state: ChannelState, subscribers: n
     : '';
   if (isFine) {
     if (worst) return `${called} is in time, but not for all.${where}`;
-    return `${called} is in time: ${share(inTime)}${bound}.`;
+    if (bound) return `${called} is in time: ${share(inTime)}${bound}.`;
+    const slow = activity?.latency_p95_ms ?? 0;
+    return `Nothing of ${called} is late or lost${slow >= SLOW_MS ? `; p95 is ${latency(slow)}` : ''}.`;
   }
   const loss = mainLoss(activity);
   return `${share(1 - inTime)} of ${called} is not in time${loss ? `, most of it ${loss}` : ''}.${where}`;
@@ -130,7 +133,13 @@ export function channelsVerdict(state: Page<ChannelRow>, sort: string, descendin
   const late = known.filter((row) => row!.in_time! < 0.995);
   const [worst] = late;
   if (!known.length) return 'Nothing is delivered now.';
-  if (!worst) return 'Events come in time on all channels.';
+  if (!worst) {
+    const [slowest] = known.toSorted((a, b) => (b!.latency_p95_ms ?? 0) - (a!.latency_p95_ms ?? 0));
+    const slow = slowest?.latency_p95_ms ?? 0;
+    return slow >= SLOW_MS
+      ? `Nothing is late or lost; slowest is ${plain(slowest!.channel, 60)}, p95 ${latency(slow)}.`
+      : 'Nothing is late or lost on any channel.';
+  }
   const all =
     late.length === state.order.length && state.matching > late.length ? `${late.length} or more` : late.length;
   return `${late.length === 1 ? 'One channel is' : `${all} channels are`} not in time; worst is ${plain(worst.channel, 60)} with ${share(worst.in_time)}.`;

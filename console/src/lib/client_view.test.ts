@@ -29,6 +29,7 @@ const line = (channel: string, more: Partial<Line> = {}): Line => ({
   }),
   inTime: 1,
   importance: 3,
+  deadlineMs: 5_000,
   ...more,
 });
 const HERE = { isConnected: true, subscriptions: 2, sentKbps: 290, capacityKbps: 300 };
@@ -50,6 +51,26 @@ test('the sentence', () => {
   expect(
     verdictOf('p', { ...HERE, sentKbps: 20 }, [line('bft', { importance: 2 }), { ...imagery, importance: 7 }]),
   ).toBe(`p misses events: 6.2${THIN}% of uav/imagery came late or not at all.`);
+});
+
+test('without a deadline nothing is late, so that is said', () => {
+  const free = line('a', { deadlineMs: 0, p95Ms: 200 });
+  expect(verdictOf('p', HERE, [free])).toBe('p gets everything; no deadline is set.');
+  expect(verdictOf('p', HERE, [free, line('b')])).toBe('p gets everything, and in time where a deadline is set.');
+  expect(verdictOf('p', HERE, [{ ...free, p95Ms: 7_000 }])).toBe(
+    `p gets everything, a within 7${THIN}s; no deadline is set.`,
+  );
+});
+
+test('what waits is judged, whatever the shares say', () => {
+  const imagery = line('imagery', { deadlineMs: 0, waiting: 12, waitingBytes: 3_600_000, waitingMs: 50_000 });
+  expect(verdictOf('p', HERE, [line('report'), imagery])).toBe(
+    `p is 50${THIN}s behind on imagery: 12 events (3.6${THIN}MB) wait.`,
+  );
+  expect(verdictOf('p', HERE, [{ ...imagery, received: 0, inTime: undefined, waiting: 1 }])).toBe(
+    `p is 50${THIN}s behind on imagery: 1 event (3.6${THIN}MB) waits.`,
+  );
+  expect(sortLines([line('report'), imagery], 'waiting', true)[0]!.channel).toBe('imagery');
 });
 
 test('replaced events are no loss', () => {

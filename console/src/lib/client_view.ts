@@ -1,7 +1,7 @@
 /** What a client gets, in lines and in a sentence: from the `client` set, and from outcomes of the ledger. */
 import type { ClientChannel, ClientState, GrantedPreferences, Schemas } from '$api/contract';
 import { FATES, type Fate } from '$parts/fates';
-import { bytes, count, latency, number, share } from './format';
+import { bytes, count, duration, latency, number, share } from './format';
 
 type Outcome = Schemas['DeliveryOutcome'];
 
@@ -26,7 +26,15 @@ export interface Line {
   p50Ms: number | undefined;
   p95Ms: number | undefined;
   inTime: number | undefined;
+  /** What is queued, and how long ago the oldest of it came. */
+  waiting: number;
+  waitingBytes: number;
+  waitingMs: number;
 }
+
+/** A client is behind if something waits for longer, as the node judges it. */
+export const BEHIND_MS = 5_000;
+const SLOW_MS = 1_000;
 
 export function lineOf(channel: string, row: ClientChannel): Line {
   return {
@@ -48,6 +56,9 @@ export function lineOf(channel: string, row: ClientChannel): Line {
     p50Ms: row.p50_ms,
     p95Ms: row.p95_ms,
     inTime: row.in_time,
+    waiting: row.waiting ?? 0,
+    waitingBytes: row.waiting_bytes ?? 0,
+    waitingMs: row.waiting_ms ?? 0,
   };
 }
 
@@ -72,7 +83,8 @@ export function byImportance(a: Line, b: Line): number {
   return (b.importance ?? -1) - (a.importance ?? -1) || (a.channel < b.channel ? -1 : a.channel > b.channel ? 1 : 0);
 }
 
-export type LineSort = 'channel' | 'importance' | 'dropped' | 'received' | 'last' | 'rate' | 'p50' | 'p95' | 'in_time';
+export type LineSort =
+  'channel' | 'importance' | 'dropped' | 'received' | 'last' | 'rate' | 'p50' | 'p95' | 'in_time' | 'waiting';
 
 const VALUES: Record<Exclude<LineSort, 'channel'>, (line: Line) => number | undefined> = {
   importance: (line) => line.importance,
@@ -83,6 +95,7 @@ const VALUES: Record<Exclude<LineSort, 'channel'>, (line: Line) => number | unde
   p50: (line) => line.p50Ms,
   p95: (line) => line.p95Ms,
   in_time: (line) => line.inTime,
+  waiting: (line) => line.waitingMs,
 };
 
 /** Lines in order; those without a value last. */
@@ -124,6 +137,26 @@ function channelsOf(lines: readonly Line[], clip: (text: string) => string): str
   return names.join(' and ');
 }
 
+/** What is said where nothing is late or lost. Without a deadline nothing can be late. */
+function goodWords(seen: readonly Line[], clip: (text: string) => string): string {
+  const free = seen.filter((each) => !each.deadlineMs);
+  if (!free.length) return 'everything in time';
+  const slowest = free.reduce((a, b) => ((b.p95Ms ?? 0) > (a.p95Ms ?? 0) ? b : a));
+  const slow = (slowest.p95Ms ?? 0) >= SLOW_MS ? `, ${clip(slowest.channel)} within ${latency(slowest.p95Ms)}` : '';
+  return free.length === seen.length
+    ? `everything${slow}; no deadline is set`
+    : `everything${slow}, and in time where a deadline is set`;
+}
+
+/** How far it is behind, with what. */
+function behindWords(behind: readonly Line[], clip: (text: string) => string): string {
+  const oldest = Math.max(...behind.map((each) => each.waitingMs));
+  const sum = (of: (each: Line) => number) => behind.reduce((total, each) => total + of(each), 0);
+  const events = sum((each) => each.waiting);
+  const size = bytes(sum((each) => each.waitingBytes));
+  return `${duration(oldest)} behind on ${channelsOf(behind, clip)}: ${count(events, 'event')} (${size}) ${events === 1 ? 'waits' : 'wait'}`;
+}
+
 export interface Who {
   isConnected: boolean;
   subscriptions?: number | undefined;
@@ -133,14 +166,17 @@ export interface Who {
   capacityKbps?: number | undefined;
 }
 
-/** One sentence: does the client get what matters, and if not, what it misses and why. Names must be harmless already. */
+/**
+ * One sentence: does the client get what matters now, and if not, what it misses and why. What waits comes first: it
+ * has no outcome yet, so that shares do not show it. Names must be harmless already.
+ */
 export function verdictOf(
   name: string,
   who: Who | undefined,
   lines: readonly Line[],
   clip: (text: string) => string = (text) => text,
 ): string {
-  const seen = lines.filter((each) => each.received + each.dropped > 0).sort(byImportance);
+  const seen = lines.filter((each) => each.received + each.dropped + each.waiting > 0).sort(byImportance);
   if (!who) return seen.length ? `${name} has left; this is what it got.` : `${name} is not known here.`;
   if (!who.isConnected) {
     const waiting = who.queuedMessages ?? 0;
@@ -150,8 +186,10 @@ export function verdictOf(
     if (who.subscriptions === 0) return `${name} subscribes to nothing.`;
     return `${name} has received nothing in the last 15 minutes.`;
   }
+  const behind = seen.filter((each) => each.waitingMs >= BEHIND_MS).sort((a, b) => b.waitingMs - a.waitingMs);
+  if (behind.length) return `${name} is ${behindWords(behind, clip)}.`;
   const poor = seen.filter(isPoor).sort((a, b) => missedShare(b) - missedShare(a));
-  if (!poor.length) return `${name} gets everything in time.`;
+  if (!poor.length) return `${name} gets ${goodWords(seen, clip)}.`;
   const most = (some: readonly Line[]) => Math.max(-1, ...some.map((each) => each.importance ?? -1));
   const good = seen.filter((each) => !isPoor(each));
   // Its link is in use, or a second of it waits.

@@ -136,6 +136,9 @@ class Route {
   readonly #match = $derived(match(this.path, this.query));
   readonly page = $derived(this.#match.page);
   readonly name = $derived(this.#match.name);
+  #renamed = $state.raw<{ name: string; was: string }>();
+  /** The name that the page was opened with: a page stays when its thing is renamed. */
+  readonly openedName = $derived(this.#renamed?.name === this.name ? this.#renamed.was : this.name);
 
   start(): void {
     addEventListener('popstate', () => {
@@ -162,6 +165,13 @@ class Route {
       const link = (event.target as Element | null)?.closest('a');
       if (link?.origin === location.origin) prefetch(link.pathname, link.search);
     });
+  }
+
+  /** The thing of this page has another name now: the address follows, and nothing on the page moves. */
+  rename(page: Parameters<typeof pathOf>[0], name: string): void {
+    this.#renamed = { name, was: this.openedName };
+    history.replaceState(null, '', pathOf(page, name));
+    this.#href = location.href;
   }
 
   go(href: string, { replace = false } = {}): void {

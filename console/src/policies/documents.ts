@@ -164,7 +164,7 @@ export const shapingWord = (given: OwnPreferences): string => given.shaping ?? '
 export const deadlineWord = (given: OwnPreferences): string =>
   given.deadline === undefined ? '–' : given.deadline === 0 ? 'none' : quantity(given.deadline, TIMES);
 
-/** In a row: `FullImageDrop`, or `scaling, 20 KB, 5 s`. Empty if left to others. */
+/** In a row: `FullImageDrop`, or `scaling, 20 KB, 5 s`. Empty if not set. */
 export function preferenceWords(preferences: Policy['preferences']): string {
   if (preferences === undefined) return '';
   if (typeof preferences === 'string') return preferences;

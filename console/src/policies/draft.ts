@@ -35,11 +35,11 @@ const SETTINGS = ['strategy', 'shaping', 'bandwidth', 'client_bandwidth', 'weigh
 export const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
 
 function fieldWords(policy: Policy, field: PolicyField): string {
-  if (field === 'importance') return policy.importance === undefined ? 'left to others' : String(policy.importance);
-  if (field === 'preferences') return preferenceWords(policy.preferences) || 'left to others';
+  if (field === 'importance') return policy.importance === undefined ? 'not set' : String(policy.importance);
+  if (field === 'preferences') return preferenceWords(policy.preferences) || 'not set';
   if (field === 'precedence') return String(policy.precedence ?? 0);
   if (field === 'guarantee') {
-    if (policy.guarantee === undefined) return 'left to others';
+    if (policy.guarantee === undefined) return 'not set';
     return typeof policy.guarantee === 'number' ? `${100 * policy.guarantee} %` : policy.guarantee;
   }
   const value = policy[field];

@@ -1,6 +1,6 @@
 /**
  * The page's draft of the node's policies: one for all pages, kept over navigation and reloading of this tab. Nothing of
- * it counts until `makeItCount`. A component that shows it calls `usePolicies()`.
+ * it is in effect until `apply`. A component that shows it calls `usePolicies()`.
  */
 import { request } from '$lib/api';
 import { watch } from '$lib/live.svelte';
@@ -50,6 +50,7 @@ export interface Open {
 
 const STORED = 'accord.policies.draft';
 const WAIT_MS = 350;
+const HOLD_MS = 900; // fields hand on what is typed sooner
 const POLL_MS = 10_000;
 const OPEN_MS = 30_000;
 /** For counting what policies without an importance decide: each takes a dry run. */
@@ -62,7 +63,7 @@ class DraftState {
   /** What the draft was made of. */
   base = $state.raw<Counting>();
   set = $state.raw<PolicySet>();
-  /** What counts now, if others made it since. */
+  /** What is in effect now, if others made it since. */
   theirs = $state.raw<Counting>();
   history = $state.raw<Version[]>([]);
   loadProblem = $state.raw<ProblemError>();
@@ -70,9 +71,9 @@ class DraftState {
   /** Why the node would refuse the draft. */
   problem = $state.raw<ProblemError>();
   isTrying = $state(false);
-  isCounting = $state(false);
-  /** Why it was not made to count, if not for the draft itself. */
-  countProblem = $state.raw<ProblemError>();
+  isApplying = $state(false);
+  /** Why it was not applied, if not for the draft itself. */
+  applyProblem = $state.raw<ProblemError>();
   /** The version that this tab made last. */
   made = $state(0);
   /** The draft was there when the page was opened. */
@@ -170,10 +171,15 @@ class DraftState {
     await this.#counted(made);
   }
 
-  async makeItCount(): Promise<void> {
-    if (!this.base || !this.set || !this.isChanged || this.isCounting) return;
-    this.isCounting = true;
-    this.countProblem = undefined;
+  /** What was tried is about to be old: something is being typed. It is tried again when that rests. */
+  hold(): void {
+    if (this.isChanged) this.#tryIn(HOLD_MS);
+  }
+
+  async apply(): Promise<void> {
+    if (!this.base || !this.set || !this.isChanged || this.isApplying || this.isTrying) return;
+    this.isApplying = true;
+    this.applyProblem = undefined;
     try {
       if (this.ofVersion && isSame(this.ofVersion.set, this.set)) {
         await this.rollBack(this.ofVersion.version);
@@ -185,9 +191,9 @@ class DraftState {
     } catch (error) {
       const problem = asProblem(error);
       if (problem.status === 412) await this.refresh();
-      if (problem.status !== 412 || !this.theirs) this.countProblem = problem;
+      if (problem.status !== 412 || !this.theirs) this.applyProblem = problem;
     } finally {
-      this.isCounting = false;
+      this.isApplying = false;
     }
   }
 
@@ -205,7 +211,7 @@ class DraftState {
     await this.refresh();
   }
 
-  /** Ask for what counts. */
+  /** Ask for what is in effect. */
   refresh(): Promise<void> {
     this.#loading ??= this.#load().finally(() => (this.#loading = undefined));
     return this.#loading;
@@ -270,23 +276,29 @@ class DraftState {
 
   #become(set: PolicySet): void {
     this.set = set;
-    this.countProblem = undefined;
+    this.applyProblem = undefined;
     if (this.isChanged && this.base) keep({ user: session.user, base: this.base, set });
     else {
       forget();
       this.ofVersion = undefined;
       this.isRestored = false;
     }
-    clearTimeout(this.#timer);
-    this.#trying?.abort();
     if (!this.isChanged) {
+      clearTimeout(this.#timer);
+      this.#trying?.abort();
       this.dry = undefined;
       this.problem = undefined;
       this.isTrying = false;
       return;
     }
+    this.#tryIn(WAIT_MS);
+  }
+
+  #tryIn(ms: number): void {
+    clearTimeout(this.#timer);
+    this.#trying?.abort();
     this.isTrying = true;
-    this.#timer = setTimeout(() => void this.#try(), WAIT_MS);
+    this.#timer = setTimeout(() => void this.#try(), ms);
   }
 
   async #try(): Promise<void> {

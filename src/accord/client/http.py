@@ -81,7 +81,7 @@ class HttpClient:
         )
         if self._credentials is not None:
             name, password = self._credentials(name, password)
-        headers = {"Accept": JSON}
+        headers = {"Accept": JSON, "User-Agent": "accord"}
         if name is not None:
             pair = base64.b64encode(f"{name}:{password or ''}".encode()).decode()
             headers["Authorization"] = f"Basic {pair}"

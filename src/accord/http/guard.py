@@ -111,7 +111,8 @@ class Guard:
                 return found
             user, rights = found
         rights = rights.for_client(user=user, client="")
-        asker = Asker(user=user, address=address, rights=rights)
+        agent = _agent(headers.get("user-agent", ""))
+        asker = Asker(user=user, address=address, agent=agent, rights=rights)
         if not rights.statistics and not path.startswith(f"{API}/"):
             return _refuse(403, f"{user or 'an anonymous client'} may not read statistics")
         scope[_ASKER] = asker
@@ -185,3 +186,10 @@ def _refuse(code: int, detail: str, headers: dict[str, str] | None = None) -> Re
         headers={"Cache-Control": "no-store", **(headers or {})},
         media_type=PROBLEM,
     )
+
+
+def _agent(user_agent: str) -> str:
+    """What a caller says that it is, as far as people want to know it."""
+    if user_agent.startswith("accord"):
+        return "accord command"
+    return "browser" if user_agent.startswith("Mozilla/") else ""

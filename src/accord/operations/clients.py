@@ -31,6 +31,7 @@ _PREVIEW: Final = 1_000
 ClientField = Literal[
     "client", "user", "address", "protocol", "is_connected", "connected_ms", "subscriptions",
     "queued_messages", "queued_bytes", "received", "sent", "shed",
+    "replaced",
 ]  # fmt: skip
 ClientId = Annotated[str, Meta(max_length=65_535, examples=["patrol-1"])]
 EndedClient = Annotated[str, Meta(max_length=65_535, examples=["patrol-2"])]

@@ -6,11 +6,11 @@ grant comes from the policies as they are now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Iterable, Mapping
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from accord.core.model.channels import is_internal
 from accord.core.monitoring.delivery_lines import DeliverySummary
@@ -21,7 +21,7 @@ from accord.operations.ports import NodePorts
 if TYPE_CHECKING:  # clients import this for the answers, without the broker
     from accord.core.broker.broker import Broker
     from accord.core.broker.session import MqttSession
-    from accord.core.monitoring.delivery_lines import ChannelDeliveries, ClientDeliveries
+    from accord.core.monitoring.delivery_lines import Backlog, ChannelDeliveries, ClientDeliveries
     from accord.core.policy.entity import Entity
     from accord.core.policy.grants import Grant
     from accord.core.router.fan_out import RouterSubscription
@@ -44,7 +44,8 @@ class ClientChannel(Struct, frozen=True, kw_only=True):
     """What a client got on one channel since `since_ms`: see `DeliverySummary`.
 
     `policy` decided the importance of the latest event. `preset` names the preferences, if one
-    policy decided them all and has a preset.
+    policy decided them all and has a preset. `waiting` events are queued, and the
+    oldest came `waiting_ms` ago.
     """
 
     sources: tuple[str, ...] = ()
@@ -63,6 +64,9 @@ class ClientChannel(Struct, frozen=True, kw_only=True):
     p50_ms: float | None = None
     p95_ms: float | None = None
     in_time: float | None = None
+    waiting: int = 0
+    waiting_bytes: int = 0
+    waiting_ms: int = 0
 
 
 class ChannelPublisher(Struct, frozen=True, kw_only=True):
@@ -106,16 +110,41 @@ def client_channels(
     session = None if broker is None else broker.sessions.get(client)
     since_ms = deliveries.since_ms(now_ms)
     lines = deliveries.worst(now_ms, MAX_LINES, asker.may_see)
+    backlog = _backlog(session, now_ms)
     found = {}
     for channel, line in lines.items():
-        summary = line.summary(now_ms, since_ms)
-        found[channel] = _client_channel(node, channel, session, summary, line.newest_source())
-    for channel in _idle_channels(session, asker):
+        waiting = backlog.get(channel)
+        summary = line.summary(now_ms, since_ms, waiting)
+        row = _client_channel(node, channel, session, summary, line.newest_source())
+        found[channel] = _with_backlog(row, waiting)
+    silent = (channel for channel in backlog if asker.may_see(channel) and not is_internal(channel))
+    for channel in chain(silent, _idle_channels(session, asker)):
         if len(found) >= MAX_LINES:
             break
         if channel not in found:
-            found[channel] = _client_channel(node, channel, session, None, "")
+            row = _client_channel(node, channel, session, None, "")
+            found[channel] = _with_backlog(row, backlog.get(channel))
     return found
+
+
+def _with_backlog(row: ClientChannel, backlog: Backlog | None) -> ClientChannel:
+    if backlog is None:
+        return row
+    return structs.replace(
+        row,
+        waiting=backlog.events,
+        waiting_bytes=backlog.bytes,
+        waiting_ms=backlog.oldest_ms,
+    )
+
+
+def _backlog(session: MqttSession | None, now_ms: int) -> Mapping[str, Backlog]:
+    """What waits for a client, by channel."""
+    from accord.core.broker.backlog import backlog_by_channel  # noqa: PLC0415
+
+    if session is None:
+        return {}
+    return backlog_by_channel(session.outbox, now_ms)
 
 
 def _idle_channels(session: MqttSession | None, asker: Asker) -> Iterable[str]:

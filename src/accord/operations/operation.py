@@ -95,11 +95,13 @@ class Asker(Struct, frozen=True, kw_only=True):
     user: str = ""
     client: str = ""
     address: str = ""
+    agent: str = ""  # the program that asks, by its own word: a hint in texts, no more
     rights: Rights
 
     @property
     def who(self) -> str:
-        return self.user or self.client or f"HTTP from {self.address or 'this machine'}"
+        agent = self.agent or "HTTP"
+        return self.user or self.client or f"{agent} from {self.address or 'this machine'}"
 
     def has(self, right: Right) -> bool:
         rights = self.rights

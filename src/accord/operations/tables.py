@@ -207,7 +207,7 @@ def client_window(node: NodePorts, wanted: TableWindow) -> Window[ClientTableRow
     found = select_window(
         list(broker.sessions.values()),
         text=_client_text,
-        key=_client_key(sort, sampler),
+        key=_client_key(sort, sampler, node.now_ms()),
         search=wanted.search,
         is_descending=wanted.is_descending,
         limit=wanted.limit,
@@ -221,26 +221,30 @@ def client_rows(node: NodePorts, sessions: list[MqttSession]) -> list[ClientTabl
     from accord.core.broker.connection import client_reading, client_status  # noqa: PLC0415
 
     sampler = _ledger(node).client_sampler()
-    readings = [client_reading(each) for each in sessions]
-    sampler.measure(readings, now_ms=node.now_ms())
+    now_ms = node.now_ms()
+    readings = [client_reading(each, now_ms) for each in sessions]
+    sampler.measure(readings, now_ms=now_ms)
     rows = []
     for session, reading in zip(sessions, readings, strict=True):
         status = client_status(session)
-        sent_hz, sent_kbps, shed_hz = sampler.rates(session.name)
+        sent_hz, sent_kbps, shed_hz, replaced_hz = sampler.rates(session.name)
         rows.append(
             ClientTableRow(
                 client=session.name,
                 user=session.owner,
                 is_connected=status.is_connected,
                 shed=status.shed,
+                replaced=status.replaced,
                 queued_messages=status.queued_messages,
                 queued_bytes=status.queued_bytes,
+                waiting_ms=reading.waiting_ms,
                 link_kbps=reading.link_kbps,
                 limit_kbps=reading.limit_kbps,
                 rtt_ms=reading.rtt_ms,
                 sent_hz=sent_hz,
                 sent_kbps=sent_kbps,
                 shed_hz=shed_hz,
+                replaced_hz=replaced_hz,
                 address=status.address,
                 protocol=status.protocol,
                 connected_ms=status.connected_ms,
@@ -257,7 +261,11 @@ def _client_text(session: MqttSession) -> str:
     return f"{session.name}\n{session.owner}\n{address}"
 
 
-def _client_key(sort: str, sampler: ClientSampler) -> Callable[[Any], Cell]:
+def _client_key(sort: str, sampler: ClientSampler, now_ms: int) -> Callable[[Any], Cell]:
+    from accord.core.broker.backlog import waiting_ms  # noqa: PLC0415
+
+    if sort == "waiting_ms":
+        return lambda session: waiting_ms(session.outbox, now_ms)
     if sort in _CLIENT_KEYS:
         return _CLIENT_KEYS[sort]
     values = sampler.values(sort)
@@ -282,6 +290,7 @@ _CLIENT_KEYS: Final[Mapping[str, Callable[[Any], Cell]]] = {
     "user": lambda session: session.owner,
     "is_connected": lambda session: session.connection is not None,
     "shed": lambda session: session.shed,
+    "replaced": lambda session: session.replaced,
     "queued_messages": lambda session: sum(session.outbox.depth()),
     "queued_bytes": lambda session: session.outbox.bytes + session.outbox.tracked_bytes,
     "link_kbps": _link("rate_bps", 1_000),
@@ -294,7 +303,7 @@ _CLIENT_KEYS: Final[Mapping[str, Callable[[Any], Cell]]] = {
     "received": lambda session: session.published,
     "sent": lambda session: session.sent,
 }
-assert {*_CLIENT_KEYS, *CLIENT_RATES} == {*CLIENT_COLUMNS}
+assert {*_CLIENT_KEYS, *CLIENT_RATES, "waiting_ms"} == {*CLIENT_COLUMNS}
 
 
 def _within(rows: list[Any], name: Callable[[Any], str]) -> list[Any]:

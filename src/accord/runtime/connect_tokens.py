@@ -17,7 +17,9 @@ from typing import Final
 
 from msgspec import Struct
 
-CLIENT_PREFIX: Final = "console-"
+from accord.core.monitoring.recent_changes import CONSOLE_PREFIX
+
+CLIENT_PREFIX: Final = CONSOLE_PREFIX
 TOKEN_TIMEOUT_S: Final = 60.0
 MAX_TOKENS: Final = 4_096
 MAX_TOKENS_PER_USER: Final = 32

@@ -29,7 +29,7 @@ from accord.core.monitoring.series import (
     kbps,
     wait_quantile_ms,
 )
-from accord.core.monitoring.statistics import WAIT_BUCKETS, Statistics
+from accord.core.monitoring.statistics import REPLACED, WAIT_BUCKETS, Statistics
 from accord.core.monitoring.top import (
     BinActivity,
     ChannelActivity,
@@ -50,7 +50,7 @@ _NO_WAITS: Final[Counts] = (0,) * WAIT_BUCKETS
 _CHANNEL: Final = (
     "published_hz", "delivered_hz", "delivered_kbps", "shed_hz", "latency_ms", "latency_p95_ms",
 )  # fmt: skip
-_CLIENT: Final = ("sent_kbps", "queued_bytes", "shed_hz", "link_kbps", "rtt_ms")
+_CLIENT: Final = ("sent_kbps", "queued_bytes", "waiting_ms", "shed_hz", "link_kbps", "rtt_ms")
 
 
 class MonitoredNode(Protocol):
@@ -128,7 +128,8 @@ class Monitor:
         for client in self._client_activity:
             self._add_each("client", _CLIENT, client.client, client)
         self._sample_delivery()
-        self._problems.update(find_problems(self._facts(statistics)), now_ms=now_ms)
+        problems = find_problems(self._facts(statistics), self._problems.keys)
+        self._problems.update(problems, now_ms=now_ms)
         self._note_changes(before, statistics, now_ms)
 
     @property
@@ -240,8 +241,10 @@ class Monitor:
     def _sample_node(self, statistics: Statistics, backlog: int, now_ms: int) -> None:
         before_ms, self._sampled_ms = self._sampled_ms, now_ms
         self._node.add(now_ms, self._counts(statistics))
-        cpu, received, received_bytes, sent, sent_bytes, shed = self._node.rates()
+        cpu, received, received_bytes, sent, sent_bytes, shed, replaced = self._node.rates()
         for cause, count in statistics.shed.causes.items():
+            if cause == REPLACED:
+                continue
             self._shed.setdefault(cause, CounterRates(before_ms, (0,))).add(now_ms, (count,))
         self.load = NodeLoad(
             cpu_percent=round(cpu / 10_000, 1),
@@ -255,6 +258,7 @@ class Monitor:
             sent_kbps=kbps(sent_bytes),
             shed_hz=shed,
             shed={cause: meter.rates()[0] for cause, meter in self._shed.items()},
+            replaced_hz=replaced,
             queued_messages=statistics.queued_messages,
             queued_bytes=statistics.queued_bytes,
         )
@@ -299,6 +303,7 @@ class Monitor:
             statistics.sent.publishes.total,
             statistics.sent.bytes,
             statistics.shed.total,
+            statistics.shed.replaced,
         )
 
     def _add_each(self, kind: str, names: Sequence[str], which: str, line: object) -> None:

@@ -154,7 +154,7 @@ class PolicyRuntime:
 
     def readings(self) -> Iterable[ClientReading]:
         for session in list(self._broker.sessions.values()):
-            yield client_reading(session)
+            yield client_reading(session, self._clock.now_ms())
 
     def management(self) -> Management:
         policy_set = self.admin.policy_set

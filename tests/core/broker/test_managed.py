@@ -236,6 +236,7 @@ def test_a_later_event_replaces_one_that_waits(qos: int, is_durable: bool) -> No
     bob.publish("other", b"f", qos, properties=keyed("1"))
     table.commit()
     table.session("ada").check_invariants()
+    assert (table.session("ada").shed, table.session("ada").replaced) == (0, 2)
     # In the place of the one it replaces, and not on other channels.
     assert payloads(ada) == [b"dd", b"b", b"e", b"f"]
     found = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
@@ -15,6 +16,7 @@ from accord.core.monitoring.delivery_lines import (
     MAX_POINTS,
     SLICE_MS,
     WINDOW_MS,
+    Backlog,
     ChannelDeliveries,
     ClientDeliveries,
     Deliveries,
@@ -253,6 +255,21 @@ def test_what_is_older_than_the_window_is_forgotten() -> None:
     assert client.summaries(NOW_MS + WINDOW_MS - SLICE_MS)["c"].received == 3
     assert not client.summaries(NOW_MS + WINDOW_MS + SLICE_MS)
     assert client.points() == []
+
+
+def test_percentiles_are_recent_and_count_what_waits() -> None:
+    deliveries = ClientDeliveries("patrol-1", now_ms=NOW_MS)
+    feed(deliveries, [[replace(each, received_ms=NOW_MS - 600_000) for each in entries_of(100)]])
+    (line,) = deliveries.lines.values()
+    assert line.summary(NOW_MS, 0).p50_ms == 3  # all there is
+    backlog = Backlog()
+    backlog.add(3, 900, 50_000)
+    summary = line.summary(NOW_MS, 0, backlog)
+    assert summary.p50_ms == pytest.approx(50_000, rel=0.125)
+    new = [replace(each, received_ms=NOW_MS - 700, latency_ms=700) for each in entries_of(10)]
+    feed(deliveries, [new])
+    assert line.summary(NOW_MS, 0).p50_ms == pytest.approx(700, rel=0.125)
+    assert line.summary(NOW_MS, 0, backlog).p95_ms == pytest.approx(50_000, rel=0.125)
 
 
 def test_a_long_name_is_found_as_the_ledger_stores_it() -> None:

@@ -35,6 +35,34 @@ def test_a_change_says_who_what_and_where() -> None:
     assert row.is_request
 
 
+def test_settings_and_limits_are_said_in_words() -> None:
+    changes = RecentChanges()
+    request = (
+        '{"do":"patch","settings":{"limits":[{"client":"desk","bandwidth":4000}],'
+        '"client_bandwidth":null},"if_version":3}'
+    )
+    changes.audited(
+        "policies.patch",
+        who="browser from ::1",
+        address="::1",
+        request=request,
+        subject="",
+        channel="",
+        now_ms=5,
+    )
+    (row,) = changes.rows()
+    assert row.what == "policies: settings changed"
+    assert row.detail == "limits desk 4 kbit/s, client bandwidth none"
+    assert row.who == "browser from ::1"
+
+
+def test_the_clients_of_the_console_are_no_news() -> None:
+    changes = RecentChanges()
+    changes.client_connected("console-7", "ann", "::1", now_ms=1)
+    changes.client_disconnected("console-7", "ann", "closed", now_ms=2)
+    assert changes.rows() == []
+
+
 def test_ten_thousand_clients_leave_the_policy_in_its_place() -> None:
     changes = RecentChanges()
     put_policy(changes, 0)

@@ -119,10 +119,12 @@ class TestClients:
         (line,) = watch.sample(now_ms=0)
         assert (line.sent_hz, line.sent_kbps, line.shed) == (0, 0, 1)
         readings[0] = ClientReading(
-            client="a", sent=30, sent_bytes=3_000, shed=5, queued_bytes=7, link_kbps=300, rtt_ms=40
-        )
+            client="a", sent=30, sent_bytes=3_000, shed=5, replaced=2, queued_bytes=7, waiting_ms=9,
+            link_kbps=300, rtt_ms=40,
+        )  # fmt: skip
         (line,) = watch.sample(now_ms=2_000)
         assert (line.sent_hz, line.sent_kbps, line.shed_hz, line.shed) == (10, 8, 2, 5)
+        assert (line.replaced_hz, line.replaced, line.waiting_ms) == (1, 2, 9)
         assert (line.queued_bytes, line.link_kbps, line.rtt_ms, line.limit_kbps) == (
             7, 300, 40, None,
         )  # fmt: skip
@@ -217,8 +219,8 @@ def test_shown_clients_are_measured_before_their_turn() -> None:
     sampler.measure([readings["c"]], now_ms=0)
     readings["c"] = ClientReading(client="c", sent=30, sent_bytes=3_000)
     sampler.measure([readings["c"]], now_ms=100)  # too early
-    assert sampler.rates("c") == (0, 0, 0)
+    assert sampler.rates("c") == (0, 0, 0, 0)
     sampler.measure([readings["c"]], now_ms=1_000)
-    assert sampler.rates("c") == (30, 24, 0)
+    assert sampler.rates("c") == (30, 24, 0, 0)
     assert sampler.values("sent_hz") == {"c": 30}
-    assert sampler.rates("nobody") == (0, 0, 0)
+    assert sampler.rates("nobody") == (0, 0, 0, 0)

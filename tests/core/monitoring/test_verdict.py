@@ -47,8 +47,9 @@ def pipeline(**values: object) -> NodeFacts:
         channel(delivered_hz=0.2, late_hz=0.2),  # less than one
         channel(delivered_hz=10, replaced_hz=90, shaped_hz=10),  # as policies want it
         client(sent_kbps=299, link_kbps=300),  # nothing waits
-        client(sent_kbps=100, link_kbps=300, limit_kbps=200, queued_messages=3),
-        client(shed_hz=5, is_connected=False),  # offline: its queue is full, as it must be
+        client(sent_kbps=199, link_kbps=300, limit_kbps=200, queued_messages=3, waiting_ms=2_000),
+        client(replaced_hz=5, queued_messages=3, waiting_ms=300),  # newer values came
+        client(shed_hz=5, waiting_ms=9_000, is_connected=False),  # its queue fills, as it must
         journal(disk_free_bytes=DISK // 2, disk_total_bytes=DISK),
         journal(disk_free_bytes=50 * DISK // 100, disk_total_bytes=10 * DISK),
         pipeline(state="off", problem="there is no Java"),
@@ -72,15 +73,27 @@ def test_what_is_well(facts: NodeFacts) -> None:
             "/channels/uav/1",
         ),
         (
-            client(sent_kbps=290, link_kbps=300, queued_messages=7),
+            client(sent_kbps=290, link_kbps=300, queued_messages=7, waiting_ms=6_000),
             WARN,
-            "patrol-1: its link is full at 300 kbit/s, 7 events waiting",
+            "patrol-1: its link is full at 300 kbit/s, 7 events waiting, 6 s behind",
             "/clients/patrol-1",
         ),
         (
-            client(sent_kbps=99, limit_kbps=100, queued_messages=1, shed_hz=2),
+            client(limit_kbps=100, queued_messages=1, waiting_ms=5_000, shed_hz=2),
             BAD,
-            "patrol-1: at its limit of 100 kbit/s, 2.0 events/s dropped, 1 event waiting",
+            "patrol-1: at its limit of 100 kbit/s, 2.0 events/s shed, 1 event waiting, 5 s behind",
+            "/clients/patrol-1",
+        ),
+        (  # the limit is what holds it up, whatever it was sent just now
+            client(sent_kbps=0.35, limit_kbps=100, queued_messages=12, waiting_ms=50_000),
+            BAD,
+            "patrol-1: at its limit of 100 kbit/s, 12 events waiting, 50 s behind",
+            "/clients/patrol-1",
+        ),
+        (
+            client(sent_kbps=3, queued_messages=2, waiting_ms=8_000),
+            WARN,
+            "patrol-1: 2 events waiting, 8 s behind",
             "/clients/patrol-1",
         ),
         (journal(failure="no space"), BAD, "the journal failed: no space", "/internals"),
@@ -177,6 +190,31 @@ def test_a_problem_that_flickers_keeps_its_beginning() -> None:
         log.update([problem] if is_there else [], now_ms=now_ms)
         since = [each.since_ms for each in log.problems]
         assert since == ([] if not is_there else [1_000] if now_ms < 30_000 else [30_000])
+
+
+def test_a_problem_that_gets_worse_begins_anew() -> None:
+    log = ProblemLog()
+    since = []
+    for now_ms, severity in ((1_000, WARN), (2_000, BAD), (3_000, WARN), (4_000, BAD)):
+        problem = NodeProblem(key="a", severity=severity, subject="a", sentence="a", page="/")
+        log.update([problem], now_ms=now_ms)
+        since += [each.since_ms for each in log.problems]
+    assert since == [1_000, 2_000, 2_000, 2_000]
+
+
+def test_a_known_problem_stays_until_it_is_well_below_its_threshold() -> None:
+    behind = client(limit_kbps=100, queued_messages=1, waiting_ms=3_000)
+    late = channel(delivered_hz=100, late_hz=3)
+    full = NodeFacts(
+        load=NodeLoad(sent_kbps=400, queued_messages=4),
+        management=Management(bandwidth_bps=800_000),
+    )
+    cases = ((behind, "client/patrol-1"), (late, "channel/uav/1"), (full, "limit"))
+    for facts, key in cases:
+        assert find_problems(facts) == []
+        assert [each.key for each in find_problems(facts, {key})] == [key]
+    over = client(limit_kbps=100, queued_messages=1, waiting_ms=1_000)
+    assert find_problems(over, {"client/patrol-1"}) == []
 
 
 RATES = st.floats(0, 1e6)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from accord.core.broker import session_records
+from accord.core.broker.backlog import waiting_ms
 from accord.core.broker.broker import Broker, ClientConnection, SubscriptionPredicate
 from accord.core.broker.broker_context import CommitWaiter
 from accord.core.broker.connection_state import (
@@ -810,10 +811,11 @@ def client_status(session: MqttSession) -> ClientStatus:
         received=session.published,
         sent=session.sent,
         shed=session.shed,
+        replaced=session.replaced,
     )
 
 
-def client_reading(session: MqttSession) -> ClientReading:
+def client_reading(session: MqttSession, now_ms: int) -> ClientReading:
     """State of a client and its link, with counts of what was sent."""
     connection = session.connection
     link = None if connection is None else connection.link
@@ -825,8 +827,10 @@ def client_reading(session: MqttSession) -> ClientReading:
         sent=session.sent,
         sent_bytes=session.sent_bytes,
         shed=session.shed,
+        replaced=session.replaced,
         queued_messages=sum(outbox.depth()),
         queued_bytes=outbox.bytes + outbox.tracked_bytes,
+        waiting_ms=waiting_ms(outbox, now_ms),
         link_kbps=link.rate_bps / 1_000 if link is not None and link.rate_bps else None,
         limit_kbps=link.limit_bps / 1_000 if link is not None and link.limit_bps else None,
         rtt_ms=link.rtt_ms if link is not None and link.rtt_ms else None,

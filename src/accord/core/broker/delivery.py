@@ -18,7 +18,6 @@ SUPERSEDED: Final = 4  # replaced while waiting
 # Causes of messages not delivered to a client.
 OFFLINE: Final = "offline"
 EXPIRED: Final = "expired"
-REPLACED: Final = "replaced"
 QUEUE_FULL: Final = "queue full"
 SLOW_READER: Final = "slow reader"
 PACKET_TOO_LARGE: Final = "packet too large"

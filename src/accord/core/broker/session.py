@@ -31,7 +31,6 @@ from accord.core.broker.delivery import (
     QUEUED,
     REFUSED,
     RELEASED,
-    REPLACED,
     SENT,
     SESSION_ENDED,
     SLOW_READER,
@@ -59,6 +58,7 @@ from accord.core.monitoring.ledger import (
     deadline_detail,
     replacement_detail,
 )
+from accord.core.monitoring.statistics import REPLACED
 from accord.core.mqtt.codes import V5, V311
 from accord.core.mqtt.packets import Will
 from accord.core.native import cut, number, rewrite
@@ -110,6 +110,7 @@ class MqttSession(Receiver):
         "queued_ids",
         "received",
         "replaceable",
+        "replaced",
         "sent",
         "sent_bytes",
         "sent_runs",
@@ -165,6 +166,7 @@ class MqttSession(Receiver):
         self.sent = 0
         self.sent_bytes = 0
         self.shed = 0
+        self.replaced = 0
         self._pulled = _NOTHING_PULLED
         self.is_rate_limited = False  # whether the client advertised a maximum rate
         # Limits of the current connection.
@@ -1041,7 +1043,10 @@ class MqttSession(Receiver):
             )
 
     def _count(self, cause: str, count: int) -> None:
-        self.shed += count
+        if cause == REPLACED:
+            self.replaced += count
+        else:
+            self.shed += count
         self.context.counters.count_shed(cause, self.name, count)
 
 

@@ -2,7 +2,8 @@
 
 Entries may come in any order, so that a table can be seeded with older ones while new ones arrive.
 Counts and latencies are of a sliding window of 15 minutes, in slices of 15 s; how far back a table
-really reaches is its `since_ms`. A percentile is exact up to 8 ms and within an eighth above.
+really reaches is its `since_ms`. A percentile is exact up to 8 ms and within an eighth above; it is
+that of the last minute, if something came in it, and counts what still waits with its age so far.
 
 A dropped event was replaced, expired, shed or refused. The in-time share is over all events that
 should have reached the destination: a replaced one counts for neither side, because its newer event
@@ -11,6 +12,7 @@ is what the receiver asked for.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from heapq import nlargest, nsmallest
 from typing import Final
@@ -33,6 +35,7 @@ from accord.core.monitoring.series import CounterRates
 WINDOW_MS: Final = 900_000
 SLICE_MS: Final = 15_000
 _SLICES: Final = WINDOW_MS // SLICE_MS
+_RECENT_SLICES: Final = 4  # besides the current one
 _SECONDS: Final = 10
 MAX_LINES: Final = 10_000  # further channels or clients are not counted
 MAX_POINTS: Final = 300
@@ -119,6 +122,25 @@ class DeliverySummary(Struct, frozen=True, kw_only=True):
     policy: str = ""  # that decided it
     sources: tuple[str, ...] = ()
     sources_total: int = 0
+
+
+class Backlog:
+    """What waits on one channel for one client, by age."""
+
+    __slots__ = ("ages", "bytes", "events", "oldest_ms")
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.bytes = 0
+        self.oldest_ms = 0
+        self.ages: dict[int, int] = {}  # events by bucket, as latencies
+
+    def add(self, events: int, bytes_: int, age_ms: int) -> None:
+        self.events += events
+        self.bytes += bytes_
+        self.oldest_ms = max(self.oldest_ms, age_ms)
+        bucket = latency_bucket(age_ms)
+        self.ages[bucket] = self.ages.get(bucket, 0) + events
 
 
 class _Tally:
@@ -239,9 +261,12 @@ class DeliveryLine:
             return 2.0
         return (found.received - found.late) / wanted - wanted * 1e-12
 
-    def summary(self, now_ms: int, since_ms: int) -> DeliverySummary:
+    def summary(
+        self, now_ms: int, since_ms: int, backlog: Backlog | None = None
+    ) -> DeliverySummary:
         """The line, as far as the window goes; `since_ms` is when its table began to count."""
         found = self._all
+        latencies = self._latencies(now_ms, backlog)
         missed = found.dropped - found.replaced
         return DeliverySummary(
             received=found.received,
@@ -251,14 +276,23 @@ class DeliveryLine:
             replaced=found.replaced,
             rate_hz=self._rate_hz(now_ms, since_ms),
             last_ms=self.last_ms or None,
-            p50_ms=quantile_ms(found.latencies, 0.5),
-            p95_ms=quantile_ms(found.latencies, 0.95),
+            p50_ms=quantile_ms(latencies, 0.5),
+            p95_ms=quantile_ms(latencies, 0.95),
             in_time=in_time_share(received=found.received, late=found.late, missed=missed),
             importance=self.importance,
             policy=self.policy,
             sources=tuple(nsmallest(SOURCES, self.sources)),
             sources_total=len(self.sources),
         )
+
+    def _latencies(self, now_ms: int, backlog: Backlog | None) -> Mapping[int, int]:
+        """Those of the last minute and of what waits; of the whole window if there are none."""
+        first = now_ms // SLICE_MS - _RECENT_SLICES
+        recent = Counter({} if backlog is None else backlog.ages)
+        for at, each in self._slices.items():
+            if at >= first:
+                recent.update(each.latencies)
+        return recent or self._all.latencies
 
     def _count_recent(self, second: int, count: int) -> None:
         seconds = self._seconds

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from accord.core.monitoring.statistics import Statistics
 
 CAPACITY: Final = 200
+CONSOLE_PREFIX: Final = "console-"  # of the clients that pages of the console are
 BURST: Final = 10
 REFILL_MS: Final = 6_000
 _QUIET_MS: Final = 60_000
@@ -128,6 +129,9 @@ class RecentChanges:
         )
 
     def client_connected(self, client: str, user: str, address: str, *, now_ms: int) -> None:
+        """Add a client that came; the connections of the console's own pages are no news."""
+        if client.startswith(CONSOLE_PREFIX):
+            return
         what = f"{client} connected"
         self.add(
             CLIENT,
@@ -140,6 +144,8 @@ class RecentChanges:
         )
 
     def client_disconnected(self, client: str, user: str, why: str, *, now_ms: int) -> None:
+        if client.startswith(CONSOLE_PREFIX):
+            return
         self.add(
             CLIENT,
             f"{client} disconnected",
@@ -182,7 +188,7 @@ class RecentChanges:
         words = action.replace("_", " ")
         self.add(
             kind,
-            f"{group}: {words} {subject}".rstrip(),
+            _sentence(group, words, subject),
             now_ms=now_ms,
             who=f"{who} from {address}" if address and address not in who else who,
             detail=_in_words(request, subject),
@@ -231,6 +237,20 @@ class RecentChanges:
             del self._rows[most.popleft()]
 
 
+_RATES: Final = frozenset(("bandwidth", "client_bandwidth"))
+_MAX_ITEMS: Final = 5
+_HIDDEN: Final = frozenset(("do", "if_version"))
+
+
+def _sentence(group: str, words: str, subject: str) -> str:
+    """What was done, such as `policies: settings changed`."""
+    if group == "policies" and words == "patch":
+        return "policies: settings changed"
+    if group == "policies" and words == "replace":
+        return "policies: replaced"
+    return f"{group}: {words} {subject}".rstrip()
+
+
 def _in_words(request: str, subject: str) -> str:
     """The fields of a request as `name value, …`; as it is where it was cut."""
     try:
@@ -244,9 +264,28 @@ def _fields(values: dict[str, Any], subject: str) -> Iterator[str]:
     for name, value in values.items():
         if isinstance(value, dict):
             yield from _fields(value, subject)
-        elif name != "do" and value != subject:
-            text = value if isinstance(value, str) else json.encode(value).decode()
-            yield f"{name} {text}"
+        elif name not in _HIDDEN and value != subject:
+            yield f"{name.replace('_', ' ')} {_value(name, value)}"
+
+
+def _value(name: str, value: object) -> str:
+    """A value in words: lists as their items, rates with their unit."""
+    if isinstance(value, list):
+        items = [_item(each) for each in value[:_MAX_ITEMS]]
+        if len(value) > _MAX_ITEMS:
+            items.append(f"{len(value) - _MAX_ITEMS} more")
+        return ", ".join(items) or "none"
+    if name in _RATES and isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value / 1_000:,g} kbit/s"
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.encode(value).decode()
+
+
+def _item(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(_value(name, each) for name, each in value.items())
+    return _value("", value)
 
 
 def state_changes(before: Statistics, after: Statistics) -> Iterator[tuple[str, str, str]]:

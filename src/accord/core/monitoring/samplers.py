@@ -31,7 +31,7 @@ BUSIEST: Final = 200
 SHOWN: Final = 2_000
 CLIENTS_AT_A_TIME: Final = 1_000
 _SOON_MS: Final = 500
-CLIENT_RATES: Final = {"sent_hz": 0, "sent_kbps": 1, "shed_hz": 2}
+CLIENT_RATES: Final = {"sent_hz": 0, "sent_kbps": 1, "shed_hz": 2, "replaced_hz": 3}
 
 # Layout of a channel's counts: activity, ten counters, then the waiting times.
 RATES: Final = {
@@ -322,12 +322,12 @@ class ClientSampler:
             if watched is None or now_ms - watched.sampled_ms >= _SOON_MS:
                 self._take(reading, (now_ms, _client_counts(reading)))
 
-    def rates(self, client: str) -> tuple[float, float, float]:
-        """Events and kbit per second sent, and events shed per second; 0 before two samples."""
+    def rates(self, client: str) -> tuple[float, float, float, float]:
+        """Events and kbit per second sent, events shed and replaced; 0 before two samples."""
         watched = self._clients.get(client)
         if watched is None:
-            return 0.0, 0.0, 0.0
-        return watched.rate(0), kbps(watched.rate(1)), watched.rate(2)
+            return 0.0, 0.0, 0.0, 0.0
+        return watched.rate(0), kbps(watched.rate(1)), watched.rate(2), watched.rate(3)
 
     def values(self, field: str) -> Mapping[str, float]:
         """Rates by client; clients left out have a rate of 0."""
@@ -353,7 +353,7 @@ class ClientSampler:
 
 
 def _client_counts(reading: ClientReading) -> Counts:
-    return reading.sent, reading.sent_bytes, reading.shed
+    return reading.sent, reading.sent_bytes, reading.shed, reading.replaced
 
 
 def _weight(watched: _Watched) -> tuple[int, int]:
@@ -362,7 +362,7 @@ def _weight(watched: _Watched) -> tuple[int, int]:
 
 def _client_activity(watched: _Watched) -> ClientActivity:
     reading = watched.reading
-    sent_hz, sent_bps, shed_hz = watched.rates()
+    sent_hz, sent_bps, shed_hz, replaced_hz = watched.rates()
     return ClientActivity(
         client=reading.client,
         user=reading.user,
@@ -370,9 +370,12 @@ def _client_activity(watched: _Watched) -> ClientActivity:
         sent_hz=sent_hz,
         sent_kbps=kbps(sent_bps),
         shed_hz=shed_hz,
+        replaced_hz=replaced_hz,
         shed=reading.shed,
+        replaced=reading.replaced,
         queued_messages=reading.queued_messages,
         queued_bytes=reading.queued_bytes,
+        waiting_ms=reading.waiting_ms,
         link_kbps=reading.link_kbps,
         limit_kbps=reading.limit_kbps,
         rtt_ms=reading.rtt_ms,

@@ -57,6 +57,9 @@ class Publishes(Struct, frozen=True):
         return self.qos0 + self.qos1 + self.qos2
 
 
+REPLACED: Final = "replaced"  # cause of messages that newer values took the place of
+
+
 class Traffic(Struct, frozen=True, kw_only=True):
     """Traffic in one direction between the node and its clients."""
 
@@ -84,14 +87,21 @@ class ShedClient(Struct, frozen=True):
 
 
 class Shed(Struct, frozen=True, kw_only=True):
-    """Messages shed, by cause, and by client for those with the most."""
+    """Messages shed, by cause, and by client for those with the most.
+
+    One of the causes is that a newer value replaced them. That is no loss, so it is not in `total`.
+    """
 
     causes: dict[str, int]
     clients: tuple[ShedClient, ...]
 
     @property
     def total(self) -> int:
-        return sum(self.causes.values())
+        return sum(self.causes.values()) - self.replaced
+
+    @property
+    def replaced(self) -> int:
+        return self.causes.get(REPLACED, 0)
 
 
 class JournalStatus(Struct, frozen=True, kw_only=True):
@@ -190,3 +200,4 @@ class ClientStatus(Struct, frozen=True, kw_only=True):
     received: int = 0
     sent: int = 0
     shed: int = 0
+    replaced: int = 0

@@ -38,14 +38,19 @@ class ChannelActivity(Struct, frozen=True, kw_only=True):
 
 
 class ClientState(Struct, frozen=True, kw_only=True, gc=False):
-    """State of a client and its link; `shed` counts since the start."""
+    """State of a client and its link; `shed` and `replaced` count since the start.
+
+    `waiting_ms` is how long ago the oldest event that waits for it came, about.
+    """
 
     client: str
     user: str = ""
     is_connected: bool = True
     shed: int = 0
+    replaced: int = 0
     queued_messages: int = 0
     queued_bytes: int = 0
+    waiting_ms: int = 0
     link_kbps: float | None = None
     limit_kbps: float | None = None
     rtt_ms: float | None = None
@@ -64,6 +69,7 @@ class ClientActivity(ClientState, frozen=True, kw_only=True):
     sent_hz: float = 0
     sent_kbps: float = 0
     shed_hz: float = 0
+    replaced_hz: float = 0
 
 
 class BinActivity(Struct, frozen=True, kw_only=True):
@@ -99,7 +105,7 @@ class LedgerStatus(Struct, frozen=True, kw_only=True):
 
 
 class NodeLoad(Struct, frozen=True, kw_only=True):
-    """Load of the node as a whole."""
+    """Load of the node as a whole; what newer values replaced is not among the shed."""
 
     cpu_percent: float = 0
     memory_mb: float = 0
@@ -112,6 +118,7 @@ class NodeLoad(Struct, frozen=True, kw_only=True):
     sent_kbps: float = 0
     shed_hz: float = 0
     shed: dict[str, float] = {}  # per second, by cause
+    replaced_hz: float = 0
     queued_messages: int = 0
     queued_bytes: int = 0
 

@@ -1,13 +1,14 @@
 """Whether all is well at a node, in one sentence; and what is not, the worst first.
 
-The rates are those of the last samples, and each problem has a threshold below. A problem that is
-gone for a moment and comes back is the same one: its beginning stays.
+The rates are those of the last samples, and each problem has a threshold below. What is known to be
+a problem stays one until it is well below its threshold. One that is gone for a moment and comes
+back is the same: its beginning stays. One that gets worse begins anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,6 +24,9 @@ BAD: Final = "bad"
 LOST_SHARE: Final = 0.05  # late, expired, shed or refused, of what was due
 BAD_LOST_SHARE: Final = 0.25
 _LEAST_HZ: Final = 0.3  # one in the three seconds of a rate
+STAYS: Final = 0.4  # of its threshold, until a known problem is over
+BEHIND_MS: Final = 5_000  # the age of the oldest event that waits for a client
+BAD_BEHIND_MS: Final = 30_000
 SATURATED: Final = 0.9
 CPU_PERCENT: Final = 85.0
 BAD_CPU_PERCENT: Final = 97.0
@@ -61,14 +65,14 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     links_down: Sequence[tuple[str, str]] = ()  # neighbour and problem
 
 
-def find_problems(facts: NodeFacts) -> list[NodeProblem]:
-    """Return what is not well, the worst first."""
+def find_problems(facts: NodeFacts, known: Collection[str] = ()) -> list[NodeProblem]:
+    """Return what is not well, the worst first; `known` are the keys of problems so far."""
     found = [
         *_journal(facts.journal),
         *_links(facts.links_down),
-        *_worst(_channel(each) for each in facts.channels),
-        *_worst(_client(each) for each in facts.clients),
-        *_node(facts.load, facts.management),
+        *_worst(_channel(each, known) for each in facts.channels),
+        *_worst(_client(each, known) for each in facts.clients),
+        *_node(facts.load, facts.management, known),
         *_pipeline(facts.pipeline),
     ]
     return sorted(found, key=lambda each: (each.severity != BAD, -each.weight, each.key))
@@ -79,19 +83,33 @@ class ProblemLog:
 
     def __init__(self) -> None:
         self.problems: tuple[NodeProblem, ...] = ()
-        self._since: dict[str, tuple[int, int]] = {}  # first and last seen
+        self._seen: dict[str, _Seen] = {}
+
+    @property
+    def keys(self) -> Collection[str]:
+        """Problems there are, or were a moment ago."""
+        return self._seen.keys()
 
     def update(self, found: Iterable[NodeProblem], *, now_ms: int) -> None:
         problems = []
-        since = {
-            key: each for key, each in self._since.items() if now_ms - each[1] <= _REMEMBERED_MS
+        seen = {
+            key: each for key, each in self._seen.items() if now_ms - each.last_ms <= _REMEMBERED_MS
         }
         for problem in found:
-            first_ms = since.get(problem.key, (now_ms, now_ms))[0]
-            since[problem.key] = (first_ms, now_ms)
-            problems.append(replace(problem, since_ms=first_ms))
-        self._since = since
+            before = seen.get(problem.key)
+            was_bad = before is not None and before.is_bad
+            is_bad = was_bad or problem.severity == BAD
+            since_ms = now_ms if before is None or is_bad != was_bad else before.since_ms
+            seen[problem.key] = _Seen(is_bad, since_ms, now_ms)
+            problems.append(replace(problem, since_ms=since_ms))
+        self._seen = seen
         self.problems = tuple(problems)
+
+
+class _Seen(NamedTuple):
+    is_bad: bool  # or was, while it was known
+    since_ms: int
+    last_ms: int
 
 
 def verdict(
@@ -113,23 +131,25 @@ def verdict(
     return f"All is well at {name}: {share}."
 
 
-def _channel(line: ChannelActivity) -> NodeProblem | None:
+def _channel(line: ChannelActivity, known: Collection[str]) -> NodeProblem | None:
     causes = (
         ("late", line.late_hz),
         ("expired", line.expired_hz),
         ("shed", line.shed_hz),
         ("refused", line.refused_hz),
     )
+    key = f"channel/{line.channel}"
     lost_hz = sum(rate for _, rate in causes)
     due_hz = line.delivered_hz + line.expired_hz + line.shed_hz + line.refused_hz
-    if lost_hz < _LEAST_HZ or lost_hz < LOST_SHARE * due_hz:
+    least = STAYS if key in known else 1
+    if lost_hz < least * max(_LEAST_HZ, LOST_SHARE * due_hz) or not due_hz:
         return None
     share = lost_hz / due_hz
     cause, rate = max(causes, key=lambda each: each[1])
     main = f"{_percent(rate / due_hz)} {cause}"
     total = "" if rate == lost_hz else f", {_percent(share)} not in time"
     return NodeProblem(
-        key=f"channel/{line.channel}",
+        key=key,
         severity=BAD if share >= BAD_LOST_SHARE else WARN,
         subject=line.channel,
         sentence=f"{line.channel}: {main}{total}",
@@ -139,32 +159,48 @@ def _channel(line: ChannelActivity) -> NodeProblem | None:
     )
 
 
-def _client(line: ClientActivity) -> NodeProblem | None:
-    waiting = line.queued_messages
-    cause = ""
-    if waiting and line.limit_kbps and line.sent_kbps >= SATURATED * line.limit_kbps:
-        cause = f"at its limit of {line.limit_kbps:,.0f} kbit/s"
-    elif waiting and line.link_kbps and line.sent_kbps >= SATURATED * line.link_kbps:
-        cause = f"its link is full at {line.link_kbps:,.0f} kbit/s"
-    is_shedding = line.shed_hz >= _LEAST_HZ and line.is_connected
-    if not cause and not is_shedding:
+def _client(line: ClientActivity, known: Collection[str]) -> NodeProblem | None:
+    """A client that is connected and behind, or misses events.
+
+    A momentary rate says little: large events leave one by one. What waits has added up.
+    """
+    if not line.is_connected:
         return None
-    parts = [cause] if cause else []
+    key = f"client/{line.client}"
+    least = STAYS if key in known else 1
+    is_behind = line.waiting_ms >= least * BEHIND_MS
+    is_shedding = line.shed_hz >= least * _LEAST_HZ
+    if not is_behind and not is_shedding:
+        return None
+    waiting = line.queued_messages
+    parts = [_bottleneck(line)] if is_behind else []
     if is_shedding:
-        parts.append(f"{line.shed_hz:,.1f} events/s dropped")
+        parts.append(f"{line.shed_hz:,.1f} events/s shed")
     if waiting:
         parts.append(f"{waiting:,} event{'s' if waiting > 1 else ''} waiting")
+    if is_behind:
+        parts.append(f"{line.waiting_ms / 1_000:,.0f} s behind")
     return NodeProblem(
-        key=f"client/{line.client}",
-        severity=BAD if is_shedding else WARN,
+        key=key,
+        severity=BAD if is_shedding or line.waiting_ms >= BAD_BEHIND_MS else WARN,
         subject=line.client,
-        sentence=f"{line.client}: {', '.join(parts)}",
+        sentence=f"{line.client}: {', '.join(part for part in parts if part)}",
         page=page_of("clients", line.client),
-        weight=line.shed_hz,
+        weight=line.shed_hz + line.waiting_ms / BEHIND_MS,
     )
 
 
-def _node(load: NodeLoad, management: Management) -> Iterator[NodeProblem]:
+def _bottleneck(line: ClientActivity) -> str:
+    """What a client that is behind waits for, as far as it is known."""
+    limit, link = line.limit_kbps, line.link_kbps
+    if limit and not (link and link < SATURATED * limit):
+        return f"at its limit of {limit:,.0f} kbit/s"
+    if link and line.sent_kbps >= SATURATED * link:
+        return f"its link is full at {link:,.0f} kbit/s"
+    return ""
+
+
+def _node(load: NodeLoad, management: Management, known: Collection[str]) -> Iterator[NodeProblem]:
     if load.cpu_percent >= CPU_PERCENT:
         yield NodeProblem(
             key="cpu",
@@ -175,7 +211,8 @@ def _node(load: NodeLoad, management: Management) -> Iterator[NodeProblem]:
             weight=1,
         )
     limit_bps = management.bandwidth_bps
-    if limit_bps and load.queued_messages and load.sent_kbps * 1_000 >= SATURATED * limit_bps:
+    full_bps = (limit_bps or 0) * SATURATED * (STAYS if "limit" in known else 1)
+    if limit_bps and load.queued_messages and load.sent_kbps * 1_000 >= full_bps:
         yield NodeProblem(
             key="limit",
             severity=WARN,

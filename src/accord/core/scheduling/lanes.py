@@ -49,6 +49,12 @@ class Lane:
             return self.items[self.head :]
         return [entry for entry in self.items[self.head :] if entry not in void]
 
+    def first_waiting(self, most: int) -> list[QueueEntry]:
+        """The first entries, `most` at most."""
+        void = self.void or ()
+        part = self.items[self.head : self.head + most]
+        return [entry for entry in part if entry not in void]
+
     def events(self, size: int) -> int:
         """Number of events in `size` queued bytes; approximate if there are many entries."""
         if len(self.items) - self.head <= _COUNTED or self.void is not None:

@@ -10,6 +10,8 @@ nothing. Equals always stay in order of arrival.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from accord.core.model.units import IMPORTANCES
 from accord.core.scheduling.lanes import BINS, Bin
 from accord.core.scheduling.queue_entries import QueueEntry, due_ms
@@ -56,6 +58,12 @@ class Queues:
                 for entry in lane.waiting():
                     waiting[each.importance] += entry.size
         return waiting
+
+    def first_waiting(self, most: int) -> Iterator[QueueEntry]:
+        """The first entries of each lane, `most` at most."""
+        for each in self._bins:
+            for lane in (each.untracked, each.tracked):
+                yield from lane.first_waiting(most)
 
     def find(self, number: int) -> QueueEntry | None:
         """The entry with the event of that number; linear in the queue."""
