@@ -178,7 +178,9 @@ def test_what_is_typed_is_previewed_and_no_click_is_lost(site: Site, visitor: Vi
     page.get_by_role("button", name=re.compile("^Importance of")).click()
     page.get_by_role("menuitemradio", name=re.compile(r"^7\b")).click()
     expect(page).to_have_url(re.compile("/policies/Gate%20alarms$"))
-    expect(page.get_by_role("button", name="Importance of Gate alarms", exact=False)).to_be_visible()
+    expect(
+        page.get_by_role("button", name="Importance of Gate alarms", exact=False)
+    ).to_be_visible()
     apply_button = page.get_by_role("button", name="Apply", exact=True)
     expect(apply_button).to_be_enabled()
     channel = page.get_by_role("combobox", name="Channel")
