@@ -83,8 +83,7 @@ export function byImportance(a: Line, b: Line): number {
   return (b.importance ?? -1) - (a.importance ?? -1) || (a.channel < b.channel ? -1 : a.channel > b.channel ? 1 : 0);
 }
 
-export type LineSort =
-  'channel' | 'importance' | 'dropped' | 'received' | 'last' | 'rate' | 'p50' | 'p95' | 'in_time' | 'waiting';
+export type LineSort = 'channel' | 'importance' | 'dropped' | 'received' | 'last' | 'rate' | 'p50' | 'p95' | 'in_time';
 
 const VALUES: Record<Exclude<LineSort, 'channel'>, (line: Line) => number | undefined> = {
   importance: (line) => line.importance,
@@ -95,7 +94,6 @@ const VALUES: Record<Exclude<LineSort, 'channel'>, (line: Line) => number | unde
   p50: (line) => line.p50Ms,
   p95: (line) => line.p95Ms,
   in_time: (line) => line.inTime,
-  waiting: (line) => line.waitingMs,
 };
 
 /** Lines in order; those without a value last. */

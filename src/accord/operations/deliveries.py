@@ -21,7 +21,11 @@ from accord.operations.ports import NodePorts
 if TYPE_CHECKING:  # clients import this for the answers, without the broker
     from accord.core.broker.broker import Broker
     from accord.core.broker.session import MqttSession
-    from accord.core.monitoring.delivery_lines import Backlog, ChannelDeliveries, ClientDeliveries
+    from accord.core.monitoring.delivery_lines import (
+        ChannelDeliveries,
+        ClientDeliveries,
+        WaitingEvents,
+    )
     from accord.core.policy.entity import Entity
     from accord.core.policy.grants import Grant
     from accord.core.router.fan_out import RouterSubscription
@@ -127,7 +131,7 @@ def client_channels(
     return found
 
 
-def _with_backlog(row: ClientChannel, backlog: Backlog | None) -> ClientChannel:
+def _with_backlog(row: ClientChannel, backlog: WaitingEvents | None) -> ClientChannel:
     if backlog is None:
         return row
     return structs.replace(
@@ -138,7 +142,7 @@ def _with_backlog(row: ClientChannel, backlog: Backlog | None) -> ClientChannel:
     )
 
 
-def _backlog(session: MqttSession | None, now_ms: int) -> Mapping[str, Backlog]:
+def _backlog(session: MqttSession | None, now_ms: int) -> Mapping[str, WaitingEvents]:
     """What waits for a client, by channel."""
     from accord.core.broker.backlog import backlog_by_channel  # noqa: PLC0415
 

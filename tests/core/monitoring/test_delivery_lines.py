@@ -16,12 +16,12 @@ from accord.core.monitoring.delivery_lines import (
     MAX_POINTS,
     SLICE_MS,
     WINDOW_MS,
-    Backlog,
     ChannelDeliveries,
     ClientDeliveries,
     Deliveries,
     DeliverySummary,
     NewestEntries,
+    WaitingEvents,
     bucket_bounds_ms,
     latency_bucket,
     quantile_ms,
@@ -262,7 +262,7 @@ def test_percentiles_are_recent_and_count_what_waits() -> None:
     feed(deliveries, [[replace(each, received_ms=NOW_MS - 600_000) for each in entries_of(100)]])
     (line,) = deliveries.lines.values()
     assert line.summary(NOW_MS, 0).p50_ms == 3  # all there is
-    backlog = Backlog()
+    backlog = WaitingEvents()
     backlog.add(3, 900, 50_000)
     summary = line.summary(NOW_MS, 0, backlog)
     assert summary.p50_ms == pytest.approx(50_000, rel=0.125)

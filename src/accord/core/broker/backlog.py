@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from accord.core.broker.delivery import ClientDelivery
 from accord.core.broker.delivery_accounting import received_ms
 from accord.core.broker.runs import MessageRun
-from accord.core.monitoring.delivery_lines import Backlog
+from accord.core.monitoring.delivery_lines import WaitingEvents
 from accord.core.monitoring.ledger import stored_name
 
 if TYPE_CHECKING:
@@ -25,19 +25,19 @@ def waiting_ms(outbox: Outbox, now_ms: int) -> int:
     return max(now_ms - came_ms, 0)
 
 
-def backlog_by_channel(outbox: Outbox, now_ms: int) -> dict[str, Backlog]:
+def backlog_by_channel(outbox: Outbox, now_ms: int) -> dict[str, WaitingEvents]:
     """What waits on each channel, named as in the ledger; of a very long queue, its first part."""
-    found: dict[str, Backlog] = {}
+    found: dict[str, WaitingEvents] = {}
     if outbox.is_empty():
         return found
     for entry in outbox.first_waiting(_MOST):
         age_ms = max(now_ms - received_ms(entry), 0)
         if isinstance(entry, ClientDelivery):
-            found.setdefault(stored_name(entry.message.channel), Backlog()).add(
+            found.setdefault(stored_name(entry.message.channel), WaitingEvents()).add(
                 1, entry.size, age_ms
             )
         elif isinstance(entry, MessageRun):
             for channel, _, count in entry.numbered():
                 size = entry.size * count // entry.count
-                found.setdefault(stored_name(channel), Backlog()).add(count, size, age_ms)
+                found.setdefault(stored_name(channel), WaitingEvents()).add(count, size, age_ms)
     return found

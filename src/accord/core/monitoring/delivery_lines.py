@@ -124,7 +124,7 @@ class DeliverySummary(Struct, frozen=True, kw_only=True):
     sources_total: int = 0
 
 
-class Backlog:
+class WaitingEvents:
     """What waits on one channel for one client, by age."""
 
     __slots__ = ("ages", "bytes", "events", "oldest_ms")
@@ -262,7 +262,7 @@ class DeliveryLine:
         return (found.received - found.late) / wanted - wanted * 1e-12
 
     def summary(
-        self, now_ms: int, since_ms: int, backlog: Backlog | None = None
+        self, now_ms: int, since_ms: int, backlog: WaitingEvents | None = None
     ) -> DeliverySummary:
         """The line, as far as the window goes; `since_ms` is when its table began to count."""
         found = self._all
@@ -285,7 +285,7 @@ class DeliveryLine:
             sources_total=len(self.sources),
         )
 
-    def _latencies(self, now_ms: int, backlog: Backlog | None) -> Mapping[int, int]:
+    def _latencies(self, now_ms: int, backlog: WaitingEvents | None) -> Mapping[int, int]:
         """Those of the last minute and of what waits; of the whole window if there are none."""
         first = now_ms // SLICE_MS - _RECENT_SLICES
         recent = Counter({} if backlog is None else backlog.ages)
