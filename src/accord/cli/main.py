@@ -27,7 +27,7 @@ _COMMANDS: Final = {
     "bench": "Measure how fast events go through a node, and how long they take.",
     "status": "Show what a node does: clients, rates, queues, what was shed, the journal.",
     "top": "Watch a node: channels, clients and their links, queues, what policies decide.",
-    "why": "Show the outcome of an event for each destination and its cause.",
+    "why": "Say why an event arrived as it did, and show its outcome for each destination.",
     "report": "Report delivered quality: rates, latency, losses, slow subscriptions.",
     "config": "Print an accord.toml with every setting and its default, or check one.",
     "agent": "Run a program, and reconfigure it when the node advises other values.",

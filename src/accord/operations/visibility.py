@@ -6,16 +6,18 @@ Sums over all channels are statistics, which take no more than the right to them
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from accord.core.monitoring.measurement_registry import MeasuredValue, parts_of
-from accord.core.overlay.net_map import Row
 from accord.core.overlay.status import ArrivalStatus, FlowStatus, NetStatus
 from accord.core.queries.report import SEVERAL, Report
 from accord.operations.operation import Asker, RequestError
+
+if TYPE_CHECKING:
+    from accord.core.overlay.net_map import Row
 
 _ALL: Final = "#"
 _PLACES: Final = {"predicate": 0, "publisher": -1}
