@@ -160,10 +160,12 @@ class EditorState {
   async textOf(format: Format): Promise<string> {
     const known = this[format];
     if (known !== undefined) return known;
+    const turn = this.#turn;
     const source = this.problem && this.problemView !== 'fields' ? this[this.problemView] : undefined;
-    const text = await convert(source ?? this.xml ?? writeDocument(this.document), format);
-    this[format] ??= text;
-    return this[format];
+    // A text is newer than the document, which follows it once it was checked.
+    const text = await convert(source ?? this.xml ?? this.json ?? writeDocument(this.document), format);
+    if (turn === this.#turn) this[format] ??= text;
+    return this[format] ?? text;
   }
 
   load(name: string, text: string): void {
