@@ -52,6 +52,21 @@ def test_its_rows_are_what_was_published(site: Site, sender: Peer, visitor: Visi
     expect(page.get_by_text("has left; this is what it got")).to_be_visible()
 
 
+@pytest.mark.parametrize("width", [1440, 1280, 1120, 900, 390])
+def test_names_of_channels_have_room(
+    site: Site, sender: Peer, visitor: Visitor, width: int
+) -> None:
+    with Peer(site, "roomy", "room/temperature"):
+        visitor.resize((width, 800))
+        page = visitor.open(address("clients", "roomy"))
+        sender.publish("room/temperature", b"x")
+        name = page.get_by_role("table", name="What roomy receives").get_by_role("link").first
+        expect(name).to_be_visible()
+        box = name.bounding_box()
+        assert box is not None
+        assert box["width"] > 60
+
+
 def test_a_limit_is_set_and_the_client_disconnected(site: Site, visitor: Visitor) -> None:
     with Peer(site, "limited", "row/#"):
         page = visitor.open(address("clients", "limited"))

@@ -102,6 +102,21 @@ def test_after_a_quiet_time_many_are_counted_anew() -> None:
     assert [row.what for row in changes.rows() if row.count > 1] == ["3 more clients connected"] * 2
 
 
+def test_a_request_that_was_cut_is_not_shown() -> None:
+    changes = RecentChanges()
+    changes.audited(
+        "policies.put",
+        who="ann",
+        address="",
+        request='{"do":"put","toml":"strategy = …',
+        subject="",
+        channel="",
+        now_ms=5,
+    )
+    (row,) = changes.rows()
+    assert row.detail == ""
+
+
 def test_long_names_are_cut() -> None:
     changes = RecentChanges()
     changes.client_connected("x" * 60_000, "", "", now_ms=0)

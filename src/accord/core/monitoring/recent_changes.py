@@ -252,11 +252,11 @@ def _sentence(group: str, words: str, subject: str) -> str:
 
 
 def _in_words(request: str, subject: str) -> str:
-    """The fields of a request as `name value, …`; as it is where it was cut."""
+    """The fields of a request as `name value, …`; nothing of a long one, which was cut."""
     try:
         found = json.decode(request)
     except DecodeError:
-        return request
+        return ""
     return ", ".join(_fields(found, subject)) if isinstance(found, dict) else request
 
 

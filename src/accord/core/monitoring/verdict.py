@@ -175,7 +175,7 @@ def _client(line: ClientActivity, known: Collection[str]) -> NodeProblem | None:
     waiting = line.queued_messages
     parts = [_bottleneck(line)] if is_behind else []
     if is_shedding:
-        parts.append(f"{line.shed_hz:,.1f} events/s shed")
+        parts.append(f"{line.shed_hz:,.1f} events/s dropped")
     if waiting:
         parts.append(f"{waiting:,} event{'s' if waiting > 1 else ''} waiting")
     if is_behind:
