@@ -81,8 +81,10 @@ def test_what_is_well(facts: NodeFacts) -> None:
         (
             client(limit_kbps=100, queued_messages=1, waiting_ms=5_000, shed_hz=2),
             BAD,
-            "patrol-1: at its limit of 100 kbit/s, 2.0 events/s dropped, 1 event waiting, "
-            "5 s behind",
+            (
+                "patrol-1: at its limit of 100 kbit/s, 2.0 events/s dropped, 1 event waiting, "
+                "5 s behind"
+            ),
             "/clients/patrol-1",
         ),
         (  # the limit is what holds it up, whatever it was sent just now
