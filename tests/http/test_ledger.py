@@ -270,7 +270,7 @@ class TestChanges:
         (row,) = listed(node, EVERYTHING)
         assert (row.at_ms, row.who, row.what) == (7, "ann from 10.0.0.9", "channels: create cas/1")
         assert (row.kind, row.page) == ("channel", "/channels/cas/1")
-        assert row.detail == "max_delay_ms 40"
+        assert row.detail == "max delay ms 40"
         assert listed(node, Rights(subscribe=("uav/#",))) == ()  # it may not see the channel
         (shown,) = listed(node, Rights(subscribe=("#",)))
         assert shown.detail == ""  # nor what was asked, without the right to policies

@@ -120,6 +120,28 @@ def test_without_the_right_to_statistics_http_shows_none() -> None:
     asyncio.run(main())
 
 
+def test_nothing_is_answered_without_the_credentials_of_a_user() -> None:
+    async def main() -> None:
+        async with a_node(READER) as node, http_client(node, "ann") as http:
+            assert (await http.get("/api/v1/status")).status_code == 200
+            refused = set()
+            for each in OPERATIONS:
+                if not each.path:
+                    continue
+                form = http_form(smallest(each))
+                for auth in (("ann", "wrong"), ("nobody", PHRASE), None):
+                    http.auth = auth
+                    answer = await http.request(
+                        form.method, form.path, headers=form.headers, content=form.body
+                    )
+                    expected = (401,) if auth is None else (401, 429)
+                    assert answer.status_code in expected, each.name
+                    refused.add(answer.status_code)
+            assert refused == {401, 429}  # guesses are limited
+
+    asyncio.run(main())
+
+
 def test_lists_show_what_the_asker_may_subscribe_to() -> None:
     async def main() -> None:
         async with a_node(READER) as node, client(node, "ann") as ann, client(node, "eve") as eve:
