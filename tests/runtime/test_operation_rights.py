@@ -130,9 +130,12 @@ def test_nothing_is_answered_without_the_credentials_of_a_user() -> None:
                     continue
                 form = http_form(smallest(each))
                 for auth in (("ann", "wrong"), ("nobody", PHRASE), None):
-                    http.auth = auth
                     answer = await http.request(
-                        form.method, form.path, headers=form.headers, content=form.body
+                        form.method,
+                        form.path,
+                        headers=form.headers,
+                        content=form.body,
+                        auth=auth,
                     )
                     expected = (401,) if auth is None else (401, 429)
                     assert answer.status_code in expected, each.name
