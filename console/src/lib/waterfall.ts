@@ -6,7 +6,7 @@ type Path = Schemas['EventPath'];
 type Hop = Schemas['PathHop'];
 type Step = Schemas['PathStep'];
 
-export type BarKind = 'handling' | 'outbox' | 'link' | 'again' | 'transit';
+export type BarKind = 'handling' | 'outbox' | 'busy' | 'link' | 'again' | 'transit';
 
 export interface Bar {
   kind: BarKind;
@@ -38,6 +38,7 @@ export interface Waterfall {
   ticks: number[];
 }
 
+const KINDS: Record<string, BarKind> = { 'sent again': 'again', 'link busy': 'busy' };
 const FAR = 3; // times what it took: a deadline beyond is not drawn
 const ROOM = 1.06;
 
@@ -60,14 +61,14 @@ function rowsOf(hop: Hop, isLast: boolean): HopRows {
     bars: steps.map((step) => barOf(step, hop, isLast)),
     budgetFromMs: hasBudget ? hop.budget_from_ms : null,
     budgetUntilMs: hasBudget ? hop.budget_from_ms! + hop.budget_ms! : null,
-    verdict: hop.over_ms === null ? '' : `${latency(Math.abs(hop.over_ms))} ${isOver ? 'over' : 'to spare'}`,
+    verdict: !hop.over_ms ? '' : `${latency(Math.abs(hop.over_ms))} ${isOver ? 'over' : 'to spare'}`,
     isOver,
     budget: hop.budget_ms === null ? '' : `budget ${latency(hop.budget_ms)}`,
   };
 }
 
 function barOf(step: Step, hop: Hop, isLast: boolean): Bar {
-  const kind = (step.kind === 'sent again' ? 'again' : step.kind) as BarKind;
+  const kind = KINDS[step.kind] ?? (step.kind as BarKind);
   const took = step.until_ms - step.from_ms;
   const allowed = step.allowed_ms;
   const isOver = kind === 'outbox' && allowed !== null && took > allowed;
@@ -90,6 +91,8 @@ function labelOf(kind: BarKind, to: string, isLast: boolean): string {
       return 'until sent again';
     case 'outbox':
       return to ? `outbox to ${to}` : 'outbox';
+    case 'busy':
+      return 'its link is busy';
     case 'link':
       return isLast ? 'its link' : `link to ${to}`;
     default:
@@ -98,6 +101,7 @@ function labelOf(kind: BarKind, to: string, isLast: boolean): string {
 }
 
 function textOf(kind: BarKind, took: number, allowed: number | null, isAbout: boolean): string {
+  if (kind === 'busy') return `${latency(took)} or more`;
   if (kind === 'link') return isAbout ? `about ${latency(took)}` : `${latency(took)}, as usual`;
   return kind === 'outbox' && allowed !== null ? `${latency(took)}, may ${latency(allowed)}` : latency(took);
 }

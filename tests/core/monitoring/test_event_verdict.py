@@ -283,6 +283,10 @@ CASES = [
     Case("expired, as its link is too slow", causes.CLIENT_LINK,
          "Expired for desk, due within 200 ms: its 12 KB take 320 ms at 300 kbit/s.",
          [expired("seattle", "desk", queued=1, done=40, size=12_000, sending_us=320_000)]),
+    Case("expired, as its link is busy", causes.CLIENT_LINK,
+         "Expired for desk, due within 200 ms: its link of 300 kbit/s is busy with earlier events "
+         "for 140 ms or more.",
+         [expired("seattle", "desk", queued=1, done=20, size=1_500, sending_us=40_000)]),
     Case("expired at a distant node's client", causes.QUEUED,
          "Expired for ops-dc, due within 200 ms: it waited 106 ms at denver for the link to "
          "washington.",

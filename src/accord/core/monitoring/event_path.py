@@ -23,6 +23,7 @@ from accord.core.monitoring.outcomes import ARRIVED, DeliveryOutcome, NodePassed
 HANDLING: Final = "handling"  # taken in, matched, ordered, written: until it was queued
 AGAIN: Final = "sent again"  # a copy before this one was not acknowledged
 OUTBOX: Final = "outbox"
+BUSY: Final = "link busy"  # with what was sent before; an event that is given up needs not wait
 LINK: Final = "link"
 TRANSIT: Final = "transit"  # outbox and link together: that node's ledger is not known
 
@@ -157,7 +158,7 @@ def culprit_of(path: EventPath) -> Culprit | None:
 def _may_be_to_blame(
     step: PathStep, hop: PathHop, path: EventPath, is_last: bool, are_links_slow: bool
 ) -> bool:
-    if step.kind == LINK and is_last:
+    if step.kind in {BUSY, LINK} and is_last:
         return not path.has_arrived  # after its arrival, it is too late to matter
     if step.kind == LINK:
         return hop.budget_ms is None or are_links_slow
@@ -223,10 +224,24 @@ def _last(outcome: DeliveryOutcome, came_ms: float) -> PathHop:
         PathStep(kind=OUTBOX, from_ms=queued_ms, until_ms=done_ms),
     ]
     if outcome.sending_ms:
-        until_ms = done_ms + outcome.sending_ms
-        steps.append(PathStep(kind=LINK, from_ms=done_ms, until_ms=until_ms, estimated=True))
+        free_ms = done_ms + _busy_ms(outcome, done_ms)
+        until_ms = free_ms + outcome.sending_ms
+        if free_ms > done_ms:
+            steps.append(PathStep(kind=BUSY, from_ms=done_ms, until_ms=free_ms, estimated=True))
+        steps.append(PathStep(kind=LINK, from_ms=free_ms, until_ms=until_ms, estimated=True))
     to = "" if outcome.destination == OTHER_NODES else outcome.destination
     return PathHop(node=outcome.node, to=to, steps=tuple(steps))
+
+
+def _busy_ms(outcome: DeliveryOutcome, done_ms: float) -> float:
+    """For how long, at least, the link would not yet have been free for an event that expired.
+
+    An outbox gives an event up if it would be too late with the wait for the link and the time to
+    send it; only the latter is recorded.
+    """
+    if outcome.outcome != "expired" or outcome.deadline_ms is None:
+        return 0.0
+    return max(outcome.deadline_ms - done_ms - (outcome.sending_ms or 0), 0.0)
 
 
 def _with_budgets(hops: list[PathHop], due_ms: float | None) -> tuple[PathHop, ...]:

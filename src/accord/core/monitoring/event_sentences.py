@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from accord.core.monitoring.delivery_lines import OTHER_NODES
-from accord.core.monitoring.event_path import AGAIN, HANDLING, LINK, OUTBOX
+from accord.core.monitoring.event_path import AGAIN, BUSY, HANDLING, LINK, OUTBOX
 from accord.core.monitoring.event_verdict import (
     AWAY,
     CLIENT_LINK,
@@ -192,6 +192,8 @@ def _because(facts: EventFacts, judged: Judgement) -> str:
             return f"it took {took} at {node} until it was {made}queued"
         case kind if kind == AGAIN:
             return f"{node} sent it again after {took}, as nobody had acknowledged it"
+        case kind if kind == BUSY:
+            return f"its link of {_rate(worst)} is busy with earlier events for {took} or more"
         case kind if kind == LINK and culprit.is_last:
             return f"its {size_text(worst.size)} take {took} at {_rate(worst)}"
         case kind if kind == LINK:

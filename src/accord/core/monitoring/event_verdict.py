@@ -15,6 +15,7 @@ from msgspec import Struct
 from accord.core.monitoring.delivery_lines import OTHER_NODES
 from accord.core.monitoring.event_path import (
     AGAIN,
+    BUSY,
     HANDLING,
     LINK,
     OUTBOX,
@@ -243,6 +244,8 @@ def _cause_of_lateness(
     if culprit is None:
         return UNKNOWN
     if culprit.is_last and culprit.step.kind == OUTBOX and _is_link_full(worst, behind):
+        return CLIENT_LINK
+    if culprit.step.kind == BUSY:
         return CLIENT_LINK
     if culprit.is_last and culprit.step.kind == HANDLING and worst.outcome == "shaped":
         return SLOW_SHAPING
