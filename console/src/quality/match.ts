@@ -251,7 +251,8 @@ export function previewOf(draft: Expectation, state: QualityState, known?: Neare
   const unmet = rows.filter((each) => each.isAsked && each.state !== 'satisfied');
   const who = plain(nearest?.publisher ?? '', 60);
   const more = draft.publishers > 1 ? ` ${number(draft.publishers)} publishers are asked for.` : '';
-  if (!draft.requirements.length) return { kind: 'stale', property: '', text: 'Nothing is asked for yet.' };
+  if (!draft.requirements.length || !draft.channel)
+    return { kind: 'stale', property: '', text: 'Nothing is asked for yet.' };
   if (!nearest)
     return {
       kind: 'bad',

@@ -69,8 +69,13 @@ export function sentence(mode: string, books: readonly Book[]): string {
   const tight = tightestFirst(books.flatMap((book) => book.pools)).filter(isTight);
   const worst = tight[0];
   if (worst) {
-    const left = share(Math.max(0, 1 - taken(worst)), 0);
-    parts.push(`${plain(worst.node, 40)} has ${left} of its ${resourceText(worst.resource, worst.of)} left`);
+    const of = resourceText(worst.resource, worst.of);
+    const left = 1 - taken(worst);
+    parts.push(
+      left < 0
+        ? `${plain(worst.node, 40)} promised more of its ${of} than there is`
+        : `${plain(worst.node, 40)} has ${share(left, 0)} of its ${of} left`,
+    );
   }
   return `${parts.join('; ')}.`;
 }
