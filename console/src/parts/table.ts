@@ -12,6 +12,6 @@ export interface Column {
   sortable?: boolean;
   /** Sorting begins with the largest. */
   largestFirst?: boolean;
-  /** Where it is left out: on phones, or (`narrow`) below 1100 px and wherever there is no room for it. */
+  /** Where it is left out: on phones, or below 1100 px as well; and where there is no room for all, `narrow` ones first. */
   hide?: 'phone' | 'narrow';
 }
