@@ -609,7 +609,7 @@ def _many(browser: Any, aims: list[Aim]) -> Table:
             )
     table.notes.append(
         "From the click or the last key until the other rows are drawn: with the way to the node "
-        "and back, and for a search with the 120 ms for which the page waits for further keys."
+        "and back, and for a search with the 30 ms for which the page waits for further keys."
     )
     return table
 
