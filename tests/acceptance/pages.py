@@ -200,7 +200,7 @@ class Runner:
         self._interpreter.stdin.flush()
         printed = []
         for line in self._interpreter.stdout:
-            if line == "\0\n":
+            if line.endswith("\0\n"):  # behind Spark's progress, which ends without a line break
                 return
             printed.append(line)
         raise AcceptanceError(f"the program fails:\n{''.join(printed)}")
