@@ -200,7 +200,7 @@ class Runner:
         self._interpreter.stdin.flush()
         printed = []
         for line in self._interpreter.stdout:
-            if line.endswith("\0\n"):  # behind Spark's progress, which ends without a line break
+            if "\0" in line:  # Java writes into the same line
                 return
             printed.append(line)
         raise AcceptanceError(f"the program fails:\n{''.join(printed)}")
@@ -220,7 +220,8 @@ class Runner:
 def _ends(step: Step) -> bool:
     """Whether a command ends by itself; what only goes on is ended when it has shown enough."""
     return not re.match(
-        r"accord (sub|up|top|agent)\b|.*--watch|mosquitto_sub(?!.* -C)", step.command
+        r"accord (sub\b(?!.* --count)|(up|top|agent)\b)|.*--watch|mosquitto_sub(?!.* -C)",
+        step.command,
     )
 
 
