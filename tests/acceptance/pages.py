@@ -219,10 +219,8 @@ class Runner:
 
 def _ends(step: Step) -> bool:
     """Whether a command ends by itself; what only goes on is ended when it has shown enough."""
-    return not re.match(
-        r"accord (sub\b(?!.* --count)|(up|top|agent)\b)|.*--watch|mosquitto_sub(?!.* -C)",
-        step.command,
-    )
+    goes_on = r"accord (sub\b(?!.* --count)|(up|top|agent)\b)|.*--watch|mosquitto_sub(?!.* -C)"
+    return not re.match(goes_on, step.command)
 
 
 def _checker(text: str) -> str:
