@@ -79,7 +79,7 @@ def net_map(node: NodePorts) -> NetMap:
 def net_rows(
     rows: Iterable[tuple[Key, Row | None]], asker: Asker, *, with_nulls: bool = False
 ) -> NetRows:
-    """Rows by kind, as far as the asker may see them; with nulls, those that he may not as well."""
+    """Rows by kind, as far as the asker may see them; null where not."""
     made = NetRows(nodes={}, links={}, flows={}, arrivals={})
     nested: dict[str, dict[str, Any]] = {
         LINK: made.links, FLOW: made.flows, ARRIVED: made.arrivals,

@@ -2,7 +2,7 @@
 
 The rates are those of the last samples, and each problem has a threshold below. What is known to be
 a problem stays one until it is well below its threshold. One that is gone for a moment and comes
-back is the same: its beginning stays. One that gets worse begins anew.
+back is the same: its beginning stays. One that gets worse has a new beginning.
 """
 
 from __future__ import annotations
