@@ -36,12 +36,9 @@ from pyspark.sql.types import (
 
 from accord.core.model.document import Document
 from accord.core.model.values import INTEGER_MAX, INTEGER_MIN, Value
+from accord.pipeline.tables import ATTRIBUTES, METADATA, PATHS
 
 Declared = Mapping[str, DataType]
-
-ATTRIBUTES: Final = "attributes"
-METADATA: Final = "metadata"
-PATHS: Final = "paths"
 
 TYPES: Final[dict[str, DataType]] = {
     "integer": LongType(),

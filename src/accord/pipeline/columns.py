@@ -36,7 +36,8 @@ from accord.core.predicates.tree import (
     XPath,
 )
 from accord.core.predicates.xpath import XPathEngine, compile_xpath
-from accord.pipeline.attributes import ATTRIBUTES, METADATA, PATHS, TYPES, Declared, field_of
+from accord.pipeline.attributes import TYPES, Declared, field_of
+from accord.pipeline.tables import ATTRIBUTES, METADATA, PATHS
 from accord.pipeline.operands import (
     Operand,
     all_of,

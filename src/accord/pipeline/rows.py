@@ -22,12 +22,21 @@ from accord.core.model.values import INTEGER_MAX, INTEGER_MIN, Value
 from accord.core.monitoring.ledger import Row, event_id, outcome_name
 from accord.journal.events import KeptEvent
 from accord.journal.ledger_records import LedgerRecord
-from accord.pipeline.attributes import ATTRIBUTES, METADATA, PATHS, TYPES, to_row
+from accord.pipeline.attributes import TYPES, to_row
 from accord.pipeline.dictionary_columns import FIELD_OF
 from accord.pipeline.msgpack_fields import Flags, Places, TextSlices
 from accord.pipeline.property_columns import PropertyColumns
 from accord.pipeline.scan import ScannedEvents, decode_batch, scan_events
-from accord.pipeline.tables import ARROW, LAST_MS, PATHS_TYPE, arrow_events, arrow_ledger, group_of
+from accord.pipeline.tables import (
+    ARROW,
+    ATTRIBUTES,
+    LAST_MS,
+    METADATA,
+    PATHS,
+    PATHS_TYPE,
+    arrow_events,
+    arrow_ledger,
+)
 
 __all__ = ["columns_of", "decode_batch", "event_columns", "ledger_columns"]
 
@@ -97,7 +106,6 @@ class _EventColumns:
             "payload_ref": self._payload_ref,
             "properties": lambda _kind: events.array(events.blocks),
             "day": lambda _kind: _days(events.received_ms),
-            "group": self._group,
         }
 
     def get(self, name: str, kind: pa.DataType) -> pa.Array:
@@ -153,10 +161,6 @@ class _EventColumns:
             return pa.nulls(len(self._events), kind)
         return pa.array(list(map(self._refs.get, range(len(self._events)))), kind)
 
-    def _group(self, kind: pa.DataType) -> pa.Array:
-        which, channels = self._events.channel_names
-        return _chosen((which, [group_of(channel or "") for channel in channels]), kind)
-
 
 def _chosen(column: tuple[Places, Sequence[Any]], kind: pa.DataType) -> pa.Array:
     which, different = column
@@ -193,13 +197,15 @@ def ledger_columns(
     base = [_whole([getattr(r, n) for r in records]) for n in ("first_number", "first_ms")]
     first_number, first_ms = (np.repeat(each, sizes) for each in base)
     number = np.clip(_whole(columns[0]) + first_number, 0, INTEGER_MAX)
+    more = np.maximum(_whole(columns[2]), 1) - 1
     received = _whole(columns[1]) + first_ms
     queued = received + _whole(columns[7])
     done = queued + _whole(columns[8])
     makers: dict[str, Callable[[], Any]] = {
         "node": lambda: pa.repeat(pa.scalar(node, pa.string()), len(number)),
         "offset": lambda: np.repeat(np.array(offsets, np.int64), sizes),
-        "number": lambda: number,
+        "number": lambda: _numbered(number, number),
+        "last_number": lambda: _numbered(number, number + np.minimum(more, INTEGER_MAX - number)),
         "id": lambda: list(map(event_id, number.tolist())),
         "count": lambda: columns[2],
         "channel": lambda: columns[3],
@@ -219,6 +225,11 @@ def ledger_columns(
     schema = _pruned(arrow_ledger(), wanted)
     arrays = [pa.array(makers[field.name](), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _numbered(number: Places, values: Places) -> pa.Array:
+    """Null for entries that are of no event."""
+    return pa.array(values, mask=number == 0)
 
 
 def _whole(numbers: Sequence[int]) -> Places:

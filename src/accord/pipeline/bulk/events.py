@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from accord.core.model.document import Document
 from accord.core.model.errors import EventError
 from accord.core.model.values import EXACT_MAX, Value
-from accord.pipeline.attributes import ATTRIBUTES, METADATA
+from accord.pipeline.tables import ATTRIBUTES, METADATA
 
 Integers = NDArray[np.int64]
 Numbers = NDArray[Any]  # dtype float or object

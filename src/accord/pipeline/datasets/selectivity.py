@@ -23,7 +23,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from accord.core.model.channels import problem_with_filter
 from accord.core.model.errors import PredicateError
 from accord.core.queries.messages import WatchedPredicate
-from accord.pipeline.attributes import ATTRIBUTES, METADATA, Declared
+from accord.pipeline.attributes import Declared
+from accord.pipeline.tables import ATTRIBUTES, METADATA
 from accord.pipeline.bulk.compiling import PredicateSet, Registered, compile_set, parse_here
 from accord.pipeline.bulk.events import Integers
 from accord.pipeline.bulk.matcher import Matcher

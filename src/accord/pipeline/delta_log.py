@@ -1,0 +1,462 @@
+"""The archive's tables as Delta tables: what is part of them, and how far each journal has got.
+
+Delta Lake's log has a numbered entry for each change, which exists whole or not at all, because the
+number can be taken once: on a file system by `link`, on an object store by a conditional put. So
+changes of any number of writers are totally ordered, and no lock is needed.
+
+Each table records for every node the offset up to which its journal is in the table, as an
+application transaction: Delta's own means for writing exactly once. A batch states its range of
+offsets. It is committed only to a snapshot in which the table ends where the batch begins; a commit
+of the same node between that snapshot and ours is a conflict, which delta-rs refuses. The two
+tables are committed one after the other, so a crash between them leaves one ahead: each resumes by
+itself, and the journal is kept for the one behind (`Archive.archived`).
+
+A log entry in a directory is synced before anybody is told of it. One that a power cut has left
+incomplete was therefore never reported, and the journal still has its records: it is set aside.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Field, QueryBuilder, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction, Transaction
+
+from accord.core.model.errors import AccordError
+from accord.core.model.values import INTEGER_MAX
+from accord.pipeline.durable_files import sync_directory, sync_file
+from accord.pipeline.storage import Storage
+from accord.pipeline.tables import (
+    ATTRIBUTES,
+    EVENTS,
+    LAST_MS,
+    LEDGER,
+    PARTITION,
+    Bounds,
+    Columns,
+    TableFile,
+    arrow_events,
+    arrow_ledger,
+    columns_for,
+    columns_of_schema,
+    field_of,
+)
+
+CHECKPOINT_EVERY: Final = 200  # commits
+KEPT_H: Final = 6  # how long removed files and earlier versions can be read
+CONFIGURATION: Final = {
+    "delta.checkpointInterval": str(CHECKPOINT_EVERY),
+    "delta.logRetentionDuration": f"interval {KEPT_H} hours",
+    "delta.deletedFileRetentionDuration": f"interval {KEPT_H} hours",
+    "delta.enableExpiredLogCleanup": "true",
+}
+_LOST: Final = "lost:"
+_ATTEMPTS: Final = 5
+_log: Final = logging.getLogger(__name__)
+
+
+class DeltaLogError(AccordError):
+    """A table can't be read, or refuses a change: `problem` and `place` give the reason."""
+
+    def __init__(self, problem: str, *, place: str) -> None:
+        self.problem = problem
+        self.place = place
+        super().__init__(f"table {place}: {problem}")
+
+
+class NewFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that has been written, to be made part of a table; `stats` is Delta's JSON."""
+
+    table: str
+    path: str  # relative to the table
+    day: str
+    rows: int
+    bytes: int
+    stats: str
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch's part of one node: records from `first` up to `end` of its journal.
+
+    `lost` is how many of them the journal no longer had.
+    """
+
+    node: str
+    first: int
+    end: int
+    files: Sequence[NewFile]
+    lost: int = 0
+
+
+class TableSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A table at one time; `engine` reads just that version.
+
+    `archived` is, by node, the first offset of its journal that is not in the table; `lost` counts
+    the records before it that the journal no longer had.
+    """
+
+    version: int
+    files: tuple[TableFile, ...]
+    columns: Columns
+    archived: dict[str, int]
+    lost: dict[str, int]
+    engine: QueryBuilder
+
+
+class DeltaLog:
+    """One table of the archive, made on first use; thread-safe."""
+
+    def __init__(
+        self, storage: Storage, name: str, nodes: Sequence[str], *, version: int | None = None
+    ) -> None:
+        self.name = name
+        self._storage = storage
+        self._nodes = nodes
+        self._uri = storage.uri_of(name)
+        self._version = version  # None: the newest
+        self._mutex = threading.RLock()
+        self._table: DeltaTable | None = None
+        self._snapshot: TableSnapshot | None = None
+        self._files: dict[str, TableFile] = {}
+
+    def exists(self) -> bool:
+        with self._mutex:
+            return self._open() is not None
+
+    def snapshot(self) -> TableSnapshot:
+        """Return the table as it is now; empty if there is none."""
+        with self._mutex:
+            table = self._refresh()
+            if table is None:
+                return _nothing()
+            if self._snapshot is None or self._snapshot.version != table.version():
+                self._snapshot = self._read(table)
+            return self._snapshot
+
+    def create(self) -> None:
+        """Make the table, if there is none."""
+        if self.exists():
+            return
+        if self._storage.is_local:
+            Path(self._uri).mkdir(parents=True, exist_ok=True)
+        DeltaTable.create(
+            self._uri,
+            Schema.from_arrow(schema_of(self.name)),
+            mode="ignore",
+            partition_by=[PARTITION],
+            name=self.name,
+            configuration=dict(CONFIGURATION),
+        )
+        self._sync(-1)
+
+    def columns(self, declared: Mapping[str, str]) -> Columns:
+        """Return the columns of the declared attributes; those that are new are added."""
+        with self._mutex:
+            self.create()
+            present = self.snapshot().columns
+            wanted = columns_for(declared, present)
+            if added := [each for each in wanted if each not in present]:
+                table = self._fresh()
+                before = table.version()
+                table.alter.add_columns([Field.from_arrow(field_of(each)) for each in added])
+                self._sync(before)
+            return wanted
+
+    def archived(self, node: str) -> int:
+        """The first offset of this node's journal that is not in the table."""
+        with self._mutex:
+            table = self._refresh()
+            return 0 if table is None else table.transaction_version(node) or 0
+
+    def append(self, parts: Collection[Part]) -> bool:
+        """Commit a batch, except for what had been committed before; False if all had been.
+
+        DeltaLogError if the table does not end where a part begins.
+        """
+        with self._mutex:
+            self.create()
+            table = self._fresh()
+            reached = {part.node: table.transaction_version(part.node) or 0 for part in parts}
+            new = [part for part in parts if reached[part.node] < part.end]
+            for part in new:
+                if reached[part.node] != part.first:
+                    raise self._error(
+                        f"offsets {part.first} to {part.end} of {part.node!r} do not follow what is"
+                        f" archived, which ends at {reached[part.node]}"
+                    )
+            if not new:
+                return False
+            transactions = [Transaction(part.node, part.end) for part in new]
+            transactions += [
+                Transaction(_LOST + part.node, self._lost(table, part.node) + part.lost)
+                for part in new
+                if part.lost
+            ]
+            files = [file for part in new for file in part.files]
+            self._commit(table, [add_action(file) for file in files], transactions)
+            return True
+
+    def replace(self, removed: Iterable[TableFile], added: Iterable[NewFile]) -> None:
+        """Make `added` part of the table instead of `removed`, which have the same rows."""
+        with self._mutex:
+            table = self._fresh()
+            removing = [_remove_action(file, is_change=False) for file in removed]
+            self._commit(table, [add_action(each, is_change=False) for each in added] + removing)
+
+    def remove(self, files: Iterable[TableFile]) -> None:
+        """Remove files from the table."""
+        with self._mutex:
+            self._commit(self._fresh(), [_remove_action(file, is_change=True) for file in files])
+
+    def vacuum(self) -> int:
+        """Delete files that have not been part of the table for KEPT_H hours."""
+        with self._mutex:
+            table = self._open()
+        if table is None:
+            return 0
+        # On a table of its own: it lists all files, and others need not wait for that.
+        table = DeltaTable(self._uri)
+        if not (found := table.vacuum(retention_hours=KEPT_H, full=True)):
+            return 0
+        before = table.version()
+        table.vacuum(retention_hours=KEPT_H, dry_run=False, full=True)
+        self._sync(before)
+        return len(found)
+
+    # The log.
+
+    def _open(self) -> DeltaTable | None:
+        if self._table is None:
+            if self._storage.is_local:
+                _set_aside(Path(self._uri) / "_delta_log")
+            try:
+                self._table = DeltaTable(self._uri, version=self._version)
+            except TableNotFoundError:
+                return None
+            except (DeltaError, OSError) as error:
+                raise self._error(str(error)) from error
+        return self._table
+
+    def _refresh(self) -> DeltaTable | None:
+        table = self._open()
+        if table is not None and self._version is None:
+            try:
+                table.update_incremental()
+            except (DeltaError, OSError) as error:
+                self._table = None
+                raise self._error(str(error)) from error
+        return table
+
+    def _fresh(self) -> DeltaTable:
+        table = self._refresh()
+        if table is None:
+            raise self._error("there is no such table")
+        return table
+
+    def _commit(
+        self,
+        table: DeltaTable,
+        actions: list[AddAction | RemoveAction],
+        transactions: list[Transaction] | None = None,
+    ) -> None:
+        """Commit to the version that `table` has; others may commit other files meanwhile."""
+        before = table.version()
+        try:
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
+                [PARTITION],
+                commit_properties=CommitProperties(app_transactions=transactions),
+            )
+        except CommitFailedError as error:
+            raise self._error(str(error)) from error
+        self._sync(before)
+
+    def _sync(self, before: int) -> None:
+        """Make the entries after version `before` durable."""
+        if not self._storage.is_local:
+            return
+        folder = Path(self._uri) / "_delta_log"
+        version = before + 1
+        while (entry := folder / f"{version:020}.json").exists():
+            sync_file(entry)
+            version += 1
+        sync_directory(folder)
+
+    def _read(self, table: DeltaTable) -> TableSnapshot:
+        columns = columns_of_schema(pa.schema(table.schema().to_arrow()))
+        rows = pa.table(table.get_add_actions(flatten=True))
+        paths = rows["path"].to_pylist()
+        new = [index for index, path in enumerate(paths) if path not in self._files]
+        found = {each.path: each for each in _files(rows.take(pa.array(new, pa.int64())), columns)}
+        self._files = {path: found.get(path) or self._files[path] for path in paths}
+        known = {node: table.transaction_version(node) or 0 for node in self._nodes}
+        lost = {node: self._lost(table, node) for node in self._nodes}
+        return TableSnapshot(
+            version=table.version(),
+            files=tuple(self._files.values()),
+            columns=columns,
+            archived=known,
+            lost={node: count for node, count in lost.items() if count},
+            engine=QueryBuilder().register(self.name, table),
+        )
+
+    def _lost(self, table: DeltaTable, node: str) -> int:
+        return table.transaction_version(_LOST + node) or 0
+
+    def _error(self, problem: str) -> DeltaLogError:
+        return DeltaLogError(problem, place=self._uri)
+
+
+class Archive:
+    """The tables of one archive, with the journals of `nodes` in them."""
+
+    def __init__(self, place: str | Path, nodes: Sequence[str]) -> None:
+        self.storage = Storage(place)
+        self.nodes = tuple(nodes)
+        self.events = DeltaLog(self.storage, EVENTS, self.nodes)
+        self.ledger = DeltaLog(self.storage, LEDGER, self.nodes)
+
+    @property
+    def place(self) -> str:
+        return self.storage.uri
+
+    @property
+    def tables(self) -> tuple[DeltaLog, DeltaLog]:
+        return self.events, self.ledger
+
+    def archived(self, node: str) -> int:
+        """The first offset of this node's journal that is not in both tables."""
+        return min(table.archived(node) for table in self.tables)
+
+
+def schema_of(table: str, columns: Columns = ()) -> pa.Schema:
+    return arrow_events(columns) if table == EVENTS else arrow_ledger()
+
+
+def add_action(file: NewFile, *, is_change: bool = True) -> AddAction:
+    return AddAction(
+        path=file.path,
+        size=file.bytes,
+        partition_values={PARTITION: file.day},
+        modification_time=time.time_ns() // 1_000_000,
+        data_change=is_change,
+        stats=file.stats,
+    )
+
+
+def _remove_action(file: TableFile, *, is_change: bool) -> RemoveAction:
+    return RemoveAction(
+        path=file.path,
+        data_change=is_change,
+        deletion_timestamp=time.time_ns() // 1_000_000,
+        size=file.bytes,
+        partition_values={PARTITION: file.day},
+    )
+
+
+def _nothing() -> TableSnapshot:
+    return TableSnapshot(
+        version=-1, files=(), columns=(), archived={}, lost={}, engine=QueryBuilder()
+    )
+
+
+def _set_aside(folder: Path) -> None:
+    """Rename the newest log entry if a power cut has left it incomplete."""
+    entries = sorted(folder.glob("[0-9]*.json"))
+    if not entries:
+        return
+    newest = entries[-1]
+    lines = newest.read_bytes().splitlines()
+    try:
+        is_whole = bool(lines) and all(json.loads(line) for line in lines)
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        _log.warning("%s is incomplete, and set aside: it had never been confirmed", newest)
+        newest.rename(newest.with_suffix(".damaged"))
+
+
+def _files(rows: pa.Table, columns: Columns) -> list[TableFile]:
+    """The files of a table, from the statistics that its log has of them."""
+    read = _Statistics(rows)
+    times = [name for name in ("received", "queued", "done") if read.has(name)]
+    first_ms = [read.column(f"min.{name}", 0) for name in times]
+    last_ms = [read.column(f"max.{name}", LAST_MS * 1000) for name in times]
+    last_number = "max.last_number" if read.has("last_number") else "max.number"
+    parts = {
+        "path": read.column("path"),
+        "day": [day.isoformat() for day in read.column(f"partition.{PARTITION}")],
+        "rows": read.column("num_records", 0),
+        "bytes": read.column("size_bytes"),
+        "first_ms": [min(each) // 1000 for each in zip(*first_ms, strict=True)] or read.zeros,
+        "last_ms": [max(each) // 1000 for each in zip(*last_ms, strict=True)] or read.zeros,
+        "first_offset": read.column("min.offset", 0),
+        "last_offset": read.column("max.offset", INTEGER_MAX),
+        "first_number": read.column("min.number", 0),
+        "last_number": read.column(last_number, INTEGER_MAX),
+        "unread": read.column(f"null_count.{ATTRIBUTES}", 0),
+        "node": [
+            low if low == high else ""
+            for low, high in zip(read.column("min.node", ""), read.column("max.node"), strict=True)
+        ],
+        "channels": [
+            None if low is None or high is None else (low, high)
+            for low, high in zip(
+                read.column("min.channel"), read.column("max.channel"), strict=True
+            )
+        ],
+    }
+    bounds = [(each.name, read.bounds(each.name)) for each in columns]
+    return [
+        TableFile(
+            **{name: values[index] for name, values in parts.items()},
+            stats={name: each[index][0] for name, each in bounds if each[index] is not None},
+        )
+        for index in range(len(rows))
+    ]
+
+
+class _Statistics:
+    """Columns of what delta-rs gives of a table's files."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+        self._names = set(rows.column_names)
+        self.zeros = [0] * len(rows)
+
+    def has(self, name: str) -> bool:
+        return f"min.{name}" in self._names
+
+    def column(self, name: str, default: Any = None) -> list[Any]:
+        if name not in self._names:
+            return [default] * len(self._rows)
+        values = self._rows[name]
+        if pa.types.is_timestamp(values.type):
+            values = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
+        return [default if value is None else value for value in values.to_pylist()]
+
+    def bounds(self, name: str) -> list[tuple[Bounds | None] | None]:
+        """The bounds of a column of an attribute, None where the map may have values too."""
+        nulls, rows = self.column(f"null_count.{name}"), self.column("num_records", 0)
+        low, high = self.column(f"min.{name}"), self.column(f"max.{name}")
+        return [
+            None
+            if nulls[index] is None
+            else ((None, None),)
+            if nulls[index] == rows[index]
+            else (None,)
+            if low[index] is None or high[index] is None
+            else ((low[index], high[index]),)
+            for index in range(len(rows))
+        ]
