@@ -1,18 +1,12 @@
-"""The archive job: journal to tables by Structured Streaming, each record exactly once.
+"""The archive job: journals to tables by Structured Streaming, each record exactly once.
 
-The manifest holds the archived offset. Each streaming query starts there with a checkpoint of its
+The tables hold the archived offsets. Each streaming query starts there with a checkpoint of its
 own, which is only needed to run it. A query that fails is restarted with backoff: a transient
 failure, such as a full disk, is waited out; a permanent one is reported.
 
-One batch of the archive: ranges of journal offsets become files, and one manifest commit.
-
-Tasks write the files of their slices and return their names (`slices`). The driver commits them to
-the manifest in one step together with the new archived offset, and only if the archive ended
-exactly where the batch starts. A batch that runs twice, even concurrently, is therefore recognised
-as committed or refused, and the files its tasks wrote belong to no table.
-
-Records that the journal retired before they were archived are gone: the batch starts after them,
-and the manifest counts them.
+Tasks write the files of their slices and return what they wrote; the driver commits that, and only
+if the tables end exactly where the batch starts (`journal_sink`). A batch that runs twice, even
+concurrently, is therefore recognised as committed or refused.
 """
 
 from __future__ import annotations
@@ -22,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,13 +26,14 @@ from pyspark.sql import DataFrame, SparkSession
 from accord.core.queries.messages import StartPipeline
 from accord.journal import retention
 from accord.pipeline import register
+from accord.pipeline.delta_log import Archive
 from accord.pipeline.driver_lock import DriverLock, Holder
-from accord.pipeline.journal_readers import check_same_journal, is_remote, open_journal
-from accord.pipeline.manifest import Already, Manifest
+from accord.pipeline.journal_readers import check_same_journal, is_remote
+from accord.pipeline.journal_sink import BatchDone, commit_batch
+from accord.pipeline.journal_source import FORMAT, SliceOptions, decode_done
 from accord.pipeline.session import ARCHIVE_POOL, is_connect, java_process, use_pool
-from accord.pipeline.slices import FORMAT, SliceOptions, decode_entries
 from accord.pipeline.spark_errors import summary
-from accord.pipeline.tables import EVENTS, LEDGER, LOST, FileEntry
+from accord.pipeline.tables import EVENTS, LEDGER
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -48,72 +42,26 @@ if TYPE_CHECKING:
 READER: Final = "archive"  # reader name known to the journal
 
 
-class BatchDone(msgspec.Struct, frozen=True, kw_only=True):
-    """What a batch added to the archive, which now holds everything before offset `archived`."""
-
-    archived: int
-    events: int = 0
-    ledger_rows: int = 0
-    files: int = 0
-    bytes: int = 0
-    lost: int = 0
-    channels: dict[str, tuple[int, int]] = {}  # events and payload bytes, where counted
-    took_ms: int = 0
-
-
 class Archiver(msgspec.Struct, frozen=True, kw_only=True):
     """The function applied to each batch; self-contained, as it may run in another Spark
     process.
     """
 
-    node: str
-    journal: str
+    journals: dict[str, str]
     archive: str
 
     def __call__(self, slices: DataFrame, _batch: int) -> None:
-        self.commit_batch(slices, Manifest(self.archive))
+        self.commit_batch(slices, Archive(self.archive, tuple(self.journals)))
 
-    def commit_batch(self, slices: DataFrame, manifest: Manifest) -> BatchDone | None:
+    def commit_batch(self, slices: DataFrame, archive: Archive) -> BatchDone | None:
         """Commit the batch; None if there was nothing to do or it was committed before."""
-        began_s = time.monotonic()
-        written = slices.collect()  # the tasks read and write here
-        if not written:
-            return None
-        ranges = sorted((row.first, row.next) for row in written)
-        assert all(here[1] == there[0] for here, there in pairwise(ranges)), ranges
-        first, end = ranges[0][0], ranges[-1][1]
-        added = [entry for row in written for entry in decode_entries(row.entries)]
-        is_lost = self._is_retired(first, manifest)
-        moved = {self.node: (first, end)}
-        if isinstance(manifest.commit(added=added, moved=moved, lost=is_lost), Already):
-            return None
-        if not is_remote(self.journal):
-            retention.register(self.journal, READER, end)
-        return summed(added, end, round((time.monotonic() - began_s) * 1000))
-
-    def _is_retired(self, first: int, manifest: Manifest) -> bool:
-        """Whether the records missing before `first` are gone for good."""
-        archived = manifest.snapshot().archived.get(self.node, 0)
-        return archived < first and open_journal(self.journal).extent().first_offset >= first
-
-
-def summed(entries: list[FileEntry], archived: int, took_ms: int) -> BatchDone:
-    channels: dict[str, tuple[int, int]] = {}
-    for entry in entries:
-        for name, (events, size) in zip(entry.channels or (), entry.use, strict=False):
-            known = channels.get(name, (0, 0))
-            channels[name] = known[0] + events, known[1] + size
-    files = [entry for entry in entries if entry.table != LOST]
-    return BatchDone(
-        archived=archived,
-        events=sum(entry.rows for entry in files if entry.table == EVENTS),
-        ledger_rows=sum(entry.rows for entry in files if entry.table == LEDGER),
-        files=len(files),
-        bytes=sum(entry.bytes for entry in files),
-        lost=sum(entry.rows for entry in entries if entry.table == LOST),
-        channels=channels,
-        took_ms=took_ms,
-    )
+        written = [decode_done(row.done) for row in slices.collect()]  # the tasks read and write
+        done = commit_batch(written, archive) if written else None
+        if done is not None:
+            for node, archived in done.archived.items():
+                if not is_remote(self.journals[node]):
+                    retention.register(self.journals[node], READER, archived)
+        return done
 
 
 CHECKPOINTS: Final = "checkpoints"
@@ -129,16 +77,17 @@ class ArchiveJob:
         self,
         spark: SparkSession,
         start: StartPipeline,
-        manifest: Manifest,
+        archive: Archive,
         on_batch: Callable[[BatchDone], object] = lambda _: None,
     ) -> None:
         self.problem = ""  # last failure; cleared by the next successful batch
         self.is_broken = False  # Java has exited: a new process is needed
         self._spark = spark
         self._start = start
-        self._manifest = manifest
+        self._archive = archive
         self._on_batch = on_batch
-        self._archiver = Archiver(node=start.node, journal=start.journal, archive=start.archive)
+        self._journals = {start.node: start.journal}
+        self._archiver = Archiver(journals=self._journals, archive=start.archive)
         self._lock = DriverLock(start.work)
         self._stopping = threading.Event()
         self._working = threading.Lock()
@@ -171,7 +120,7 @@ class ArchiveJob:
             while not (self._stopping.is_set() or self.is_broken):
                 try:
                     self._stream()
-                except Exception as error:  # from Spark, Py4J, the manifest or the journal
+                except Exception as error:  # from Spark, Py4J, the tables or the journal
                     self._fail(error)
         finally:
             with self._working:  # a commit may be in progress although its query has been stopped
@@ -197,8 +146,7 @@ class ArchiveJob:
         register(self._spark)
         use_pool(self._spark, ARCHIVE_POOL)
         options = self._options()
-        self._check(options)
-        seen = self._manifest.snapshot().archived.get(options.node, 0)
+        seen = self._check()
         query = self._query = self._start_query(options)
         began_s = time.monotonic()
         try:
@@ -212,23 +160,34 @@ class ArchiveJob:
             _end(query)
 
     def _options(self) -> SliceOptions:
-        start = self._start
+        start, archive = self._start, self._archive
         cores = 4 if is_connect(self._spark) else self._spark.sparkContext.defaultParallelism
+        archive.ledger.create()
+        declared = archive.events.columns(start.declared)
         return SliceOptions(
-            node=start.node,
-            journal=start.journal,
+            journals=self._journals,
             archive=start.archive,
-            declared=start.declared,
+            columns=archive.events.snapshot().columns,
+            declared=declared,
             large_bytes=start.large_bytes,
             pieces=2 * cores,
         )
 
-    def _check(self, options: SliceOptions) -> None:
-        """Check what the source would also detect, but could report only as a failed query."""
-        snapshot = self._manifest.snapshot()
-        check_same_journal(open_journal(options.journal), options.journal, snapshot, options.node)
-        if not is_remote(options.journal) and Path(options.journal).is_dir():
-            retention.register(options.journal, READER, snapshot.archived.get(options.node, 0))
+    def _check(self) -> dict[str, int]:
+        """Check what the source would also detect, but could report only as a failed query.
+
+        Returns how far the archive has got.
+        """
+        events = self._archive.events.snapshot()
+        reached = {}
+        for node, journal in self._journals.items():
+            reached[node] = archived = self._archive.archived(node)
+            check_same_journal(
+                journal, node, archived=events.archived.get(node, 0), events=events.files
+            )
+            if not is_remote(journal) and Path(journal).is_dir():
+                retention.register(journal, READER, archived)
+        return reached
 
     def _start_query(self, options: SliceOptions) -> StreamingQuery:
         stream = self._spark.readStream.format(FORMAT).options(**options.to_spark()).load()
@@ -253,7 +212,7 @@ class ArchiveJob:
     def _run_batch(self, slices: DataFrame, _batch: int) -> None:
         with self._working:
             if not self._stopping.is_set():
-                self._succeed(self._archiver.commit_batch(slices, self._manifest))
+                self._succeed(self._archiver.commit_batch(slices, self._archive))
 
     def _succeed(self, done: BatchDone | None) -> None:
         self.problem = ""
@@ -261,18 +220,29 @@ class ArchiveJob:
         if done is not None:
             self._on_batch(done)
 
-    def _check_progress(self, seen: int) -> int:
+    def _check_progress(self, seen: dict[str, int]) -> dict[str, int]:
         """Report what batches in other processes have done since the archive reached `seen`."""
-        snapshot = self._manifest.snapshot()
-        archived = snapshot.archived.get(self._start.node, 0)
-        if archived > seen:
-            added = [
-                entry
-                for entry in snapshot.files
-                if entry.node == self._start.node and entry.first_offset >= seen
-            ]
-            self._succeed(summed(added, archived, 0))
-        return archived
+        reached = {node: self._archive.archived(node) for node in self._journals}
+        if reached != seen:
+            added = {
+                table.name: [
+                    file
+                    for file in table.snapshot().files
+                    if file.first_offset >= seen.get(file.node, file.last_offset + 1)
+                ]
+                for table in self._archive.tables
+            }
+            files = [file for each in added.values() for file in each]
+            self._succeed(
+                BatchDone(
+                    events=sum(file.rows for file in added[EVENTS]),
+                    ledger_rows=sum(file.rows for file in added[LEDGER]),
+                    files=len(files),
+                    bytes=sum(file.bytes for file in files),
+                    archived=reached,
+                )
+            )
+        return reached
 
     def _has_java_exited(self) -> bool:
         if is_connect(self._spark):

@@ -59,7 +59,6 @@ CONFIGURATION: Final = {
     "delta.deletedFileRetentionDuration": f"interval {KEPT_H} hours",
     "delta.enableExpiredLogCleanup": "true",
 }
-_LOST: Final = "lost:"
 _ATTEMPTS: Final = 5
 _log: Final = logging.getLogger(__name__)
 
@@ -197,7 +196,7 @@ class DeltaLog:
                 return False
             transactions = [Transaction(part.node, part.end) for part in new]
             transactions += [
-                Transaction(_LOST + part.node, self._lost(table, part.node) + part.lost)
+                Transaction(lost_of(part.node), self._lost(table, part.node) + part.lost)
                 for part in new
                 if part.lost
             ]
@@ -312,7 +311,7 @@ class DeltaLog:
         )
 
     def _lost(self, table: DeltaTable, node: str) -> int:
-        return table.transaction_version(_LOST + node) or 0
+        return table.transaction_version(lost_of(node)) or 0
 
     def _error(self, problem: str) -> DeltaLogError:
         return DeltaLogError(problem, place=self._uri)
@@ -338,6 +337,11 @@ class Archive:
     def archived(self, node: str) -> int:
         """The first offset of this node's journal that is not in both tables."""
         return min(table.archived(node) for table in self.tables)
+
+
+def lost_of(node: str) -> str:
+    """The application transaction that counts the lost records of a node."""
+    return f"lost:{node}"
 
 
 def schema_of(table: str, columns: Columns = ()) -> pa.Schema:

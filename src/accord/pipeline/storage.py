@@ -2,7 +2,7 @@
 
 What is written to a directory is synced to disk when a function returns. An object store needs no
 more than its own put. Credentials and endpoints of object stores come from the environment, by the
-names that delta-rs reads (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, ...).
+names that delta-rs and pyarrow read (`AWS_ACCESS_KEY_ID`, `AWS_REGION`, `AWS_ENDPOINT_URL`, ...).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -47,9 +48,8 @@ class Storage:
         """Rooted at the archive."""
         if self.is_local:
             return pafs.SubTreeFileSystem(self.uri, pafs.LocalFileSystem())
-        from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 (takes a while)
-
-        return pafs.PyFileSystem(DeltaStorageHandler(self.uri))
+        files, path = _remote(self.uri)
+        return pafs.SubTreeFileSystem(path, files)
 
     def uri_of(self, path: str) -> str:
         return f"{self.uri}/{path}"
@@ -110,3 +110,18 @@ class Storage:
     def remove_folder(self, path: str) -> None:
         with suppress(FileNotFoundError):
             self.filesystem.delete_dir(path)
+
+
+def _remote(uri: str) -> tuple[pafs.FileSystem, str]:
+    """The file system of an object store, and the path there."""
+    scheme, _, path = uri.partition("://")
+    if scheme not in ("s3", "s3a"):
+        found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
+        return found
+    options: dict[str, Any] = {"allow_delayed_open": True}
+    if endpoint := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
+        place = urlsplit(endpoint)
+        options |= {"endpoint_override": place.netloc, "scheme": place.scheme}
+    if region := os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
+        options["region"] = region
+    return pafs.S3FileSystem(**options), path

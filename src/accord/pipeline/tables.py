@@ -29,6 +29,7 @@ EVENTS: Final = "events"
 LEDGER: Final = "ledger"
 UNREAD: Final = "_unread"
 PAYLOADS: Final = f"{EVENTS}/_payloads"
+FORMER_PAYLOADS: Final = "payloads"  # where they were before the tables were Delta tables
 ATTRIBUTES: Final = "attributes"
 METADATA: Final = "metadata"
 PATHS: Final = "paths"
@@ -97,8 +98,9 @@ _ATTRIBUTE: Final = b"accord.attribute"
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _UNFIT: Final = re.compile(r"[^\w.-]")  # in the name of a column of a Delta table
-# The second form was written before the tables were Delta tables.
-_REFERENCE: Final = re.compile(r"(events/_)?payloads/day=\d{4}-\d{2}-\d{2}/[A-Za-z0-9_-]+")
+_REFERENCE: Final = re.compile(
+    rf"({PAYLOADS}|{FORMER_PAYLOADS})/{PARTITION}=\d{{4}}-\d{{2}}-\d{{2}}/[A-Za-z0-9_-]+"
+)
 
 
 class TablesError(AccordError):
