@@ -14,7 +14,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,11 +29,11 @@ from accord.pipeline import register
 from accord.pipeline.delta_log import Archive
 from accord.pipeline.driver_lock import DriverLock, Holder
 from accord.pipeline.journal_readers import check_same_journal, is_remote
-from accord.pipeline.journal_sink import BatchDone, commit_batch
+from accord.pipeline.journal_sink import BatchDone, NodeBatch, commit_batch
 from accord.pipeline.journal_source import FORMAT, SliceOptions, decode_done
 from accord.pipeline.session import ARCHIVE_POOL, is_connect, java_process, use_pool
 from accord.pipeline.spark_errors import summary
-from accord.pipeline.tables import EVENTS, LEDGER
+from accord.pipeline.tables import EVENTS, LEDGER, TableFile
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -86,7 +86,7 @@ class ArchiveJob:
         self._start = start
         self._archive = archive
         self._on_batch = on_batch
-        self._journals = {start.node: start.journal}
+        self._journals = start.journals_by_node()
         self._archiver = Archiver(journals=self._journals, archive=start.archive)
         self._lock = DriverLock(start.work)
         self._stopping = threading.Event()
@@ -224,24 +224,16 @@ class ArchiveJob:
         """Report what batches in other processes have done since the archive reached `seen`."""
         reached = {node: self._archive.archived(node) for node in self._journals}
         if reached != seen:
+            files = {table.name: table.snapshot().files for table in self._archive.tables}
             added = {
-                table.name: [
-                    file
-                    for file in table.snapshot().files
-                    if file.first_offset >= seen.get(file.node, file.last_offset + 1)
-                ]
-                for table in self._archive.tables
-            }
-            files = [file for each in added.values() for file in each]
-            self._succeed(
-                BatchDone(
-                    events=sum(file.rows for file in added[EVENTS]),
-                    ledger_rows=sum(file.rows for file in added[LEDGER]),
-                    files=len(files),
-                    bytes=sum(file.bytes for file in files),
-                    archived=reached,
+                node: NodeBatch(
+                    archived=reached[node],
+                    events=_rows_since(files[EVENTS], node, seen[node]),
+                    ledger_rows=_rows_since(files[LEDGER], node, seen[node]),
                 )
-            )
+                for node in self._journals
+            }
+            self._succeed(BatchDone(nodes=added))
         return reached
 
     def _has_java_exited(self) -> bool:
@@ -257,3 +249,8 @@ class ArchiveJob:
 def _end(query: StreamingQuery) -> None:
     with suppress(Exception):  # the query, or Java, has ended
         query.stop()
+
+
+def _rows_since(files: Iterable[TableFile], node: str, offset: int) -> int:
+    """Rows of a node in files that begin at this offset or later."""
+    return sum(file.rows for file in files if file.node == node and file.first_offset >= offset)

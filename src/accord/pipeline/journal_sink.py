@@ -251,17 +251,30 @@ def _days(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         yield day.isoformat(), rows.slice(start, end - start)
 
 
-class BatchDone(msgspec.Struct, frozen=True, kw_only=True):
-    """What a batch added to the archive."""
+class NodeBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """What a batch added of one node: everything before offset `archived` is in the archive.
 
+    `use` has the events and payload bytes of channels, of so many at most.
+    """
+
+    archived: int
     events: int = 0
     ledger_rows: int = 0
+    lost: int = 0
+    use: Use = {}
+
+
+class BatchDone(msgspec.Struct, frozen=True, kw_only=True):
+    """What a batch added to the archive, by node."""
+
+    nodes: dict[str, NodeBatch]
     files: int = 0
     bytes: int = 0
-    lost: int = 0
-    channels: Use = {}  # events and payload bytes, of so many channels at most
-    archived: dict[str, int] = {}  # by node: everything before this offset is in the archive
     took_ms: int = 0
+
+    @property
+    def archived(self) -> dict[str, int]:
+        return {node: each.archived for node, each in self.nodes.items()}
 
 
 def commit_batch(slices: Sequence[SliceDone], archive: Archive) -> BatchDone | None:
@@ -279,21 +292,31 @@ def commit_batch(slices: Sequence[SliceDone], archive: Archive) -> BatchDone | N
         is_new |= table.append(parts)
     if not is_new:
         return None
-    use: Use = {}
-    for each in slices:
-        for channel, (events, size) in each.use.items():
-            add_use(use, channel, events, size)
     files = [file for each in slices for file in each.files]
     return BatchDone(
-        events=sum(file.rows for file in files if file.table == EVENTS),
-        ledger_rows=sum(file.rows for file in files if file.table == LEDGER),
+        nodes={node: _of_node(own) for node, own in by_node.items()},
         files=len(files),
         bytes=sum(file.bytes for file in files),
-        lost=sum(each.lost for each in slices),
-        channels=use,
-        archived={node: own[-1].next for node, own in by_node.items()},
         took_ms=round((time.monotonic() - began_s) * 1000),
     )
+
+
+def _of_node(own: Sequence[SliceDone]) -> NodeBatch:
+    use: Use = {}
+    for each in own:
+        for channel, (events, size) in each.use.items():
+            add_use(use, channel, events, size)
+    return NodeBatch(
+        archived=own[-1].next,
+        events=_rows_of(own, EVENTS),
+        ledger_rows=_rows_of(own, LEDGER),
+        lost=sum(each.lost for each in own),
+        use=use,
+    )
+
+
+def _rows_of(own: Sequence[SliceDone], table: str) -> int:
+    return sum(file.rows for each in own for file in each.files if file.table == table)
 
 
 def _part(own: Sequence[SliceDone], table: str) -> Part:

@@ -81,6 +81,11 @@ class StartPipeline(Struct, frozen=True, kw_only=True, tag="start"):
     memory_mb: int = 1024
     timeout_s: float = 60.0  # of a reply
     declared: dict[str, str] = {}  # attributes that are columns: name -> name in attributes.TYPES
+    journals: dict[str, str] = {}  # of a site: each node's journal, a folder or the node's address
+
+    def journals_by_node(self) -> dict[str, str]:
+        """All journals to archive: those of a site, or the node's own."""
+        return self.journals or {self.node: self.journal}
 
 
 class PageQuery(Struct, frozen=True, kw_only=True, tag="query"):
