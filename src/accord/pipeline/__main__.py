@@ -30,7 +30,7 @@ from accord.core.queries.messages import (
     decode_from_node,
     encode_frame,
 )
-from accord.pipeline.java import JavaError
+from accord.pipeline.conversion import ConversionError
 from accord.pipeline.service import PipelineService
 from accord.pipeline.spark_errors import summary
 from accord.pipeline.tables import TablesError
@@ -106,7 +106,7 @@ class Process:
             self._service.open()
             _log.info("pipeline: ready")
         except Exception as error:  # from Spark, Java or the disk
-            is_hopeless = isinstance(error, JavaError | TablesError)
+            is_hopeless = isinstance(error, TablesError | ConversionError)
             self._fail(error, HOPELESS if is_hopeless else RETRY)
 
     def _tick(self) -> None:
@@ -115,8 +115,8 @@ class Process:
                 self._service.tick()
             except Exception:
                 _log.exception("health report: failed")
-            if self._service.is_broken:
-                self._fail(AccordError("Spark's Java process ended"), RETRY)
+            if why := self._service.why_broken():
+                self._fail(AccordError(why), RETRY)
 
     def _fail(self, error: Exception, code: int) -> None:
         if self._ending.is_set():

@@ -138,6 +138,7 @@ MAX_PENDING: Final = 200
 MAX_SENDS: Final = 2  # per request: it may be what ends the process
 MAX_REFUSED: Final = 100
 OFF: Final = "off"
+_ANSWERING: Final = ("partial", "ready")
 _SETTINGS_CODE: Final = 2
 _SUMS: Final = ("events", "ledger_rows", "compactions", "queries")
 _CHECK_S: Final = 1.0
@@ -334,7 +335,7 @@ class Pipeline:
         health = self.health
         known = set(PipelineStatus.__struct_fields__)
         fields = {name: value for name, value in structs.asdict(health).items() if name in known}
-        if health.state not in ("ready", OFF):
+        if health.state not in (*_ANSWERING, OFF):
             fields["lag_records"] = behind = max(0, committed_offset - health.archived_offset)
             silent_ms = round((time.monotonic() - self._progress_s) * 1_000)
             fields["lag_ms"] = health.lag_ms + silent_ms if behind else 0
@@ -359,7 +360,7 @@ class Pipeline:
             async with asyncio.timeout(self.options.timeout_s if timeout_s is None else timeout_s):
                 return await question.reply
         except TimeoutError:
-            if not self._is_ready():
+            if not self._is_answering():
                 raise self._unavailable() from None
             problem = "the data pipeline did not answer in time"
             raise PipelineError("timeout", problem, retry_s=5) from None
@@ -386,7 +387,7 @@ class Pipeline:
     def _send_pending(self) -> None:
         """Send unsent requests; one that may have ended a process is sent first, and alone."""
         questions = self._pending.values()
-        if not self._is_ready() or any(each.is_sent and each.sends > 1 for each in questions):
+        if not self._is_answering() or any(each.is_sent and each.sends > 1 for each in questions):
             return
         suspects = [each for each in questions if each.sends and not each.is_sent]
         for question in suspects[:1] or questions:
@@ -396,11 +397,11 @@ class Pipeline:
                 self._send(question.message)
 
     def _send(self, message: FromNode) -> None:
-        if self._process is not None and self._is_ready():
+        if self._process is not None and self._is_answering():
             self._process.send(message)
 
-    def _is_ready(self) -> bool:
-        return self._process is not None and self.health.state == "ready"
+    def _is_answering(self) -> bool:
+        return self._process is not None and self.health.state in _ANSWERING
 
     def _lacking(self) -> PipelineError:
         retry_s = 60 if self.is_enabled else 0
@@ -438,10 +439,10 @@ class Pipeline:
             question.reply.set_result(message)
 
     def _on_health(self, health: Health) -> None:
-        was_answering = self._is_ready()
+        was_answering = self._is_answering()
         sums = {name: getattr(self._before, name) + getattr(health, name) for name in _SUMS}
         self.health = structs.replace(health, restarts=self._restarts, **sums)
-        if health.state == "ready" or health.lag_ms:
+        if health.state in _ANSWERING or health.lag_ms:
             self._progress_s = time.monotonic()
         if health.problem and health.state != "failed":  # a failed process is logged when it ends
             self._log_problem(health.problem)
@@ -449,7 +450,7 @@ class Pipeline:
             self._ready_s = time.monotonic()
             self._set_lack("")
             log.info("pipeline: ready", spark=health.spark, version=health.spark_version)
-        if not was_answering and self._is_ready():
+        if not was_answering and self._is_answering():
             if self._watched is not None:
                 self._send(WatchPredicates(self._watched))
             self._send_pending()
