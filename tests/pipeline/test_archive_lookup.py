@@ -9,12 +9,12 @@ from tests.pipeline.asking import World, made
 from tests.pipeline.journals import START_MS
 
 from accord.core.queries.messages import EventQuery, PageQuery
-from accord.pipeline.archive_lookup import ArchiveLookup, conditions
-from accord.pipeline.query_checks import CheckedQuery, check
-from accord.pipeline.scan_plan import RemainingQuery, ScanRange
+from accord.pipeline.query.spark_engine import ArchiveLookup, conditions
+from accord.pipeline.query.checks import CheckedQuery, check
+from accord.pipeline.query.scan_ranges import RemainingQuery, ScanRange
 from accord.pipeline.service import warm_up
 from accord.pipeline.tables import EVENTS
-from accord.pipeline.tail import StaleError
+from accord.pipeline.query.tail import StaleError
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import parse, parse_xpath
 from accord.pipeline.attributes import Declared, schema, to_row
-from accord.pipeline.columns import to_column
+from accord.pipeline.query.spark_predicate import to_column
 
 
 def frame(

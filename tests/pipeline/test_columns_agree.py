@@ -23,7 +23,7 @@ from accord.core.model.values import Value
 from accord.core.predicates.predicate import Predicate
 from accord.core.predicates.tree import Expr
 from accord.pipeline.attributes import ATTRIBUTES, schema, to_row
-from accord.pipeline.columns import to_column
+from accord.pipeline.query.spark_predicate import to_column
 
 _SPARK_TYPES: Final[dict[str, DataType]] = {
     "int": LongType(),

@@ -15,8 +15,8 @@ from tests.pipeline.asking import World, made
 from tests.pipeline.journals import START_MS
 
 from accord.core.queries.messages import EventQuery, FromPipeline, Page, PageQuery, QueryFailure
-from accord.pipeline.archive_lookup import ArchiveLookup
-from accord.pipeline.query_scheduler import CANCELLED, QueryJob, QueryScheduler
+from accord.pipeline.query.spark_engine import ArchiveLookup
+from accord.pipeline.query.scheduler import CANCELLED, QueryJob, QueryScheduler
 
 
 @pytest.fixture

@@ -20,13 +20,13 @@ from accord.core.queries.messages import (
     HistogramPart,
     HistogramRequest,
 )
-from accord.pipeline.archive_lookup import ArchiveLookup
-from accord.pipeline.exports import export
-from accord.pipeline.histogram import HistogramEngine
+from accord.pipeline.query.spark_engine import ArchiveLookup
+from accord.pipeline.query.exports import export
+from accord.pipeline.query.histogram import HistogramEngine
 from accord.pipeline.manifest import Manifest
-from accord.pipeline.query_checks import InvalidQueryError
-from accord.pipeline.query_scheduler import QueryStoppedError
-from accord.pipeline.tail import Tail
+from accord.pipeline.query.checks import InvalidQueryError
+from accord.pipeline.query.scheduler import QueryStoppedError
+from accord.pipeline.query.tail import Tail
 
 
 @pytest.fixture
@@ -124,8 +124,8 @@ def test_a_predicate_opens_what_may_match(world: World, lookup: ArchiveLookup) -
 def test_parts_add_up_while_the_archive_follows(
     world: World, lookup: ArchiveLookup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accord.pipeline.histogram.SELECTIVE_ROWS", 10)
-    monkeypatch.setattr("accord.pipeline.histogram.GROWTH", 1)
+    monkeypatch.setattr("accord.pipeline.query.histogram.SELECTIVE_ROWS", 10)
+    monkeypatch.setattr("accord.pipeline.query.histogram.GROWTH", 1)
     fill(world, 60)
     world.follow(50)
     ask = EventQuery(channel="#", where="altitude_m >= 3")

@@ -17,7 +17,7 @@ from accord.journal.ledger_records import (
     LedgerSearch,
     decode_ledger,
 )
-from accord.pipeline.ledger_lookup import find_outcomes
+from accord.pipeline.query.ledger import find_outcomes
 from accord.pipeline.manifest import Manifest
 
 

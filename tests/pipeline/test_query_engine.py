@@ -11,10 +11,10 @@ from tests.pipeline.journals import START_MS
 
 from accord.core.queries.messages import EventQuery, PageQuery, QueryHit
 from accord.pipeline import scan_plan
-from accord.pipeline.archive_lookup import ArchiveLookup
-from accord.pipeline.chunks import Chunks
-from accord.pipeline.query_checks import InvalidQueryError
-from accord.pipeline.query_engine import QueryEngine
+from accord.pipeline.query.spark_engine import ArchiveLookup
+from accord.pipeline.query.chunks import Chunks
+from accord.pipeline.query.checks import InvalidQueryError
+from accord.pipeline.query.pages import QueryEngine
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_pages_end_by_bytes_but_have_at_least_one(world: World, lookup: ArchiveL
 def test_long_rows_come_with_their_contents(
     world: World, lookup: ArchiveLookup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accord.pipeline.archive_lookup._CONTENT_BYTES", 50 * 20)
+    monkeypatch.setattr("accord.pipeline.query.spark_engine._CONTENT_BYTES", 50 * 20)
     sizes = [10, 60, 2_000, 10]
     world.publish([made(n, START_MS + n, "a", payload=b"x" * size) for n, size in enumerate(sizes)])
     world.follow(4)

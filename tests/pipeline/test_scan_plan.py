@@ -5,8 +5,8 @@ import random
 import pytest
 
 from accord.core.queries.messages import EventQuery, PageQuery
-from accord.pipeline.query_checks import CheckedQuery, check
-from accord.pipeline.scan_plan import (
+from accord.pipeline.query.checks import CheckedQuery, check
+from accord.pipeline.query.scan_ranges import (
     CHUNK_BYTES,
     MAX_CHUNK_ROWS,
     SELECTIVE_ROWS,

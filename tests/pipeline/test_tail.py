@@ -10,9 +10,9 @@ from tests.pipeline.journals import START_MS
 
 from accord.core.queries.messages import EventQuery, PageQuery, QueryHit
 from accord.pipeline import tail as tails
-from accord.pipeline.query_checks import CheckedQuery, check
-from accord.pipeline.scan_plan import RemainingQuery
-from accord.pipeline.tail import StaleError, Tail
+from accord.pipeline.query.checks import CheckedQuery, check
+from accord.pipeline.query.scan_ranges import RemainingQuery
+from accord.pipeline.query.tail import StaleError, Tail
 
 
 @pytest.fixture

@@ -48,25 +48,25 @@ from accord.core.router.limits import BUILD
 from accord.journal.record import Batch
 from accord.pipeline import tables
 from accord.pipeline.archive_job import ArchiveJob, BatchDone
-from accord.pipeline.archive_lookup import ArchiveLookup
 from accord.pipeline.attributes import TYPES, Declared
-from accord.pipeline.exports import export
-from accord.pipeline.histogram import HistogramEngine
 from accord.pipeline.housekeeping import Housekeeping, now_ms
 from accord.pipeline.journal_readers import JournalReader, open_journal
-from accord.pipeline.ledger_lookup import find_outcomes
 from accord.pipeline.manifest import Manifest, Snapshot
 from accord.pipeline.measurement_publisher import MeasurementPublisher
 from accord.pipeline.pruning import select
-from accord.pipeline.query_checks import InvalidQueryError, check
-from accord.pipeline.query_engine import QueryEngine
-from accord.pipeline.query_scheduler import QueryJob, QueryScheduler
+from accord.pipeline.query.checks import InvalidQueryError, check
+from accord.pipeline.query.exports import export
+from accord.pipeline.query.histogram import HistogramEngine
+from accord.pipeline.query.ledger import find_outcomes
+from accord.pipeline.query.pages import QueryEngine
+from accord.pipeline.query.scan_ranges import RemainingQuery, ScanRange
+from accord.pipeline.query.scheduler import QueryJob, QueryScheduler
+from accord.pipeline.query.spark_engine import ArchiveLookup
+from accord.pipeline.query.tail import Tail
 from accord.pipeline.report import make_report
-from accord.pipeline.scan_plan import RemainingQuery, ScanRange
 from accord.pipeline.session import is_connect, open_session
 from accord.pipeline.spark_errors import summary
 from accord.pipeline.tables import EVENTS, LOST, FileEntry, arrow_events
-from accord.pipeline.tail import Tail
 
 _FILE: Final = "warm.parquet"
 _ROUNDS: Final = 3
