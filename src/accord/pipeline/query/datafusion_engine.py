@@ -205,9 +205,9 @@ def _query(table: str, columns: Sequence[str], where: Sequence[str], rest: str =
 def _conditions(lookup: Lookup) -> list[str]:
     question, part, files = lookup.question, lookup.part, lookup.range.files
     low, high = (sql.moment(1_000 * ms) for ms in (lookup.range.low_ms, lookup.range.high_ms))
-    first, last = part.first, part.before - 1
-    found = [f"received >= {low}", f"received < {high}", _between("offset", first, last)]
-    found += _of_node(lookup.node, files)
+    found = [f"received >= {low}", f"received < {high}", *_of_node(lookup.node, files)]
+    if any(file.first_offset < part.first or file.last_offset >= part.before for file in files):
+        found.append(_between("offset", part.first, part.before - 1))
     if question.query.number is not None:
         found.append(f"number = {question.query.number}")
     if part.after is not None:

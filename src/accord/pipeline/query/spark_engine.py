@@ -51,6 +51,9 @@ _SETTINGS: Final = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
     # Rows whose payloads are in memory at the same time.
     "spark.sql.parquet.columnarReaderBatchSize": "1024",
+    # A task for each file would cost more than what it reads.
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.files.maxPartitionBytes": "64m",
     "spark.sql.session.timeZone": "UTC",
 }
 
