@@ -27,16 +27,16 @@ from accord.journal.disk import OsDisk
 from accord.journal.events import KeptEvent
 from accord.journal.reader import Reader
 from accord.journal.segment_log import SegmentLog
-from accord.pipeline.archive_lookup import ArchiveLookup
+from accord.pipeline.query.spark_engine import ArchiveLookup
 from accord.pipeline.housekeeping import choose, compact
 from accord.pipeline.manifest import Manifest
-from accord.pipeline.query_checks import check
-from accord.pipeline.query_engine import QueryEngine
-from accord.pipeline.scan_plan import RemainingQuery, ScanRange
+from accord.pipeline.query.checks import check
+from accord.pipeline.query.pages import QueryEngine
+from accord.pipeline.query.scan_ranges import RemainingQuery, ScanRange
 from accord.pipeline.session import open_session
 from accord.pipeline.slices import SliceJob, write_slice
 from accord.pipeline.tables import EVENTS, LAST_MS, FileEntry, arrow_events
-from accord.pipeline.tail import Tail
+from accord.pipeline.query.tail import Tail
 from benchmarks.measure import WrongAnswerError
 from benchmarks.options import Options, progress
 from benchmarks.report import Table, keep, number, show, significant

@@ -18,13 +18,13 @@ from tests.pipeline.journals import ledger_record, records, write_journal
 
 from accord.core.queries.messages import EventQuery, PageQuery, StartPipeline
 from accord.pipeline.archive_job import ArchiveJob
-from accord.pipeline.archive_lookup import ArchiveLookup
+from accord.pipeline.query.spark_engine import ArchiveLookup
 from accord.pipeline.bulk_brokering import PredicateFolder, Registered, compile_set, match
 from accord.pipeline.manifest import Manifest
-from accord.pipeline.query_engine import QueryEngine
+from accord.pipeline.query.pages import QueryEngine
 from accord.pipeline.session import is_connect, open_session
 from accord.pipeline.tables import events
-from accord.pipeline.tail import Tail
+from accord.pipeline.query.tail import Tail
 
 EVENTS = 5_000
 _NODE = "node"

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import pytest
-from pyspark.sql.types import ArrayType, DoubleType, LongType, StringType
-
 from accord.core.model.document import Document
-from accord.pipeline.attributes import schema, to_row
+from accord.pipeline.attributes import to_row
 
 
 def test_a_value_goes_to_the_field_of_its_type() -> None:
@@ -17,13 +14,13 @@ def test_a_value_goes_to_the_field_of_its_type() -> None:
 
 
 def test_a_declared_attribute_has_a_column() -> None:
-    row = to_row({"altitude": 420, "note": "x"}, None, {"altitude": LongType(), "b": LongType()})
+    row = to_row({"altitude": 420, "note": "x"}, None, {"altitude": "integer", "b": "integer"})
     assert (row["altitude"], row["b"]) == (420, None)
     assert row["attributes"] == {"note": {"string": "x"}}
 
 
 def test_numbers_fit_a_column_that_holds_them_exactly() -> None:
-    declared = {"n": LongType(), "f": DoubleType()}
+    declared = {"n": "integer", "f": "float"}
     fitting = to_row({"n": 5.0, "f": 5}, None, declared)
     assert (fitting["n"], fitting["f"], fitting["attributes"]) == (5, 5.0, {})
     rounded = to_row({"n": 5.5, "f": 2**53 + 1}, None, declared)
@@ -35,15 +32,3 @@ def test_a_document_is_kept_as_published_and_as_paths() -> None:
     row = to_row({}, Document(b"<r><n>1</n><n>2</n></r>"), {})
     assert row["metadata"] == b"<r><n>1</n><n>2</n></r>"
     assert row["paths"]["/r/n"] == ["1", "2"]
-
-
-def test_names_that_spark_takes_for_the_same_are_refused() -> None:
-    with pytest.raises(ValueError, match="more than one 'altitude'"):
-        schema({"altitude": LongType(), "Altitude": LongType()})
-    with pytest.raises(ValueError, match="more than one 'paths'"):
-        schema({"Paths": StringType()})
-
-
-def test_a_type_that_values_do_not_have_is_refused() -> None:
-    with pytest.raises(TypeError, match="got array<bigint>"):
-        schema({"a": ArrayType(LongType())})

@@ -16,7 +16,7 @@ from accord.core.mqtt.wire import read_varint
 from accord.journal.events import KeptEvent
 from accord.pipeline import tables
 from accord.pipeline.attributes import TYPES, schema
-from accord.pipeline.columns import to_column
+from accord.pipeline.query.spark_predicate import to_column
 from accord.pipeline.housekeeping import compact
 from accord.pipeline.manifest import Manifest
 from accord.pipeline.slices import SliceJob, write_slice

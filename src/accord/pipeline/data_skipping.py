@@ -76,6 +76,16 @@ def select(  # noqa: PLR0913
     return [file for file in files if may_have(file)]
 
 
+def told_by_columns(files: Iterable[TableFile], columns: Columns) -> frozenset[str]:
+    """The attributes whose columns tell the whole in all these files: the map has none of them."""
+    chosen = list(files)
+    return frozenset(
+        name
+        for name, own in by_attribute(columns).items()
+        if all(each.name in file.stats for file in chosen for each in own)
+    )
+
+
 def channel_range(pattern: str) -> tuple[str, str | None]:
     """The names from the first up to the second hold all channels that the filter selects.
 

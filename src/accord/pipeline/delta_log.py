@@ -19,14 +19,17 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.fs as pafs
 from deltalake import CommitProperties, DeltaTable, Field, QueryBuilder, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, Transaction
@@ -59,6 +62,14 @@ CONFIGURATION: Final = {
     "delta.deletedFileRetentionDuration": f"interval {KEPT_H} hours",
     "delta.enableExpiredLogCleanup": "true",
 }
+_ENGINE: Final = {
+    # Rows of all columns that are in memory at the same time, in as many threads.
+    "datafusion.execution.batch_size": "1024",
+    "datafusion.execution.target_partitions": "4",
+    # Decodes large columns only where the condition is true.
+    "datafusion.execution.parquet.pushdown_filters": "true",
+}
+_ENTRY: Final = re.compile(r"[0-9]{20}\.json")
 _ATTEMPTS: Final = 5
 _log: Final = logging.getLogger(__name__)
 
@@ -127,6 +138,15 @@ class DeltaLog:
         self._snapshot: TableSnapshot | None = None
         self._files: dict[str, TableFile] = {}
 
+    @property
+    def place(self) -> str:
+        return self._uri
+
+    @property
+    def version(self) -> int:
+        """The only version that is read; -1 if it is always the newest."""
+        return -1 if self._version is None else self._version
+
     def exists(self) -> bool:
         with self._mutex:
             return self._open() is not None
@@ -169,6 +189,16 @@ class DeltaLog:
                 table.alter.add_columns([Field.from_arrow(field_of(each)) for each in added])
                 self._sync(before)
             return wanted
+
+    def versions(self) -> dict[int, int]:
+        """When each version was made that the log still has, in milliseconds, oldest first."""
+        log = pafs.FileSelector(f"{self.name}/_delta_log", allow_not_found=True)
+        found = {
+            int(info.base_name.removesuffix(".json")): info.mtime_ns // 1_000_000
+            for info in self._storage.filesystem.get_file_info(log)
+            if _ENTRY.fullmatch(info.base_name)
+        }
+        return dict(sorted(found.items()))
 
     def archived(self, node: str) -> int:
         """The first offset of this node's journal that is not in the table."""
@@ -307,7 +337,7 @@ class DeltaLog:
             columns=columns,
             archived=known,
             lost={node: count for node, count in lost.items() if count},
-            engine=QueryBuilder().register(self.name, table),
+            engine=QueryBuilder(_ENGINE).register(self.name, table),
         )
 
     def _lost(self, table: DeltaTable, node: str) -> int:
@@ -330,6 +360,24 @@ class Archive:
     def place(self) -> str:
         return self.storage.uri
 
+    def events_at(self, *, version: int | None = None, ms: int | None = None) -> DeltaLog:
+        """The events as they were at this version of their table, or at this time.
+
+        DeltaLogError if the log does not have it any more.
+        """
+        versions = self.events.versions()
+        if version is None:
+            version = max((each for each, at in versions.items() if at <= (ms or 0)), default=None)
+        if version not in versions:
+            kept = "there are none"
+            if versions:
+                first, last = min(versions), max(versions)
+                kept = f"there are {first} of {_iso(versions[first])} to {last}"
+            raise DeltaLogError(
+                f"no such version: {kept}, kept for {KEPT_H} hours", place=self.events.place
+            )
+        return DeltaLog(self.storage, EVENTS, self.nodes, version=version)
+
     @property
     def tables(self) -> tuple[DeltaLog, DeltaLog]:
         return self.events, self.ledger
@@ -342,6 +390,10 @@ class Archive:
 def lost_of(node: str) -> str:
     """The application transaction that counts the lost records of a node."""
     return f"lost:{node}"
+
+
+def _iso(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms // 1_000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def schema_of(table: str, columns: Columns = ()) -> pa.Schema:
@@ -410,6 +462,7 @@ def _files(rows: pa.Table, columns: Columns) -> list[TableFile]:
         "first_number": read.column("min.number", 0),
         "last_number": read.column(last_number, INTEGER_MAX),
         "unread": read.column(f"null_count.{ATTRIBUTES}", 0),
+        "largest": read.column("max.payload_bytes", INTEGER_MAX),
         "node": [
             low if low == high else ""
             for low, high in zip(read.column("min.node", ""), read.column("max.node"), strict=True)

@@ -7,7 +7,7 @@ event keeps all its fields, and has null for what its properties would have give
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
@@ -18,12 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from accord.core.model.former_names import current_detail
-from accord.core.model.values import INTEGER_MAX, INTEGER_MIN, Value
+from accord.core.model.values import INTEGER_MAX, INTEGER_MIN
 from accord.core.monitoring.ledger import Row, event_id, outcome_name
 from accord.journal.events import KeptEvent
 from accord.journal.ledger_records import LedgerRecord
-from accord.pipeline.attributes import TYPES, to_row
-from accord.pipeline.dictionary_columns import FIELD_OF
+from accord.pipeline.attributes import held
 from accord.pipeline.msgpack_fields import Flags, Places, TextSlices
 from accord.pipeline.property_columns import PropertyColumns
 from accord.pipeline.scan import ScannedEvents, decode_batch, scan_events
@@ -122,7 +121,7 @@ class _EventColumns:
         is_held: Flags = np.zeros(len(contents.rows), np.bool_)
         columns = {}
         for name, kind in self._declared.items():
-            column, mine = contents.column(name, _holder(kind))
+            column, mine = contents.column(name, partial(held, kind=kind))
             columns[name] = column.array(ARROW[kind])
             is_held |= mine
         return columns, is_held
@@ -169,19 +168,6 @@ def _chosen(column: tuple[Places, Sequence[Any]], kind: pa.DataType) -> pa.Array
 
 def _days(ms: Places) -> pa.Array:
     return pa.array(np.clip(ms, 0, LAST_MS) // _DAY_MS, pa.int32()).cast(pa.date32())
-
-
-def _holder(kind: str) -> Callable[[Value], Value | None]:
-    """What a declared column of this type holds of a value, as in `attributes.to_row`."""
-    declared = {"it": TYPES[kind]}
-
-    def hold(value: Value) -> Value | None:
-        if FIELD_OF[type(value)] == kind:
-            return value
-        held: Value | None = to_row({"it": value}, None, declared)["it"]
-        return held
-
-    return hold
 
 
 def ledger_columns(

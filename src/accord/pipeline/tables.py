@@ -138,8 +138,9 @@ class TableFile(msgspec.Struct, frozen=True, kw_only=True):
     last_offset: int = (1 << 63) - 1
     first_number: int = 0
     last_number: int = (1 << 63) - 1
-    channels: tuple[str, str] | None = None  # the first and the last by name
+    channels: tuple[str, str] | None = None  # the first and the last by name, or beyond them
     unread: int = 0  # rows that can't be decoded as events, kept as received
+    largest: int = LAST_MS  # bytes of a payload at most, in the file or not
     stats: dict[str, Bounds | None] = {}
 
 

@@ -25,6 +25,7 @@ from msgspec import Struct
 MAX_FRAME: Final = 128 << 20
 _LENGTH: Final = 4
 ExportFormat = Literal["csv", "json", "parquet"]
+EngineName = Literal["datafusion", "spark"]
 
 
 class FrameError(Exception):
@@ -36,6 +37,9 @@ class EventQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Times are those of reception at the node, from `since_ms` up to but excluding `until_ms`;
     offsets are those of the journal, from `from_offset` up to but excluding `before_offset`.
+
+    The pipeline chooses what reads the archive, if no `engine` is given. With `as_of_version` or
+    `as_of_ms` it is the archive at that version or time, without what was not archived then.
     """
 
     channel: str
@@ -49,6 +53,9 @@ class EventQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     number: int | None = None  # only this event
     is_newest_first: bool = False
     limit: int | None = None
+    engine: EngineName | None = None
+    as_of_version: int | None = None
+    as_of_ms: int | None = None
 
 
 class QueryHit(Struct, frozen=True, array_like=True):
@@ -80,7 +87,7 @@ class StartPipeline(Struct, frozen=True, kw_only=True, tag="start"):
     large_bytes: int = 1 << 20  # payloads of at least this size are stored in separate files
     memory_mb: int = 1024
     timeout_s: float = 60.0  # of a reply
-    declared: dict[str, str] = {}  # attributes that are columns: name -> name in attributes.TYPES
+    declared: dict[str, str] = {}  # attributes that are columns: name -> one of TYPES
     journals: dict[str, str] = {}  # of a site: each node's journal, a folder or the node's address
 
     def journals_by_node(self) -> dict[str, str]:
@@ -178,7 +185,8 @@ class Page(Struct, frozen=True, kw_only=True, tag="page"):
 
     The other fields are the cost of the query: archive files opened, files skipped because of their
     statistics, bytes of the opened files, and records scanned at the end of the journal because
-    they were not archived yet. All events up to `reached_ms` have been looked at.
+    they were not archived yet. `engine` read the archive, `tail` if there was nothing to read. All
+    events up to `reached_ms` have been looked at.
     """
 
     id: int
@@ -190,6 +198,7 @@ class Page(Struct, frozen=True, kw_only=True, tag="page"):
     tail: int = 0
     took_ms: int = 0
     reached_ms: int | None = None
+    engine: EngineName | Literal["tail"] = "tail"
 
 
 class HistogramPart(Struct, frozen=True, kw_only=True, tag="histogram part"):

@@ -24,10 +24,10 @@ from accord.core.model.channels import problem_with_filter
 from accord.core.model.errors import PredicateError
 from accord.core.queries.messages import WatchedPredicate
 from accord.pipeline.attributes import Declared
-from accord.pipeline.tables import ATTRIBUTES, METADATA
 from accord.pipeline.bulk.compiling import PredicateSet, Registered, compile_set, parse_here
 from accord.pipeline.bulk.events import Integers
 from accord.pipeline.bulk.matcher import Matcher
+from accord.pipeline.tables import ATTRIBUTES, METADATA
 
 PREDICATES: Final = 1_000  # per pass
 CHARACTERS: Final = 200_000  # in total

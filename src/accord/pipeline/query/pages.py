@@ -1,29 +1,29 @@
-"""Query engine: pages of kept events from the archive and the journal's tail, as one result.
+"""Pages of kept events from the archive and the journal's tail, as one result.
 
 The archive is read first, and the tail starts exactly where that snapshot ended: each record is in
 exactly one of the two. The result is everything committed when the first page was requested, and
-nothing else, so later pages do not depend on what is archived meanwhile.
-
-Builds one page: merges rows of the archive with hits from the journal's tail.
+nothing else, so later pages do not depend on what is archived meanwhile. A query as of an earlier
+version of the archive has no tail.
 """
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import pyarrow as pa
-
-from accord.core.queries.messages import MAX_FRAME, Page, PageQuery, QueryHit
-from accord.pipeline.archive_lookup import ArchiveLookup
-from accord.pipeline.chunks import NO_ROWS, Chunk, Chunks, Row
+from accord.core.queries.messages import MAX_FRAME, EngineName, Page, PageQuery, QueryHit
+from accord.pipeline.data_skipping import select
+from accord.pipeline.delta_log import Archive, DeltaLog, DeltaLogError, TableSnapshot
 from accord.pipeline.journal_readers import open_journal
-from accord.pipeline.manifest import Manifest, Snapshot
-from accord.pipeline.pruning import select
-from accord.pipeline.query_checks import CheckedQuery, InvalidQueryError, check
-from accord.pipeline.scan_plan import (
+from accord.pipeline.query.checks import CheckedQuery, InvalidQueryError, check
+from accord.pipeline.query.chunks import NO_ROWS, Chunk, Chunks, Row
+from accord.pipeline.query.engine import Lookup, StaleError
+from accord.pipeline.query.planner import Planner
+from accord.pipeline.query.scan_ranges import (
     GROWTH,
     RemainingQuery,
     SortRank,
@@ -34,8 +34,8 @@ from accord.pipeline.scan_plan import (
     rows_of_chunk,
     write_cursor,
 )
-from accord.pipeline.tables import EVENTS, FileEntry, TablesError, read_payload
-from accord.pipeline.tail import Hit, StaleError, Tail
+from accord.pipeline.query.tail import Hit, Tail
+from accord.pipeline.tables import TableFile, TablesError
 
 
 @dataclass(slots=True)
@@ -48,7 +48,9 @@ class PageContext:
     left: int | None  # remaining events at most
     check: Callable[[], object]  # raises if the query was cancelled
     until_s: float
-    opened: dict[str, FileEntry] = field(default_factory=dict)
+    snapshots: DeltaLog
+    engine: EngineName | None = None
+    opened: dict[str, TableFile] = field(default_factory=dict)
     skipped: int = 0
     tail: int = 0
 
@@ -111,6 +113,7 @@ class PageBuilder:
 SOFT_S: Final = 10.0  # after which a page ends early
 _ATTEMPTS: Final = 4
 _TAIL_BEHIND: Final = 200_000  # records archived since, after which a chunk is looked up again
+_EARLIER: Final = 4  # versions of the archive that are kept open
 _LARGEST: Final = MAX_FRAME - (1 << 20)
 
 
@@ -118,14 +121,16 @@ class QueryEngine:
     """Executes queries; thread-safe."""
 
     def __init__(
-        self, lookup: ArchiveLookup, manifest: Manifest, tail: Tail, *, node: str, journal: str
+        self, archive: Archive, tail: Tail, planner: Planner, *, node: str, journal: str
     ) -> None:
-        self._lookup = lookup
-        self._manifest = manifest
+        self._archive = archive
         self._tail = tail
+        self._planner = planner
         self._node = node
         self._journal = journal
         self._chunks = Chunks()
+        self._earlier: OrderedDict[int, DeltaLog] = OrderedDict()  # by version
+        self._lock = threading.Lock()
 
     def page(self, query: PageQuery, check_on: Callable[[], object] = lambda: None) -> Page:
         """Return a page, or raise InvalidQueryError; `check_on` may raise to stop it."""
@@ -142,6 +147,7 @@ class QueryEngine:
             tail=asked.tail,
             took_ms=round((time.monotonic() - began_s) * 1000),
             reached_ms=None if pile.reached is None else abs(pile.reached[0]),
+            engine=asked.engine or "tail",
         )
 
     def _context(
@@ -149,17 +155,32 @@ class QueryEngine:
     ) -> PageContext:
         question = check(query)
         ask = question.query
-        if query.cursor:
-            cursor = read_cursor(query.cursor, question.digest)
-            after = rank_of(cursor.position, is_newest_first=ask.is_newest_first)
-            # Untrusted input: the cursor must not select records that do not exist yet.
-            before = min(cursor.before_offset, self._committed())
-            part = RemainingQuery(ask.from_offset, before, after)
-            return PageContext(question, query, part, cursor.limit, check_on, until_s)
-        committed = self._committed()
-        before = committed if ask.before_offset is None else min(committed, ask.before_offset)
-        part = RemainingQuery(ask.from_offset, before, None)
-        return PageContext(question, query, part, ask.limit, check_on, until_s)
+        snapshots, end = self._as_of(question)
+        if not query.cursor:
+            before = end if ask.before_offset is None else min(end, ask.before_offset)
+            part = RemainingQuery(ask.from_offset, before, None)
+            return PageContext(question, query, part, ask.limit, check_on, until_s, snapshots)
+        cursor = read_cursor(query.cursor, question.digest)
+        after = rank_of(cursor.position, is_newest_first=ask.is_newest_first)
+        # Untrusted input: the cursor must not select records that do not exist yet.
+        part = RemainingQuery(ask.from_offset, min(cursor.before_offset, end), after)
+        return PageContext(question, query, part, cursor.limit, check_on, until_s, snapshots)
+
+    def _as_of(self, question: CheckedQuery) -> tuple[DeltaLog, int]:
+        """Which versions of the archive are read, and up to which offset."""
+        ask = question.query
+        if ask.as_of_ms is None and ask.as_of_version is None:
+            return self._archive.events, self._committed()
+        try:
+            found = self._archive.events_at(version=ask.as_of_version, ms=ask.as_of_ms)
+            with self._lock:
+                found = self._earlier.setdefault(found.version, found)
+                self._earlier.move_to_end(found.version)
+                if len(self._earlier) > _EARLIER:
+                    self._earlier.popitem(last=False)
+            return found, found.snapshot().archived.get(self._node, 0)
+        except DeltaLogError as error:
+            raise InvalidQueryError(error.problem, place="as_of") from None
 
     def _committed(self) -> int:
         return open_journal(self._journal).extent().next_offset
@@ -168,7 +189,7 @@ class QueryEngine:
         digest, before = asked.checked.digest, asked.part.before
         lost_from = -1
         for _ in range(_ATTEMPTS):
-            snapshot = self._manifest.snapshot()
+            snapshot = asked.snapshots.snapshot()
             archived = snapshot.archived.get(self._node, 0)
             chunk = self._chunks.get(digest, before, asked.part.after)
             if chunk is not None and min(archived, before) - chunk.archived > _TAIL_BEHIND:
@@ -176,7 +197,7 @@ class QueryEngine:
             try:
                 is_final = lost_from == archived
                 pile, chunk = self._build(asked, snapshot, chunk, is_final=is_final)
-                return pile, chunk, self._events(pile, asked)
+                return pile, chunk, self._events(pile, asked, snapshot)
             except StaleError:
                 self._chunks.drop(digest, before)
                 # Nothing moved, yet neither journal nor archive has them: these records are lost.
@@ -184,7 +205,7 @@ class QueryEngine:
         raise InvalidQueryError("the archive changes faster than it can be read: try again")
 
     def _build(
-        self, asked: PageContext, snapshot: Snapshot, chunk: Chunk | None, *, is_final: bool
+        self, asked: PageContext, snapshot: TableSnapshot, chunk: Chunk | None, *, is_final: bool
     ) -> tuple[PageBuilder, Chunk]:
         part = asked.part
         archived = chunk.archived if chunk else snapshot.archived.get(self._node, 0)
@@ -200,6 +221,7 @@ class QueryEngine:
                 rest = RemainingQuery(part.first, min(part.before, archived), pile.reached)
                 chunk = self._next_chunk(asked, snapshot, rest, target)
             asked.opened.update((file.path, file) for file in chunk.files)
+            asked.engine = chunk.engine or asked.engine
             pile.merge(chunk)
             is_over = pile.is_full or chunk.end is None or not pile.remaining
             if is_over or time.monotonic() > asked.until_s:
@@ -209,7 +231,7 @@ class QueryEngine:
             chunk = None
 
     def _next_chunk(
-        self, asked: PageContext, snapshot: Snapshot, part: RemainingQuery, target: int | None
+        self, asked: PageContext, snapshot: TableSnapshot, part: RemainingQuery, target: int | None
     ) -> Chunk:
         """The archive's rows after the position where `part` starts."""
         question = asked.checked
@@ -222,31 +244,32 @@ class QueryEngine:
         chosen = next_scan_range(files, question, part.after, target)
         if not chosen.files:
             return _empty_chunk(part, is_newest)
-        rows = self._lookup.find(question, part, chosen, most)
+        engine = self._planner.choose(question, chosen.files)
+        lookup = Lookup(question, part, chosen, snapshot, self._node)
+        found = engine.find(lookup, most, asked.check)
         chunk = Chunk(
-            rows=rows,
+            rows=found.rows,
             start=part.after,
-            end=None,
+            end=found.end,
             archived=part.before,
             files=chosen.files,
             target=target,
             is_newest_first=is_newest,
+            engine=engine.name,
         )
-        if rows.num_rows >= most:
-            chunk.end = chunk.ranks[-1]
-        elif not chosen.is_last:
+        if found.end is None and not chosen.is_last:
             chunk.end = rank_of(chosen.end(is_newest_first=is_newest), is_newest_first=is_newest)
             chunk.target = target * GROWTH
         return chunk
 
     def _select(
-        self, asked: PageContext, snapshot: Snapshot, part: RemainingQuery
-    ) -> list[FileEntry]:
+        self, asked: PageContext, snapshot: TableSnapshot, part: RemainingQuery
+    ) -> list[TableFile]:
         question, ask = asked.checked, asked.checked.query
         if part.first >= part.before:
             return []
         files = select(
-            snapshot,
+            snapshot.files,
             channel=ask.channel,
             since_ms=ask.since_ms,
             until_ms=ask.until_ms,
@@ -255,8 +278,9 @@ class QueryEngine:
             number=ask.number,
             node=self._node,
             predicate=question.predicate if question.has_predicate else None,
+            columns=snapshot.columns,
         )
-        own = sum(file.table == EVENTS and file.node == self._node for file in snapshot.files)
+        own = sum(not file.node or file.node == self._node for file in snapshot.files)
         asked.skipped = own - len(files)
         if part.after is None:
             return files
@@ -277,15 +301,16 @@ class QueryEngine:
         place = abs(pile.reached[0]), abs(pile.reached[1])
         return write_cursor(question.digest, place, before_offset=before, left=left)
 
-    def _events(self, pile: PageBuilder, asked: PageContext) -> list[QueryHit]:
+    def _events(
+        self, pile: PageBuilder, asked: PageContext, snapshot: TableSnapshot
+    ) -> list[QueryHit]:
         """The events in full."""
         if any(entry.size > _LARGEST for entry in pile.entries):
             raise InvalidQueryError(
                 f"an event has more than the {_LARGEST:,} bytes a page can have"
             )
-        self._load_contents(
-            [e for e in pile.entries if isinstance(e, Row) and not e.is_whole], asked
-        )
+        lacking = [e for e in pile.entries if isinstance(e, Row) and not e.is_whole]
+        self._load_contents(lacking, asked, snapshot)
         fresh = [entry.offset for entry in pile.entries if isinstance(entry, Hit)]
         of_tail = iter(self._tail.fetch(fresh))
         found: list[QueryHit] = []
@@ -296,23 +321,28 @@ class QueryEngine:
             payload = entry.payload
             if entry.payload_ref is not None:
                 try:
-                    payload = read_payload(self._manifest.archive, entry.payload_ref)
+                    payload = self._archive.storage.read_payload(entry.payload_ref)
                 except TablesError:
                     continue  # just removed by retention
-            found.append(entry.to_query_hit(payload or b""))
+            if payload is not None and entry.properties is not None:  # likewise, with its file
+                found.append(entry.to_query_hit(payload))
         return found
 
-    def _load_contents(self, rows: list[Row], asked: PageContext) -> None:
+    def _load_contents(self, rows: list[Row], asked: PageContext, snapshot: TableSnapshot) -> None:
         """Load the contents of rows that were returned without."""
         if not rows:
             return
-        table: pa.Table = self._lookup.contents(
-            list(asked.opened.values()), [row.offset for row in rows]
+        table = self._planner.named(asked.checked.query.engine or "datafusion").contents(
+            snapshot,
+            self._node,
+            list(asked.opened.values()),
+            [row.offset for row in rows],
+            asked.check,
         )
         columns = (table[name].to_pylist() for name in ("offset", "properties", "payload"))
         by_offset = {offset: rest for offset, *rest in zip(*columns, strict=True)}
         for row in rows:
-            row.properties, row.payload = by_offset[row.offset]
+            row.properties, row.payload = by_offset.get(row.offset, (row.properties, None))
 
 
 def _empty_chunk(part: RemainingQuery, is_newest_first: bool) -> Chunk:

@@ -24,8 +24,8 @@ from accord.core.mqtt.codes import ProtocolError
 from accord.core.mqtt.packets import Publish
 from accord.core.mqtt.properties import read_block
 from accord.core.queries.messages import ExportReply, ExportRequest, PageQuery, QueryHit
-from accord.pipeline.query_checks import InvalidQueryError
-from accord.pipeline.query_engine import QueryEngine
+from accord.pipeline.query.checks import InvalidQueryError
+from accord.pipeline.query.pages import QueryEngine
 
 MAX_ROWS: Final = 50_000
 MAX_BYTES: Final = 32 << 20

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from accord.core.model.channels import filter_shows, problem_with_filter, selects_any
-from accord.core.model.errors import AccordError, PredicateError
-from accord.core.model.values import INTEGER_MAX
+from accord.core.model.channels import RESPONSES, filter_shows, problem_with_filter, selects_any
+from accord.core.model.document import Document
+from accord.core.model.errors import AccordError, EventError, PredicateError
+from accord.core.model.values import INTEGER_MAX, Value
+from accord.core.mqtt.codes import ProtocolError
 from accord.core.predicates.predicate import EVERYTHING, Predicate, parse, parse_xpath
 from accord.core.predicates.tree import And
 from accord.core.queries.messages import EventQuery, PageQuery
+from accord.journal.events import KeptEvent
 
 MAX_ROWS: Final = 10_000
 MAX_BYTES: Final = 32 << 20
@@ -59,6 +63,19 @@ class CheckedQuery:
             self._selected[channel] = found
         return found
 
+    def selects_between(self, first: str, last: str) -> bool:
+        """Whether it certainly selects all channels from `first` to `last` by name."""
+        if first == last:
+            return self.selects(first)
+        fixed, _, wildcard = self.query.channel.rpartition("/")
+        if self.query.without or wildcard != "#" or "+" in fixed.split("/"):
+            return False
+        if fixed:
+            return first.startswith(fixed + "/") and last.startswith(fixed + "/")
+        return not any(
+            first.startswith(internal) or first < internal <= last for internal in ("$", RESPONSES)
+        )
+
     def may_include(self, received_ms: int, offset: int, number: int) -> bool:
         """Check everything except channel and content."""
         ask = self.query
@@ -74,6 +91,18 @@ class CheckedQuery:
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
+def seen(event: KeptEvent) -> tuple[Mapping[str, Value], Document | None]:
+    """What predicates see of an event, in the journal and in the archive.
+
+    An event that can't be decoded is kept as received, but has no values.
+    """
+    try:
+        read = event.event()
+        return read.values, read.metadata
+    except (EventError, ProtocolError, ValueError, OverflowError):
+        return {}, None
+
+
 def check(query: PageQuery) -> CheckedQuery:
     """Validate a query; InvalidQueryError gives the problem."""
     ask = query.ask
@@ -83,8 +112,10 @@ def check(query: PageQuery) -> CheckedQuery:
     _check_range("bytes", query.bytes, 1, MAX_BYTES)
     _check_range("limit", ask.limit, 1)
     _check_range("from_offset", ask.from_offset, 0)
-    for name in ("since_ms", "until_ms", "before_offset", "number"):
-        _check_range(name.removesuffix("_ms"), getattr(ask, name), 0)
+    for name in ("since_ms", "until_ms", "before_offset", "number", "as_of_ms", "as_of_version"):
+        _check_range(name.removesuffix("_ms").removesuffix("_version"), getattr(ask, name), 0)
+    if ask.as_of_ms is not None and ask.as_of_version is not None:
+        raise InvalidQueryError("expected a version or a time, got both", place="as_of")
     if ask.since_ms is not None and ask.until_ms is not None and ask.since_ms > ask.until_ms:
         problem = f"expected it before until, got {ask.since_ms} and {ask.until_ms}"
         raise InvalidQueryError(problem, place="since")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from accord.core.queries.messages import FromPipeline, Page, QueryFailure
-from accord.pipeline.query_checks import InvalidQueryError
-from accord.pipeline.query_scheduler import CANCELLED, QueryJob, QueryScheduler
+from accord.pipeline.query.checks import InvalidQueryError
+from accord.pipeline.query.scheduler import CANCELLED, QueryJob, QueryScheduler
 
 Answers = queue.Queue[FromPipeline]
 

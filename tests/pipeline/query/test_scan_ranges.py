@@ -5,8 +5,8 @@ import random
 import pytest
 
 from accord.core.queries.messages import EventQuery, PageQuery
-from accord.pipeline.query_checks import CheckedQuery, check
-from accord.pipeline.scan_plan import (
+from accord.pipeline.query.checks import CheckedQuery, check
+from accord.pipeline.query.scan_ranges import (
     CHUNK_BYTES,
     MAX_CHUNK_ROWS,
     SELECTIVE_ROWS,
@@ -16,7 +16,7 @@ from accord.pipeline.scan_plan import (
     rank_of,
     rows_of_chunk,
 )
-from accord.pipeline.tables import EVENTS, FileEntry
+from accord.pipeline.tables import TableFile
 
 
 def file(
@@ -24,16 +24,14 @@ def file(
     last_ms: int,
     rows: int,
     *,
-    raw_bytes: int = 0,
-    channels: tuple[str, ...] = ("a",),
-) -> FileEntry:
-    return FileEntry(
-        table=EVENTS,
-        path=f"events/{first_ms}-{last_ms}-{rows}",
+    bytes_: int = 1,
+    channels: tuple[str, str] = ("a", "a"),
+) -> TableFile:
+    return TableFile(
+        path=f"{first_ms}-{last_ms}-{rows}",
         day="2026-11-16",
         rows=rows,
-        bytes=rows,
-        raw_bytes=raw_bytes,
+        bytes=bytes_,
         node="n",
         first_ms=first_ms,
         last_ms=last_ms,
@@ -97,7 +95,7 @@ def test_stretches_follow_each_other_without_gap(seed: int, is_newest_first: boo
 
 
 def test_chunks_fit_into_memory() -> None:
-    small, large = [file(0, 9, 1_000, raw_bytes=50_000)], [file(0, 9, 1_000, raw_bytes=1 << 30)]
+    small, large = [file(0, 9, 1_000, bytes_=50_000)], [file(0, 9, 1_000, bytes_=1 << 30)]
     assert rows_of_chunk(small, 1_000, None, is_first=False) == MAX_CHUNK_ROWS
     assert rows_of_chunk(small, 1_000, None, is_first=True) == 2_000
     assert rows_of_chunk(small, 1_000, 7, is_first=True) == 7

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.pipeline.query_checks import InvalidQueryError
-from accord.pipeline.scan_plan import rank_of, read_cursor, write_cursor
+from accord.pipeline.query.checks import InvalidQueryError
+from accord.pipeline.query.scan_ranges import rank_of, read_cursor, write_cursor
 
 NUMBERS = st.integers(0, 2**63 - 1)
 

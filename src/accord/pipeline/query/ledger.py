@@ -5,39 +5,27 @@ Of the files, those are read whose range of numbers includes the event's: usuall
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
-from pyspark.sql import SparkSession
 
 from accord.core.monitoring.ledger import OUTCOMES, LedgerEntry
 from accord.journal.ledger_records import ArchivedEntry
-from accord.pipeline.manifest import Snapshot
-from accord.pipeline.pruning import select
-from accord.pipeline.tables import LEDGER, read_files
-
-_COLUMNS: Final = (
-    "node", "number", "count", "channel", "publisher", "destination", "outcome", "importance",
-    "policy", "detail", "sending_us", "bytes",
-    "unix_millis(received) AS received", "unix_millis(queued) AS queued",
-    "unix_millis(done) AS done",
-)  # fmt: skip
+from accord.pipeline.data_skipping import select
+from accord.pipeline.delta_log import TableSnapshot
+from accord.pipeline.query.chunks import times_ms
+from accord.pipeline.query.planner import Planner
 
 
-def find_outcomes(
-    spark: SparkSession, archive: str, snapshot: Snapshot, number: int, most: int
-) -> bytes:
+def find_outcomes(planner: Planner, snapshot: TableSnapshot, number: int, most: int) -> bytes:
     """The entries of event `number`: `ArchivedEntry`s as msgpack, at most so many."""
-    files = select(snapshot, table=LEDGER, number=number)
-    if not files:
+    files = select(snapshot.files, number=number)
+    if not files or not number:
         return msgspec.msgpack.encode([])
-    rows = (
-        read_files(spark, archive, files)
-        .where(f"number > 0 AND number <= {number} AND number + count > {number}")
-        .selectExpr(*_COLUMNS)
-        .limit(most)
-        .toArrow()
-    )
+    engine = planner.of_files(files)
+    rows = engine.outcomes(snapshot, files, number, most)
+    for name in ("received", "queued", "done"):
+        rows = rows.set_column(rows.column_names.index(name), name, [times_ms(rows[name])])
     return msgspec.msgpack.encode([_entry(row) for row in rows.to_pylist()])
 
 

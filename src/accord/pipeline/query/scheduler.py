@@ -1,4 +1,4 @@
-"""Schedules queries on Spark by importance; queries can be cancelled.
+"""Schedules queries by importance; queries can be cancelled.
 
 Two run at a time; the others wait in the queue that a node uses for tasks, so that important ones
 come sooner and none starves. A query that does not fit in the queue or takes too long gets an
@@ -17,7 +17,7 @@ from accord.core.model.errors import AccordError
 from accord.core.model.units import IMPORTANCES
 from accord.core.queries.messages import FromPipeline, QueryFailure
 from accord.core.scheduling.tasks import Task, Tasks
-from accord.pipeline.query_checks import InvalidQueryError
+from accord.pipeline.query.checks import InvalidQueryError
 from accord.pipeline.spark_errors import summary
 
 WORKERS: Final = 2

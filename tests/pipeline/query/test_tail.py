@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.pipeline.asking import DECLARED, World, made, random_ask, random_event
+from tests.pipeline.asking import World, made, random_ask, random_event
 from tests.pipeline.journals import START_MS
 
 from accord.core.queries.messages import EventQuery, PageQuery, QueryHit
-from accord.pipeline import tail as tails
-from accord.pipeline.query_checks import CheckedQuery, check
-from accord.pipeline.scan_plan import RemainingQuery
-from accord.pipeline.tail import StaleError, Tail
+from accord.pipeline.query import tail as tails
+from accord.pipeline.query.checks import CheckedQuery, check
+from accord.pipeline.query.scan_ranges import RemainingQuery
+from accord.pipeline.query.engine import StaleError
+from accord.pipeline.query.tail import Tail
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def fill(world: World, count: int) -> None:
 
 def test_best_ones_first_and_no_more_than_wanted(world: World, small_blocks: None) -> None:
     fill(world, 50)
-    tail = Tail(world.journal, {})
+    tail = Tail(world.journal)
     oldest = found(tail, question(), RemainingQuery(10, 50, (START_MS + 20, 20)), 3)
     assert [event.offset for event in oldest] == [21, 22, 23]
     newest = found(tail, question(is_newest_first=True), RemainingQuery(10, 40, None), 3)
@@ -54,7 +55,7 @@ def test_best_ones_first_and_no_more_than_wanted(world: World, small_blocks: Non
 
 def test_nothing_is_read_twice_as_long_as_there_is_room(world: World, small_blocks: None) -> None:
     fill(world, 30)
-    tail = Tail(world.journal, {})
+    tail = Tail(world.journal)
     found(tail, question(), RemainingQuery(0, 30, None))
     fill(world, 10)
     read: list[int] = []
@@ -65,7 +66,7 @@ def test_nothing_is_read_twice_as_long_as_there_is_room(world: World, small_bloc
 
 def test_little_room_changes_no_answer(world: World, small_blocks: None) -> None:
     fill(world, 60)
-    tail = Tail(world.journal, {}, cache_bytes=1)
+    tail = Tail(world.journal, cache_bytes=1)
     for first in (0, 3, 20):
         ask = question(is_newest_first=True)
         offsets = [event.offset for event in found(tail, ask, RemainingQuery(first, 60, None))]
@@ -75,7 +76,7 @@ def test_little_room_changes_no_answer(world: World, small_blocks: None) -> None
 
 def test_what_is_archived_is_let_go(world: World, small_blocks: None) -> None:
     fill(world, 80)
-    tail = Tail(world.journal, {})
+    tail = Tail(world.journal)
     found(tail, question(), RemainingQuery(0, 80, None))
     assert len(found(tail, question(), RemainingQuery(70, 80, None))) == 10
     assert len(tail._blocks) <= 4
@@ -83,7 +84,7 @@ def test_what_is_archived_is_let_go(world: World, small_blocks: None) -> None:
 
 def test_an_earlier_part_is_read_again(world: World, small_blocks: None) -> None:
     fill(world, 80)
-    tail = Tail(world.journal, {})
+    tail = Tail(world.journal)
     assert len(found(tail, question(), RemainingQuery(70, 80, None))) == 10
     assert len(found(tail, question(), RemainingQuery(20, 80, None))) == 60
     assert len(found(tail, question(), RemainingQuery(70, 80, None))) == 10
@@ -91,7 +92,7 @@ def test_an_earlier_part_is_read_again(world: World, small_blocks: None) -> None
 
 def test_a_gap_begins_anew(world: World, small_blocks: None) -> None:
     fill(world, 20)
-    tail = Tail(world.journal, {})
+    tail = Tail(world.journal)
     found(tail, question(), RemainingQuery(0, 20, None))
     fill(world, 60)
     assert len(found(tail, question(), RemainingQuery(50, 80, None))) == 30
@@ -101,7 +102,7 @@ def test_retired_records_are_stale_or_lost(world: World, small_blocks: None) -> 
     for _ in range(40):
         fill(world, 5)
     world.retire(before_offset=100)
-    tail = Tail(world.journal, {})
+    tail = Tail(world.journal)
     with pytest.raises(StaleError):
         tail.find(question(), RemainingQuery(0, 200, None), 10)
     left = tail.find(question(), RemainingQuery(0, 200, None), 1_000, is_final=True)
@@ -111,7 +112,7 @@ def test_retired_records_are_stale_or_lost(world: World, small_blocks: None) -> 
 def test_retired_while_let_go(world: World, small_blocks: None) -> None:
     for _ in range(40):
         fill(world, 5)
-    tail = Tail(world.journal, {}, cache_bytes=1)
+    tail = Tail(world.journal, cache_bytes=1)
     tail.find(question(), RemainingQuery(0, 200, None), 10)
     world.retire(before_offset=150)
     with pytest.raises(StaleError):
@@ -125,13 +126,13 @@ def test_check_can_stop_it(world: World, small_blocks: None) -> None:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        Tail(world.journal, {}).find(question(), RemainingQuery(0, 20, None), 5, check=stop)
+        Tail(world.journal).find(question(), RemainingQuery(0, 20, None), 5, check=stop)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_questions(seed: int, world: World, small_blocks: None) -> None:
     rng = random.Random(seed)  # noqa: S311
-    tail = Tail(world.journal, DECLARED, cache_bytes=rng.choice((1, 5_000, 1 << 20)))
+    tail = Tail(world.journal, cache_bytes=rng.choice((1, 5_000, 1 << 20)))
     for _ in range(4):
         number = len(world.events)
         world.publish([random_event(rng, number + n) for n in range(40)], ledger_every=5)

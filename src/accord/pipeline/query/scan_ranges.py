@@ -1,4 +1,4 @@
-"""Scan planning: the next time range of the archive to read, and cursors between pages.
+"""Scan ranges: the next time range of the archive to read, and cursors between pages.
 
 Results are found in output order, so the archive is scanned range by range until a page is full.
 Each range has about a given number of rows. The best length depends on how many rows match, which
@@ -21,8 +21,8 @@ from zlib import crc32
 import msgspec
 
 from accord.core.model.values import INTEGER_MAX
-from accord.pipeline.query_checks import CheckedQuery, InvalidQueryError
-from accord.pipeline.tables import FileEntry
+from accord.pipeline.query.checks import CheckedQuery, InvalidQueryError
+from accord.pipeline.tables import TableFile
 
 CursorPosition = tuple[int, int]  # time of receipt, offset
 SortRank = tuple[int, int]  # a position, negated if newest first: lower comes first
@@ -112,7 +112,7 @@ _WHOLE_FACTOR: Final = 1.25
 class ScanRange(msgspec.Struct, frozen=True):
     """Times from `low_ms` up to `high_ms`; nothing follows it if it `is_last`."""
 
-    files: tuple[FileEntry, ...]
+    files: tuple[TableFile, ...]
     low_ms: int
     high_ms: int
     is_last: bool
@@ -123,11 +123,11 @@ class ScanRange(msgspec.Struct, frozen=True):
 
 
 def rows_of_chunk(
-    files: Sequence[FileEntry], page: int, left: int | None, *, is_first: bool
+    files: Sequence[TableFile], page: int, left: int | None, *, is_first: bool
 ) -> int:
     """How many rows to fetch at once: they fit into memory and serve several pages."""
     rows = sum(file.rows for file in files)
-    bytes_ = sum(file.raw_bytes or file.bytes for file in files)
+    bytes_ = sum(file.bytes for file in files)
     fitting = CHUNK_BYTES * rows // bytes_ if bytes_ else MAX_CHUNK_ROWS
     most = max(MIN_CHUNK_ROWS, min(MAX_CHUNK_ROWS, fitting))
     if is_first:  # a second page may never be requested
@@ -135,20 +135,20 @@ def rows_of_chunk(
     return min(most, left) if left is not None else most
 
 
-def first_target(question: CheckedQuery, files: Sequence[FileEntry], chunk_rows: int) -> int:
+def first_target(question: CheckedQuery, files: Sequence[TableFile], chunk_rows: int) -> int:
     """How many rows the first range should have."""
     if question.query.number is not None:
         return sum(file.rows for file in files)  # a single event, at an unknown time
     if question.has_predicate:
         return SELECTIVE_ROWS
     is_whole = all(
-        file.channels is not None and all(map(question.selects, file.channels)) for file in files
+        file.channels is not None and question.selects_between(*file.channels) for file in files
     )
     return round(_WHOLE_FACTOR * chunk_rows) if is_whole else SELECTIVE_ROWS
 
 
 def next_scan_range(
-    files: Sequence[FileEntry], question: CheckedQuery, after: SortRank | None, target: int
+    files: Sequence[TableFile], question: CheckedQuery, after: SortRank | None, target: int
 ) -> ScanRange:
     """The next range after `after`, with about `target` rows."""
     is_newest = question.is_newest_first
@@ -171,7 +171,7 @@ def next_scan_range(
 
 
 def _bounds(
-    files: Sequence[FileEntry], question: CheckedQuery, after: SortRank | None
+    files: Sequence[TableFile], question: CheckedQuery, after: SortRank | None
 ) -> tuple[int, int]:
     """Time bounds of the rest of the result."""
     low = min(file.first_ms for file in files)
@@ -187,7 +187,7 @@ def _bounds(
     return low, max(low, high)
 
 
-def _estimate(files: Sequence[FileEntry], low: int, high: int) -> float:
+def _estimate(files: Sequence[TableFile], low: int, high: int) -> float:
     """Estimated rows between these times, assuming an even distribution within a file."""
     found = 0.0
     for file in files:

@@ -1,13 +1,16 @@
 """Predicates as Spark columns, with the meaning that `core.predicates.evaluate` gives them.
 
-`to_column(parse("altitude > 300"), declared)` is a boolean column over the columns that
-`attributes.schema(declared)` describes: true, false, or null for unknown. It never fails on a row,
-and depends neither on the session's time zone nor on its ANSI mode.
+`to_column(parse("altitude > 300"), columns)` is a boolean column over the columns that
+`attributes` describes: true, false, or null for unknown. It never fails on a row, and depends
+neither on the session's time zone nor on its ANSI mode.
+
+An attribute's value is in one of its columns or in the map. Where the columns are known to tell
+the whole, the map is not read, and Parquet can prune by the condition.
 """
 
 from __future__ import annotations
 
-from types import MappingProxyType
+from collections.abc import Collection
 from typing import Final
 
 import pyarrow as pa
@@ -36,9 +39,7 @@ from accord.core.predicates.tree import (
     XPath,
 )
 from accord.core.predicates.xpath import XPathEngine, compile_xpath
-from accord.pipeline.attributes import TYPES, Declared, field_of
-from accord.pipeline.tables import ATTRIBUTES, METADATA, PATHS
-from accord.pipeline.operands import (
+from accord.pipeline.query.spark_operands import (
     Operand,
     all_of,
     any_of,
@@ -52,6 +53,7 @@ from accord.pipeline.operands import (
     to_double,
     truth,
 )
+from accord.pipeline.tables import ARROW, ATTRIBUTES, METADATA, PATHS, Columns, by_attribute
 
 # `core.predicates.xpath.xpath_number` as a Java regex; an exponent without digits is not accepted.
 _XPATH_NUMBER: Final = (
@@ -60,15 +62,21 @@ _XPATH_NUMBER: Final = (
 _NO_EXPONENT: Final = r"[eE][+-]?[ \t\r\n]*\z"
 
 
-def to_column(predicate: Predicate | Expr, declared: Declared = MappingProxyType({})) -> Column:
-    """Return a column that is true where `predicate` is; `declared` attributes are columns."""
+def to_column(
+    predicate: Predicate | Expr, columns: Columns = (), told: Collection[str] = ()
+) -> Column:
+    """Return a column that is true where `predicate` is.
+
+    `columns` are those of attributes in the table; they tell all of the attributes `told`.
+    """
     tree = predicate.tree if isinstance(predicate, Predicate) else predicate
-    return _Compiler(declared).condition(tree)
+    return _Compiler(columns, told).condition(tree)
 
 
 class _Compiler:
-    def __init__(self, declared: Declared) -> None:
-        self._declared = declared
+    def __init__(self, columns: Columns, told: Collection[str]) -> None:
+        self._columns = by_attribute(columns)
+        self._told = told
 
     def condition(self, node: Expr) -> Column:
         match node:
@@ -115,12 +123,21 @@ class _Compiler:
         return to_double(self._operand(node))
 
     def _attribute(self, name: str) -> Operand:
-        kind = self._declared.get(name)
-        if kind is not None:
-            quoted = name.replace("`", "``")
-            return Operand({field_of(kind): F.col(f"`{quoted}`")})
+        own = {each.kind: F.col(quoted(each.name)) for each in self._columns.get(name, ())}
+        if name in self._told:
+            return Operand(own)
         value = F.col(ATTRIBUTES)[name]
-        return Operand({field: value[field] for field in TYPES})
+        return Operand(
+            {
+                kind: F.coalesce(own[kind], value[kind]) if kind in own else value[kind]
+                for kind in ARROW
+            }
+        )
+
+
+def quoted(name: str) -> str:
+    """The name of a column, whatever its characters."""
+    return "`{}`".format(name.replace("`", "``"))
 
 
 def _like(operand: Operand, pattern: str) -> Column:

@@ -40,7 +40,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """`columns` by the names of `attributes.TYPES`; `constant` if the value is known."""
+    """`columns` by the names of `tables.ARROW`; `constant` if the value is known."""
 
     columns: Mapping[str, Column]
     constant: Value | None = None

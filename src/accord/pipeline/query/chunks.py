@@ -1,4 +1,4 @@
-"""Cache of Spark results, for the pages that follow."""
+"""Cache of what engines found, for the pages that follow."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from accord.core.queries.messages import QueryHit
-from accord.pipeline.scan_plan import SortRank
-from accord.pipeline.tables import FileEntry
-from accord.pipeline.tail import size_of
+from accord.core.queries.messages import EngineName, QueryHit
+from accord.pipeline.query.scan_ranges import SortRank
+from accord.pipeline.query.tail import size_of
+from accord.pipeline.tables import TableFile
 
 CACHE_BYTES: Final = 96 << 20
 _MOST: Final = 256
@@ -32,9 +32,10 @@ class Chunk:
     start: SortRank | None
     end: SortRank | None
     archived: int
-    files: tuple[FileEntry, ...]
+    files: tuple[TableFile, ...]
     target: int  # rows of the next scan range
     is_newest_first: bool
+    engine: EngineName | None = None  # that found it; None if nothing had to be read
 
     @property
     def bytes(self) -> int:
@@ -43,8 +44,7 @@ class Chunk:
 
     @cached_property
     def _times(self) -> list[int]:
-        micros = self.rows["received"].cast(pa.timestamp("us")).cast(pa.int64())
-        return [each // 1000 for each in micros.to_pylist()]
+        return times_ms(self.rows["received"])
 
     @cached_property
     def ranks(self) -> list[SortRank]:
@@ -81,10 +81,15 @@ _COLUMNS: Final = (
     "properties_bytes",
 )
 
+ROW: Final = ("received", *_COLUMNS)
 NO_ROWS: Final = pa.table(
     {"received": pa.array([], pa.timestamp("us", "UTC"))}
     | {name: pa.array([], pa.int64()) for name in _COLUMNS}
 )
+
+
+def times_ms(times: pa.ChunkedArray) -> list[int]:
+    return [each // 1000 for each in times.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()]
 
 
 @dataclass(slots=True)

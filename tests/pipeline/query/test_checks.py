@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from accord.core.queries.messages import EventQuery, PageQuery
-from accord.pipeline.query_checks import MAX_BYTES, MAX_ROWS, InvalidQueryError, check
+from accord.pipeline.query.checks import MAX_BYTES, MAX_ROWS, InvalidQueryError, check
 
 
 def question(**fields: Any) -> PageQuery:

@@ -12,22 +12,19 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Final
 
-from accord.core.model.errors import EventError
 from accord.core.model.values import Value
-from accord.core.mqtt.codes import ProtocolError
 from accord.core.queries.messages import QueryHit
 from accord.journal.errors import JournalError
 from accord.journal.events import KeptEvent
 from accord.journal.reader import Retired
 from accord.journal.record import Batch
-from accord.pipeline.attributes import TYPES, to_row
 from accord.pipeline.journal_readers import JournalReader, open_journal
-from accord.pipeline.query_checks import CheckedQuery
-from accord.pipeline.rows import decode_batch
-from accord.pipeline.scan_plan import RemainingQuery, SortRank
+from accord.pipeline.query.checks import CheckedQuery, seen
+from accord.pipeline.query.engine import StaleError
+from accord.pipeline.query.scan_ranges import RemainingQuery, SortRank
+from accord.pipeline.scan import decode_batch
 from accord.pipeline.tables import LAST_MS
 
 BLOCK_RECORDS: Final = 2_048
@@ -37,10 +34,6 @@ _BLOCKS_BEHIND: Final = 256  # archived blocks kept
 _OVERHEAD: Final = 400  # per record in memory
 _VALUES: Final = 8  # size of decoded values relative to the record
 _CHECK_EVERY: Final = 64  # events between two cancellation checks
-
-
-class StaleError(Exception):
-    """The journal no longer has these records: by now they are in the archive."""
 
 
 class Hit:
@@ -69,17 +62,13 @@ class _Kept:
     def size(self) -> int:
         return size_of(self.event.channel, len(self.event.attributes), len(self.event.payload))
 
-    def matches(self, question: CheckedQuery, declared: Mapping[str, str]) -> bool:
+    def matches(self, question: CheckedQuery) -> bool:
         values, document = self._values, None
         if values is None:
-            try:
-                read = self.event.event()
-                values, document = read.values, read.metadata
-            except (EventError, ProtocolError, ValueError, OverflowError):
-                values = {}  # kept as received, but without visible values
+            values, document = seen(self.event)
             if document is None:  # a document may be many times as large as its text
                 self._values = values
-        return question.predicate.evaluate(_archivable(values, declared), document) is True
+        return question.predicate.evaluate(values, document) is True
 
     def to_query_hit(self) -> QueryHit:
         event = self.event
@@ -128,11 +117,8 @@ class _Block:
 class Tail:
     """The tail of one journal; thread-safe."""
 
-    def __init__(
-        self, journal: str, declared: Mapping[str, str], *, cache_bytes: int = CACHE_BYTES
-    ) -> None:
+    def __init__(self, journal: str, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._reader: JournalReader = open_journal(journal)
-        self._declared = declared
         self._cache_bytes = cache_bytes
         self._lock = threading.Lock()
         self._blocks: list[_Block] = []
@@ -232,7 +218,7 @@ class Tail:
                 continue
             if not question.selects(kept.event.channel):
                 continue
-            if not has_predicate or kept.matches(question, self._declared):
+            if not has_predicate or kept.matches(question):
                 yield Hit(rank, offset, kept.size)
 
     def _ordered(self, question: CheckedQuery, blocks: list[_Block]) -> list[_Block]:
@@ -351,26 +337,3 @@ def _first_rank(block: _Block, question: CheckedQuery) -> SortRank:
     if question.is_newest_first:
         return -block.last_ms, -block.end
     return block.first_ms, block.first
-
-
-def _archivable(values: Mapping[str, Value], declared: Mapping[str, str]) -> Mapping[str, Value]:
-    """Without values the archive's columns could not hold: results must not depend on archiving."""
-    unheld = [
-        name for name, kind in declared.items() if name in values and not _holds(kind, values[name])
-    ]
-    return {name: each for name, each in values.items() if name not in unheld} if unheld else values
-
-
-def _holds(kind: str, value: Value) -> bool:
-    if type(value) is _PLAIN[kind]:
-        return True
-    return to_row({"it": value}, None, {"it": TYPES[kind]})["it"] is not None
-
-
-_PLAIN: Final[dict[str, type]] = {
-    "integer": int,
-    "float": float,
-    "string": str,
-    "boolean": bool,
-    "timestamp": datetime,
-}

@@ -2,7 +2,7 @@
 
 What the tail of the journal had when the first part was requested is counted with it; the archive
 up to there follows, range by range. A file whose events are all in one bucket and all selected is
-counted by the manifest, without being opened. So a histogram without a predicate costs next to
+counted by the table's log, without being opened. So a histogram without a predicate costs next to
 nothing as long as files are short, and a long one shows how far it is.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
@@ -21,20 +21,21 @@ from msgspec.structs import replace
 from accord.core.model.values import INTEGER_MAX
 from accord.core.queries.histogram import MAX_BUCKETS, TimeBuckets, time_buckets
 from accord.core.queries.messages import HistogramPart, HistogramRequest, PageQuery
-from accord.pipeline.archive_lookup import ArchiveLookup
+from accord.pipeline.data_skipping import select
+from accord.pipeline.delta_log import Archive, TableSnapshot
 from accord.pipeline.journal_readers import open_journal
-from accord.pipeline.manifest import Manifest, Snapshot
-from accord.pipeline.pruning import select
-from accord.pipeline.query_checks import CheckedQuery, InvalidQueryError, check
-from accord.pipeline.scan_plan import (
+from accord.pipeline.query.checks import CheckedQuery, InvalidQueryError, check
+from accord.pipeline.query.engine import Check, Lookup, StaleError
+from accord.pipeline.query.planner import Planner
+from accord.pipeline.query.scan_ranges import (
     GROWTH,
     SELECTIVE_ROWS,
     RemainingQuery,
     ScanRange,
     next_scan_range,
 )
-from accord.pipeline.tables import FileEntry
-from accord.pipeline.tail import StaleError, Tail
+from accord.pipeline.query.tail import Tail
+from accord.pipeline.tables import TableFile
 
 _ATTEMPTS: Final = 4
 _MOST_ROWS: Final = 16 * SELECTIVE_ROWS  # of a range
@@ -71,7 +72,7 @@ class _Counting:
         self.read_ms = position.read_ms
         self.counts = [0] * self.buckets.count
         self.target = SELECTIVE_ROWS
-        self.opened: dict[str, FileEntry] = {}
+        self.opened: dict[str, TableFile] = {}
         self.known = 0
         self.tail = 0
 
@@ -84,14 +85,15 @@ class _Counting:
         if 0 <= place < len(self.counts):
             self.counts[place] += count
 
-    def is_known(self, file: FileEntry) -> bool:
-        """Whether the manifest says all that is to be known of the file."""
+    def is_known(self, file: TableFile) -> bool:
+        """Whether the log says all that is to be known of the file."""
         question, buckets = self.question, self.buckets
         return (
-            not question.has_predicate
+            bool(file.node)
+            and not question.has_predicate
             and question.query.number is None
             and file.channels is not None
-            and all(map(question.selects, file.channels))
+            and question.selects_between(*file.channels)
             and file.first_offset >= question.query.from_offset
             and file.last_offset < self.archived
             and buckets.since_ms <= file.first_ms
@@ -104,17 +106,15 @@ class HistogramEngine:
     """Counts events over time; thread-safe."""
 
     def __init__(
-        self, lookup: ArchiveLookup, manifest: Manifest, tail: Tail, *, node: str, journal: str
+        self, archive: Archive, tail: Tail, planner: Planner, *, node: str, journal: str
     ) -> None:
-        self._lookup = lookup
-        self._manifest = manifest
+        self._archive = archive
         self._tail = tail
+        self._planner = planner
         self._node = node
         self._journal = journal
 
-    def part(
-        self, asked: HistogramRequest, check_on: Callable[[], object] = lambda: None
-    ) -> HistogramPart:
+    def part(self, asked: HistogramRequest, check_on: Check = lambda: None) -> HistogramPart:
         """Count for about `within_ms`, or raise InvalidQueryError; `check_on` may raise."""
         began_s = time.monotonic()
         question = _checked(asked)
@@ -125,20 +125,18 @@ class HistogramEngine:
         until_s = began_s + asked.within_ms / 1_000
         while not counting.is_done:
             check_on()
-            self._advance(counting)
+            self._advance(counting, check_on)
             if time.monotonic() > until_s:
                 break
         return _part(asked, counting, round((time.monotonic() - began_s) * 1_000))
 
-    def _begin(
-        self, asked: HistogramRequest, question: CheckedQuery, check_on: Callable[[], object]
-    ) -> _Counting:
+    def _begin(self, asked: HistogramRequest, question: CheckedQuery, check_on: Check) -> _Counting:
         """Count the tail, which begins where the archive ends now."""
         committed = open_journal(self._journal).extent().next_offset
         before = min(committed, question.query.before_offset or committed)
         lost_from = -1
         for _ in range(_ATTEMPTS):
-            snapshot = self._manifest.snapshot()
+            snapshot = self._archive.events.snapshot()
             archived = min(snapshot.archived.get(self._node, 0), before)
             part = RemainingQuery(max(archived, question.query.from_offset), before, None)
             is_final = lost_from == archived
@@ -169,12 +167,12 @@ class HistogramEngine:
         committed = open_journal(self._journal).extent().next_offset
         return replace(found, archived=min(found.archived, committed))
 
-    def _advance(self, counting: _Counting) -> None:
+    def _advance(self, counting: _Counting, check_on: Check) -> None:
         """Count one more range of the archive."""
         for _ in range(_ATTEMPTS):
             try:
                 began_s = time.monotonic()
-                self._count_range(counting, self._manifest.snapshot())
+                self._count_range(counting, self._archive.events.snapshot(), check_on)
             except StaleError:
                 continue  # other files have these events now
             if time.monotonic() - began_s < _QUICK_S:
@@ -182,7 +180,7 @@ class HistogramEngine:
             return
         raise InvalidQueryError("the archive changes faster than it can be read: try again")
 
-    def _count_range(self, counting: _Counting, snapshot: Snapshot) -> None:
+    def _count_range(self, counting: _Counting, snapshot: TableSnapshot, check_on: Check) -> None:
         question, high, since_ms = counting.question, counting.read_ms, counting.buckets.since_ms
         files = [
             file
@@ -197,31 +195,36 @@ class HistogramEngine:
             chosen = next_scan_range(unknown, question, after, counting.target)
             low = since_ms if chosen.is_last else max(since_ms, chosen.low_ms)
         inside = [file for file in files if file.last_ms >= low]
-        by_manifest = [
+        by_log = [
             each
             for each in inside
             if each.path in known and each.first_ms >= low and each.last_ms < high
         ]
-        passed = {each.path for each in by_manifest}
+        passed = {each.path for each in by_log}
         read = tuple(each for each in inside if each.path not in passed)
         found: list[tuple[int, int]] = []
         if read:
             width_ms = counting.buckets.width_ms
             part = RemainingQuery(question.query.from_offset, counting.archived, None)
-            stretch = ScanRange(read, low, high, low == since_ms)
-            found = self._lookup.counts(question, part, stretch, width_ms)
+            lookup = Lookup(
+                question, part, ScanRange(read, low, high, low == since_ms), snapshot, self._node
+            )
+            engine = self._planner.choose(question, read)
+            found = engine.counts(lookup, width_ms, check_on)
             for at, count in found:
                 counting.add(at * width_ms, count)
-        for each in by_manifest:
+        for each in by_log:
             counting.add(each.first_ms, each.rows)
         counting.opened.update((each.path, each) for each in read)
-        counting.known += len(by_manifest)
+        counting.known += len(by_log)
         counting.read_ms = low
 
-    def _select(self, question: CheckedQuery, snapshot: Snapshot, until_ms: int) -> list[FileEntry]:
+    def _select(
+        self, question: CheckedQuery, snapshot: TableSnapshot, until_ms: int
+    ) -> list[TableFile]:
         ask = question.query
         return select(
-            snapshot,
+            snapshot.files,
             channel=ask.channel,
             since_ms=ask.since_ms,
             until_ms=until_ms,
@@ -229,6 +232,7 @@ class HistogramEngine:
             number=ask.number,
             node=self._node,
             predicate=question.predicate if question.has_predicate else None,
+            columns=snapshot.columns,
         )
 
 

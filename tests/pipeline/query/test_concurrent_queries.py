@@ -15,8 +15,8 @@ from tests.pipeline.asking import World, made
 from tests.pipeline.journals import START_MS
 
 from accord.core.queries.messages import EventQuery, FromPipeline, Page, PageQuery, QueryFailure
-from accord.pipeline.archive_lookup import ArchiveLookup
-from accord.pipeline.query_scheduler import CANCELLED, QueryJob, QueryScheduler
+from accord.pipeline.query.scheduler import CANCELLED, QueryJob, QueryScheduler
+from accord.pipeline.query.spark_engine import SparkEngine
 
 
 @pytest.fixture
@@ -35,16 +35,16 @@ def linger(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def test_a_spark_job_is_cancelled(spark: SparkSession, world: World) -> None:
     answers: queue.Queue[FromPipeline] = queue.Queue()
-    lookup = ArchiveLookup(spark, world.archive)
+    engine = SparkEngine(spark, world.tables.storage)
     began = threading.Event()
 
     def work(job: QueryJob) -> FromPipeline:
-        with lookup.tagged(job.tag):
+        with engine.tagged(job.tag):
             began.set()
-            lookup.spark.range(1).mapInArrow(linger, "id long").toArrow()
+            engine.spark.range(1).mapInArrow(linger, "id long").toArrow()
         return Page(id=job.id, events=())
 
-    turns = QueryScheduler(answers.put, lookup.interrupt)
+    turns = QueryScheduler(answers.put, engine.interrupt)
     turns.start()
     turns.put(QueryJob(1, 3, work))
     assert began.wait(30)
@@ -63,9 +63,9 @@ def test_a_spark_job_is_cancelled(spark: SparkSession, world: World) -> None:
 
 def test_questions_at_once_get_their_own_answers(spark: SparkSession, world: World) -> None:
     answers: queue.Queue[FromPipeline] = queue.Queue()
-    lookup = ArchiveLookup(spark, world.archive)
-    queries = world.queries(lookup)
-    turns = QueryScheduler(answers.put, lookup.interrupt)
+    engine = SparkEngine(spark, world.tables.storage)
+    queries = world.queries(engine)
+    turns = QueryScheduler(answers.put, engine.interrupt)
     asks = {
         id_: EventQuery(channel=f"uav/{id_ % 3}", is_newest_first=id_ % 2 == 0)
         for id_ in range(1, 7)

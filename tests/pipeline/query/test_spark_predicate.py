@@ -5,13 +5,21 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DoubleType, LongType, StringType, TimestampType
+from pyspark.sql.types import StructType
 
 from accord.core.model.document import Document
 from accord.core.model.values import Value
 from accord.core.predicates.predicate import parse, parse_xpath
-from accord.pipeline.attributes import Declared, schema, to_row
-from accord.pipeline.columns import to_column
+from accord.pipeline.attributes import Declared, to_row
+from accord.pipeline.query.spark_predicate import to_column
+from accord.pipeline.spark_tables import spark_events
+from accord.pipeline.tables import ATTRIBUTES, METADATA, PATHS, columns_for
+
+
+def schema(declared: Declared) -> StructType:
+    """The columns that predicates see, those of attributes by the attributes' names."""
+    whole = spark_events(declared)
+    return StructType([whole[name] for name in (*declared, ATTRIBUTES, METADATA, PATHS)])
 
 
 def frame(
@@ -27,7 +35,8 @@ def frame(
 
 def truths(events: DataFrame, *selectors: str, declared: Declared | None = None) -> list[Any]:
     """What each selector says of the only event."""
-    columns = [to_column(parse(selector), declared or {}) for selector in selectors]
+    present = columns_for(declared or {}, ())
+    columns = [to_column(parse(selector), present) for selector in selectors]
     return list(events.select(*columns).collect()[0])
 
 
@@ -61,7 +70,7 @@ def test_unlike_kinds_do_not_compare(spark: SparkSession) -> None:
     ]
 
 
-@pytest.mark.parametrize("declared", [{}, {"n": LongType(), "f": DoubleType()}])
+@pytest.mark.parametrize("declared", [{}, {"n": "integer", "f": "float"}])
 def test_integers_and_floats_compare_exactly(spark: SparkSession, declared: Declared) -> None:
     event = frame(spark, {"n": 2**53 + 1, "f": 2.0**53}, declared=declared)
     assert truths(
@@ -119,7 +128,7 @@ def test_strings_are_ordered_by_code_point(spark: SparkSession) -> None:
 
 
 def test_timestamps_compare_by_instant(spark: SparkSession) -> None:
-    declared = {"seen": TimestampType()}
+    declared = {"seen": "timestamp"}
     event = frame(spark, {"seen": datetime(2026, 3, 29, 1, 30, 0, 1, UTC)}, declared=declared)
     assert truths(
         event,
@@ -148,7 +157,7 @@ def test_metadata_may_name_its_encoding(spark: SparkSession) -> None:
 
 
 def test_a_thousand_alternatives(spark: SparkSession) -> None:
-    declared = {"a": LongType()}
+    declared = {"a": "integer"}
     event = frame(spark, {"a": 1_000}, declared=declared)
     alternatives = " OR ".join(f"a < {n}" for n in range(1_000))
     assert truths(event, f"{alternatives} OR a = 1000", declared=declared) == [True]
@@ -158,7 +167,7 @@ def test_conditions_on_declared_columns_are_pushed_down(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = str(tmp_path_factory.mktemp("archive"))
-    declared = {"altitude": LongType(), "speed": DoubleType(), "platform": StringType()}
+    declared = {"altitude": "integer", "speed": "float", "platform": "string"}
     event: dict[str, Value] = {"altitude": 420, "platform": "UAV", "speed": 12.5}
     frame(spark, event, declared=declared).write.parquet(path, mode="overwrite")
     for selector, pushed in (
@@ -166,6 +175,7 @@ def test_conditions_on_declared_columns_are_pushed_down(
         ("platform LIKE 'U%'", "StringStartsWith(platform,U)"),
         ("speed < 9007199254740993", "LessThan(speed,9.007199254740994E15)"),
     ):
-        selected = spark.read.parquet(path).where(to_column(parse(selector), declared))
+        condition = to_column(parse(selector), columns_for(declared, ()), declared)
+        selected = spark.read.parquet(path).where(condition)
         assert pushed in selected._jdf.queryExecution().toString()
         assert selected.count() == 1

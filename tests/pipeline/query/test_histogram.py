@@ -9,8 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from pyspark.sql import SparkSession
-from tests.pipeline.asking import NODE, World, made, random_ask, random_event
+from tests.pipeline.asking import NODE, World, made, planner_of, random_ask, random_event
 from tests.pipeline.journals import START_MS
 
 from accord.core.queries.messages import (
@@ -20,30 +19,18 @@ from accord.core.queries.messages import (
     HistogramPart,
     HistogramRequest,
 )
-from accord.pipeline.archive_lookup import ArchiveLookup
-from accord.pipeline.exports import export
-from accord.pipeline.histogram import HistogramEngine
-from accord.pipeline.manifest import Manifest
-from accord.pipeline.query_checks import InvalidQueryError
-from accord.pipeline.query_scheduler import QueryStoppedError
-from accord.pipeline.tail import Tail
+from accord.pipeline.delta_log import Archive
+from accord.pipeline.query.checks import InvalidQueryError
+from accord.pipeline.query.engine import Engine
+from accord.pipeline.query.exports import export
+from accord.pipeline.query.histogram import HistogramEngine
+from accord.pipeline.query.scheduler import QueryStoppedError
+from accord.pipeline.query.tail import Tail
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    yield world
-    world.close()
-
-
-@pytest.fixture
-def lookup(spark: SparkSession, world: World) -> ArchiveLookup:
-    return ArchiveLookup(spark, world.archive)
-
-
-def engine(world: World, lookup: ArchiveLookup) -> HistogramEngine:
-    tail = Tail(world.journal, {"altitude_m": "integer", "speed": "float"})
-    return HistogramEngine(lookup, Manifest(world.archive), tail, node=NODE, journal=world.journal)
+def engine_for(world: World, engine: Engine) -> HistogramEngine:
+    archive, tail = Archive(world.archive, [NODE]), Tail(world.journal)
+    return HistogramEngine(archive, tail, planner_of(engine), node=NODE, journal=world.journal)
 
 
 def parts(
@@ -97,13 +84,13 @@ def fill(world: World, count: int) -> None:
     )
 
 
-def test_short_files_are_counted_without_being_opened(world: World, lookup: ArchiveLookup) -> None:
+def test_short_files_are_counted_without_being_opened(world: World, engine: Engine) -> None:
     for _ in range(4):
         fill(world, 10)
         world.follow(world.next)
     fill(world, 5)
     until_ms = START_MS + 45_000
-    found = list(parts(engine(world, lookup), EventQuery(channel="#"), until_ms, buckets=5))
+    found = list(parts(engine_for(world, engine), EventQuery(channel="#"), until_ms, buckets=5))
     (part,) = found
     assert part.width_ms == 10_000
     assert (part.files, part.files_known, part.tail) == (0, 4, 5)
@@ -111,26 +98,26 @@ def test_short_files_are_counted_without_being_opened(world: World, lookup: Arch
     assert part.read_ms == START_MS
 
 
-def test_a_predicate_opens_what_may_match(world: World, lookup: ArchiveLookup) -> None:
+def test_a_predicate_opens_what_may_match(world: World, engine: Engine) -> None:
     for _ in range(4):
         fill(world, 10)
         world.follow(world.next)
     ask = EventQuery(channel="uav/1", where="altitude_m >= 25", since_ms=START_MS)
-    (part,) = parts(engine(world, lookup), ask, START_MS + 40_000, buckets=4)
+    (part,) = parts(engine_for(world, engine), ask, START_MS + 40_000, buckets=4)
     assert part.counts == (0, 0, 3, 5)
     assert (part.files, part.files_known) == (2, 0)
 
 
 def test_parts_add_up_while_the_archive_follows(
-    world: World, lookup: ArchiveLookup, monkeypatch: pytest.MonkeyPatch
+    world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accord.pipeline.histogram.SELECTIVE_ROWS", 10)
-    monkeypatch.setattr("accord.pipeline.histogram.GROWTH", 1)
+    monkeypatch.setattr("accord.pipeline.query.histogram.SELECTIVE_ROWS", 10)
+    monkeypatch.setattr("accord.pipeline.query.histogram.GROWTH", 1)
     fill(world, 60)
     world.follow(50)
     ask = EventQuery(channel="#", where="altitude_m >= 3")
     until_ms = START_MS + 60_000
-    counting = parts(engine(world, lookup), ask, until_ms, buckets=6, within_ms=0)
+    counting = parts(engine_for(world, engine), ask, until_ms, buckets=6, within_ms=0)
     found = [next(counting)]
     fill(world, 10)
     world.follow(65)  # what was in the tail, and newer ones
@@ -143,12 +130,12 @@ def test_parts_add_up_while_the_archive_follows(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_counts_are_those_of_the_query(world: World, lookup: ArchiveLookup, seed: int) -> None:
+def test_counts_are_those_of_the_query(world: World, engine: Engine, seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311
     world.publish([random_event(rng, number + 1) for number in range(120)])
     for upto in sorted(rng.sample(range(100), 3)):
         world.follow(upto)
-    counting = engine(world, lookup)
+    counting = engine_for(world, engine)
     for _ in range(6):
         ask = random_ask(rng, world.next)
         ask = EventQuery(
@@ -165,19 +152,19 @@ def test_counts_are_those_of_the_query(world: World, lookup: ArchiveLookup, seed
         assert total(found) == expected(world, ask, until_ms, found[0].width_ms), ask
 
 
-def test_nothing_kept(world: World, lookup: ArchiveLookup) -> None:
-    (part,) = parts(engine(world, lookup), EventQuery(channel="#"), START_MS, buckets=10)
+def test_nothing_kept(world: World, engine: Engine) -> None:
+    (part,) = parts(engine_for(world, engine), EventQuery(channel="#"), START_MS, buckets=10)
     assert sum(part.counts) == 0
 
 
 @pytest.mark.parametrize("cursor", ["nonsense", "é", "lQ", "x" * 300])
-def test_a_strange_cursor_is_refused(world: World, lookup: ArchiveLookup, cursor: str) -> None:
+def test_a_strange_cursor_is_refused(world: World, engine: Engine, cursor: str) -> None:
     request = HistogramRequest(id=1, ask=EventQuery(channel="#"), until_ms=START_MS, cursor=cursor)
     with pytest.raises(InvalidQueryError, match="cursor"):
-        engine(world, lookup).part(request)
+        engine_for(world, engine).part(request)
 
 
-def test_it_stops_when_it_is_told_to(world: World, lookup: ArchiveLookup) -> None:
+def test_it_stops_when_it_is_told_to(world: World, engine: Engine) -> None:
     fill(world, 10)
     world.follow(10)
 
@@ -186,11 +173,11 @@ def test_it_stops_when_it_is_told_to(world: World, lookup: ArchiveLookup) -> Non
 
     request = HistogramRequest(id=1, ask=EventQuery(channel="#"), until_ms=START_MS + 60_000)
     with pytest.raises(QueryStoppedError):
-        engine(world, lookup).part(request, stop)
+        engine_for(world, engine).part(request, stop)
 
 
 def exported(
-    world: World, lookup: ArchiveLookup, format_: ExportFormat, **limits: int
+    world: World, engine: Engine, format_: ExportFormat, **limits: int
 ) -> tuple[bytes, int, bool]:
     bounds = {"rows": 100, "bytes": 1 << 20} | limits
     asked = ExportRequest(
@@ -200,11 +187,11 @@ def exported(
         rows=bounds["rows"],
         bytes=bounds["bytes"],
     )
-    reply = export(world.queries(lookup), asked)
+    reply = export(world.queries(engine), asked)
     return reply.body, reply.events, reply.is_complete
 
 
-def test_files_of_events(world: World, lookup: ArchiveLookup) -> None:
+def test_files_of_events(world: World, engine: Engine) -> None:
     world.publish(
         [
             made(1, START_MS, "a/b", (("n", "1"), ("note", "=1+1")), b"text"),
@@ -213,7 +200,7 @@ def test_files_of_events(world: World, lookup: ArchiveLookup) -> None:
         ]
     )
     world.follow(1)
-    body, events, is_complete = exported(world, lookup, "parquet")
+    body, events, is_complete = exported(world, engine, "parquet")
     assert (events, is_complete) == (2, True)
     table = pyarrow.parquet.read_table(pa.BufferReader(body))
     assert table["id"].to_pylist() == ["1", "2"]
@@ -221,22 +208,22 @@ def test_files_of_events(world: World, lookup: ArchiveLookup) -> None:
     assert table["n"].to_pylist() == [1.0, 2.5]
     assert table["site"].to_pylist() == [None, "north"]
 
-    body, *_ = exported(world, lookup, "csv")
+    body, *_ = exported(world, engine, "csv")
     first, second = csv.DictReader(io.StringIO(body.decode()))
     assert (first["channel"], first["payload"], first["n"]) == ("a/b", "text", "1.0")
     assert first["note"] == "'=1+1"  # no formula
     assert (second["payload"], second["payload_base64"]) == ("", "/wA=")
 
-    body, *_ = exported(world, lookup, "json")
+    body, *_ = exported(world, engine, "json")
     assert body.count(b"\n") == 2
     assert b'"payload": "text"' in body
 
 
-def test_files_are_bounded(world: World, lookup: ArchiveLookup) -> None:
+def test_files_are_bounded(world: World, engine: Engine) -> None:
     world.publish([made(n + 1, START_MS + n, "a/b", (), b"x" * 100) for n in range(20)])
     world.follow(10)
-    assert exported(world, lookup, "json", rows=7)[1:] == (7, False)
-    assert exported(world, lookup, "json", bytes=1_000)[1:] == (10, False)
-    assert exported(world, lookup, "json", rows=20)[1:] == (20, True)
+    assert exported(world, engine, "json", rows=7)[1:] == (7, False)
+    assert exported(world, engine, "json", bytes=1_000)[1:] == (10, False)
+    assert exported(world, engine, "json", rows=20)[1:] == (20, True)
     with pytest.raises(InvalidQueryError, match="limit"):
-        exported(world, lookup, "json", rows=0)
+        exported(world, engine, "json", rows=0)
