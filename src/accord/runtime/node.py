@@ -481,6 +481,7 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for listening in self._listening:
             listening.close()
+        self.broker.context.sightings.stop(now_ms=self._clock.now_ms())
         await self._close_part(self._stack.aclose)
         for protocol in list(self.server.connections.values()):
             protocol.abort()

@@ -28,7 +28,7 @@ from accord.core.overlay.channel_directory import ChannelDefinition, is_same
 from accord.core.overlay.discovery import DiscoveryOptions
 from accord.core.overlay.neighbour_outbox import MulticastEvent
 from accord.core.overlay.net_history import NetHistory
-from accord.core.overlay.net_map import NetMap
+from accord.core.overlay.net_map import NetMap, states_in
 from accord.core.overlay.options import OverlayOptions, TransportRule, TransportSelector
 from accord.core.overlay.overlay import Overlay
 from accord.core.overlay.signalling import TransitEvent
@@ -290,7 +290,10 @@ class OverlayService:
 
     def _update_map(self, now_us: int) -> None:
         if self.net_map.is_changed and now_us >= self._map_due_us:
-            self.net_history.add(self.net_map.update(), now_ms=self._clock.now_ms())
+            now_ms, changes = self._clock.now_ms(), self.net_map.update()
+            self.net_history.add(changes, now_ms=now_ms)
+            for subject, is_up in states_in(changes, self.overlay.name):
+                self._broker.context.sightings.observe(subject, is_up, now_ms=now_ms)
             self._map_due_us = now_us + max(_MAP_US, _MAP_SHARE * (clock_us() - now_us))
 
     def _parse_interests(self, now_us: int) -> None:
