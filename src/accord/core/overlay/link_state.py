@@ -44,6 +44,7 @@ class LinkStateMap:
         self.openings = 0  # how often a link began to count
         self._links: Links = {}
         self._nodes: dict[str, _Node] = {}
+        self._node_failures: dict[str, float] = {}
         self._changes: deque[tuple[str, str]] = deque(maxlen=_CHANGES)
         # Cache by source and channel class, valid for one version of the map.
         self._distances: dict[tuple[str, str], ShortestPathTree] = {}
@@ -108,6 +109,19 @@ class LinkStateMap:
         for target in list(self._links.get(name, ())):
             self.drop_link(name, target)
 
+    def set_node_failures(self, failures: Mapping[str, float]) -> None:
+        """Set all probabilities of failure that count instead of what nodes report of themselves.
+
+        They are rounded: what hardly changes need not be examined.
+        """
+        for name, failure in failures.items():
+            _check_share(f"node {name}", "failure", failure)
+        before = self._node_failures
+        self._node_failures = {name: round(each, 2) for name, each in failures.items()}
+        for name in dict.fromkeys([*before, *self._node_failures]):
+            if before.get(name) != self._node_failures.get(name):
+                self._log_node_change(name)
+
     def changed_since(self, version: int) -> list[tuple[str, str]] | None:
         """Links that changed after `version`, each once; None if any may have."""
         count = self.version - version
@@ -150,6 +164,9 @@ class LinkStateMap:
 
     def node_failure(self, name: str) -> float:
         """Probability that a node is down."""
+        known = self._node_failures.get(name)
+        if known is not None:
+            return known
         node = self._nodes.get(name)
         return 0.0 if node is None else node.failure
 
