@@ -353,9 +353,18 @@ class PipelineService:
         now = now_ms()
         if not self._measurements.is_due(now_ms=now) or self._lookup is None:
             return
-        files = select(self._manifest.snapshot(), since_ms=now - self._measurements.recent_ms)
-        events = tables.events(self._lookup.spark, self._start.archive, files, self._start.declared)
-        self._send(self._measurements.measure(events, now_ms=now, declared=self._declared))
+        spark, archive, snapshot = (
+            self._lookup.spark,
+            self._start.archive,
+            self._manifest.snapshot(),
+        )
+        events_ms, ledger_ms = self._measurements.since_ms(now_ms=now)
+        files = select(snapshot, since_ms=events_ms)
+        events = tables.events(spark, archive, files, self._start.declared)
+        entries = select(snapshot, table=tables.LEDGER, since_ms=ledger_ms)
+        ledger = tables.ledger(spark, archive, entries)
+        measured = self._measurements.measure(events, ledger, now_ms=now, declared=self._declared)
+        self._send(measured)
 
     @property
     def _declared(self) -> Declared:

@@ -20,8 +20,10 @@ LINKS = {
 }
 
 
-def network(**options: dict[str, float]) -> OverlayNetwork:
-    overlays = OverlayNetwork(LINKS, OverlayOptions(ping_us=100 * MS, **options))
+def network(configured: dict[str, float] | None = None) -> OverlayNetwork:
+    known = configured or {}
+    options = OverlayOptions(ping_us=100 * MS, link_failures=known, node_failures=known)
+    overlays = OverlayNetwork(LINKS, options)
     overlays.run(lambda: overlays.nodes["a"].map.is_reachable("a", "d"))
     overlays.run_for(5 * S)
     return overlays
@@ -75,7 +77,7 @@ def test_a_flow_leaves_a_node_that_was_measured_to_fail() -> None:
 
 
 def test_a_configured_probability_counts_whatever_was_measured() -> None:
-    overlays = network(link_failures={"b": 0.25}, node_failures={"b": 0.25})
+    overlays = network({"b": 0.25})
     assert failure(overlays.nodes["a"], "a", "b") == 0.25
     overlays.nodes["a"].set_measured_failures({"b": 0.0}, {"b": 0.0})
     overlays.run_for(30 * S)

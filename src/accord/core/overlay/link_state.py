@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from sys import intern
+from types import MappingProxyType
 from typing import Final
 
 from accord.core.overlay.shortest_path_tree import DirectedLink, Links, ShortestPathTree
@@ -39,13 +40,14 @@ class _Node:
 class LinkStateMap:
     """One node's view of all links and nodes; also provides their failure probabilities."""
 
-    def __init__(self) -> None:
+    def __init__(self, node_failures: Mapping[str, float] = MappingProxyType({})) -> None:
         self.version = 0
         self.openings = 0  # how often a link began to count
         self._links: Links = {}
         self._nodes: dict[str, _Node] = {}
-        self._node_failures: dict[str, float] = {}
+        self._node_failures: Mapping[str, float] = {}
         self._changes: deque[tuple[str, str]] = deque(maxlen=_CHANGES)
+        self.set_node_failures(node_failures)
         # Cache by source and channel class, valid for one version of the map.
         self._distances: dict[tuple[str, str], ShortestPathTree] = {}
         self._distances_version = 0

@@ -142,11 +142,10 @@ class Overlay:
         self.name = name
         self.options = options
         self.store = StateStore(name, incarnation, random=random)
-        self.store.reserve(INTEREST, BUDGET)
-        self.store.reserve(LINK, _LINKS_BYTES)
-        self.store.reserve(NODE, _NODE_BYTES)
+        for kind, size in ((INTEREST, BUDGET), (LINK, _LINKS_BYTES), (NODE, _NODE_BYTES)):
+            self.store.reserve(kind, size)
         self.directory = ChannelDirectory(self.store)
-        self.map = LinkStateMap()
+        self.map = LinkStateMap(options.node_failures)
         self.budgets = Budgets()
         self.forwarding = ForwardingTable(
             name, self.budgets, refresh_timeout_us=options.refresh_us * 7 // 2
@@ -192,7 +191,7 @@ class Overlay:
         self._sent_before: dict[str, int] = {}  # events, by neighbour, at the last plan of pings
         self._random = random
         self.locations: dict[str, Location] = {}  # by node
-        self._measured_links: dict[str, float] = {}  # probability of failure, by neighbour
+        self._measured_links: Mapping[str, float] = {}  # probability of failure, by neighbour
         self._on_interest = on_interest
         self._duplicates = DuplicateFilter()
         self._receive_windows: dict[tuple[str, int], ReceiveWindow] = {}
@@ -218,7 +217,6 @@ class Overlay:
         self.store.watch(LINK, self._on_link_record)
         self.store.watch(NODE, self._on_node_record)
         self.store.watch(INTEREST, self._on_interest_record)
-        self.set_measured_failures({}, {})
         if options.location is not None:
             self._announce_node()
 

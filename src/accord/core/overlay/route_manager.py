@@ -6,8 +6,9 @@ requirement share it. Routes stay as they are while they meet the requirement. W
 link failed, or the delay is too long), paths are computed afresh: routes on chosen paths stay, new
 ones are set up, and the rest drains, to be torn down only once the new ones are established or have
 failed. A flow whose routes have become much more likely to fail than when they were chosen is
-examined, too, and moves if others fail at most half as often. New routes have new numbers, so old and new never mix. Tear-down is delayed: signals
-overtake events, and events still in transit would find no forwarding entry.
+examined, too, and moves if others fail at most half as often. New routes have new numbers, so old
+and new never mix. Tear-down is delayed: signals overtake events, and events still in transit would
+find no forwarding entry.
 
 If no path meets the maximum delay, the shortest ones are used and `is_met` is false: late is better
 than never, and the operator can see it.

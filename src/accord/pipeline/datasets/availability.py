@@ -31,9 +31,11 @@ USUAL: Final = 0.01  # its probability of failure
 
 
 def sightings(ledger: DataFrame) -> DataFrame:
-    """The sightings in a ledger: channel, `observer`, `subject`, `since`, `until`, `is_down`."""
+    """Those in a ledger: `node`, `offset`, `channel`, `observer`, `subject`, times, `is_down`."""
     seen = ledger.where(F.col("channel").isin(LINKS, NODES))
     return seen.select(
+        "node",
+        "offset",
         "channel",
         F.col("publisher").alias("observer"),
         F.col("destination").alias("subject"),
