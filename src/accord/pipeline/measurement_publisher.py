@@ -145,7 +145,7 @@ class MeasurementPublisher:
         self._slow_every_ms = slow_every_ms
         self._fresh_ms = 0
         self._slow_ms: int | None = None
-        self._told: dict[str, Rate] = {}  # by channel
+        self._published: dict[str, Rate] = {}  # by channel
         self._has_stepped = False  # since the slow measurements
         self._watched: tuple[WatchedPredicate, ...] = ()
         self._is_counting = False
@@ -167,16 +167,16 @@ class MeasurementPublisher:
         is_due = now_ms - self._fresh_ms >= self._fresh_every_ms
         if is_due:
             self._fresh_ms = now_ms
-        told: list[Measure] = []
+        published: list[Measure] = []
         for channel, rate in rates.items():
-            has_stepped = _is_step(self._told.get(channel, SILENT), rate)
+            has_stepped = _is_step(self._published.get(channel, SILENT), rate)
             self._has_stepped = self._has_stepped or has_stepped
             if is_due or has_stepped or rate == SILENT:
-                self._told[channel] = rate
-                told += _measures("channel", channel, rate, now_ms)
+                self._published[channel] = rate
+                published += _measures("channel", channel, rate, now_ms)
             if rate == SILENT:
-                del self._told[channel]
-        return MeasuredValues(tuple(told)) if told else None
+                del self._published[channel]
+        return MeasuredValues(tuple(published)) if published else None
 
     def is_due(self, *, now_ms: int) -> bool:
         """Whether `measure` is due; the first time is some while after the start."""
@@ -211,9 +211,9 @@ class MeasurementPublisher:
         return MeasuredValues(tuple(measures))
 
 
-def _is_step(told: Rate, rate: Rate) -> bool:
-    change = abs(rate.hz - told.hz)
-    return change > _STEP_HZ and change > _STEP * max(rate.hz, told.hz)
+def _is_step(published: Rate, rate: Rate) -> bool:
+    change = abs(rate.hz - published.hz)
+    return change > _STEP_HZ and change > _STEP * max(rate.hz, published.hz)
 
 
 def _measures(kind: str, subject: str, rate: Rate, now_ms: int) -> list[Measure]:

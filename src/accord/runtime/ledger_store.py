@@ -54,11 +54,11 @@ _Table = TypeVar("_Table", bound=Deliveries)
 class LedgerStore:
     """`append` appends a record to the journal and returns its offset, None if it is refused.
 
-    `flush_deferred` adds deferred entries to the ledger. Entries of `sightings` are not about events:
-    they go to the journal, and are not in memory.
+    `flush_deferred` adds deferred entries to the ledger. Entries of `sightings` are not about
+    events: they go to the journal, and are not in memory.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (by keyword, once per node)
         self,
         ledger: Ledger,
         *,

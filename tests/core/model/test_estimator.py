@@ -80,7 +80,7 @@ def test_rare_events_have_a_steady_rate() -> None:
 
 
 def test_random_events_seldom_exceed_the_bound() -> None:
-    random, traffic = Random(7), Traffic()
+    random, traffic = Random(7), Traffic()  # noqa: S311
     exceeded = looked = 0
     for second in range(1_200):
         count = sum(random.expovariate(1) < 0.2 for _ in range(100))  # about 18

@@ -21,7 +21,6 @@ from accord.core.quality.mechanisms import Mechanism
 from accord.core.quality.messages import AdaptationDecision
 from accord.core.quality.properties import QualityError, shown
 
-
 _LEAST: Final = 0.001  # share in time
 
 
