@@ -44,8 +44,29 @@ def test_rates_are_those_of_the_last_seconds() -> None:
     assert found["a"].bytes_per_s == 2_000
     assert 20 < found["a"].bound_hz < 23
     # What has fallen silent is told once, then forgotten.
-    assert rates.take(now_ms=60_000 + HORIZON_MS) == {"a": SILENT, "b": SILENT}
-    assert rates.take(now_ms=60_000 + HORIZON_MS) == {}
+    assert rates.take(now_ms=63_000 + HORIZON_MS) == {"a": SILENT, "b": SILENT}
+    assert rates.take(now_ms=63_000 + HORIZON_MS) == {}
+
+
+def test_batches_that_take_long_count_when_their_events_came() -> None:
+    rates, began_ms, since_ms = Rates(), 100_000, 99_500
+    for took_ms in (1_000, 4_000, 1_000, 6_000, 500, 3_000):
+        events = 60 * (began_ms - since_ms) // 1_000  # since the batch before began
+        rates.add({"a": (events, 0)}, at_ms=began_ms + took_ms, took_ms=took_ms)
+        if began_ms > 100_000:
+            for later_ms in (0, took_ms // 2):
+                rate = rates.take(now_ms=began_ms + took_ms + later_ms)["a"]
+                assert rate.hz == pytest.approx(60, rel=0.1)
+        since_ms, began_ms = began_ms, began_ms + took_ms
+    assert rates.take(now_ms=began_ms + 60_000)["a"].hz < 12
+
+
+def test_a_batch_after_a_pause_is_not_spread_over_it() -> None:
+    rates = Rates()
+    rates.add({"a": (1, 0)}, at_ms=100_000)
+    for batch in range(8):
+        rates.add({"a": (30, 0)}, at_ms=160_000 + 500 * batch)
+    assert rates.take(now_ms=163_500)["a"].hz == pytest.approx(60, rel=0.1)
 
 
 def test_channels_beyond_the_bound_are_left_out() -> None:

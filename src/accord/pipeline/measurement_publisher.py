@@ -44,7 +44,8 @@ DAY_MS: Final = 86_400_000
 SLOTS_MS: Final = tuple(
     1_000 * second for second in (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 300)
 )
-_ARCHIVED_MS: Final = 2_000  # younger events may not be in the tables yet
+_PAUSE_MS: Final = 2_000  # a longer time between two batches had no events
+_BATCH_MS: Final = 500  # time of the events in a batch after a pause
 _MAX_SIGHTINGS: Final = 100_000
 _LATE_MS: Final = 600_000  # entries of a node may be archived so much later than another's
 _SOON_MS: Final = 10_000  # after a step
@@ -56,25 +57,52 @@ Counts = Mapping[str, tuple[int, int]]  # channel -> events, bytes of payload
 
 
 class Rates:
-    """Events and bytes per second of each channel, updated per batch."""
+    """Events and bytes per second of each channel, updated per batch.
+
+    A batch has what came since the one before, or since shortly before it if there was a pause. Its
+    events are counted in that time, not when it ends: batches may take seconds. Until the next one
+    is overdue, rates are those at the end of the last.
+    """
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._channels: dict[str, RateEstimator] = {}
+        self._from_ms = 0  # when the last batch began, and
+        self._done_ms = 0  # ended
 
-    def add(self, counts: Counts, *, at_ms: int) -> None:
-        """Add a batch; channels beyond the bound are omitted."""
+    def add(self, counts: Counts, *, at_ms: int, took_ms: int = 0) -> None:
+        """Add a batch that is done; channels beyond the bound are omitted."""
+        began_ms = max(at_ms - took_ms, self._from_ms + 1)
+        has_paused = began_ms - self._done_ms > _PAUSE_MS
+        since_ms = began_ms - _BATCH_MS if has_paused else self._from_ms
+        self._from_ms, self._done_ms = began_ms, max(at_ms, began_ms)
         for channel, (events, size) in counts.items():
             known = self._channels.get(channel)
             if events <= 0 or (known is None and len(self._channels) >= self._most):
                 continue
             if known is None:
                 known = self._channels[channel] = RateEstimator()
-            known.add(events, size, now_ms=at_ms)
+            known.add(since_ms, began_ms, events, size)
+
+    def reached_ms(self, now_ms: int) -> int:
+        """Until when all events are counted."""
+        overdue_ms = 2 * (self._done_ms - self._from_ms) + _PAUSE_MS
+        return max(self._from_ms, now_ms - overdue_ms)
+
+    def stepped(self, published: Mapping[str, Rate], *, now_ms: int) -> dict[str, Rate]:
+        """Return the rates that differ much from what was published of them."""
+        at_ms = self.reached_ms(now_ms)
+        return {
+            channel: rate
+            for channel, each in self._channels.items()
+            if _is_step(published.get(channel, SILENT).hz, each.latest_hz(at_ms))
+            and _is_step(published.get(channel, SILENT).hz, (rate := each.rate(at_ms)).hz)
+        }
 
     def take(self, *, now_ms: int) -> dict[str, Rate]:
-        """Return the current rates; a silent channel is included once more before it is removed."""
-        found = {channel: each.rate(now_ms) for channel, each in self._channels.items()}
+        """Return all rates; a silent channel is included once more before it is removed."""
+        at_ms = self.reached_ms(now_ms)
+        found = {channel: each.rate(at_ms) for channel, each in self._channels.items()}
         for channel, rate in found.items():
             if rate == SILENT:
                 del self._channels[channel]
@@ -154,29 +182,30 @@ class MeasurementPublisher:
     def watch(self, predicates: Sequence[WatchedPredicate]) -> None:
         self._watched = tuple(most_used(predicates))
 
-    def count(self, counts: Counts, *, at_ms: int) -> None:
+    def count(self, counts: Counts, *, at_ms: int, took_ms: int = 0) -> None:
         """Add the counts of an archive batch."""
         self._is_counting = True
         with self._lock:
-            self._rates.add(counts, at_ms=at_ms)
+            self._rates.add(counts, at_ms=at_ms, took_ms=took_ms)
 
     def fresh(self, *, now_ms: int) -> MeasuredValues | None:
         """Return the rates of channels that are due: of all, or of those that stepped."""
-        with self._lock:
-            rates = self._rates.take(now_ms=now_ms)
         is_due = now_ms - self._fresh_ms >= self._fresh_every_ms
+        with self._lock:
+            stepped = self._rates.stepped(self._published, now_ms=now_ms)
+            rates = self._rates.take(now_ms=now_ms) if is_due else stepped
         if is_due:
             self._fresh_ms = now_ms
-        published: list[Measure] = []
-        for channel, rate in rates.items():
-            has_stepped = _is_step(self._published.get(channel, SILENT), rate)
-            self._has_stepped = self._has_stepped or has_stepped
-            if is_due or has_stepped or rate == SILENT:
-                self._published[channel] = rate
-                published += _measures("channel", channel, rate, now_ms)
-            if rate == SILENT:
-                del self._published[channel]
-        return MeasuredValues(tuple(published)) if published else None
+            self._published = {channel: rate for channel, rate in rates.items() if rate != SILENT}
+        else:
+            self._published |= rates
+        self._has_stepped = self._has_stepped or bool(stepped)
+        found = [
+            each
+            for name, rate in rates.items()
+            for each in _measures("channel", name, rate, now_ms)
+        ]
+        return MeasuredValues(tuple(found)) if found else None
 
     def is_due(self, *, now_ms: int) -> bool:
         """Whether `measure` is due; the first time is some while after the start."""
@@ -199,7 +228,8 @@ class MeasurementPublisher:
     ) -> MeasuredValues:
         """Run the slow measurements over the recent part of the tables."""
         self._slow_ms, self._has_stepped = now_ms, False
-        until_ms = now_ms - _ARCHIVED_MS
+        with self._lock:
+            until_ms = self._rates.reached_ms(now_ms)
         recent = between(events, "received", until_ms - HORIZON_MS, until_ms)
         measures = [*_of_sources(recent, until_ms, now_ms)]
         if not self._is_counting:
@@ -211,9 +241,9 @@ class MeasurementPublisher:
         return MeasuredValues(tuple(measures))
 
 
-def _is_step(published: Rate, rate: Rate) -> bool:
-    change = abs(rate.hz - published.hz)
-    return change > _STEP_HZ and change > _STEP * max(rate.hz, published.hz)
+def _is_step(before_hz: float, after_hz: float) -> bool:
+    change = abs(after_hz - before_hz)
+    return change > _STEP_HZ and change > _STEP * max(before_hz, after_hz)
 
 
 def _measures(kind: str, subject: str, rate: Rate, now_ms: int) -> list[Measure]:
@@ -237,7 +267,7 @@ def rate_of(slots: Mapping[int, tuple[int, int]], until_ms: int) -> Rate:
     for slot, (from_ms, before_ms) in reversed(edges):
         events, size = slots.get(slot, (0, 0))
         if events:
-            estimator.add_span(until_ms - before_ms, until_ms - from_ms, events, size)
+            estimator.add(until_ms - before_ms, until_ms - from_ms, events, size)
     return estimator.rate(until_ms)
 
 

@@ -372,7 +372,7 @@ class PipelineService:
 
     def _on_batch(self, done: BatchDone) -> None:
         self._probe.counts.add(done, time.monotonic())
-        self._measurements.count(done.channels, at_ms=now_ms())
+        self._measurements.count(done.channels, at_ms=now_ms(), took_ms=done.took_ms)
 
     def _interrupt(self, tag: str) -> None:
         if self._lookup is not None:

@@ -146,7 +146,7 @@ def test_what_is_reserved_after_a_step_is_not_too_little() -> None:
     admission.set_capacity(CPU, 300_000)  # 300 events per second: four subscribers with a margin
     admission.advertise("ann", "trades", filter_of("price > 0"), 10_000, 0)
     for second in range(1, 400):
-        estimator.add(60 if second > 390 else 5, 0, now_ms=second * 1_000)
+        estimator.add((second - 1) * 1_000, second * 1_000, 60 if second > 390 else 5, 0)
     rate = estimator.rate(399_000)
     registry.put("channel", "market", "rate_hz", rate.hz, at_ms=399_000)
     registry.put("channel", "market", "rate_bound_hz", rate.bound_hz, at_ms=399_000)

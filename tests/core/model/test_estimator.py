@@ -26,7 +26,8 @@ class Traffic:
             events = int(self._owed)
             self._owed -= events
             if events:
-                self.estimator.add(events, 100 * events, now_ms=self.now_ms)
+                since_ms = self.now_ms - BATCH_MS
+                self.estimator.add(since_ms, self.now_ms, events, 100 * events)
             self.estimator.check_invariants()
         return self.estimator.rate(self.now_ms)
 
@@ -66,9 +67,7 @@ def test_silence_decays_until_nothing_is_left() -> None:
     traffic.run(60, 60)
     assert traffic.run(0, 5).hz < 6
     assert traffic.run(0, 60).hz < 0.5
-    assert not traffic.estimator.is_silent(traffic.now_ms)
     assert traffic.run(0, HORIZON_MS / 1_000) == SILENT
-    assert traffic.estimator.is_silent(traffic.now_ms)
 
 
 def test_rare_events_have_a_steady_rate() -> None:
@@ -85,7 +84,7 @@ def test_random_events_seldom_exceed_the_bound() -> None:
     for second in range(1_200):
         count = sum(random.expovariate(1) < 0.2 for _ in range(100))  # about 18
         traffic.now_ms += 1_000
-        traffic.estimator.add(count, 0, now_ms=traffic.now_ms)
+        traffic.estimator.add(traffic.now_ms - 1_000, traffic.now_ms, count, 0)
         if second > 10:
             looked += 1
             rate = traffic.estimator.rate(traffic.now_ms)
@@ -94,16 +93,15 @@ def test_random_events_seldom_exceed_the_bound() -> None:
     assert exceeded < 0.05 * looked
 
 
-@given(st.lists(st.tuples(st.integers(0, 40_000), st.integers(0, 1_000)), max_size=80))
-def test_nothing_is_counted_twice_or_lost(turns: list[tuple[int, int]]) -> None:
+@given(st.lists(st.tuples(st.integers(1, 40_000), st.integers(0, 1_000)), max_size=80))
+def test_a_rate_is_within_its_bound_and_what_came(turns: list[tuple[int, int]]) -> None:
     estimator, now_ms = RateEstimator(), 1_000_000
-    came: list[tuple[int, int]] = []
+    came: list[int] = []
     for after_ms, events in turns:
         now_ms += after_ms
-        estimator.add(events, events, now_ms=now_ms)
-        came.append((now_ms, events))
+        estimator.add(now_ms - min(after_ms, 500), now_ms, events, events)
+        came.append(events)
         estimator.check_invariants()
         rate = estimator.rate(now_ms)
-        assert 0 <= rate.hz <= rate.bound_hz
-        assert rate.hz == rate.bytes_per_s
-        assert rate.hz <= sum(count for _, count in came)
+        assert rate.hz == rate.bytes_per_s <= rate.bound_hz
+        assert rate.hz <= sum(came)

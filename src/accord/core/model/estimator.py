@@ -13,7 +13,7 @@ and falls half a minute later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import sqrt
 from typing import Final
 
@@ -22,9 +22,10 @@ from msgspec import Struct
 HORIZON_MS: Final = 300_000
 SETTLE_MS: Final = 3_000  # time that an estimate is from at least, if there was any
 BURST_MS: Final = 30_000  # time of the mean that the bound is no lower than
-_SPAN_MS: Final = 1_000  # of the youngest spans, and
-_GROWTH: Final = 8  # of older ones: their age divided by it
-_DEVIATIONS: Final = 3  # of a difference that is a step
+_LEAST_MS: Final = 1_000  # time that a rate is over
+_GROWTH: Final = 6  # spans are merged up to their age, divided by it
+_UNLIKELY: Final = 3**2  # square of the deviations of a difference that is a step
+MAX_SPANS: Final = 120
 _FEW: Final = 5  # too few to tell
 _SURE: Final = 2  # deviations of the bound
 
@@ -53,31 +54,18 @@ class _Span:
 
 
 class RateEstimator:
-    """Events and bytes of the last minutes, in about thirty spans; times never go back."""
+    """Events and bytes of the last minutes, in MAX_SPANS at most; times never go back."""
 
     __slots__ = ("_spans",)
 
     def __init__(self) -> None:
         self._spans: list[_Span] = []  # oldest first, with gaps in which nothing came
 
-    def add(self, events: int, size: int, *, now_ms: int) -> None:
-        """Events came just before now."""
-        from_ms = (now_ms - 1) // _SPAN_MS * _SPAN_MS
-        last = self._spans[-1] if self._spans else None
-        if last is not None and from_ms < last.until_ms:
-            last.events += events
-            last.bytes += size
-        else:
-            self.add_span(from_ms, from_ms + _SPAN_MS, events, size)
-
-    def add_span(self, from_ms: int, until_ms: int, events: int, size: int) -> None:
-        """Events came in this time, which is later than all before."""
+    def add(self, from_ms: int, until_ms: int, events: int, size: int) -> None:
+        """Events came in this time, which is later than all before; the shorter the better."""
         self._spans.append(_Span(from_ms, until_ms, events, size))
-        self._merge(until_ms)
-
-    def is_silent(self, now_ms: int) -> bool:
-        """Whether nothing came in all the time that counts."""
-        return not any(each.events for each in self._spans if each.until_ms > now_ms - HORIZON_MS)
+        if len(self._spans) > MAX_SPANS:
+            self._merge(until_ms)
 
     def rate(self, now_ms: int) -> Rate:
         spans = list(self._backwards(now_ms))
@@ -90,14 +78,18 @@ class RateEstimator:
             events += span_events
             size += span_bytes
             spent_ms += span_ms
-        seconds = max(spent_ms, _SPAN_MS) / 1_000
+        seconds = max(spent_ms, _LEAST_MS) / 1_000
         bound = (events + 1 + _SURE * sqrt(events + 1)) / seconds
         return Rate(events / seconds, size / seconds, max(bound, _mean_hz(spans, BURST_MS)))
+
+    def latest_hz(self, now_ms: int) -> float:
+        """Events per second of the last seconds, which is quick to tell."""
+        return _mean_hz(self._backwards(now_ms), SETTLE_MS)
 
     def check_invariants(self) -> None:
         for before, after in zip(self._spans, self._spans[1:], strict=False):
             assert before.from_ms < before.until_ms <= after.from_ms
-        assert len(self._spans) <= 8 * _GROWTH
+        assert len(self._spans) <= MAX_SPANS
 
     def _backwards(self, now_ms: int) -> Iterator[tuple[int, int, int]]:
         """Duration, events and bytes of the spans and gaps, latest first."""
@@ -125,23 +117,22 @@ class RateEstimator:
                 before.bytes += span.bytes
             else:
                 kept.append(span)
-        self._spans = kept
+        self._spans = kept[-MAX_SPANS:]
 
 
 def _has_stepped(events: int, spent_ms: int, older: int, older_ms: int) -> bool:
-    """Whether the rate of an older span is another than that since."""
+    """Whether an older span had another rate than the time since: a test of Poisson counts."""
     if not older_ms or max(events, older) < _FEW:
         return False
-    per_ms = (events + older + 1) / (spent_ms + older_ms)
-    difference = abs(events / spent_ms - older / older_ms)
-    return difference > _DEVIATIONS * sqrt(per_ms * (1 / spent_ms + 1 / older_ms))
+    difference = events * older_ms - older * spent_ms
+    return difference * difference > _UNLIKELY * (events + older + 1) * spent_ms * older_ms
 
 
-def _mean_hz(spans: list[tuple[int, int, int]], most_ms: int) -> float:
+def _mean_hz(spans: Iterable[tuple[int, int, int]], most_ms: int) -> float:
     events = spent_ms = 0
     for span_ms, span_events, _ in spans:
         if spent_ms >= most_ms:
             break
         events += span_events
         spent_ms += span_ms
-    return events * 1_000 / max(spent_ms, _SPAN_MS)
+    return events * 1_000 / max(spent_ms, _LEAST_MS)
