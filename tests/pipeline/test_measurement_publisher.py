@@ -135,6 +135,9 @@ def test_slow_values_come_from_the_recent_part_of_the_tables(spark: SparkSession
     feedback.watch([])
     again = feedback.measure(events, ledger, now_ms=NOW_MS)
     assert {each.kind for each in again.values} == {"publisher"}
+    assert not feedback.is_due(now_ms=NOW_MS + 60_000)  # nothing was archived since
+    assert feedback.is_due(now_ms=NOW_MS + HORIZON_MS)
+    feedback.count({}, at_ms=NOW_MS + 1_000)
     assert not feedback.is_due(now_ms=NOW_MS + 59_999)
     assert feedback.is_due(now_ms=NOW_MS + 60_000)
 

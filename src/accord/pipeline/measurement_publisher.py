@@ -2,8 +2,9 @@
 
 Fresh values cost nothing: the archive's batches count events per channel. They are published every
 few seconds, and at once when a rate steps. Slower ones take Spark jobs over the recent part of the
-tables, about every minute, and soon after a step: rates and selectivity of predicates, rates of
-sources and how well they are delivered, availability of nodes and links.
+tables, about every minute, soon after a step, and seldom while nothing is archived: rates and
+selectivity of predicates, rates of sources and how well they are delivered, availability of nodes
+and links.
 
 Rates are those of `core.model.estimator`, with the bound that admission reserves. Where Spark
 counts, it counts by age: in the slots of SLOTS_MS, which get longer as an estimator's spans do.
@@ -175,6 +176,7 @@ class MeasurementPublisher:
         self._slow_ms: int | None = None
         self._published: dict[str, Rate] = {}  # by channel
         self._has_stepped = False  # since the slow measurements
+        self._is_idle = False  # no batch since then
         self._watched: tuple[WatchedPredicate, ...] = ()
         self._is_counting = False
         self._lock = Lock()
@@ -185,6 +187,7 @@ class MeasurementPublisher:
     def count(self, counts: Counts, *, at_ms: int, took_ms: int = 0) -> None:
         """Add the counts of an archive batch."""
         self._is_counting = True
+        self._is_idle = False
         with self._lock:
             self._rates.add(counts, at_ms=at_ms, took_ms=took_ms)
 
@@ -211,7 +214,11 @@ class MeasurementPublisher:
         """Whether `measure` is due; the first time is some while after the start."""
         if self._slow_ms is None:
             self._slow_ms = now_ms
-        every_ms = min(_SOON_MS, self._slow_every_ms) if self._has_stepped else self._slow_every_ms
+        every_ms = self._slow_every_ms
+        if self._has_stepped:
+            every_ms = min(_SOON_MS, every_ms)
+        elif self._is_idle:
+            every_ms = max(HORIZON_MS, every_ms)  # until all that came is too old
         return now_ms - self._slow_ms >= every_ms
 
     def since_ms(self, *, now_ms: int) -> tuple[int, int]:
@@ -227,7 +234,7 @@ class MeasurementPublisher:
         declared: Declared = MappingProxyType({}),
     ) -> MeasuredValues:
         """Run the slow measurements over the recent part of the tables."""
-        self._slow_ms, self._has_stepped = now_ms, False
+        self._slow_ms, self._has_stepped, self._is_idle = now_ms, False, self._is_counting
         with self._lock:
             until_ms = self._rates.reached_ms(now_ms)
         recent = between(events, "received", until_ms - HORIZON_MS, until_ms)
